@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.access.recorded_accesses import AccessTable, ByteRanges
-from weft.terms.columns import Ints
+from weft.terms.argument_columns import Ints
 
 
 def touches(low: Ints, size: Ints, stride: Ints, count: Ints) -> AccessTable:

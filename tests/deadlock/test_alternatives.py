@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.deadlock import alternatives
-from weft.deadlock.alternatives import find
+from weft.deadlock import wildcard_alternatives
+from weft.deadlock.wildcard_alternatives import find
 from weft.findings import Finding
 from weft.match import match
 from weft.order import order
@@ -227,8 +227,8 @@ def test_what_was_not_tried_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         return b
 
     assert all("untried" not in f.facts() for f in found(build(True)))
-    monkeypatch.setattr(alternatives, "BUDGET", 1)
-    monkeypatch.setattr(alternatives, "MIN_TRIED", 1)
+    monkeypatch.setattr(wildcard_alternatives, "BUDGET", 1)
+    monkeypatch.setattr(wildcard_alternatives, "MIN_TRIED", 1)
     told = found(build(True))
     assert len(told) == 1 and told[0].facts()["untried"] > 0
 

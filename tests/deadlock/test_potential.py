@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.deadlock.potential import find
+from weft.deadlock.unbuffered_sends import find
 from weft.findings import Finding
 from weft.match import match
 from weft.trace.builder import Builder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.deadlock.ledger import Channel, ledgers
+from weft.deadlock.message_balance import Channel, ledgers
 from weft.deadlock.traffic import Traffic
 from weft.trace import Status, Trace
 from weft.trace.builder import ANY, Builder

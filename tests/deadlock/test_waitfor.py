@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.deadlock.waitfor import NEVER, NOW, Need, any_of, components, core, every, rank, stuck
+from weft.deadlock.wait_for_graph import NEVER, NOW, Need, any_of, components, core, every, rank, stuck
 
 
 def test_two_ranks_that_need_each_other_are_stuck() -> None:

@@ -17,7 +17,7 @@ import weft
 from weft.errors import UsageError
 from weft.export.in_time import ids, in_time, limited
 from weft.export.lines import Table, Writer
-from weft.terms.shown import event_json
+from weft.terms.call_text import event_json
 from weft.trace import Event, Flag, Function, Parameter, Rank, Status, Trace
 from weft.trace.builder import ANY, Builder
 from weft.trace.filter import Filter

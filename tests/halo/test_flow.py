@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.halo.flow import used
-from weft.halo.grid import Declared, Placed
+from weft.halo.global_arrays import Declared, Placed
+from weft.halo.native_flow import used
 
 
 def part(shape: tuple[int, ...], width: int = 1) -> Placed:

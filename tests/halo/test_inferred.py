@@ -14,9 +14,9 @@ from halo_programs import PROGRAMS
 from test_halo import ALL, WAYS, WRONG_WAYS, fault_is_found, found, mistake_is_found
 
 from tests_support import WEFT, Installed, execute
-from weft.halo.grid import Declared
-from weft.halo.inferring import inferred
-from weft.halo.receives import Box, Received
+from weft.halo.global_arrays import Declared
+from weft.halo.receive_boxes import Box, Received
+from weft.halo.width_inference import inferred
 
 HIDDEN = {"neighbours", "objects", "reduced", "largest"}
 """Ways that copy what came out of another buffer, or exchange nothing."""

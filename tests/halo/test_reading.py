@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.halo import reading
+from weft.halo import log_reader
 from weft.halo.log import HEAD, MAGIC, NUMBER, READ
 from weft.native.headers.halo_kinds import HaloKind as Kind
 from weft.trace.sites import CallSite
@@ -34,7 +34,7 @@ def facts(kind: Kind, fields: dict[str, Any]) -> bytes:
 
 def taken(data: bytes) -> tuple[list[Kind], str]:
     """The kinds of what is read, and the problem."""
-    from weft.halo.story import Story
+    from weft.halo.rank_history import Story
 
     class Nobody:
         index = 0
@@ -119,19 +119,19 @@ def test_a_record_that_cannot_be_ends_the_file(more: bytes) -> None:
 
 
 def test_as_many_values_are_wanted_as_are_written() -> None:
-    from weft.halo.extents import edges
+    from weft.halo.cell_geometry import edges
 
     for shape, halo in (((6, 5), ((1, 1), (1, 1))), ((9,), ((2, 0),)), ((4, 4, 7), ((1, 1), (0, 0), (2, 3)))):
-        part = reading.declared(0, {
+        part = log_reader.declared(0, {
             **PART, "shape": list(shape), "halo": [list(one) for one in halo],
             "strides": [8 * int(np.prod(shape[k + 1 :])) for k in range(len(shape))],
         })  # fmt: skip
-        assert reading.values_of(Kind.OWNED, part) == edges(shape, halo).sum()
+        assert log_reader.values_of(Kind.OWNED, part) == edges(shape, halo).sum()
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST", 1000)
+    monkeypatch.setattr(log_reader, "MOST", 1000)
 
 
 @pytest.mark.usefixtures("small")
@@ -139,8 +139,8 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "halo").mkdir()
     with (tmp_path / "halo" / "a.halo").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(reading.Damaged, match=r"a\.halo is larger than a rank writes"):
-        reading.content(tmp_path / "halo" / "a.halo", tmp_path)
+    with pytest.raises(log_reader.Damaged, match=r"a\.halo is larger than a rank writes"):
+        log_reader.content(tmp_path / "halo" / "a.halo", tmp_path)
 
 
 def test_a_file_that_leads_out_of_the_run_is_not_read(tmp_path: Path) -> None:
@@ -150,4 +150,4 @@ def test_a_file_that_leads_out_of_the_run_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(WHOLE)
     (tmp_path / "run" / "a.halo").symlink_to(tmp_path / "secret")
     with pytest.raises(RunError, match="outside the run"):
-        reading.content(tmp_path / "run" / "a.halo", tmp_path / "run")
+        log_reader.content(tmp_path / "run" / "a.halo", tmp_path / "run")

@@ -187,12 +187,12 @@ def test_words_are_one_object_each_and_combinations_too() -> None:
 LISTED = {
     "mpi/table.py": "parameters of functions that the standard's table lacks",
     "access/ordering.py": "calls in a loop that waits by polling memory",
-    "deadlock/potential.py": "collectives that libraries are known to make local",
+    "deadlock/unbuffered_sends.py": "collectives that libraries are known to make local",
     "replay/plan.py": "how a replay is told the outcome",
     "stretchs/closed.py": "calls of which something goes on that no cut may pass",
     "stretchs/moments.py": "calls of which something goes on that a stretch of the run does not show",
     "usage/collectives.py": "arguments beside root, operation and types that members give alike",
-    "usage/origins.py": "parameters that are buffers",
+    "usage/origin_buffers.py": "parameters that are buffers",
     "waits/causes.py": "what a table of times calls making and freeing",
 }
 """Files that name several functions in one place, and what they say of them that the table does not."""

@@ -22,9 +22,9 @@ from weft.dvm import c, fortran
 from weft.errors import RunError, UsageError, WeftError
 from weft.inprocess.schedule_file import SCHEMA, read_schedule
 from weft.launch import rundir
-from weft.launch.local import afterwards, hosts
-from weft.launch.local.place import Place
-from weft.launch.local.wire import Refused
+from weft.launch.local import gather_after_run, hosts
+from weft.launch.local.host_protocol import ProtocolError
+from weft.launch.local.listener_address import ListenerAddress
 from weft.match import match
 from weft.native.headers.record import kernel
 from weft.replay import plans_of
@@ -40,10 +40,10 @@ from weft.trace.builder.record import RecordFile
 from weft.trace.errors import Arguments, NoArgument
 from weft.trace.layout import BEFORE, EVENT, Def, Flag, LogKind, State, StreamKind
 from weft.trace.varint import put_s, put_u, put_z
-from weft.usage import overlaps, tables
+from weft.usage import object_ids, pending_buffers
 from weft.usage.requests import Requests
 from weft.values.configuration import read
-from weft.waits.tables import matrix
+from weft.waits.profiles import matrix
 
 
 def messages(path: Path | None = None) -> Builder:
@@ -110,11 +110,11 @@ def test_a_run_json_that_says_of_mpi_what_it_is_not_tells_nothing_of_files(tmp_p
 def test_ids_beyond_what_calls_can_have_made_take_no_memory() -> None:
     trace = finished(messages())
     rank = trace.ranks[1]
-    assert tables.end_of_ids(rank) > 256 + len(rank)
+    assert object_ids.end_of_ids(rank) > 256 + len(rank)
     b = messages()
     b.ranks[1].call("MPI_Request_free", request=1 << 27)
     damaged = finished(b)
-    assert len(overlaps.first_done(overlaps.Traffic(damaged.ranks[1])).at) < 1 << 20
+    assert len(pending_buffers.first_done(pending_buffers.Traffic(damaged.ranks[1])).at) < 1 << 20
     assert not examine(damaged).failures
 
 
@@ -147,9 +147,9 @@ def test_a_ring_that_says_to_have_dropped_any_number_of_calls_takes_no_memory_fo
         path.write_bytes(data)
     trace = weft.open(tmp_path / "run")
     rank = trace.ranks[0]
-    assert tables.end_of_ids(rank) == tables.MOST_IDS, "it is believed to have dropped so many"
-    of = overlaps.Traffic(rank)
-    assert len(overlaps.first_done(of).at) < 1 << 18
+    assert object_ids.end_of_ids(rank) == object_ids.MOST_IDS, "it is believed to have dropped so many"
+    of = pending_buffers.Traffic(rank)
+    assert len(pending_buffers.first_done(of).at) < 1 << 18
     life = Requests(of)
     assert len(life.made) < 1 << 18
     assert len(life.makers) == np.count_nonzero(rank.events["function"] == b.functions["MPI_Isend"].id) - 2
@@ -247,16 +247,16 @@ def test_what_lies_in_a_run_is_read_only_where_it_is_a_file_in_it(tmp_path: Path
 @pytest.mark.parametrize("text", ["[" * 100_000, "\xff", "[]", '{"a": ' + "9" * 5000 + "}"])
 def test_facts_that_cannot_be_read_are_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(text, encoding="latin-1")
-    assert rundir.facts_of(tmp_path) == {}
+    assert rundir.read_facts(tmp_path) == {}
     (tmp_path / "run.json").write_text('{"ranks": 2}')
-    assert rundir.facts_of(tmp_path) == {"ranks": 2}
+    assert rundir.read_facts(tmp_path) == {"ranks": 2}
 
 
 def test_hosts_in_a_run_json_that_fit_nothing_are_left_out() -> None:
     good = {"host": "a", "ranks": [1], "why": "gone"}
     facts = {"lost": [good, 3, {"host": 1}, {"host": "b", "ranks": ["x"]}], "hosts": 7}
-    assert afterwards.known(facts, "lost") == [good]
-    assert afterwards.known(facts, "hosts") == []
+    assert gather_after_run.read_host_entries(facts, "lost") == [good]
+    assert gather_after_run.read_host_entries(facts, "hosts") == []
 
 
 def test_gathering_empties_no_folder_that_weft_did_not_make(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,18 +290,18 @@ def test_gathering_empties_no_folder_that_weft_did_not_make(tmp_path: Path, caps
 )  # fmt: skip
 def test_a_place_that_hosts_cannot_meet_at_is_refused(change: dict[str, object]) -> None:
     place = {"name": "run-1-ab", "addresses": ["::1"], "port": 4711, "secret": "ab" * 32}
-    assert Place.from_json(json.dumps(place)).port == 4711
+    assert ListenerAddress.from_json(json.dumps(place)).port == 4711
     with pytest.raises(ValueError, match=r"it has|a part of it|hexadecimal") as error:
-        Place.from_json(json.dumps({**place, **change}))
+        ListenerAddress.from_json(json.dumps({**place, **change}))
     assert not isinstance(error.value, WeftError)
 
 
 @pytest.mark.parametrize("change", [{"moves": "x"}, {"heard": -1}, {"started": 1 << 40}, {"worlds": 3}, {"busy": 1}])
 def test_a_state_of_a_host_that_fits_nothing_is_refused_when_it_comes(change: dict[str, object]) -> None:
     good = {**dict.fromkeys(hosts.FLAGS, True), "worlds": {"7": [3, 3]}, "moves": 5, "started": 3, "heard": 1}
-    assert hosts.state(good) == good
-    with pytest.raises(Refused, match=r"."):
-        hosts.state({**good, **change})
+    assert hosts.check_state(good) == good
+    with pytest.raises(ProtocolError, match=r"."):
+        hosts.check_state({**good, **change})
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ TASKS, LEAST = 150, 40
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of few calls a rank, cut near the end too."""
-    monkeypatch.setattr("weft.segments.moments.A_RANK", 1)
-    monkeypatch.setattr("weft.segments.closed.LAST", 1)
+    monkeypatch.setattr("weft.segments.cut_points.A_RANK", 1)
+    monkeypatch.setattr("weft.segments.closed_cuts.LAST", 1)
 
 
 @pytest.mark.matrix

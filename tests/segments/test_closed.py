@@ -24,7 +24,7 @@ from weft.report.parallel import Alone
 from weft.report.segments import found_in_segments
 from weft.report.tables import tables, tables_of
 from weft.segments import Cuts, Walk, cuts, look, sparse, uncut
-from weft.segments.descent import Descent, light, without
+from weft.segments.greatest_cut import Descent, light, without
 from weft.trace import Trace
 from weft.trace.builder import Builder, Comm, RankBuilder
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
@@ -35,8 +35,8 @@ Step = Callable[[random.Random, "Program"], None]
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of few calls a rank, cut near the end too."""
-    monkeypatch.setattr("weft.segments.moments.A_RANK", 1)
-    monkeypatch.setattr("weft.segments.closed.LAST", 1)
+    monkeypatch.setattr("weft.segments.cut_points.A_RANK", 1)
+    monkeypatch.setattr("weft.segments.closed_cuts.LAST", 1)
 
 
 class Program:

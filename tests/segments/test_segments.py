@@ -15,7 +15,7 @@ import pytest
 from races.test_races_against_enumeration import Op, build, random_program, record
 from report.parallel.test_together import COMPARED, STEPS, together
 from segments.seeds import seeds, workers
-from weft.deadlock.blocked import Standstill
+from weft.deadlock.blocked_ranks import Standstill
 from weft.findings import Finding
 from weft.match import match
 from weft.order import order
@@ -38,7 +38,7 @@ ONCE = ("potential deadlock", "other matches", "collectives", "messages", "one-s
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of few calls a rank."""
-    monkeypatch.setattr("weft.segments.moments.A_RANK", 1)
+    monkeypatch.setattr("weft.segments.cut_points.A_RANK", 1)
 
 
 def in_phases(rng: random.Random) -> list[list[Op]]:

@@ -309,7 +309,7 @@ def test_where_much_goes_on_fewer_moments_are_kept(tmp_path: Path, monkeypatch: 
         run.barrier()
     trace = run.end()
     all_ = look(trace.ranks[0])
-    monkeypatch.setattr("weft.segments.moments._MOST_CARRIED", 40)
+    monkeypatch.setattr("weft.segments.cut_points._MOST_CARRIED", 40)
     few = look(trace.ranks[0])
     assert len(all_.candidates) == 80 and len(few.candidates) <= 20
     assert set(few.candidates) < set(all_.candidates)

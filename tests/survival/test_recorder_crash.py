@@ -11,7 +11,7 @@ import pytest
 
 from survival.conftest import PROGRAMS
 from tests_support import ROOT, WEFT, Installed, execute
-from weft.endings.sentences import _WORKS
+from weft.endings.wording import _WORKS
 from weft.launch.recorder import PARTS
 
 BROKEN = {"heap": ("heap",), "hashes": ("copies", "--hash-messages"), "buffers": ("copies", "--whole-buffers")}

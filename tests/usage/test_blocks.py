@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.terms.blocks import subarray
-from weft.terms.layouts import Layout, meet
-from weft.terms.strided import Strided
+from weft.terms.byte_layouts import Layout, meet
+from weft.terms.datatype_layouts import subarray
+from weft.terms.strided_blocks import Strided
 
 
 def test_two_columns_of_a_large_matrix_are_held_against_each_other() -> None:

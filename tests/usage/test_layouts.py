@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.native.headers import layouts as kernel
-from weft.terms import layouts
-from weft.terms.blocks import blocks
-from weft.terms.layouts import Layout, has, meet, merged, shared, whole
-from weft.terms.strided import Strided, tidied
+from weft.terms import byte_layouts
+from weft.terms.byte_layouts import Layout, has, meet, merged, shared, whole
+from weft.terms.datatype_layouts import blocks
+from weft.terms.strided_blocks import Strided, tidied
 from weft.trace import Datatype
 from weft.trace.builder import Builder
 
@@ -99,7 +99,7 @@ def derived(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
 
 
 def is_told_apart(made: Made) -> bool:
-    """Whether it is not one that counts as solid (weft.terms.sizes): overlapping entries, and gaps that are as long."""
+    """Whether the type does not count as solid (weft.terms.datatype_sizes): entries overlap, and gaps are as long."""
     several = len(set(made.bytes)) < len(made.bytes)
     return len(made.bytes) < 400 and not (several and made.lb == 0 and made.extent == len(made.bytes))
 
@@ -200,11 +200,11 @@ def test_bytes_that_are_there_twice_are_found_by_arithmetic_too(parts: list[Stri
     of = Layout(tidied(parts))
     expected = max(each.values()) > 1
     assert of.repeats() == expected
-    before, layouts.MOST = layouts.MOST, 0
+    before, byte_layouts.MOST = byte_layouts.MOST, 0
     try:
         assert of.repeats() == expected
     finally:
-        layouts.MOST = before
+        byte_layouts.MOST = before
 
 
 LEVEL = st.tuples(st.integers(1, 60), st.integers(1, 9))

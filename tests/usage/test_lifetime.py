@@ -7,7 +7,7 @@ import pytest
 from weft.findings import Finding
 from weft.trace import Trace
 from weft.trace.builder import Builder
-from weft.usage.lifetime import find
+from weft.usage.lifetime_and_threads import find
 
 
 def told(b: Builder, level: int = 3) -> list[Finding]:

@@ -19,10 +19,10 @@ from weft.findings import Finding
 from weft.match import match
 from weft.order import order
 from weft.report.analysis import analyse
-from weft.terms.layouts import MOST_PARTS
+from weft.terms.byte_layouts import MOST_PARTS
 from weft.trace.builder import Builder, RankBuilder
 from weft.trace.builder.handles import Type
-from weft.usage import onesided
+from weft.usage import one_sided as one_sided_checks
 
 IN_PROCESS = """
 import re, sys, time
@@ -144,7 +144,7 @@ def one_sided(disp: int, count: int) -> list[str]:
         r.finalize()
     trace = b.open()
     ordered = order(trace, match(trace))
-    found = onesided.find(trace, ordered)
+    found = one_sided_checks.find(trace, ordered)
     assert unproven(trace, found, ordered) == []
     return [f"{f.kind}: {f.message}" for f in found]
 

@@ -19,7 +19,7 @@ from weft.order import order
 from weft.trace.builder import Builder
 from weft.trace.layout import Def
 from weft.trace.varint import put_u
-from weft.usage.onesided import find
+from weft.usage.one_sided import find
 
 SHARED, EXCLUSIVE = 2, 1
 

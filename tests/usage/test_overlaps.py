@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.terms.layouts import Layout
-from weft.terms.spread import no_shapes
-from weft.terms.strided import Strided
-from weft.usage.overlaps import Accesses, overlaps
+from weft.terms.buffer_blocks import no_shapes
+from weft.terms.byte_layouts import Layout
+from weft.terms.strided_blocks import Strided
+from weft.usage.pending_buffers import Accesses, overlaps
 
 ROW = st.tuples(st.integers(0, 12), st.integers(0, 20), st.integers(1, 8), st.booleans(), st.integers(0, 3))
 """How long it is pending, its first byte, bytes, whether it writes, its line."""

@@ -11,15 +11,15 @@ import pytest
 from weft.trace import Rank
 from weft.trace.builder import Builder, RankBuilder, Request
 from weft.trace.layout import PROC_NULL
-from weft.usage import pieces
-from weft.usage.pieces import find
+from weft.usage import long_ranks
+from weft.usage.long_ranks import find
 from weft.usage.requests import of_rank
 
 
 @pytest.fixture(autouse=True, params=[3, 8, 30])
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of few calls."""
-    monkeypatch.setattr(pieces, "PIECE", request.param)
+    monkeypatch.setattr(long_ranks, "PIECE", request.param)
 
 
 class Program:
@@ -163,7 +163,7 @@ def test_what_is_clean_piece_by_piece_has_no_findings(tmp_path: Path) -> None:
         program = Program(seed, tmp_path / str(seed), wrong=(0, 0, 0.01, 0.05)[seed % 4])
         rank = program.rank(160, handles=seed % 3 == 0)
         whole = of_rank(rank)
-        if pieces.clean(rank):
+        if long_ranks.clean(rank):
             clean += 1
             assert whole == [], seed
         else:
@@ -176,13 +176,13 @@ def test_what_is_clean_piece_by_piece_has_no_findings(tmp_path: Path) -> None:
 @pytest.mark.cases(1)
 def test_a_rank_without_faults_is_clean_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    old = pieces.Requests.clean
+    old = long_ranks.Requests.clean
 
-    def counted(self: pieces.Requests) -> bool:
+    def counted(self: long_ranks.Requests) -> bool:
         seen.append(len(self.rank))
         return old(self)
 
-    monkeypatch.setattr(pieces.Requests, "clean", counted)
+    monkeypatch.setattr(long_ranks.Requests, "clean", counted)
     b = Builder(ranks=2, path=tmp_path / "run")
     out, into = b.ranks[0].send_init(1, buffer=0x100), b.ranks[0].recv_init(1, buffer=0x200)
     for _ in range(200):
@@ -193,7 +193,7 @@ def test_a_rank_without_faults_is_clean_in_many_pieces(tmp_path: Path, monkeypat
     for r in b.ranks:
         r.finalize()
     rank = b.open().ranks[0]
-    assert pieces.clean(rank)
+    assert long_ranks.clean(rank)
     assert len(seen) >= 5
     assert max(seen) < len(rank) / 2
 

@@ -16,7 +16,7 @@ from weft.findings import Finding
 from weft.match import match
 from weft.trace.builder import Builder
 from weft.trace.layout import HASHED, HashSide
-from weft.usage.recomputed import suspects
+from weft.usage.reduction_batches import suspects
 from weft.usage.reductions import find
 
 SITE = ("r.c", 3, "main")
@@ -214,5 +214,5 @@ def test_reductions_computed_together_are_those_computed_alone(call: str, monkey
     made = match(trace)
     found = [(one.events[0][1], one.events[0][0]) for one in find(trace, made)]
     assert found == sorted(wrong)
-    monkeypatch.setattr("weft.usage.recomputed.STRETCH", 1)
+    monkeypatch.setattr("weft.usage.reduction_batches.STRETCH", 1)
     assert [(one.events[0][1], one.events[0][0]) for one in find(trace, made)] == found

@@ -17,7 +17,7 @@ from weft.order import order
 from weft.terms import calls
 from weft.trace.builder import Builder, Request
 from weft.trace.layout import PROC_NULL
-from weft.usage.pieces import find
+from weft.usage.long_ranks import find
 
 
 def found(b: Builder) -> list[Finding]:

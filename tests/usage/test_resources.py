@@ -6,7 +6,7 @@ import pytest
 
 from weft.findings import Finding
 from weft.trace.builder import Builder
-from weft.usage.resources import CLASSES, find
+from weft.usage.resource_leaks import CLASSES, find
 
 
 def found(b: Builder) -> list[Finding]:

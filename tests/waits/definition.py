@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from weft.match import NONE, Match, Post
-from weft.terms.sizes import size_of
+from weft.terms.datatype_sizes import size_of
 from weft.trace import Event, Trace
 from weft.waits.causes import Cause
 

@@ -10,9 +10,9 @@ from waits.definition import Definition
 from weft.match import match
 from weft.trace.builder import Builder, RankBuilder, Request
 from weft.waits.causes import Cause
+from weft.waits.eager_limits import NEVER
 from weft.waits.ledger import ledger_of
-from weft.waits.protocol import NEVER
-from weft.waits.states import Waiting, waiting
+from weft.waits.wait_states import Waiting, waiting
 
 SIZES = (8, 1000, 5000, 70_000)
 

@@ -18,8 +18,8 @@ from weft.trace.tails import Status
 from weft.trace.varint import put_s, put_u
 from weft.waits import find, ledger_of
 from weft.waits.causes import LATE, ORDER, Cause
-from weft.waits.cores import crowded
-from weft.waits.states import waiting
+from weft.waits.shared_cores import crowded
+from weft.waits.wait_states import waiting
 
 MS = 1_000_000
 BIG = {"count": 1 << 20, "datatype": "MPI_BYTE"}

@@ -11,9 +11,9 @@ from tests_support import WEFT, Installed, execute
 from weft import open as open_run
 from weft.match import match
 from weft.waits.causes import COLLECTIVE, Cause
-from weft.waits.cores import usable
 from weft.waits.ledger import Ledger, ledger_of
-from weft.waits.states import waiting
+from weft.waits.shared_cores import usable
+from weft.waits.wait_states import waiting
 
 PROGRAMS = Path(__file__).parent / "programs"
 MS = 1_000_000

@@ -16,22 +16,22 @@ from weft.access.recorded_accesses import AccessTable, BufferTable, ByteRanges, 
 from weft.access.wording import add_access_site, format_bytes, format_site
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.deadlock.gatherings import Gatherings
+from weft.deadlock.collective_calls import Gatherings
 from weft.deadlock.traffic import Traffic, behind
 from weft.evidence import MetPending
 from weft.findings import Finding
 from weft.mpi.meaning import Form, Share, base
 from weft.terms import calls
-from weft.terms.blocks import blocks
+from weft.terms.argument_columns import Ints
+from weft.terms.byte_layouts import Layout
 from weft.terms.calls import masks
-from weft.terms.cited import finding, left_out, said
-from weft.terms.columns import Ints
+from weft.terms.datatype_layouts import blocks
 from weft.terms.describe import where
-from weft.terms.layouts import Layout
+from weft.terms.event_findings import finding, left_out, said
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import GUESSED, TouchKind
-from weft.usage.completion import completion
 from weft.usage.epochs import epochs
+from weft.usage.rma_completion import completion
 
 _EVER: Final = 2**63 - 1
 _BLOCKING: Final = (

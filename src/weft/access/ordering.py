@@ -12,8 +12,8 @@ from weft.order import Order
 from weft.terms.calls import masks, words
 from weft.terms.windows import EXCLUSIVE
 from weft.trace import Rank, Trace
-from weft.usage.accesses import Accesses
-from weft.usage.handed import Handovers
+from weft.usage.lock_handovers import Handovers
+from weft.usage.window_accesses import Accesses
 
 _ASKS: Final = words(
     "Wait Win_sync Iprobe Test Wtime Win_flush Win_flush_all Win_flush_local Win_flush_local_all Win_lock Win_unlock"

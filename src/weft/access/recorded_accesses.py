@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.terms.columns import Ints
-from weft.terms.layouts import Layout, shared
-from weft.terms.strided import Strided
+from weft.terms.argument_columns import Ints
+from weft.terms.byte_layouts import Layout, shared
+from weft.terms.strided_blocks import Strided
 from weft.trace import Rank
 from weft.trace.layout import NO_EVENTS, TouchKind, decode_durations
 

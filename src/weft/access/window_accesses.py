@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from weft.access.recorded_accesses import AccessTable, PlacedRows
 from weft.base.lazy import dataclass
-from weft.deadlock.gatherings import Gatherings
-from weft.terms.columns import Ints
+from weft.deadlock.collective_calls import Gatherings
+from weft.terms.argument_columns import Ints
 from weft.terms.windows import SHARED
 from weft.trace import Rank, Trace
 from weft.trace.layout import TouchKind

@@ -19,18 +19,18 @@ from weft.access.window_accesses import WindowAccesses, collect_window_accesses
 from weft.access.wording import access_word, add_access_site, format_site
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.deadlock.gatherings import Gatherings
+from weft.deadlock.collective_calls import Gatherings
 from weft.evidence import MetOperation, MetShared
 from weft.findings import Finding
 from weft.order import Order
-from weft.terms.cited import cause, finding, said
-from weft.terms.columns import Ints
+from weft.terms.argument_columns import Ints
+from weft.terms.buffer_blocks import numbered_shapes
 from weft.terms.describe import loops
-from weft.terms.spread import numbered_shapes
+from weft.terms.event_findings import cause, finding, said
 from weft.trace import Trace
 from weft.trace.layout import TouchKind
-from weft.usage.accesses import READ, UPDATE, WRITE, Accesses
-from weft.usage.onesided import operations
+from weft.usage.one_sided import operations
+from weft.usage.window_accesses import READ, UPDATE, WRITE, Accesses
 
 MAX_ASKED: Final = 500_000
 """Questions about order for one window and target; more is told."""

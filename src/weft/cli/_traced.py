@@ -61,7 +61,7 @@ def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int
         )
     except WeftError:
         for run in runs:
-            recording.discard(run.hold())
+            recording.discard(run.open_folder())
             run.discard()
         raise
     for run, ended in zip(runs, made.ended, strict=True):
@@ -85,7 +85,7 @@ def _directory(args: argparse.Namespace, request: CheckRequest, what: str) -> Ru
 
     name = f"{request.sources[0].stem}-{what}"
     out = None if args.out is None else args.out / what
-    run = rundir.create(out, [name], [*map(str, request.sources), *request.arguments], "trace")
+    run = rundir.create_run(out, [name], [*map(str, request.sources), *request.arguments], "trace")
     run.facts["mpi"] = {}
     return run
 
@@ -94,7 +94,7 @@ def _finished(run: RunDirectory, ended: ProcessEnd) -> None:
     from weft.launch import rundir
 
     how = "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished"
-    run.facts |= {"finished": rundir.now(), "ended": how, "exit_code": max(ended.status, 0)}
+    run.facts |= {"finished": rundir.current_time(), "ended": how, "exit_code": max(ended.status, 0)}
     run.facts |= {"signal": -ended.status if ended.status < 0 else None}
     run.write()
 

@@ -70,9 +70,9 @@ def of_replay(args: argparse.Namespace) -> int:
 def agreed(args: argparse.Namespace) -> tuple[Path, list[str]]:
     """The run, and the options of its replays. UsageError where what it names may not be executed."""
     import weft
-    from weft.launch.rundir import newest
+    from weft.launch.rundir import find_newest_run
 
-    path = args.run or newest()
+    path = args.run or find_newest_run()
     given = options(args.n, args.stdin)
     if args.rest:
         return path, given

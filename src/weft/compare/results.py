@@ -17,7 +17,7 @@ from weft.compare.contents import hashed
 from weft.compare.values.judged import Judged, judge
 from weft.compare.values.tolerance import Tolerance
 from weft.match import Match
-from weft.terms.reduced import Numbers, kin, numbers
+from weft.terms.reduction_values import Numbers, kin, numbers
 from weft.trace import Rank
 from weft.trace.layout import HashSide
 

@@ -13,8 +13,8 @@ from weft.compare.contents import Content, Contents, hashed
 from weft.compare.differences import Comparison
 from weft.compare.values.tolerance import ulps
 from weft.match import Match
-from weft.terms.cited import said
-from weft.terms.reduced import Numbers, combined, members, numbers, operation
+from weft.terms.event_findings import said
+from weft.terms.reduction_values import Numbers, combined, members, numbers, operation
 from weft.trace import Event
 
 CALLERS = 3
@@ -32,7 +32,7 @@ def lines(contents: Contents | None, comparison: Comparison) -> list[str]:
             return [f"what messages hold was not compared: the {which} was recorded without --hash-messages"]
         return []
     if not contents.differing:
-        return [f"what messages hold is alike: {plural(contents.compared, 'content')} of calls that are alike"]
+        return [f"the messages of {plural(contents.compared, 'equal call')} have equal contents"]
     return list(_differing(contents, comparison))
 
 

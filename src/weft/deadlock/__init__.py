@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
-from weft.deadlock import groups
-from weft.deadlock.blocked import Standstill
-from weft.deadlock.sentences import tell
-from weft.deadlock.waitfor import components
+from weft.deadlock import pvm_barriers
+from weft.deadlock.blocked_ranks import Standstill
+from weft.deadlock.wait_for_graph import components
+from weft.deadlock.wording import tell
 from weft.findings import Finding
 from weft.trace import Event, Trace
 
@@ -34,7 +34,7 @@ def find(trace: Trace, gone: Collection[int] = ()) -> list[Finding]:
 
 
 def _told(standstill: Standstill, part: frozenset[int]) -> Finding:
-    found, said = tell(standstill, part), groups.message(standstill, part)
+    found, said = tell(standstill, part), pvm_barriers.message(standstill, part)
     return replace(found, message=said) if said is not None else found
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.match.operations import completions
 from weft.terms import calls
+from weft.terms.argument_columns import Ints, Ragged, RaggedStatuses, Statuses, columns, distinct
 from weft.terms.calls import masks
-from weft.terms.columns import Ints, Ragged, RaggedStatuses, Statuses, columns, distinct
 from weft.trace import Flag, Rank
 from weft.trace.errors import NoArgument
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from weft.errors import DebuggerError
-from weft.terms.blocks import subarray
+from weft.terms.datatype_layouts import subarray
 from weft.trace import Datatype
 from weft.trace.layout import IN_PLACE
 

@@ -17,7 +17,7 @@ from weft.mpi.meaning import Act, Form, named
 from weft.order import order
 from weft.replay import Cuts, Goals, plans_of
 from weft.replay.layout import GOAL_NONE, PlanFlag
-from weft.terms.cited import said
+from weft.terms.event_findings import said
 from weft.trace import Event, Level
 
 _AWAIT_A_MESSAGE = frozenset(

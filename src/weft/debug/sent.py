@@ -12,7 +12,7 @@ from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.errors import DebuggerError, UsageError
 from weft.replay import Goals
-from weft.terms.cited import said
+from weft.terms.event_findings import said
 from weft.trace import Event
 
 Answer = dict[str, Any]

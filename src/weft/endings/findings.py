@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from weft.base.words import listed, rank_words
-from weft.deadlock.blocked import Standstill
-from weft.endings.ranks import End, How, callers, ends, own_line
-from weft.endings.sentences import of_thread, words
+from weft.deadlock.blocked_ranks import Standstill
+from weft.endings.end_causes import End, How, callers, ends, own_line
+from weft.endings.wording import of_thread, words
 from weft.evidence import Ended, Frame, Waiting
 from weft.findings import Finding, Site
 from weft.terms import describe
-from weft.terms.progress import finalized
+from weft.terms.rank_progress import finalized
 from weft.trace import Ending, Event, ExitKind, Trace
 from weft.trace.layout import Level
 from weft.trace.sites import CallSite

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.terms.columns import distinct, numbered
-from weft.terms.extent import Extent
-from weft.terms.sizes import size_of
+from weft.terms.argument_columns import distinct, numbered
+from weft.terms.datatype_sizes import size_of
+from weft.terms.run_extent import Extent
 from weft.trace import Event, Flag, Function, FunctionTable, Rank
 from weft.trace.conditions import comm_ids
 from weft.trace.functions import MAX_ID

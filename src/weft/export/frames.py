@@ -8,7 +8,7 @@ from typing import IO, Any
 from weft.errors import UsageError
 from weft.export.blocks import Block
 from weft.export.in_time import CallRows, in_time
-from weft.terms.extent import extent
+from weft.terms.run_extent import extent
 from weft.trace import Trace
 from weft.trace.filter import Filter
 

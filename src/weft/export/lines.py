@@ -1,4 +1,4 @@
-"""Calls as lines of text or JSON: what terms/shown.py says of one, written by native/kernel/rows.c for all.
+"""Calls as lines of text or JSON: what terms/call_text.py says of one, written by native/kernel/rows.c for all.
 
 What is rare the kernel leaves to Python, a call at a time: the lines are the same.
 """
@@ -18,8 +18,8 @@ from weft.export.in_time import CallRows, Part
 from weft.export.programs import Programs, RankNames, TextTable, Words
 from weft.native.bridge import U8, addresses
 from weft.native.headers.rows import RowRank, RowsInput, kernel
-from weft.terms.columns import distinct, numbered
-from weft.terms.shown import ERRORS, HEADS, call_cells, error_text, event_json, site_json, task_json, task_text
+from weft.terms.argument_columns import distinct, numbered
+from weft.terms.call_text import ERRORS, HEADS, call_cells, error_text, event_json, site_json, task_json, task_text
 from weft.trace import Event, LogicalTask, Rank, Trace
 from weft.trace.conditions import comm_ids
 from weft.trace.sites import CallSite

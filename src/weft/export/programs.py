@@ -14,7 +14,7 @@ from weft.native.bridge import several
 from weft.native.headers import rows
 from weft.native.headers.rows import MAX_STEPS, Names, PartPlace, Texts
 from weft.native.headers.rows import Function as How
-from weft.terms.shown import is_wild, object_text
+from weft.terms.call_text import is_wild, object_text
 from weft.trace import Function, FunctionTable, Parameter, Rank
 from weft.trace.functions import MAX_ID
 from weft.trace.layout import ObjectClass

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.halo.watched import Watched
-from weft.halo.writing import Array, Log, Part, Recorder
+from weft.halo.log_writer import Array, Log, Part, Recorder
+from weft.halo.watched_array import Watched
 
 INFERRED: Final = "inferred"
 """In place of widths: they are told by where receives put data."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from weft.base.lazy import dataclass
 from weft.base.words import plural, printable, rank_words
-from weft.deadlock.blocked import Blocked, Reason, Standstill
+from weft.deadlock.blocked_ranks import Blocked, Reason, Standstill
 from weft.evidence import Deadlock, OrderOnly, Other, OtherMessage, Place, Race
 from weft.findings import Finding
 from weft.match import Match
@@ -25,7 +25,7 @@ from weft.match import match as match_of
 from weft.picture.exchange import Message, between, laid_out, tag_text
 from weft.picture.strokes import ENDED, WAITS, Stroke, StrokeRow, draw
 from weft.terms import describe
-from weft.terms.progress import end_of, reached_finalize
+from weft.terms.rank_progress import end_of, reached_finalize
 from weft.trace import Event, Trace
 from weft.trace.layout import ANY_SOURCE
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.words import plural
-from weft.deadlock.blocked import Standstill
+from weft.deadlock.blocked_ranks import Standstill
 from weft.match import NONE, Match
 from weft.match import match as match_of
 from weft.picture.classes import CLASSES, class_of
@@ -22,7 +22,7 @@ from weft.picture.text import seconds
 from weft.picture.window import Window, ranks_of, window_of
 from weft.terms import calls
 from weft.terms.describe import call, where
-from weft.terms.extent import Extent, extent
+from weft.terms.run_extent import Extent, extent
 from weft.trace import Event, Level, Rank, Trace
 
 MAX_ROWS: Final = 96

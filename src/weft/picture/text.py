@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from weft.base.words import plural, printable, rank_words
 from weft.deadlock import find
-from weft.deadlock.blocked import Standstill
+from weft.deadlock.blocked_ranks import Standstill
 from weft.evidence import Deadlock
 from weft.match import NONE
 from weft.match import match as match_of
@@ -24,8 +24,8 @@ from weft.picture.moments import Group, Step, class_word, give_columns, groups
 from weft.picture.options import DEPTH
 from weft.terms import calls
 from weft.terms.describe import where
-from weft.terms.extent import extent
-from weft.terms.progress import end_of, reached_finalize
+from weft.terms.rank_progress import end_of, reached_finalize
+from weft.terms.run_extent import extent
 from weft.trace import Event, Flag, Level, Trace
 from weft.trace.layout import ID_WORLD
 from weft.trace.run import CUT_OFF, ENDED

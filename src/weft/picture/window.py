@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.errors import UsageError
-from weft.terms.extent import Extent
+from weft.terms.run_extent import Extent
 from weft.trace import Rank, Trace
 from weft.trace.conditions import duration_ns, ranges
 

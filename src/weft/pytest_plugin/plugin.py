@@ -41,13 +41,13 @@ class Suite:
     def __init__(self, config: pytest.Config) -> None:
         # pytest imports the plugin in every suite of the environment: it is to cost nothing where nothing is asked for.
         from weft.base.words import rank_words
-        from weft.launch import step
+        from weft.launch import job_step
         from weft.pytest_plugin.hang import Guard
         from weft.pytest_plugin.meeting import Meeting
 
         if getattr(config.option, "numprocesses", None):
             raise pytest.UsageError("weft: --weft runs each test on all ranks, and -n of pytest-xdist shares them out")
-        own = step.of_this_process()
+        own = job_step.find_own_step()
         self.rank, self.size = (own.rank, own.size) if own is not None else (0, 1)
         self._config, self._words = config, rank_words
         name = own.name if own is not None else str(os.getpid())
@@ -143,7 +143,7 @@ class Suite:
         left = self._items[hang.test + 1 :]
         tell.line(f"before it: {counts or 'no test'}; not run: {len(left)}")
         if left:
-            tell.line(f"go on behind it with: --weft-from '{left[0]}'")
+            tell.line(f"continue after it with: --weft-from '{left[0]}'")
         tell._tw.flush()
 
     @pytest.hookimpl(trylast=True)

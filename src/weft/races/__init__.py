@@ -25,8 +25,8 @@ from weft.races.outcomes import outcome, strays
 from weft.races.search import Races, detect, exchanged, settled
 from weft.races.service import ANSWERED, SEEN, served
 from weft.terms import describe
-from weft.terms.columns import distinct
-from weft.terms.libraries import of_library
+from weft.terms.argument_columns import distinct
+from weft.terms.library_code import of_library
 from weft.trace import Communicator, Trace
 
 __all__ = ["Races", "detect", "exchanged", "find", "joined", "moved", "served", "settled"]

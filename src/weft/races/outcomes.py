@@ -2,7 +2,7 @@
 
 A racing message has a receive of its own in the record. Where that one could take the message that the wildcard took,
 and both fit where they would go, the receives exchange their messages and all goes on. Else the other outcome is
-another one, and the louder finding. Whether somebody then waits for ever deadlock/alternatives.py finds out.
+another one, and the louder finding. Whether somebody then waits for ever deadlock/wildcard_alternatives.py finds out.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from weft.match import NONE, Match
 from weft.races.search import Races, exchanged
 from weft.terms import describe
-from weft.terms.columns import Ints
-from weft.terms.sizes import kind_of, size_of
+from weft.terms.argument_columns import Ints
+from weft.terms.datatype_sizes import kind_of, size_of
 from weft.trace import Event
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC
 

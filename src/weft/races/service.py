@@ -25,7 +25,7 @@ from weft.match import NONE, Match, Post, Posts
 from weft.match.grouping import group
 from weft.order import Order
 from weft.races.search import Races
-from weft.terms.columns import distinct, numbered
+from weft.terms.argument_columns import distinct, numbered
 
 I64 = NDArray[np.int64]
 

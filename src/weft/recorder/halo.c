@@ -1,5 +1,5 @@
 /* Ghost cells of programs that `weft cc` built: writes down what such a program does to the arrays that it declares
- * (weft_part of weft.h), in the form of weft/halo/log.py, as weft/halo/writing.py does for arrays of Python.
+ * (weft_part of weft.h), in the form of weft/halo/log.py, as weft/halo/log_writer.py does for arrays of Python.
  *
  * Of an array the hooks ask about its shell only: the ghosts, and the cells that neighbours copy. A group is what one line
  * stored there between two calls of MPI, each cell once; it becomes one record of a use. With each of its cells come the

@@ -1,7 +1,7 @@
 /* Arrays with ghost cells whose widths no line declares. Such an array is watched from its declaration on as one with one
  * layer of ghosts in each dimension that the communicator may cut. A receive that fills more layers than that declares it
  * anew; what was written down of it before is then of another array, for the analysis. Whether all ranks' receives show the
- * widths that it was watched with, weft.halo.inferring asks when the run is over; here a guess is enough.
+ * widths that it was watched with, weft.halo.width_inference asks when the run is over; here a guess is enough.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -195,7 +195,7 @@ void weft_halo_write_group(const struct group *g) {
     if (head[0] != UINT32_MAX) weft_halo_record(RUN, g->moment, head, sizeof head, reads, g->reads * sizeof *reads);
 }
 
-/* Dimensions of the array that a communicator's may cut, as weft.halo.grid has them. */
+/* Dimensions of the array that a communicator's may cut, as weft.halo.global_arrays has them. */
 static int cut(const struct part *p) {
     int n = 0;
     for (int d = 0; d < p->dims; d++) n += p->halo[d] != 0;

@@ -24,8 +24,8 @@ from weft.replay.layout import (
 from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, kinds_of
 from weft.replay.ready import taken
 from weft.replay.turns import Turns, turns
-from weft.terms.columns import columns, ints
-from weft.terms.progress import open_calls
+from weft.terms.argument_columns import columns, ints
+from weft.terms.rank_progress import open_calls
 from weft.trace import Level, Rank, Trace
 from weft.trace.births import NOT_RECORDED, births
 from weft.trace.functions import FunctionTable

@@ -19,7 +19,7 @@ from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import Act, Form, Many, base, named
 from weft.order import Order
-from weft.terms.columns import Ragged, columns
+from weft.terms.argument_columns import Ragged, columns
 from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, Flag
 

@@ -15,7 +15,7 @@ from weft.replay.control import Control, plan_file
 from weft.replay.layout import Check, ControlState, Divergence
 from weft.replay.plan import ThreadPlan
 from weft.replay.running import Replay
-from weft.terms.cited import said
+from weft.terms.event_findings import said
 from weft.trace import CallSite, Event, Rank, Trace
 
 _FIELDS = {

@@ -26,7 +26,7 @@ from weft.trace.segment import Segment
 if TYPE_CHECKING:
     from weft.order import Cut, Order
     from weft.segments import Cuts
-    from weft.segments.known import Known
+    from weft.segments.cut_knowledge import Known
 
 
 MANY: Final = 1 << 16
@@ -111,7 +111,7 @@ class Ground:
         if not isinstance(self.trace, Segment):
             return past.started, past.ended
         if self.known is not None:
-            from weft.segments.known import points  # only proofs of races ask
+            from weft.segments.cut_knowledge import points  # only proofs of races ask
 
             found = points(self.trace, past, self.known())
             return (found + 1) // 2, found // 2
@@ -224,7 +224,7 @@ class Parts:
 
     def _known_at(self, moment: int) -> NDArray[np.int64]:
         if self._known is None:
-            from weft.segments.known import Known  # as above
+            from weft.segments.cut_knowledge import Known  # as above
 
             self._known = Known(self.cuts)
         return self._known.at(moment)
@@ -249,7 +249,7 @@ def _without_carried(segment: Segment) -> Match | None:
     """The match of a segment out of which messages are carried; None where it is that of its calls."""
     if not any(map(len, segment.out)):
         return None
-    from weft.segments.descent import without  # only runs that are cut so
+    from weft.segments.greatest_cut import without  # only runs that are cut so
 
     return without(match(segment), segment)
 

@@ -15,7 +15,7 @@ from weft.findings import Finding
 from weft.match import Match
 from weft.report.ground import Ground
 from weft.systems import MPI, PVM
-from weft.terms.parts import Part
+from weft.terms.analysis_sections import Part
 
 Need = Literal["match", "order"]
 """What of the ground is made before an analysis: those that need the order are begun last."""
@@ -64,13 +64,13 @@ def _deadlock(ground: Ground) -> Iterable[Finding]:
 
 
 def _potential_deadlock(ground: Ground) -> Iterable[Finding]:
-    from weft.deadlock.potential import find
+    from weft.deadlock.unbuffered_sends import find
 
     return find(ground.trace, ground.match)
 
 
 def _other_matches(ground: Ground) -> Iterable[Finding]:
-    from weft.deadlock.alternatives import find
+    from weft.deadlock.wildcard_alternatives import find
 
     return find(ground.trace, ground.match, ground.order)
 
@@ -88,7 +88,7 @@ def _of_pvm(ground: Ground) -> Iterable[Finding]:
 
 
 def _lifetime(ground: Ground) -> Iterable[Finding]:
-    from weft.usage.lifetime import find
+    from weft.usage.lifetime_and_threads import find
 
     return find(ground.trace)
 
@@ -118,31 +118,31 @@ def _parts_of_messages() -> Sequence[Part]:
 
 
 def _requests(ground: Ground) -> Iterable[Finding]:
-    from weft.usage.pieces import find
+    from weft.usage.long_ranks import find
 
     return find(ground.trace)
 
 
 def _onesided(ground: Ground) -> Iterable[Finding]:
-    from weft.usage.onesided import find
+    from weft.usage.one_sided import find
 
     return find(ground.trace, ground.order)
 
 
 def _ready_sends(ground: Ground) -> Iterable[Finding]:
-    from weft.usage.readysends import find
+    from weft.usage.ready_sends import find
 
     return find(ground.trace, ground.match, ground.order)
 
 
 def _of_files(ground: Ground) -> Iterable[Finding]:
-    from weft.usage.fileraces import find
+    from weft.usage.file_races import find
 
     return find(ground.trace, ground.order)
 
 
 def _memory(ground: Ground) -> Iterable[Finding]:
-    from weft.usage.overruns import find
+    from weft.usage.buffer_overruns import find
 
     return find(ground.trace, lambda event: _matched(ground, event))
 
@@ -165,7 +165,7 @@ def _of_windows(ground: Ground) -> Iterable[Finding]:
 
 
 def _ghosts(ground: Ground) -> Iterable[Finding]:
-    from weft.halo.judge import find
+    from weft.halo.ghost_checks import find
 
     return find(ground.trace, ground.order)
 
@@ -177,7 +177,7 @@ def _races(ground: Ground) -> Iterable[Finding]:
 
 
 def _resources(ground: Ground) -> Iterable[Finding]:
-    from weft.usage.resources import find
+    from weft.usage.resource_leaks import find
 
     return find(ground.trace)
 

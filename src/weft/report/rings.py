@@ -27,8 +27,8 @@ from weft.match.operations import completions
 from weft.match.rings import dropped_operations
 from weft.report.registry import ANALYSES, Analysis
 from weft.terms import calls
+from weft.terms.argument_columns import Ints
 from weft.terms.calls import masks
-from weft.terms.columns import Ints
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import decode_durations
 from weft.trace.rings.snapshots import list_snapshots

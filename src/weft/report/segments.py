@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.base.facts import changed
 from weft.base.lazy import dataclass
-from weft.deadlock.alternatives import bounded
-from weft.deadlock.alternatives import joined as all_tried
+from weft.deadlock.wildcard_alternatives import bounded
+from weft.deadlock.wildcard_alternatives import joined as all_tried
 from weft.evidence import Alternative, Deadlock, Evidence, OrderOnly, OtherMessage, Overlap, WindowOverlap, moved_to
 from weft.findings import Finding
 from weft.match import NONE, Match

@@ -1,21 +1,21 @@
 """A long run cut into segments, between moments at which nothing is under way.
 
 Such a moment is a collective of all ranks which none leaves before all have come, where every message has been taken
-and no request and no one-sided operation is open (stillness.py). All that is before it happens before all that is
+and no request and no one-sided operation is open (quiescence.py). All that is before it happens before all that is
 behind it, on every rank and in every other outcome too: what is received before it can only be what was sent before
 it. So the order, the races, the deadlocks that might be, and the waits of a segment are those of the whole run, and
 memory is bounded by what is pending, not by the length of the run.
 
-Where no such moment comes, a cut that is closed under matching does (closed.py); where messages are received of any
-source, with a look at what lies behind it (ahead.py).
+Where no such moment comes, a cut that is closed under matching does (closed_cuts.py); where messages are received of
+any source, with a look at what lies behind it (lookahead.py).
 """
 
 from __future__ import annotations
 
-from weft.segments.ahead import Ahead, Looking, Sends, sends
-from weft.segments.closed import Walk, closable, recalls, sparse, uncut, wild
-from weft.segments.moments import Cuts, Seen, apart, cuts, look, within, worth_cutting
-from weft.segments.stillness import quiet
+from weft.segments.closed_cuts import Walk, closable, recalls, sparse, uncut, wild
+from weft.segments.cut_points import Cuts, Seen, apart, cuts, look, within, worth_cutting
+from weft.segments.lookahead import Ahead, Looking, Sends, sends
+from weft.segments.quiescence import quiet
 from weft.trace.segment import SEGMENT
 
 __all__ = [

@@ -6,9 +6,9 @@ import platform
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from weft.launch import survivors
-from weft.launch.rankfile import trim
-from weft.launch.rundir import RunDirectory, unwritable
+from weft.launch import rank_processes
+from weft.launch.rankfile import trim_rank_file
+from weft.launch.rundir import RunDirectory, unwritable_error
 from weft.tasks.runtime import recording
 from weft.trace import RunError
 from weft.trace.tasks import FOLDER, SUFFIX, TaskFile
@@ -23,7 +23,7 @@ def begin(programs: Iterable[Sequence[str]], run: RunDirectory) -> dict[str, str
     try:
         (run.path / FOLDER).mkdir()
     except OSError as error:
-        raise unwritable(run.path, error) from error
+        raise unwritable_error(run.path, error) from error
     run.facts["tasks"] = True
     return variables
 
@@ -34,7 +34,7 @@ def end(run: RunDirectory) -> None:
     for path in folder.glob(f"*{SUFFIX}"):
         with suppress(OSError, RunError):  # a longer file is no worse
             header = TaskFile(path).header
-            if header.host == platform.node() and survivors.maps_file(header.pid, path) is False:
-                trim(path)
+            if header.host == platform.node() and rank_processes.maps_file(header.pid, path) is False:
+                trim_rank_file(path)
     with suppress(OSError):
         folder.rmdir()

@@ -31,7 +31,7 @@ from weft.mpi.meaning import (
     named,
     names,
 )
-from weft.terms import passes
+from weft.terms import kernels
 from weft.trace import Rank
 from weft.trace.functions import Function, FunctionTable
 from weft.trace.mapping import let_go
@@ -223,7 +223,7 @@ class Catalogue:
         self.failed = self.open = self.changed = 0
         for start in range(0, len(events), PART):
             part = events[start : start + PART]
-            failed, unfinished, changed = passes.catalogue(part, self.function[start : start + PART], counts)
+            failed, unfinished, changed = kernels.catalogue(part, self.function[start : start + PART], counts)
             self.failed, self.open, self.changed = self.failed + failed, self.open + unfinished, self.changed + changed
             if len(events) > LONG:
                 let_go(part)
@@ -246,7 +246,7 @@ class Catalogue:
         count = self.count(table)
         if count in (0, len(self.function)):
             return np.arange(count)
-        return passes.where(self.function, table, count)
+        return kernels.where(self.function, table, count)
 
 
 _SCRATCH: Final = local()

@@ -1,7 +1,7 @@
-"""Arguments that the standard forbids, in calls that returned and in the one inside which MPI ended the run.
+"""Find arguments that the standard forbids, in calls that returned and in the one inside which MPI ended the run.
 
-A call that never returned because MPI aborted inside it is in the record like any other: its arguments were written
-at its entry.
+A call that never returned because MPI aborted inside it is in the record like any other: the recorder writes arguments
+at entry.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.mpi.meaning import Form, InPlace, base
 from weft.terms import calls, describe
-from weft.terms.blocks import blocks
+from weft.terms.argument_columns import Ints, Ragged, argument, columns, distinct, ints
+from weft.terms.byte_layouts import meet
 from weft.terms.calls import catalogue, masks, words
-from weft.terms.cited import Some, cause, finding, left_out, said
-from weft.terms.columns import Ints, Ragged, argument, columns, distinct, ints
-from weft.terms.layouts import meet
-from weft.terms.progress import LEFT
-from weft.terms.significant import side_of, significant
-from weft.terms.sizes import solids
+from weft.terms.datatype_layouts import blocks
+from weft.terms.datatype_sizes import solids
+from weft.terms.event_findings import Some, cause, finding, left_out, said
+from weft.terms.rank_progress import LEFT
+from weft.terms.significant_arguments import side_of, significant
 from weft.trace import Event, Flag, Function, Rank, Run, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
-from weft.usage.aliases import wrong as shared_bytes
-from weft.usage.files import wrong as wrong_files
-from weft.usage.resources import CLASSES
-from weft.usage.stale import wrong as stale
-from weft.usage.suspects import Sorts, suspects
+from weft.usage.argument_scan import Sorts, suspects
+from weft.usage.buffer_aliasing import wrong as shared_bytes
+from weft.usage.file_modes import wrong as wrong_files
+from weft.usage.freed_handles import wrong as stale
+from weft.usage.resource_leaks import CLASSES
 
 _SENDING = calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.SENDRECVS | calls.ISENDRECVS
 _RECEIVING = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | calls.IPROBES
@@ -71,7 +71,7 @@ _OPEN_MPI = dict(enumerate((*_FIRST, "request", *_THEN), 1)) | {34: "info", 36: 
 
 
 def find(trace: Trace) -> list[Finding]:
-    """The forbidden arguments of every rank, and the calls that MPI refused for another reason."""
+    """Find the forbidden arguments of every rank, and the calls that MPI refused for another reason."""
     found: list[Finding] = []
     for rank in trace.own:
         if len(rank):
@@ -80,7 +80,7 @@ def find(trace: Trace) -> list[Finding]:
 
 
 class _Arguments:
-    """The calls of one rank, looked at function by function."""
+    """The checks of the arguments of one rank's calls, function by function."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
@@ -95,7 +95,7 @@ class _Arguments:
         self.some = Some()
 
     def find(self) -> Iterator[Finding]:
-        """Every check; of one call site and parameter at most some findings."""
+        """Run every check; report at most MAX_OF_ONE_SITE findings for each call site and parameter."""
         checks: tuple[Callable[[], Iterator[Finding]], ...] = (
             self._counts, self._ranks, self._tags, self._null_handles, self._uncommitted, self._operations,
             self._negative_tails, self._packs, self._aliases, self._shared_bytes, self._in_place, self._colours,
@@ -110,6 +110,9 @@ class _Arguments:
     def _tell(
         self, which: NDArray[Any], parameter: str, why: Callable[[Event], str], severity: Severity = "error"
     ) -> Iterator[Finding]:
+        """Yield a finding for each event that has none yet. `why(event)` words the argument as an object of `gives
+        MPI_Send`.
+        """
         for index in which.tolist():
             if index in self.told:
                 continue
@@ -127,7 +130,7 @@ class _Arguments:
             )
 
     def _each(self, place: str) -> Iterator[tuple[Function, Ints]]:
-        """The functions of the record that keep an argument in a field of the slot, and their suspect events."""
+        """Yield the functions that keep an input argument in the slot's field `place`, with their suspect events."""
         for function, rows in self._by_function(self.suspects):
             if place in function.slot and function.slot[place].direction != "out":
                 yield function, rows
@@ -137,23 +140,25 @@ class _Arguments:
         return rows
 
     def _counts(self) -> Iterator[Finding]:
+        """Find negative counts."""
         for function, which in self._each("count"):
             name = function.slot["count"].name
             bad = self._that_count(which[self.events["count"][which] < 0], name)
             yield from self._tell(bad, name, lambda e: f"a negative {_name(e, 'count')}, {e.count},")
 
     def _that_count(self, which: Ints, parameter: str) -> Ints:
-        """Those events, of one function, in which the parameter is significant."""
+        """Return the events, all of one function, in which a parameter is significant."""
         rows: Ints = which[significant(self.rank, which, parameter)]
         return rows
 
     def _by_function(self, which: Ints) -> Iterator[tuple[Function, Ints]]:
+        """Split events by the function that they call."""
         functions = self.functions[which]
         for id in distinct(functions).tolist():
             yield self.rank.trace.functions[id], which[functions == id]
 
     def _typed(self, which: Ints) -> Ints:
-        """Those events whose datatype in the slot is significant, and that move something."""
+        """Return the events whose datatype in the slot is significant and whose count is not 0."""
         parts = [which[:0]]
         for function, rows in self._by_function(which):
             if (typed := function.slot.get("datatype")) is None:  # functions.json says otherwise than the standard
@@ -166,6 +171,7 @@ class _Arguments:
         return np.sort(np.concatenate(parts))
 
     def _ranks(self) -> Iterator[Finding]:
+        """Find source, destination, root and target ranks that are outside of their communicator."""
         for function, which in self._each("peer"):
             peer = self.events["peer"][which].astype(np.int64)
             name = function.slot["peer"].name
@@ -182,13 +188,14 @@ class _Arguments:
         yield from self._receive_halves()
 
     def _rank_words(self, event: Event) -> str:
+        """Describe the wrong rank of a call: `the dest 7 in a communicator of 4`."""
         name = _name(event, "peer")
         size = int(self._sizes(_function(event), np.array([event.index]))[0])
         given = "MPI_ANY_SOURCE" if event.peer == ANY_SOURCE and name != "source" else str(event.peer)
         return f"the {name} {given} in a communicator of {size}"
 
     def _sizes(self, function: Function, which: Ints) -> Ints:
-        """The number of peers of each event's communicator, -1 where it is not known."""
+        """Return the number of peers in each event's communicator, or in its window's, -1 if that is unknown."""
         sizes = np.full(len(which), -1, np.int64)
         ids = self.events["comm"][which].astype(np.int64)
         if "comm" not in function.slot:
@@ -209,6 +216,7 @@ class _Arguments:
         return definition.comm if definition else 0
 
     def _inter(self, which: Ints) -> NDArray[np.bool_]:
+        """Return which events are on an intercommunicator."""
         ids = self.events["comm"][which]
         comms = distinct(ids)
         inter = np.array([bool(c and c.inter) for c in map(self.rank.comm, comms.tolist())], np.bool_)
@@ -216,6 +224,7 @@ class _Arguments:
         return found
 
     def _receive_halves(self) -> Iterator[Finding]:
+        """Find wrong sources and tags in the receiving half of MPI_Sendrecv and its kin."""
         which = self._where(calls.SENDRECVS | calls.ISENDRECVS)
         for events, found in columns(self.rank, which, frozenset(("source", "recvtag"))):
             source, tag = found.get("source"), found.get("recvtag")
@@ -231,6 +240,7 @@ class _Arguments:
             yield from self._tell(events[bad], "recvtag", lambda e: f"the negative recvtag {e.args['recvtag']}")
 
     def _tags(self) -> Iterator[Finding]:
+        """Find negative tags, and MPI_ANY_TAG to send with."""
         sends = self._suspects(_SENDING)
         tag, peer = self.events["tag"][sends], self.events["peer"][sends]
         yield from self._tell(sends[(tag < 0) & (peer != PROC_NULL)], "tag", self._tag_words)
@@ -244,6 +254,7 @@ class _Arguments:
         return f"the negative {_name(event, 'tag')} {event.tag}"
 
     def _null_handles(self) -> Iterator[Finding]:
+        """Find null communicators, datatypes, operations, windows and requests."""
         for function, which in self._each("comm"):
             bad = which[self.events["comm"][which] == ID_NULL]
             yield from self._tell(bad, function.slot["comm"].name, lambda e: "MPI_COMM_NULL")
@@ -264,7 +275,7 @@ class _Arguments:
         )
 
     def _uncommitted(self) -> Iterator[Finding]:
-        """Derived types that this rank made and had not committed when it communicated with them."""
+        """Find derived datatypes that the rank made and had not committed when it communicated with them."""
         makers = self._where(CLASSES[1].makers - {"Type_dup"})
         if not len(makers):
             return
@@ -285,9 +296,10 @@ class _Arguments:
         yield from self._tell(bad, "datatype", lambda e: "a datatype that was not committed")
 
     def _operations(self) -> Iterator[Finding]:
-        """Predefined operations on types for which the standard has none (MPI-4.1, 6.9.2 and 6.9.4).
+        """Find predefined operations on types for which the standard defines none (MPI-4.1, 6.9.2 and 6.9.4).
 
-        Who only stands in the root's group of an intercommunicator gives arguments without meaning (6.2.3).
+        A process of the root's group of an intercommunicator that is not the root gives arguments without meaning
+        (6.2.3).
         """
         which = self._where(_REDUCING)
         rooted = self.masks.table(_ROOTED_REDUCING)[self.functions[which]]
@@ -309,7 +321,7 @@ class _Arguments:
                 yield from self._tell(bad[taken], "op", _always(left_out), severity="warning")
 
     def _negative_tails(self) -> Iterator[Finding]:
-        """Arguments in the tail that must not be negative."""
+        """Find negative values of parameters that the standard declares as nonnegative, in the tails of events."""
         for id in catalogue(self.rank).present:
             function = self.rank.trace.functions[id]
             names = [p.name for p in function.tail_in if p.kind.endswith("_NNI") and p.type == "int"]
@@ -328,7 +340,7 @@ class _Arguments:
                     yield from self._tell(self._that_count(events[bad], name), name, _negative(name))
 
     def _packs(self) -> Iterator[Finding]:
-        """More that is packed, or taken out, than the buffer has behind the position (MPI-4.1, 5.2)."""
+        """Find calls that pack or unpack more than the buffer has after the position (MPI-4.1, 5.2)."""
         for name, count, room in (("Pack", "incount", "outsize"), ("Unpack", "outcount", "insize")):
             which = self._where(words(name))
             if len(which) and len(distinct(self.events["function"][which])) == 1:  # not beside large counts
@@ -342,7 +354,7 @@ class _Arguments:
                 yield from self._tell(which[bad], room, _too_small(room))
 
     def _aliases(self) -> Iterator[Finding]:
-        """The same memory as send and receive buffer where MPI_IN_PLACE is not given (MPI-4.1, 6.1)."""
+        """Find calls that use the same memory as send and receive buffer without MPI_IN_PLACE (MPI-4.1, 6.1)."""
         which = self._suspects(_ALIASED)
         slot = self.events[which]
         which = which[(slot["buffer"] != IN_PLACE) & (slot["buffer"] != 0) & (slot["count"] > 0)]
@@ -359,7 +371,9 @@ class _Arguments:
             yield from self._tell(events[same], "recvbuf", lambda e: "one buffer to send from and to receive into")
 
     def _shared_bytes(self) -> Iterator[Finding]:
-        """Buffers that share bytes with others of the same call, or with themselves, and objects that were freed."""
+        """Find buffers that share bytes with others of the same call, or with themselves, and handles that were
+        freed.
+        """
         for index, parameter, why, is_known in shared_bytes(self.rank):
             if is_known:
                 yield from self._tell(np.array([index]), parameter, _always(why))
@@ -369,14 +383,16 @@ class _Arguments:
             yield from self._tell(np.array([index]), parameter, _always(why))
 
     def _left_out(self, index: int) -> Iterator[Finding]:
-        """Say once that the bytes of a call were too much to look at."""
+        """Note, for the first such call only, that its datatypes have too many blocks to decide."""
         if not self.left_out:
             self.left_out = True
             event = self.rank.event(index)
             yield left_out("invalid-argument", event, "it writes bytes more than once, or those that it sends,")
 
     def _meets(self, index: int) -> bool | None:
-        """Whether a call with buffers of one address sends and receives the same bytes: types may choose others."""
+        """Return whether a call whose buffers have one address sends and receives the same bytes; None if that is not
+        decided.
+        """
         given = self.rank.event(index).args
         names = ("sendtype", "sendcount", "recvtype", "recvcount")
         found = tuple(given[name] if isinstance(given.get(name), int) else -1 for name in names)
@@ -385,9 +401,10 @@ class _Arguments:
         return self._met[found]
 
     def _may_meet(self, kind: int, count: int, other: int, others: int) -> bool | None:
-        """Whether so many elements of two datatypes at one address have a byte in common, as far as they are known.
+        """Return whether elements of two datatypes at one address share a byte, or may as far as is known.
 
-        None where they are too much to look at.
+        `kind`, `count`: id and number of what is sent, `other`, `others` of what is received; -1 unknown. None if the
+        datatypes have too many blocks to decide.
         """
         types = [self.rank.datatype(id) for id in (kind, other) if id >= 0]
         if any(found is not None and found.size == 0 for found in types):
@@ -398,7 +415,7 @@ class _Arguments:
         return sent is None or received is None or meet(sent, received)
 
     def _in_place(self) -> Iterator[Finding]:
-        """MPI_IN_PLACE as what is sent to a root, which only that root itself may give (MPI-4.1, 6.5 and 6.9.1)."""
+        """Find processes other than the root that send MPI_IN_PLACE to a root (MPI-4.1, 6.5 and 6.9.1)."""
         which = self._where(_TO_ROOT)
         which = which[(self.events["buffer"][which] == IN_PLACE) & (self.events["peer"][which] >= 0)]
         ids = self.events["comm"][which]
@@ -413,7 +430,7 @@ class _Arguments:
         )
 
     def _both_count(self, events: Ints) -> NDArray[np.bool_]:
-        """Where something is sent and something received, and both buffers count."""
+        """Return the events in which something is sent, something is received, and both buffers are significant."""
         result = significant(self.rank, events, "sendbuf") & significant(self.rank, events, "recvbuf")
         for found, values in columns(self.rank, events, frozenset(("recvcount",))):
             if "recvcount" in values:
@@ -421,6 +438,7 @@ class _Arguments:
         return result
 
     def _colours(self) -> Iterator[Finding]:
+        """Find negative colors of MPI_Comm_split other than MPI_UNDEFINED."""
         for events, found in columns(self.rank, self._where(words("Comm_split")), frozenset(("color",))):
             colour = found.get("color")
             if isinstance(colour, np.ndarray):
@@ -428,7 +446,7 @@ class _Arguments:
                 yield from self._tell(events[bad], "color", lambda e: f"the negative color {e.args['color']}")
 
     def _members(self) -> Iterator[Finding]:
-        """Ranks that stand twice among those of whom a group is made (MPI-4.1, 7.3.2)."""
+        """Find ranks that are named twice where a group is made (MPI-4.1, 7.3.2)."""
         for events, found in columns(self.rank, self._where(words("Group_incl Group_excl")), frozenset(("ranks",))):
             ranks = found.get("ranks")
             if isinstance(ranks, Ragged) and len(ranks.values):
@@ -438,12 +456,12 @@ class _Arguments:
                 yield from self._tell(bad, "ranks", lambda e: f"a rank twice in ranks, {e.args['ranks']},")
 
     def _files(self) -> Iterator[Finding]:
-        """Calls on files that the mode of the file does not allow, and modes that are none."""
+        """Find calls on files that the mode of the file does not allow, and invalid modes."""
         for index, parameter, why in wrong_files(self.rank):
             yield from self._tell(np.array([index]), parameter, _always(why))
 
     def _refused(self) -> Iterator[Finding]:
-        """Calls that returned an error class which names a sort of argument."""
+        """Find calls that returned an error class which names a kind of argument."""
         which = np.flatnonzero(self.events["error"] != 0) if catalogue(self.rank).failed else np.zeros(0, np.int64)
         library = str(self.rank.trace.functions.mpi or self.rank.trace.run.get("mpi") or "").lower()
         table = _OPEN_MPI if "open mpi" in library or "openmpi" in library else _MPICH
@@ -455,7 +473,7 @@ class _Arguments:
                 )
 
     def _aborted(self) -> Iterator[Finding]:
-        """The call inside which MPI ended the process: no other reason may be known."""
+        """Report the call inside which MPI ended the process, if no other reason for that end is known."""
         last = len(self.events) - 1
         if self.rank.state != "exited" or last in self.told:
             return
@@ -478,12 +496,14 @@ class _Arguments:
 
 
 def _ended_from_outside(trace: Run) -> bool:
-    """Whether Weft, a signal or the loss of a host ended the run: MPI then ends ranks that lose their partners."""
+    """Return whether Weft, a signal or the loss of a host ended the run: MPI then ends ranks that lose their
+    partners.
+    """
     return trace.run.get("ended") in ("deadlock", "killed", "interrupted") or bool(trace.run.get("lost"))
 
 
 def _last_words(text: str) -> str:
-    """The reason at the end of MPICH's error stack, whose lines are `function(line)....: what it says`."""
+    """Return the reason at the end of MPICH's error stack, whose lines are `function(line)....: reason`."""
     lines = re.findall(r"^\w+\(\d+\)\.*: (.+)$", text, re.MULTILINE)
     return lines[-1].strip() if lines else ""
 
@@ -520,7 +540,9 @@ _FLOATS = frozenset("MPI_FLOAT MPI_DOUBLE MPI_LONG_DOUBLE MPI_REAL MPI_DOUBLE_PR
 
 
 def _defined(op: str, datatype: str) -> bool:
-    """Whether the standard defines a predefined operation on a predefined type; what is unclear counts as defined."""
+    """Return whether the standard defines a predefined operation on a predefined type; what is unclear counts as
+    defined.
+    """
     complex_ = "COMPLEX" in datatype
     if op in ("MINLOC", "MAXLOC"):
         return datatype in _PAIRS

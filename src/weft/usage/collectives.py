@@ -1,4 +1,4 @@
-"""Collectives: the same call by every member, in the same order, with arguments that fit together (MPI-4.1, 6.1)."""
+"""Check collectives: every member makes the same calls in the same order, with arguments that fit (MPI-4.1, 6.1)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from weft.mpi.meaning import Share, base, of
 from weft.native.bridge import addresses
 from weft.native.headers.scan import Gathered, kernel
 from weft.terms import calls, describe
+from weft.terms.argument_columns import Ints, columns, distinct
 from weft.terms.calls import masks
-from weft.terms.cited import Some, cause, finding, said
-from weft.terms.columns import Ints, columns, distinct
-from weft.terms.progress import ended
-from weft.terms.sizes import kind_of, size_of
+from weft.terms.datatype_sizes import kind_of, size_of
+from weft.terms.event_findings import Some, cause, finding, said
+from weft.terms.rank_progress import ended
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE
-from weft.usage.neighbours import Edge, edges, unequal
+from weft.usage.topologies import Edge, edges, unequal
 
 MAX_INSTANCES = 2000
 """Instances of one function whose per-member counts are compared."""
@@ -67,7 +67,7 @@ class Argument(Evidence):
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """Collectives in which members made different calls, were absent, or gave arguments that do not fit."""
+    """Find collectives in which members made different calls, were absent, or gave arguments that do not fit."""
     uneven = _uneven(trace, match)
     uneven = uneven[~match.carried()[uneven]]
     if not len(uneven):
@@ -80,7 +80,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 
 
 def _uneven(trace: Trace, match: Match) -> Ints:
-    """The instances whose members may not agree (native/kernel/scan.c): all that is looked at."""
+    """Return the collectives whose members may not agree (native/kernel/scan.c); only these are checked further."""
     of, parts = match.instances, match.collectives
     if not len(of):
         return np.zeros(0, np.int64)
@@ -111,7 +111,7 @@ def _sizes(trace: Trace) -> Ints:
 
 
 def _chosen(of: Instances, which: Ints) -> Instances:
-    """Some of the instances."""
+    """Return the instances `which` of all."""
     if len(which) == len(of):
         return of
     first = of.first.astype(np.int64)
@@ -132,7 +132,7 @@ Groups = list[tuple[object, list[int]]]
 
 
 class _Table:
-    """The parts of some collectives, ordered by instance, with their arguments as columns."""
+    """The calls of the members of some collectives, ordered by instance, with their arguments as columns."""
 
     def __init__(self, trace: Trace, match: Match, of: Instances) -> None:
         self.trace = trace
@@ -157,7 +157,9 @@ class _Table:
         self.inter = np.repeat(inter[of.comm], np.diff(self.first))
 
     def _canonical(self, ids: NDArray[np.generic]) -> tuple[list[str], Ints]:
-        """Function names without the large-count ending, and for each part the index of its own."""
+        """Return the function names without the large-count ending, and for each member's call the index of its
+        name.
+        """
         unique, inverse = np.unique(ids, return_inverse=True)
         bases = [masks(self.trace.functions).name(int(i)) for i in unique]
         names = sorted(set(bases))
@@ -165,27 +167,27 @@ class _Table:
         return names, index[inverse.reshape(-1)] if len(unique) else np.zeros(0, np.int64)
 
     def column(self, name: str) -> Ints:
-        """A field of the events' slots."""
+        """Return one field of the events' slots, a value for each member's call."""
         values = np.zeros(len(self.rows), np.int64)
         for rank, mine in self.ranks():
             values[mine] = rank.events[name][self.event[mine]].astype(np.int64)
         return values
 
     def ranks(self) -> Iterator[tuple[Rank, Ints]]:
-        """The ranks that take part, and the places of their parts."""
+        """Yield the ranks that take part, each with the rows of its calls."""
         for rank in self.trace.ranks:
             mine = self.by_rank[self.rank_first[rank.index] : self.rank_first[rank.index + 1]]
             if len(mine):
                 yield rank, mine
 
     def called(self, names: frozenset[str], *, on_objects: bool = False) -> NDArray[np.bool_]:
-        """Parts that call one of `names`, blocking, nonblocking or persistent, on a communicator, or also on others."""
+        """Return which rows call one of `names` in any form; `on_objects`: also those on windows and files."""
         wanted = [_kin(name) in names for name in self.names]
         hit: NDArray[np.bool_] = np.array(wanted, np.bool_)[self.function] & (self.whole if on_objects else self.plain)
         return hit
 
     def differing(self, values: Ints, use: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
-        """Instances whose parts in `use` do not all have one value."""
+        """Return the instances whose rows in `use` do not all have one value."""
         low = values if use is None else np.where(use, values, np.iinfo(np.int64).max)
         high = values if use is None else np.where(use, values, np.iinfo(np.int64).min)
         least, most = np.minimum.reduceat(low, self.first[:-1]), np.maximum.reduceat(high, self.first[:-1])
@@ -193,19 +195,19 @@ class _Table:
         return result
 
     def parts(self, instance: int) -> range:
-        """The places of an instance's parts in the columns."""
+        """Return the rows of one instance."""
         return range(int(self.first[instance]), int(self.first[instance + 1]))
 
     def at(self, place: int) -> Event:
-        """The event of a part."""
+        """Return the event of a row."""
         return self.trace.ranks[int(self.rank[place])].event(int(self.event[place]))
 
     def comm(self, instance: int) -> Any:
-        """The communicator of an instance."""
+        """Return the communicator of an instance."""
         return self.trace.communicators[int(self.of.comm[instance])]
 
     def first_of_comms(self, instances: NDArray[np.bool_]) -> Iterator[int]:
-        """Of the instances in a mask the first of each communicator: later ones only follow from it."""
+        """Yield the first instance of each communicator in a mask: later ones only follow from it."""
         seen: set[tuple[int, int]] = set()
         of = self.of
         for instance in np.flatnonzero(instances).tolist():
@@ -215,7 +217,7 @@ class _Table:
                 yield instance
 
     def groups(self, places: Sequence[int], values: Sequence[Any]) -> Groups:
-        """The places by value, the rarest value first."""
+        """Group rows by value, the rarest value first."""
         found: dict[Any, list[int]] = {}
         for place, value in zip(places, values, strict=True):
             found.setdefault(value, []).append(place)
@@ -227,6 +229,7 @@ def _who(table: _Table, places: Sequence[int]) -> str:
 
 
 def _different(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
+    """Report the first collective of each communicator whose members call different functions."""
     for instance in table.first_of_comms(wrong):
         places = table.parts(instance)
         groups = table.groups(places, [int(table.function[p]) for p in places])
@@ -247,7 +250,7 @@ def _calls(places: Sequence[int]) -> str:
 
 
 def _absent(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Members that reached their end without a call that others made."""
+    """Report members that ended without a collective call that others made."""
     trace, of = table.trace, table.of
     short = (np.diff(table.first) < _sizes(trace)[of.comm]) & ~wrong
     for instance in table.first_of_comms(short):
@@ -271,6 +274,9 @@ def _absent(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
 
 
 def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+    """Check roots, operations, counts, types and the other arguments that must be equal or fit. `right`: instances to
+    check.
+    """
     peer = table.column("peer")
     rooted = table.called(_ROOTED) & ~table.inter
     yield from _unequal(table, right & table.differing(peer, rooted), peer, "root", lambda e, v: f"root={v}")
@@ -296,7 +302,7 @@ def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
 
 
 def _alike(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Members that give other dimensions, counts or modes than the others."""
+    """Report members that give other dimensions, counts or modes than the others."""
     of = table.instance
     alike = table.called(frozenset(_ALIKE), on_objects=True) & ~table.inter
     some, site = Some(), table.column("site") if alike.any() else of
@@ -313,7 +319,7 @@ def _alike(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
 
 
 def _shown(value: Any, name: str) -> str:
-    """An argument as `dims=[2, 2]`, "" where it is not known."""
+    """Return an argument as text, `dims=[2, 2]`, "" if it is unknown."""
     if value is None:
         return ""
     if name == "assert":
@@ -333,14 +339,14 @@ def _type_name(event: Event, value: object) -> str:
 
 
 class _Kinds:
-    """Datatypes of one basic type, numbered by what that is on the machine."""
+    """Numbers for basic types; types that are the same to the machine share a number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self.names: list[str] = []
 
     def of(self, datatype: Datatype) -> int:
-        """The number of a datatype's basic type, UNKNOWN where it has no single one."""
+        """Return the number of a datatype's basic type, UNKNOWN if it has no single one."""
         name = _basic(datatype)
         if name is None:
             return UNKNOWN
@@ -351,7 +357,7 @@ class _Kinds:
 
 
 def _types(table: _Table, kinds: _Kinds) -> tuple[Ints, Ints]:
-    """Size in bytes and kind of each part's datatype."""
+    """Return for each row the size of its datatype in bytes and the number of its basic type, UNKNOWN if not known."""
     ids = table.column("datatype")
     size = np.full(len(ids), UNKNOWN, np.int64)
     kind = np.full(len(ids), UNKNOWN, np.int64)
@@ -370,7 +376,9 @@ def _types(table: _Table, kinds: _Kinds) -> tuple[Ints, Ints]:
 def _unequal(
     table: _Table, instances: NDArray[np.bool_], values: Ints, what: str, show: Any
 ) -> Iterator[Finding]:  # fmt: skip
-    """Findings for the instances."""
+    """Yield a finding for each of the instances in which members give different values. `what` names the argument,
+    `show(event, value)` words it.
+    """
     for instance in np.flatnonzero(instances).tolist():
         places = [p for p in table.parts(instance) if values[p] != UNKNOWN]
         groups = table.groups(places, [int(values[p]) for p in places])
@@ -381,7 +389,7 @@ def _unequal(
 def _unlike(
     table: _Table, instance: int, groups: Groups, what: str, show: Callable[[Event, Any], str]
 ) -> Finding:  # fmt: skip
-    """The finding for an instance whose members give different values."""
+    """Make the finding for one instance; `groups`: the rows by the value that they give."""
     events = [table.at(found[0]) for _, found in groups]
     told = []
     for (value, found), event in list(zip(groups, events, strict=True))[:4]:
@@ -398,7 +406,7 @@ def _unlike(
 
 
 def _each_once(found: Iterator[Finding]) -> Iterator[Finding]:
-    """Of each combination of call sites the first."""
+    """Yield the first finding of each combination of call sites."""
     seen: set[str | None] = set()
     for one in found:
         if one.cause not in seen:
@@ -409,7 +417,10 @@ def _each_once(found: Iterator[Finding]) -> Iterator[Finding]:
 def _exchanged(
     table: _Table, right: NDArray[np.bool_], sent: tuple[Ints, Ints], root: Ints, kinds: _Kinds
 ) -> Iterator[Finding]:
-    """What each member sends to each must be what that one receives: gather, scatter, allgather, alltoall."""
+    """Check that what each member sends is what each receiver expects in gather, scatter, allgather and alltoall.
+
+    `sent`: bytes and kind of the send arguments of each row, `root`: the root of each row.
+    """
     use = table.called(_EXCHANGES) & ~table.inter
     if not use.any():
         return
@@ -428,7 +439,7 @@ def _exchanged(
 
 
 def _places(table: _Table) -> Ints:
-    """Each part's rank in its communicator."""
+    """Return the rank of each row's process in its communicator."""
     trace = table.trace
     key = np.repeat(table.of.comm.astype(np.int64), np.diff(table.first)) * len(trace.ranks) + table.rank
     known, inverse = np.unique(key, return_inverse=True)
@@ -439,7 +450,9 @@ def _places(table: _Table) -> Ints:
 
 
 def _received(table: _Table, places: NDArray[Any], kinds: _Kinds) -> tuple[Ints, Ints]:
-    """The bytes of recvcount x recvtype of the parts, and their kind; UNKNOWN where they have none."""
+    """Return recvcount times the size of recvtype for the rows `places`, and the number of the type; UNKNOWN for
+    others.
+    """
     found, kind = (np.full(len(table.rows), UNKNOWN, np.int64) for _ in range(2))
     wanted = np.zeros(len(table.rows), np.bool_)
     wanted[places] = True
@@ -463,7 +476,7 @@ def _received(table: _Table, places: NDArray[Any], kinds: _Kinds) -> tuple[Ints,
 
 
 def _by_member(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
-    """The v-collectives: what member i is said to give to member j, on both sides."""
+    """Check the v-collectives: what member i sends to member j must be what j expects from i."""
     use = table.called(_BY_MEMBER) & ~table.inter
     of = table.instance
     seen: set[str] = set()
@@ -478,7 +491,7 @@ def _by_member(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
 
 
 def _clashing(table: _Table, instance: int, clash: Clash) -> Finding:
-    """The finding for two members of whom one sends other than the other expects."""
+    """Make the finding for two members of which one sends something else than the other expects."""
     sender, receiver, gives, takes, what = clash
     name = calls.spoken(sender.function.name)
     return finding(
@@ -493,9 +506,9 @@ def _clashing(table: _Table, instance: int, clash: Clash) -> Finding:
 
 
 def _between_neighbours(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
-    """What a member sends along an edge of the topology, and what its neighbour expects from there.
+    """Check that what a member sends along an edge of the topology is what its neighbour expects.
 
-    Calls of the same lines with the same counts as others before are not looked at again.
+    Calls from the same lines with the same counts as earlier ones are not checked again.
     """
     of = table.instance
     wanted = distinct(of[table.called(calls.NEIGHBOURS)]).tolist()
@@ -522,6 +535,9 @@ MOST_ALIKE: Final = 64
 
 
 def _clash_of_neighbours(by_rank: dict[int, Event], along: list[Edge]) -> Clash | None:
+    """Return the first edge along which sender and receiver differ. `by_rank`: the call of each member, `along`: the
+    edges.
+    """
     for edge in along:
         sender, receiver = by_rank.get(edge.sender), by_rank.get(edge.receiver)
         if sender is None or receiver is None:
@@ -535,7 +551,7 @@ def _clash_of_neighbours(by_rank: dict[int, Event], along: list[Edge]) -> Clash 
 
 
 def _of_neighbour(event: Event, side: str, index: int) -> Part | None:
-    """What a member gives to, or takes of, its neighbour with a number."""
+    """Return what a member sends to, or receives from, its neighbour number `index`. `side`: "send" or "recv"."""
     args = event.args
     kinds = args.get(side + "types")
     if index < 0 and (kinds is not None or side + "counts" in args):
@@ -545,7 +561,7 @@ def _of_neighbour(event: Event, side: str, index: int) -> Part | None:
 
 
 def _graphs(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
-    """Members of a graph who name edges that their other end does not name."""
+    """Report members of a graph that name a number of edges to a process which names another number from them."""
     of = table.instance
     for instance in distinct(of[table.called(_GRAPHS)])[:MOST_ALIKE].tolist():
         comm = table.comm(instance)
@@ -574,7 +590,7 @@ Clash = tuple[Event, Event, str, str, str]
 
 
 def _clash(events: list[Event]) -> Clash | None:
-    """The first pair of members of whom one sends other than the other expects."""
+    """Return the first pair of members of which one sends something else than the other expects."""
     comm = events[0].comm
     if comm is None:
         return None
@@ -588,6 +604,7 @@ def _clash(events: list[Event]) -> Clash | None:
 
 
 def _differing(sender: Event, receiver: Event, gives: Part | None, takes: Part | None) -> Clash | None:
+    """Compare what a sender gives with what its receiver expects; None if they agree or are unknown."""
     if gives is None or takes is None:
         return None
     if gives[0] != takes[0]:
@@ -598,7 +615,7 @@ def _differing(sender: Event, receiver: Event, gives: Part | None, takes: Part |
 
 
 def _bytes(event: Event, counts: Any, index: int, datatype: int) -> Part | None:
-    """counts[index], or the one count, times the type's size."""
+    """Return the bytes of entry `index` of `counts` (or of the one count) and their basic type; None if unknown."""
     type = event.rank.datatype(datatype) if datatype > 1 else None
     size = size_of(type)
     if type is None or size is None or counts is None:
@@ -609,7 +626,7 @@ def _bytes(event: Event, counts: Any, index: int, datatype: int) -> Part | None:
 
 
 def _basic(datatype: Datatype) -> str | None:
-    """The one basic type of a datatype, None for several, for bytes and for packed data."""
+    """Return the one basic type of a datatype, None for several, for bytes and for packed data."""
     signature = datatype.signature()
     if not signature or len(signature) != 1 or signature[0][0] in ("MPI_BYTE", "MPI_PACKED"):
         return None
@@ -617,7 +634,7 @@ def _basic(datatype: Datatype) -> str | None:
 
 
 def _given(event: Event, me: int, to: int) -> Part | None:
-    """What the member `me` sends to the member `to`, None where its arguments do not say."""
+    """Return what the member `me` sends to the member `to`, None if its arguments do not say."""
     args = event.args
     if args.get("sendbuf") == IN_PLACE:
         return None
@@ -629,7 +646,7 @@ def _given(event: Event, me: int, to: int) -> Part | None:
 
 
 def _taken(event: Event, of: int, me: int) -> Part | None:
-    """What the member `me` expects of the member `of`."""
+    """Return what the member `me` expects from the member `of`, None if its arguments do not say."""
     args = event.args
     root = args.get("root")
     name = calls.spoken(event.function.name)

@@ -1,4 +1,4 @@
-"""The epochs of a rank's windows as columns (native/kernel/epochs.c)."""
+"""Read the epochs of a rank's windows as columns (native/kernel/epochs.c)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.deadlock.gatherings import Gatherings
+from weft.deadlock.collective_calls import Gatherings
 from weft.mpi.meaning import Sync
 from weft.native.headers.epochs import Call, EpochsInput, EpochsOutput, kernel
 from weft.terms import calls
+from weft.terms.argument_columns import Ints, columns, ints
 from weft.terms.calls import catalogue
-from weft.terms.columns import Ints, columns, ints
-from weft.terms.progress import reached_finalize
+from weft.terms.rank_progress import reached_finalize
 from weft.trace import Flag, Rank
 
 OPS: Final = calls.RMA | calls.REQUEST_RMA
@@ -38,10 +38,10 @@ Window = tuple[int, int]
 class Epochs:
     """One rank's one-sided calls and its access epochs.
 
-    By call: `event`, `call` (0: an operation), `window` (row of `windows`, -1 unknown), `epoch` of an operation or
-    -1, `phase`: flushes of its target before it. By window: `fenced`, its fences before a stretch of a run. By epoch:
-    the events `begin` and `end` (-1: never closed), `sort` (FENCE, START, LOCK, LOCK_ALL), `number` of its fence,
-    `lock_type`. By misuse: `wrong`, and the events `at` and `other` (-1: none).
+    For each call: `event`, `call` (0: an operation), `window` (row of `windows`, -1 unknown), `epoch` of an operation
+    or -1, `phase`: flushes of its target before it. For each window: `fenced`, its fences before this segment of the
+    run. For each epoch: the events `begin` and `end` (-1: never closed), `sort` (FENCE, START, LOCK, LOCK_ALL),
+    `number` of its fence, `lock_type`. For each misuse: its number `wrong`, and the events `at` and `other` (-1: none).
     """
 
     windows: list[Window]
@@ -62,7 +62,7 @@ class Epochs:
 
 
 def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
-    """The epochs of a rank; None for one without one-sided calls."""
+    """Read the epochs of a rank; None for a rank without one-sided calls. MemoryError if memory is short."""
     masks, events = gatherings.masks, rank.events
     which = masks.where(rank, _ANY)
     if not len(which):
@@ -111,7 +111,9 @@ def _events(which: Ints, rows: NDArray[np.int32]) -> Ints:
 def _windows(
     rank: Rank, gatherings: Gatherings, which: Ints
 ) -> tuple[list[Window], NDArray[np.int32], NDArray[np.int32]]:
-    """The windows that the calls name, their fences before, and for each call the row of its own, -1 for none known."""
+    """Return the windows that the calls `which` name, the fences before each, and for each call the row of its window,
+    -1 if unknown.
+    """
     ids = rank.events["object"][which].astype(np.int64)
     requested = gatherings.masks.table(calls.REQUEST_RMA)[rank.events["function"][which]]
     if requested.any():
@@ -131,7 +133,7 @@ def _windows(
 
 
 def _plain(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Which calls are fences that assert nothing."""
+    """Return 1 for each call that is a fence without assertions."""
     found = np.zeros(len(which), np.uint8)
     for events, values in columns(rank, which[call == FENCE], frozenset(("assert",))):
         if "assert" in values:
@@ -140,6 +142,7 @@ def _plain(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8
 
 
 def _lock_types(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the lock type of each call that locks, 0 for others."""
     found = np.zeros(len(which), np.uint8)
     for events, values in columns(rank, which[call == LOCK], frozenset(("lock_type",))):
         kind = values.get("lock_type")

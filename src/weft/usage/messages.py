@@ -1,4 +1,4 @@
-"""Messages: sent and never received, waited for and never sent, of other types than expected, too long."""
+"""Find messages that are never received, receives that get none, type mismatches and truncated messages."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from weft.match import NONE, Match, Post, Posts
 from weft.mpi.meaning import base
 from weft.systems import MPI
 from weft.terms import calls
+from weft.terms.analysis_sections import Part, in_turn
+from weft.terms.argument_columns import columns, ints
 from weft.terms.calls import catalogue, masks
-from weft.terms.cited import MAX_OF_ONE_SITE, Some, cause, finding, left_out, said
-from weft.terms.columns import columns, ints
+from weft.terms.datatype_sizes import kind_of, size_of
 from weft.terms.describe import tag_argument, where
-from weft.terms.parts import Part, in_turn
-from weft.terms.progress import ended, reached_finalize
-from weft.terms.sizes import kind_of, size_of
+from weft.terms.event_findings import MAX_OF_ONE_SITE, Some, cause, finding, left_out, said
+from weft.terms.rank_progress import ended, reached_finalize
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL, ID_DYNAMIC
@@ -59,7 +59,7 @@ class Sizes(Evidence):
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """Unmatched messages of ranks that ended, and matched ones whose types or lengths do not fit."""
+    """Find unmatched messages of ranks that ended, and matched ones whose types or lengths do not fit."""
     return in_turn(PARTS, trace, match)
 
 
@@ -68,6 +68,7 @@ def _refusals(trace: Trace, match: Match) -> Iterator[list[Finding]]:
 
 
 def _sent_in_vain(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+    """Report unmatched sends, without those whose message a receive refused because it was too long."""
     short: dict[int, set[int]] = {}
     for found in _unmatched_sends(trace, match, _Done(trace)):
         assert isinstance(found.evidence, Sent)
@@ -84,7 +85,7 @@ def _waited_in_vain(trace: Trace, match: Match) -> Iterator[list[Finding]]:
 
 
 def _refused(rank: Rank) -> Iterator[Event]:
-    """Receives that returned the error class of a message that is too long."""
+    """Yield the receives that returned the error class of a message that is too long."""
     trace = rank.trace
     if trace.system is not MPI or not catalogue(rank).failed:
         return
@@ -96,6 +97,7 @@ def _refused(rank: Rank) -> Iterator[Event]:
 
 
 def _too_long(event: Event) -> Finding:
+    """Make the finding for a receive whose buffer is too small for its message."""
     return finding(
         "truncation",
         f"rank {event.rank.index} got a message in {said(event)} that is longer than the room for it",
@@ -108,14 +110,16 @@ def _too_long(event: Event) -> Finding:
 
 
 class _Done:
-    """Who gets no message any more: ranks that ended, and on a communicator those that MPI ended in freeing it."""
+    """The ranks that receive and send nothing any more: those that ended, or that MPI ended while they freed the
+    communicator.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self.ranks = np.array([ended(rank) for rank in trace.ranks], np.bool_)
         self.freed = {rank.index: comm for rank in trace.ranks if (comm := _freeing(rank)) is not None}
 
     def of(self, peer: NDArray[Any], comm: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of the ranks, each on its communicator, are done; False for an unknown one."""
+        """Return which of the ranks `peer` are done on the communicators `comm`; False for an unknown one."""
         done: NDArray[np.bool_] = (peer >= 0) & self.ranks[np.maximum(peer, 0)]
         for rank, freed in self.freed.items():
             done |= (peer == rank) & (comm == freed)
@@ -123,7 +127,7 @@ class _Done:
 
 
 def _freeing(rank: Rank) -> int | None:
-    """The communicator (its index) that a rank was freeing when MPI ended it, if it was."""
+    """Return the index of the communicator that a rank was freeing when MPI ended it, else None."""
     if rank.state != "exited" or not len(rank.events):
         return None
     last = rank.event(len(rank.events) - 1)
@@ -132,7 +136,7 @@ def _freeing(rank: Rank) -> int | None:
 
 
 def _own(trace: Trace, posts: Posts, skip: int, *, matched: bool) -> NDArray[np.int64]:
-    """Rows of own ranks that have a partner, or have none, but those with one of the flags in `skip`."""
+    """Return the rows of own ranks that have a partner (or, with `matched` False, none) and no flag in `skip`."""
     part = posts.of_ranks(trace.share)
     found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & skip) == 0)
     rows: NDArray[np.int64] = np.flatnonzero(found) + part.start
@@ -140,7 +144,7 @@ def _own(trace: Trace, posts: Posts, skip: int, *, matched: bool) -> NDArray[np.
 
 
 def _left(trace: Trace, posts: Posts, done: _Done) -> NDArray[np.int64]:
-    """Rows of own ranks without a partner that can get none any more: the other side has ended."""
+    """Return the rows of own ranks that have no partner and can get none, because the other side has ended."""
     skip = Post.CANCELLED | Post.RECALLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
     rows = _own(trace, posts, skip, matched=False)
     peer = posts.peer[rows]
@@ -151,6 +155,7 @@ def _left(trace: Trace, posts: Posts, done: _Done) -> NDArray[np.int64]:
 
 
 def _unmatched_sends(trace: Trace, match: Match, done: _Done) -> Iterator[Finding]:
+    """Yield a finding for each unmatched send, with the receive that nearly fits if there is one."""
     for event, row in _first_of_sites(trace, match.sends, _left(trace, match.sends, done)):
         receiver = int(match.sends.peer[row])
         if _recalled(trace, match, row):
@@ -167,7 +172,7 @@ def _unmatched_sends(trace: Trace, match: Match, done: _Done) -> Iterator[Findin
 
 
 def _taken_and_left(trace: Trace, match: Match) -> Iterator[list[Finding]]:
-    """Messages that a rank took out of the queue and never received (MPI-4.1, 3.8.2): nobody else can get them."""
+    """Report messages that a matched probe took out of the queue and no receive got (MPI-4.1, 3.8.2)."""
     table = masks(trace.functions)
     for rank in trace.own:
         taken = table.where(rank, calls.MATCHED_PROBES)
@@ -193,7 +198,7 @@ def _taken_and_left(trace: Trace, match: Match) -> Iterator[list[Finding]]:
 
 
 def _messages(rank: Rank, which: NDArray[Any]) -> dict[int, int]:
-    """By event the message that a matched probe took, or a matched receive received."""
+    """Return for each event the handle of the message that a matched probe took, or a matched receive received."""
     functions, events = rank.trace.functions, rank.events
     in_tail = {f.id for f in functions if any(p.name == "message" for p in f.tail_in)}
     tails = np.isin(events["function"][which], list(in_tail))
@@ -204,7 +209,9 @@ def _messages(rank: Rank, which: NDArray[Any]) -> dict[int, int]:
 
 
 def _recalled(trace: Trace, match: Match, row: int) -> bool:
-    """Whether the receiver cancelled a receive that fits a message and asked nobody what became of it."""
+    """Return whether the receiver cancelled a receive that fits a message and freed its request without asking for the
+    outcome.
+    """
     sends = match.sends
     rank = trace.ranks[int(sends.peer[row])]
     table, events = masks(trace.functions), rank.events
@@ -221,6 +228,7 @@ def _recalled(trace: Trace, match: Match, row: int) -> bool:
 
 
 def _unmatched_receives(trace: Trace, match: Match, done: _Done) -> Iterator[Finding]:
+    """Yield a finding for each unmatched receive, with the send that nearly fits if there is one."""
     rows = _left(trace, match.recvs, done)
     for event, row in _first_of_sites(trace, match.recvs, rows):
         source = int(match.recvs.peer[row])
@@ -246,7 +254,7 @@ def _unmatched_receives(trace: Trace, match: Match, done: _Done) -> Iterator[Fin
 
 
 def _first_of_sites(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> Iterator[tuple[Event, int]]:
-    """The events of the rows, of each call site of a rank at most some."""
+    """Yield the events of rows, at most MAX_OF_ONE_SITE for each call site of a rank."""
     some = Some()
     ranks = posts.ranks()[rows]
     for row, rank in zip(rows.tolist(), ranks.tolist(), strict=True):
@@ -256,7 +264,11 @@ def _first_of_sites(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> It
 
 
 def _near(trace: Trace, others: Posts, rank: int, mine: Posts, row: int) -> tuple[str, list[Event]]:
-    """The near miss: what the other side left over that differs in tag, communicator or partner only."""
+    """Return the near miss in words, and its event: an unmatched call of the other side that differs in one thing only.
+
+    `others`: the other side's sends or receives, `rank`: the other side's rank, `mine` and `row`: the unmatched call.
+    The one thing is the tag, the communicator or the partner.
+    """
     if rank < 0:
         return "", []
     part = others.of_rank(rank)
@@ -274,6 +286,7 @@ def _near(trace: Trace, others: Posts, rank: int, mine: Posts, row: int) -> tupl
 
 
 def _difference(others: Posts, candidate: int, other: Event, mine: Posts, row: int) -> str:
+    """Say in words in what a near miss differs from an unmatched call."""
     rank = other.rank.index
     sent = mine.tag[row], others.tag[candidate]
     names = other.rank.trace.communicators
@@ -289,7 +302,9 @@ def _difference(others: Posts, candidate: int, other: Event, mine: Posts, row: i
 
 
 def _columns(trace: Trace, posts: Posts, rows: NDArray[Any], receive: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Datatype ids and counts of the rows; a count of -1 where it is not in the slot."""
+    """Return the datatype ids and the counts of rows; -1 for a count that is not in the slot. `receive`: the rows are
+    receives.
+    """
     types = np.zeros(len(rows), np.int64)
     counts = np.full(len(rows), -1, np.int64)
     for rank, some in _by_rank(trace, posts, rows):
@@ -306,7 +321,7 @@ def _columns(trace: Trace, posts: Posts, rows: NDArray[Any], receive: bool) -> t
 
 
 def _by_rank(trace: Trace, posts: Posts, rows: NDArray[Any]) -> Iterator[tuple[Rank, NDArray[np.int64]]]:
-    """Each rank that has some of the rows, and where these are."""
+    """Yield each rank that has some of the rows, and which."""
     ranks = posts.ranks()[rows]
     order = np.argsort(ranks, kind="stable")
     behind = np.cumsum(np.bincount(ranks, minlength=len(trace.ranks)))
@@ -319,7 +334,9 @@ def _by_rank(trace: Trace, posts: Posts, rows: NDArray[Any]) -> Iterator[tuple[R
 def _received_half(
     rank: Rank, rows: NDArray[Any], events: NDArray[Any], types: NDArray[Any], counts: NDArray[Any]
 ) -> None:
-    """The receiving half of MPI_Sendrecv has its own count and type in the tail; that of _replace shares them."""
+    """Fill in count and type of the receiving half of MPI_Sendrecv, which its tail holds; MPI_Sendrecv_replace shares
+    those of the send.
+    """
     order = np.argsort(events, kind="stable")
     for found, values in columns(rank, events, frozenset(("recvcount", "recvtype"))):
         at = rows[order[np.searchsorted(events[order], found)]]
@@ -328,7 +345,7 @@ def _received_half(
 
 
 def _unfit(trace: Trace, match: Match) -> Iterator[list[Finding]]:
-    """Matched messages whose type signatures differ or that are longer than their receive."""
+    """Report matched messages whose type signatures differ, or that are longer than their receive."""
     rows = _own(trace, match.sends, Post.PARTITIONED, matched=True)
     if not len(rows):
         return
@@ -354,9 +371,10 @@ def _unfit(trace: Trace, match: Match) -> Iterator[list[Finding]]:
 
 
 def _unfit_partitions(trace: Trace, match: Match) -> Iterator[list[Finding]]:
-    """Partitioned messages, as a whole, against their receives (MPI-4.1, 4.2).
+    """Report partitioned messages that as a whole do not fit their receives (MPI-4.1, 4.2).
 
-    Requests of one tag are matched in the order in which they were made: looked at is what has a tag of its own.
+    Requests with one tag are matched in the order in which they were made, so only those with a tag of their own are
+    compared.
     """
     rows = _own(trace, match.sends, 0, matched=True)
     rows = rows[(match.sends.flags[rows] & Post.PARTITIONED) != 0]
@@ -380,6 +398,10 @@ def _unfit_partitions(trace: Trace, match: Match) -> Iterator[list[Finding]]:
 def _compared(
     send: Event, receive: Event, sent: tuple[Datatype | None, int], wanted: tuple[Datatype | None, int], times: int
 ) -> Iterator[Finding]:
+    """Report a truncation or a type mismatch of one message.
+
+    `sent`, `wanted`: datatype and count of both sides. `times`: how many such messages there are.
+    """
     sizes = size_of(sent[0]), size_of(wanted[0])
     if sent[0] is None or wanted[0] is None or sizes[0] is None or sizes[1] is None:
         return
@@ -405,10 +427,11 @@ def _compared(
 
 
 def mismatch(sent: Signature | None, count: int, wanted: Signature | None, room: int) -> Severity | None:
-    """Whether the types of a message and of its receive differ, as far as both go (MPI-4.1, 3.3.1).
+    """Return how severely the type signatures of a message and of its receive differ, as far as both go (MPI-4.1,
+    3.3.1).
 
-    A warning where one side says bytes: the standard forbids it and every library lets it pass. A note where it is not
-    known, as there are too many types to be held against each other.
+    A warning if one side says bytes: the standard forbids it and every library lets it pass. A note if there are too
+    many types to compare. None if they agree.
     """
     if sent is None or wanted is None or count <= 0 or room <= 0 or sent == wanted:
         return None
@@ -428,7 +451,7 @@ def mismatch(sent: Signature | None, count: int, wanted: Signature | None, room:
 def _side_by_side(
     sent: Signature, count: int, wanted: Signature, room: int
 ) -> Iterator[tuple[tuple[str, int], tuple[str, int]]]:
-    """The runs of two repeated signatures next to each other, each pair of basic types that meets at least once."""
+    """Yield the runs of two repeated signatures in pairs, each pair of basic types that meets at least once."""
     one, two = _elements(sent, count), _elements(wanted, room)
     a, b = next(one, None), next(two, None)
     period = lcm(sum(n for _, n in sent), sum(n for _, n in wanted))  # from there on all comes again
@@ -441,6 +464,7 @@ def _side_by_side(
 
 
 def _elements(signature: Signature, times: int) -> Iterator[tuple[str, int]]:
+    """Yield the runs of a signature that is repeated `times` times."""
     if len(signature) == 1:
         yield signature[0][0], signature[0][1] * times
         return

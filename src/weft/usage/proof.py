@@ -11,10 +11,10 @@ from typing import Final
 from weft.evidence import BufferAccess, Overlap, Sampled, WindowAccess, WindowOverlap
 from weft.mpi.meaning import Sync, base
 from weft.order import Order
-from weft.terms.blocks import blocks
+from weft.terms.byte_layouts import has
+from weft.terms.call_buffers import Region, pieces, regions
 from weft.terms.calls import FLUSHES, UNLOCKS, syncs
-from weft.terms.layouts import has
-from weft.terms.regions import Region, pieces, regions
+from weft.terms.datatype_layouts import blocks
 from weft.terms.windows import window_of
 from weft.trace import Event, Trace
 from weft.trace.definitions import WindowDefinition

@@ -1,7 +1,8 @@
-"""What is PVM's own: calls that fail, messages unpacked otherwise than they were packed, buffers that are kept.
+"""Check what is specific to PVM: calls that fail, messages unpacked otherwise than they were packed, buffers never
+freed.
 
-A message is what was packed into its buffer before it was sent. pvm_initsend frees the buffer that is active, and so
-does a receive, unless the program has put another one in its place (pvm_setsbuf(3PVM), pvm_setrbuf(3PVM)).
+A message is what was packed into its buffer before it was sent. pvm_initsend frees the active buffer, and so does a
+receive, unless the program has put another one in its place (pvm_setsbuf(3PVM), pvm_setrbuf(3PVM)).
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match
 from weft.terms.calls import catalogue, masks
-from weft.terms.cited import Some, cause, finding, said, some_of_sites
 from weft.terms.describe import where
-from weft.terms.progress import reached_finalize
+from weft.terms.event_findings import Some, cause, finding, said, some_of_sites
+from weft.terms.rank_progress import reached_finalize
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC
 
@@ -49,7 +50,7 @@ class Spawned(Evidence):
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """The findings of every task."""
+    """Find failed calls, mismatched messages and unfreed buffers of every task."""
     unpacked = list(_unpacked(trace, match))
     told = {finding.events[0] for finding in unpacked}
     found = unpacked
@@ -66,7 +67,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 
 
 def _failed(rank: Rank, told: set[EventId]) -> Iterator[Finding]:
-    """Calls that returned an error: what they were to do was not done."""
+    """Report calls that returned an error. `told`: events that another finding explains."""
     which = np.flatnonzero(rank.events["error"] != 0) if catalogue(rank).failed else np.zeros(0, np.int64)
     for index in which[some_of_sites(rank, which)].tolist() if len(which) else ():
         event = rank.event(index)
@@ -83,7 +84,7 @@ def _failed(rank: Rank, told: set[EventId]) -> Iterator[Finding]:
 
 
 def _spawned_less(rank: Rank) -> Iterator[Finding]:
-    """Spawns that started fewer tasks than were asked for, and returned how many."""
+    """Report spawns that started fewer tasks than were asked for."""
     for index in masks(rank.trace.functions).where(rank, rank.trace.system.spawns).tolist():
         event = rank.event(index)
         started, wanted = event.args.get("result", 0), event.count
@@ -105,7 +106,7 @@ def _spawned_less(rank: Rank) -> Iterator[Finding]:
 
 
 class Part(NamedTuple):
-    """Elements of one type, in a message or taken out of one."""
+    """Elements of one type that a call packed or unpacked."""
 
     event: int
     datatype: str
@@ -131,7 +132,7 @@ class _Contents:
 
 
 def _unpacked(trace: Trace, match: Match) -> Iterator[Finding]:
-    """Messages of which other elements were taken than had been packed."""
+    """Report messages from which other elements were unpacked than had been packed."""
     packed = [_Contents(rank, PACKS) for rank in trace.ranks]
     taken = [_Contents(rank, UNPACKS) for rank in trace.ranks]
     some = Some()
@@ -160,7 +161,11 @@ def _own(rank: Rank, event: int) -> Part:
 
 
 def first_difference(there: Iterable[Part], asked: Iterable[Part]) -> tuple[Part | None, Part] | None:
-    """What lies there and what is asked for at the first place where they differ; nothing may be left there."""
+    """Return the elements that lie in a message and those that are asked for at the first difference; None if there is
+    none.
+
+    `there`: what was packed, `asked`: what is unpacked. The first of the pair is None if the message has nothing left.
+    """
     left = iter(there)
     has = next(left, None)
     for wants in asked:
@@ -177,11 +182,12 @@ def first_difference(there: Iterable[Part], asked: Iterable[Part]) -> tuple[Part
 
 
 def same(one: str, other: str) -> bool:
-    """Whether elements of two types look the same in a message."""
+    """Return whether elements of two types look the same in a message."""
     return _WIDTHS.get(one, one) == _WIDTHS.get(other, other) or "packed" in (one, other)
 
 
 def _mismatch(sent: Event, receiver: Rank, has: Part | None, wants: Part) -> Finding:
+    """Make the finding for elements that are unpacked as another type than they were packed."""
     taker, sender = receiver.event(wants.event), sent.rank
     severity: Severity = "error"
     if has is None:
@@ -203,7 +209,7 @@ def _mismatch(sent: Event, receiver: Rank, has: Part | None, wants: Part) -> Fin
 
 
 def _kept_buffers(rank: Rank) -> Iterator[Finding]:
-    """Buffers that the program made or saved, and neither freed nor let PVM free."""
+    """Report buffers that the program made or saved, and neither freed nor let PVM free."""
     table = masks(rank.trace.functions)
     which = table.where(rank, _KEPT)
     names = {id: rank.trace.functions[id].name for id in table.ids(_KEPT)}
@@ -231,6 +237,7 @@ def _kept_buffers(rank: Rank) -> Iterator[Finding]:
 
 
 def _leaks(rank: Rank, kept: list[int]) -> Iterator[Finding]:
+    """Yield a finding for each buffer that is never freed. `kept`: the calls that made them."""
     some = Some()
     for index in kept:
         event = rank.event(index)

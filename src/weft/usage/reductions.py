@@ -1,6 +1,6 @@
-"""Reductions computed again, from what each process brought, in the order of ranks (`weft run --hash-messages`).
+"""Check the results of reductions against what each process brought (`weft run --hash-messages`).
 
-A result that no order of the same numbers gives is wrong, wherever that comes from: a buffer that was written while the
+A result that no order of the same numbers gives is wrong, whatever the reason: a buffer that was written while the
 operation was pending, members that asked for other operations, a library.
 """
 
@@ -16,10 +16,10 @@ from weft.base.words import plural
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
-from weft.terms.cited import finding, said
-from weft.terms.reduced import PREFIX, Numbers, Part, combined, kin, members, operation
+from weft.terms.event_findings import finding, said
+from weft.terms.reduction_values import PREFIX, Numbers, Part, combined, kin, members, operation
 from weft.trace import Trace
-from weft.usage.recomputed import alike, suspects
+from weft.usage.reduction_batches import alike, suspects
 
 TOLD: Final = 20
 """Findings of one call site; the rest follows from the same cause."""
@@ -36,7 +36,7 @@ class Element(Evidence):
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """Reductions whose result is not what their members brought comes to."""
+    """Find reductions whose result does not follow from what their members brought."""
     if not any(len(rank.hashes) for rank in trace.ranks):
         return []
     told: dict[tuple[int, int], int] = {}
@@ -52,6 +52,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 
 
 def _judged(parts: list[Part], member: int) -> Iterator[Finding]:
+    """Compute one reduction again and report the member `member` if its result is wrong."""
     part, name = parts[member], operation(parts[0].event)
     of = kin(part.event.function.name)
     expected = combined(parts[: member + PREFIX[of]] if of in PREFIX else parts, name)
@@ -61,6 +62,7 @@ def _judged(parts: list[Part], member: int) -> Iterator[Finding]:
 
 
 def _wrong(parts: list[Part], part: Part, name: str, wrong: NDArray[np.int64], expected: Numbers) -> Finding:
+    """Make the finding for a wrong result. `wrong`: the elements that differ, `expected`: the right numbers."""
     at, rank = int(wrong[0]), part.event.rank.index
     got = part.got[at] if part.got is not None else None
     brought = [one.brought[at].item() for one in parts if one.brought is not None]

@@ -1,4 +1,6 @@
-"""Requests: never completed, completed or started once too often, freed too early; buffers that pending ones share."""
+"""Check requests: never completed, completed or started once too often, freed too early; and buffers that pending ones
+share.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,18 @@ from weft.deadlock.traffic import Traffic, behind
 from weft.evidence import Sampled
 from weft.findings import Finding
 from weft.terms import calls
+from weft.terms.argument_columns import Ints, distinct
 from weft.terms.calls import catalogue, masks
-from weft.terms.cited import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
-from weft.terms.columns import Ints, distinct
 from weft.terms.describe import where
-from weft.terms.progress import reached_finalize
+from weft.terms.event_findings import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
+from weft.terms.rank_progress import reached_finalize
 from weft.trace import Event, Flag, Rank
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.overlaps import ICOLLECTIVES, first_done, not_told, over_at, overlaps, told
-from weft.usage.readies import wrong_readies
-from weft.usage.received import of_messages
-from weft.usage.tables import believed
-from weft.usage.transfers import wrong_transfers
+from weft.usage.file_transfers import wrong_transfers
+from weft.usage.object_ids import believed
+from weft.usage.partition_readiness import wrong_readies
+from weft.usage.pending_buffers import ICOLLECTIVES, first_done, not_told, over_at, overlaps, told
+from weft.usage.receive_buffers import of_messages
 
 _USES = calls.OF_ONE | calls.RELEASES
 _SENDING = calls.ISENDS | calls.SEND_INITS
@@ -34,7 +36,7 @@ _NONE: Final = np.zeros(0, np.int64)
 
 
 def of_rank(rank: Rank) -> list[Finding]:
-    """What is wrong with the requests and pending buffers of a rank, all of whose calls are looked at together."""
+    """Find what is wrong with the requests and pending buffers of a rank, with all of its calls at once."""
     of = Traffic(rank)
     return [*Requests(of).find(), *wrong_readies(of), *_changed(rank), *wrong_transfers(of), *shared(of)]
 
@@ -62,7 +64,7 @@ class Requests:
         self._tables()
 
     def _tables(self) -> None:
-        """By id of a request, from the first on, what is asked of all: ids come one by one, so they are places."""
+        """Build tables by request id, from the smallest id on; ids are consecutive, so they index the tables."""
         freed = self.freed[(self.freed >= max(ID_DYNAMIC, self._held.start)) & (self.freed < self._held.stop)]
         every = self.ids, self.request, freed
         self.first = min(int(ids.min(initial=self._held.stop)) for ids in every)
@@ -77,7 +79,7 @@ class Requests:
         self.gone = self.freed_ids | (self.times > 0)
 
     def find(self) -> Iterator[Finding]:
-        """Leaks, and starts, waits and frees at the wrong time."""
+        """Find leaks, and starts, waits and frees at the wrong time."""
         if reached_finalize(self.rank):
             yield from self._leaks()
         yield from self._stale()
@@ -86,9 +88,9 @@ class Requests:
         yield from self._frees_of_collectives()
 
     def clean(self) -> bool:
-        """Whether nothing is found in a rank that has these calls among others, none of which is pending behind them.
+        """Return whether nothing is wrong with the requests of a piece of a rank after which none is pending.
 
-        Persistent requests that are never started or freed are another question.
+        Whether persistent requests are started and freed is not asked here.
         """
         over = self.gone[self.ids - self.first] | self.persistent
         lost = self._lost_instant
@@ -103,12 +105,12 @@ class Requests:
         )  # fmt: skip
 
     def _events(self, indices: Ints) -> Iterator[Event]:
-        """Events of some indices, of each call site at most some."""
+        """Yield the events of some indices, at most MAX_OF_ONE_SITE for each call site."""
         for index in indices[some_of_sites(self.rank, indices)].tolist():
             yield self.rank.event(index)
 
     def _spare(self) -> int:
-        """Completions that belong to no request of the record.
+        """Return how many completions belong to no request of the record.
 
         MPICH gives one handle to all sends that were complete at once, Open MPI to all operations with MPI_PROC_NULL,
         so that the id of an earlier one is lost: its completion shows as a second one of the last such request, or as
@@ -119,10 +121,11 @@ class Requests:
         return int(unknown + (again - 1).sum())
 
     def _stale(self) -> Iterator[Finding]:
-        """Waits, tests and frees of a request that is over: of a copy of its handle, as the call sets its own to null.
+        """Report waits, tests and frees of a request that is over, by a copy of its handle: the call itself sets its
+        own handle to null.
 
-        A request that nobody made in the record may also be one whose id was lost (see `_spare`): where a send is left
-        over, only a call that failed, or never returned, is told.
+        A request that nobody made in the record may also be one whose id was lost (see `_spare`): if a send is left
+        over, only a call that failed or never returned is reported.
         """
         events = self.rank.events
         single = self.masks.where(self.rank, _USES)
@@ -139,14 +142,14 @@ class Requests:
             yield self._stale_finding(event)
 
     def _made(self, ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Whether some call of the record made the request of each id."""
+        """Return whether some call of the record made the request of each id."""
         places = ids.astype(np.int64) - self.first
         known = (places >= 0) & (places < len(self.made))
         known[known] = self.made[places[known]]
         return known
 
     def _again(self) -> Ints:
-        """The calls that completed a request that was complete before and is none to be started again."""
+        """Return the calls that completed a nonpersistent request which was complete before."""
         if not (self.fired & (self.times > 1)).any():
             return np.zeros(0, np.int64)
         first = np.zeros(len(self.times), np.int64)
@@ -157,7 +160,9 @@ class Requests:
         return found
 
     def _failed_arrays(self) -> Ints:
-        """Calls on several requests that failed or never returned, with one that no call of the record made."""
+        """Return calls on several requests that failed or never returned, and name one that no call of the record
+        made.
+        """
         events = self.rank.events
         if not catalogue(self.rank).failed and not catalogue(self.rank).open:
             return np.zeros(0, np.int64)
@@ -169,6 +174,7 @@ class Requests:
         return np.array(found, np.int64)
 
     def _stale_finding(self, event: Event) -> Finding:
+        """Make the finding for a call on a request that is over or never was one."""
         makers, why = self._why_stale(event.index)
         verb = "frees" if event.function.name == "MPI_Request_free" else "completes"
         return finding(
@@ -179,7 +185,9 @@ class Requests:
         )
 
     def _why_stale(self, index: int) -> tuple[list[Event], str]:
-        """The calls that the request of a call is of, as far as they are known, and why it is none."""
+        """Return the calls that made the request of a call, as far as they are known, and why the request is no longer
+        valid.
+        """
         if (self.makers < index).any():
             makers = self._over_before(index)
             copied = "its handle was copied before it was waited for, tested or freed, and the copy is stale"
@@ -195,20 +203,24 @@ class Requests:
 
     @cached_property
     def _overs(self) -> tuple[Ints, Ints]:
-        """When requests that are not started again were over, the first two in order of that, and who made them."""
+        """Return the makers of the first two requests to end, and the events that ended them; persistent ones left
+        out.
+        """
         makers = self.makers[~self.persistent]
         at = over_at(self.rank, makers, first_done(self.of))
         first = np.argsort(at, kind="stable")[:2]
         return makers[first], at[first]
 
     def _over_before(self, index: int) -> list[Event]:
-        """The call that made the only request that is over before an event; none where there are several."""
+        """Return the call that made the only request which ended before an event; nothing if there are several."""
         makers, at = self._overs
         over = makers[at < index]
         return [self.rank.event(int(over[0]))] if len(over) == 1 else []
 
     def _seen_before(self, uses: Ints) -> NDArray[np.bool_]:
-        """Whether another kind of call dealt with the request of each use before: then that one may have made it."""
+        """Return whether a call of another kind named the request of each use before: then that call may have made
+        it.
+        """
         if not len(uses):
             return np.zeros(0, np.bool_)
         events = self.rank.events
@@ -220,7 +232,7 @@ class Requests:
 
     @cached_property
     def _lost_instant(self) -> Ints:
-        """Requests of calls that may be complete at once and were never seen to complete."""
+        """Return the makers of requests that may have been complete at once and were never seen to complete."""
         rows = np.flatnonzero(~self.gone[self.ids - self.first] & ~self.persistent)
         instant = self.masks.table(_SENDING)[self.functions[rows]]
         instant |= self.rank.events["peer"][self.makers[rows]] == PROC_NULL
@@ -228,6 +240,7 @@ class Requests:
         return lost
 
     def _leaks(self) -> Iterator[Finding]:
+        """Report requests that are never completed, and persistent ones that are never freed."""
         active = ~self.gone[self.ids - self.first] & ~self.persistent
         instant = self._lost_instant
         if 0 < len(instant) <= self._spare():
@@ -253,7 +266,9 @@ class Requests:
         return self.of.starts if len(self.masks.where(self.rank, calls.STARTS)) else (_NONE,) * 3
 
     def _starts(self) -> Iterator[Finding]:
-        """Persistent requests that were started while active, or never."""
+        """Report starts of requests that are not persistent, or still active, and persistent requests that are never
+        started.
+        """
         event, request, init = self._all_starts()
         for index in distinct(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
             start = self.rank.event(index)
@@ -278,6 +293,7 @@ class Requests:
                 )
 
     def _started_twice(self, event: Ints, request: Ints) -> Iterator[Finding]:
+        """Report starts of a request that is still active from an earlier start."""
         early = self._still_active(event, request)
         for id in distinct(request[early]).tolist():
             at = int(np.flatnonzero(early & (request == id))[0])
@@ -292,7 +308,7 @@ class Requests:
             )
 
     def _still_active(self, event: Ints, request: Ints) -> NDArray[np.bool_]:
-        """Which starts come before the one before them, of the same request, was complete."""
+        """Return which starts come before the previous start of the same request was complete."""
         order = np.lexsort((event, request))
         again = np.flatnonzero(request[order][1:] == request[order][:-1])
         before, this = order[again], order[again + 1]
@@ -305,13 +321,15 @@ class Requests:
 
     @staticmethod
     def _count_before(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
-        """How many of the rows (id, event) have the id of each request and lie before its event."""
+        """Return for each request how many rows (`ids`, `at`) have its id and come before its event."""
         rows = np.sort(ids << 32 | at)
         count: Ints = np.searchsorted(rows, request << 32 | event) - np.searchsorted(rows, request << 32)
         return count
 
     def _active_at(self, frees: Ints, freed: Ints, made: Ints) -> NDArray[np.bool_]:
-        """Whether the receives that were made by some calls were under way when they were freed."""
+        """Return whether the receives that the calls `made` began were active when the calls `frees` freed their
+        requests.
+        """
         starts_of, started, _ = self.of.starts
         last = np.where(self.masks.table(calls.IRECVS)[self.rank.events["function"][made]], made, -1)
         for row, (free, id) in enumerate(zip(frees.tolist(), freed.tolist(), strict=True)):
@@ -324,13 +342,13 @@ class Requests:
         return active
 
     def _recalled(self, frees: Ints, freed: Ints) -> NDArray[np.bool_]:
-        """Whether MPI_Cancel was called for a request before it was freed: then nobody waits for its message."""
+        """Return whether MPI_Cancel was called for a request before it was freed: then nobody waits for its message."""
         cancels = self.masks.where(self.rank, calls.CANCELS)
         ids = self.rank.events["object"][cancels].astype(np.int64)
         return self._count_before(ids, cancels, freed, frees) > 0
 
     def _frees_while_active(self) -> Iterator[Finding]:
-        """Freeing an active receive leaves nobody to tell when its buffer is filled (MPI-4.1, 3.7.3)."""
+        """Report frees of active receives: nothing tells then when the buffer is filled (MPI-4.1, 3.7.3)."""
         receives = self.masks.table(calls.IRECVS | calls.RECV_INITS)
         order = np.argsort(self.ids, kind="stable") if len(self.frees) else _NONE
         known = np.isin(self.freed, self.ids)
@@ -352,7 +370,7 @@ class Requests:
             )
 
     def _frees_of_collectives(self) -> Iterator[Finding]:
-        """Requests of nonblocking collectives, which are to be completed and not freed (MPI-4.1, 6.12)."""
+        """Report frees of requests of nonblocking collectives, which must be completed instead (MPI-4.1, 6.12)."""
         makers = self.makers[self.masks.table(calls.ICOLLECTIVES)[self.functions]]
         ids = self.rank.events["object"][makers].astype(np.int64)
         for free in self._events(self.frees[np.isin(self.freed, ids)]):
@@ -370,10 +388,10 @@ class Requests:
 
 
 def _changed(rank: Rank) -> Iterator[Finding]:
-    """Operations into whose buffer the program wrote before they were complete: the recorder looked.
+    """Report operations whose buffer the program changed before they were complete, as the recorder saw.
 
     A send's buffer was not at its completion what it was at its start. A receive's held bytes that were neither there
-    when it was posted nor come with its message.
+    when it was posted nor came with its message.
     """
     if not catalogue(rank).changed:
         return
@@ -392,7 +410,7 @@ def _changed(rank: Rank) -> Iterator[Finding]:
 
 
 def _accessed(rank: Rank, event: Event) -> list[Event]:
-    """The one-sided operation that a synchronising call completes, whose origin buffer the call says has changed."""
+    """Return the one-sided operation that a synchronising call completes and whose origin buffer has changed."""
     events = rank.events[: event.index]
     same = (events["object"] == event.object) & (events["buffer"] == event.buffer)
     found = np.flatnonzero(same & masks(rank.trace.functions).table(calls.RMA)[events["function"]])
@@ -400,7 +418,7 @@ def _accessed(rank: Rank, event: Event) -> list[Event]:
 
 
 def _completed(rank: Rank, event: Event) -> list[Event]:
-    """The operations with a buffer among the requests of a completing call."""
+    """Return the operations with a buffer among the requests of a completing call."""
     args = event.args
     requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
     masks = Traffic(rank).masks
@@ -409,7 +427,7 @@ def _completed(rank: Rank, event: Event) -> list[Event]:
 
 
 def _written_while_pending(of: Traffic) -> bool:
-    """Whether the rank makes calls by which a pending buffer may be written into."""
+    """Return whether the rank makes calls that may write into a pending buffer."""
 
     def count(names: frozenset[str]) -> int:
         return catalogue(of.rank).count(of.masks.table(names))
@@ -420,7 +438,7 @@ def _written_while_pending(of: Traffic) -> bool:
 
 
 def shared(of: Traffic) -> Iterator[Finding]:
-    """Buffers of operations that are pending together, at least one of which is written."""
+    """Report buffers of operations that are pending together, at least one of which is written."""
     rank = of.rank
     if not _written_while_pending(of):
         return

@@ -24,7 +24,7 @@ from weft.compare.told_results import held
 from weft.compare.values.tolerance import Tolerance
 from weft.errors import UsageError
 from weft.match import NONE
-from weft.terms.shown import call_text
+from weft.terms.call_text import call_text
 from weft.trace.explored import kept
 from weft.view.picture import Picture
 from weft.view.scale import Scale

@@ -7,8 +7,8 @@ from typing import Any
 from weft.errors import UsageError
 from weft.match import NONE, Match, Posts
 from weft.terms import calls
+from weft.terms.datatype_sizes import size_of
 from weft.terms.describe import where
-from weft.terms.sizes import size_of
 from weft.trace import Event
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.view.links import Links

@@ -11,8 +11,8 @@ import numpy as np
 from weft import sources
 from weft.findings import Finding
 from weft.match import NONE, Match
+from weft.terms.call_text import call_text, error_text, value_json, value_text
 from weft.terms.describe import in_task
-from weft.terms.shown import call_text, error_text, value_json, value_text
 from weft.trace import CallSite, Event, Flag
 from weft.trace.communicators import members_text
 from weft.view.delivery import size

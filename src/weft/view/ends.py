@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weft.endings import End, How, ends, words
-from weft.terms.progress import finalized
+from weft.terms.rank_progress import finalized
 from weft.trace import Rank, Trace
 from weft.view.scale import Scale
 

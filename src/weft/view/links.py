@@ -14,14 +14,14 @@ from weft.base.event_id import EventId
 from weft.evidence import Cycle, Deadlock, Race
 from weft.findings import Finding
 from weft.match import NONE, Collectives, Match, Posts
-from weft.terms.progress import open_calls
+from weft.terms.rank_progress import open_calls
 from weft.trace import Trace
 from weft.view.index import Timeline
 from weft.view.rows import Rows
 from weft.view.scale import Scale
 from weft.view.window import Hits
 from weft.waits.causes import Cause
-from weft.waits.states import WaitRows, waiting
+from weft.waits.wait_states import WaitRows, waiting
 
 MAX_MESSAGES: Final = 500
 """Where a window has more messages, only the worst ones are drawn ..."""

@@ -21,10 +21,10 @@ from weft.view.links import Links
 from weft.view.waiting import culprits
 from weft.waits import KEYS, Key, blocks
 from weft.waits.causes import LATE
-from weft.waits.clockwork import Clockwork
+from weft.waits.event_times import Clockwork
 from weft.waits.ledger import Base, Ledger, ledger_of
-from weft.waits.states import waiting
-from weft.waits.tables import bytes_of
+from weft.waits.profiles import bytes_of
+from weft.waits.wait_states import waiting
 
 Ints = NDArray[np.int64]
 

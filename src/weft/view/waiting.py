@@ -12,7 +12,7 @@ from weft.base.words import rank_set
 from weft.match import Match
 from weft.trace import Trace
 from weft.waits.causes import LATE
-from weft.waits.states import waiting
+from weft.waits.wait_states import waiting
 
 MAX_ROWS: Final = 1000
 

@@ -16,15 +16,15 @@ from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
 from weft.terms import calls
-from weft.terms.cited import cause, finding
 from weft.terms.describe import where
+from weft.terms.event_findings import cause, finding
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
-from weft.waits.cores import remark
 from weft.waits.imbalance import Imbalance, imbalance
 from weft.waits.kernels import Ints
 from weft.waits.ledger import Base, Times, seconds, times_of
-from weft.waits.states import Waiting, WaitRows, waiting
+from weft.waits.shared_cores import remark
+from weft.waits.wait_states import Waiting, WaitRows, waiting
 
 SHARE: Final = 0.05
 """A wait is told when it costs this share of all ranks' time together ..."""

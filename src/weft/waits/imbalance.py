@@ -11,8 +11,8 @@ from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import masks, words
-from weft.terms.cited import finding
 from weft.terms.describe import where
+from weft.terms.event_findings import finding
 from weft.trace import Event, Rank, Trace
 from weft.waits.ledger import Times, seconds
 

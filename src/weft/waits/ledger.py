@@ -16,9 +16,9 @@ from weft.base.words import plural
 from weft.match import Match
 from weft.trace import Trace
 from weft.waits.causes import LATE, ORDER, Cause
-from weft.waits.cores import remark
 from weft.waits.kernels import Ints
-from weft.waits.states import Waiting, waiting
+from weft.waits.shared_cores import remark
+from weft.waits.wait_states import Waiting, waiting
 
 
 def seconds(ns: float) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from weft.launch import step
+from weft.launch import job_step
 from weft.safety.peers import hold_name
-from weft.terms.libraries import of_library
+from weft.terms.library_code import of_library
 from weft.watchdogs import telling
 from weft.watchdogs.wish import Wish
 
@@ -77,7 +77,7 @@ class Watcher(threading.Thread):
     def _tell(self, stood: float) -> None:
         telling.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
-        end = "it is ended now" if self.wish.abort else "the program goes on; this is told once"
+        end = "it is ended now" if self.wish.abort else "the program goes on; this is reported once"
         head = f"weft: {telling.moment()}: {self._who()} was at {_line(frame)} at each look for {stood:.0f} s; {end}"
         telling.tell(head, self._file)  # at once: the program may end while others look
         telling.tell(telling.Look(os.getpid()).text(), self._file)
@@ -92,14 +92,14 @@ class Watcher(threading.Thread):
 
     def _is_chosen(self) -> bool:
         """Whether this rank tells: the first of its job on this host. A name of the kernel's goes with its process."""
-        job = step.of_this_process()
+        job = job_step.find_own_step()
         if job is None:
             return True
         self._chosen = hold_name(f"weft-watch-{job.name}")
         return self._chosen is not None
 
     def _who(self) -> str:
-        job = step.of_this_process()
+        job = job_step.find_own_step()
         return f"process {os.getpid()}" if job is None else f"rank {job.rank} (process {os.getpid()})"
 
 

@@ -20,7 +20,7 @@ from weft.report.parallel.report import differences, examine_together
 from weft.report.parallel.team import Alone, Team
 from weft.report.segments import found_in_segments
 from weft.report.tables import tables_of
-from weft.segments import moments
+from weft.segments import cut_points
 from weft.trace import Level, RunError
 
 
@@ -48,7 +48,7 @@ def examined(team: Team | Alone, ground: Ground, least: int) -> Report:
 def main(folder: Path, least: int = 0) -> int:
     """Compare all runs; the first worker prints."""
     team, same, wrong = Team(MPI), 0, 0
-    moments.A_RANK = 1  # type: ignore[misc]
+    cut_points.A_RANK = 1  # type: ignore[misc]
     threads.alone()
     for path in sorted(folder.iterdir()):
         try:

@@ -16,9 +16,9 @@ from weft.export.otf2.traffic import by_event
 from weft.match import Collectives, Post
 from weft.mpi.meaning import Act, of
 from weft.terms import calls
-from weft.terms.columns import Ragged, columns, distinct
-from weft.terms.extent import Extent
-from weft.terms.sizes import size_of
+from weft.terms.argument_columns import Ragged, columns, distinct
+from weft.terms.datatype_sizes import size_of
+from weft.terms.run_extent import Extent
 from weft.trace import Function, FunctionTable, Rank
 from weft.trace.layout import IN_PLACE, ROOT
 

@@ -16,9 +16,9 @@ from weft.export.otf2.rows import BEGUN, DONE, DURING, Kind, Records
 from weft.export.otf2.traffic import Sorted
 from weft.mpi.meaning import Access, Act, Sync, named, of
 from weft.terms import calls
+from weft.terms.argument_columns import columns
 from weft.terms.calls import catalogue, masks
-from weft.terms.columns import columns
-from weft.terms.extent import Extent
+from weft.terms.run_extent import Extent
 from weft.terms.windows import SHARED
 from weft.trace import Function, FunctionTable, Rank
 

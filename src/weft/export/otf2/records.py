@@ -12,7 +12,7 @@ from weft.export.otf2 import collectives, onesided
 from weft.export.otf2.definitions import Definitions
 from weft.export.otf2.rows import ENTERED, LEFT, Kind, Records, laid
 from weft.export.otf2.traffic import RankTraffic
-from weft.terms.cited import said
+from weft.terms.event_findings import said
 from weft.trace import Event, Rank
 
 

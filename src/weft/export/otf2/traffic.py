@@ -13,7 +13,7 @@ from weft.export.otf2.definitions import NOTHING, ranks_in
 from weft.export.otf2.rows import BEGUN, DONE, Kind, Records
 from weft.export.output import Shelf
 from weft.match import NONE, Operations, Post, Posts
-from weft.terms.extent import Extent
+from weft.terms.run_extent import Extent
 from weft.trace import Rank, Trace
 
 _LATER: Final = Post.NONBLOCKING | Post.PERSISTENT

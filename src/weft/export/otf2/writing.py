@@ -15,7 +15,7 @@ from weft.export.otf2.definitions import Definitions
 from weft.export.otf2.records import Recorder
 from weft.export.otf2.traffic import Traffic
 from weft.export.output import Told, operations
-from weft.terms.extent import extent, start_realtime_ns
+from weft.terms.run_extent import extent, start_realtime_ns
 from weft.trace import Trace
 
 

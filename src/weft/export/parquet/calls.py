@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.export.blocks import Block, blocks, coded, places
 from weft.export.parquet.columns import NAME, named, where
-from weft.terms.extent import Extent
+from weft.terms.run_extent import Extent
 from weft.trace import Event, Flag, Trace
 from weft.trace.layout import ANY_SOURCE
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from weft.export.blocks import BLOCK, Block, Ints, Mask
 from weft.export.parquet.columns import NAME, named, where
 from weft.match import NONE, Operations, Post, Posts
-from weft.terms.extent import Extent
+from weft.terms.run_extent import Extent
 from weft.trace import Rank, Trace
 
 SCHEMA: Final = pa.schema(

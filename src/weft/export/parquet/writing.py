@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from weft.export.output import Told, operations
 from weft.export.parquet import calls, definitions, messages
-from weft.terms.extent import extent, start_realtime_ns
+from weft.terms.run_extent import extent, start_realtime_ns
 from weft.trace import Trace
 
 ROWS: Final = 1 << 16

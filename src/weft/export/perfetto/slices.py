@@ -17,7 +17,7 @@ from weft.export.perfetto import tracks
 from weft.export.perfetto.flows import Ends, OfRank
 from weft.export.perfetto.wire import Pieces, fixed, message, nested, number, rows, text, varints
 from weft.picture.classes import CLASSES, class_of
-from weft.terms.columns import columns
+from weft.terms.argument_columns import columns
 from weft.trace import Flag, Function, Parameter, Rank, Thread
 
 # Of TrackEvent.

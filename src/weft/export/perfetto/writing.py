@@ -14,7 +14,7 @@ from weft.export.output import Told, operations
 from weft.export.perfetto import tracks
 from weft.export.perfetto.flows import Flows
 from weft.export.perfetto.slices import Sequence
-from weft.terms.extent import extent, start_realtime_ns
+from weft.terms.run_extent import extent, start_realtime_ns
 from weft.trace import Trace
 
 

@@ -22,7 +22,7 @@ from weft.report.parallel import Team, gathered, shared_match, shares
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.segments import found_in_segments
 from weft.systems import MPI
-from weft.terms.parts import Part, first
+from weft.terms.analysis_sections import Part, first
 from weft.trace import Level, Trace
 
 Groups = list[list[Finding]]

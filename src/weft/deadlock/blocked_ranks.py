@@ -1,0 +1,482 @@
+"""What each rank of a run that stands still waits for, call by call, and hence who can never go on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from weft.base.lazy import dataclass
+from weft.deadlock.collective_calls import Absence, Gatherings
+from weft.deadlock.message_balance import Channel, Ledger, ledgers
+from weft.deadlock.partitions import missing, unready
+from weft.deadlock.traffic import Traffic
+from weft.deadlock.wait_for_graph import NEVER, NOW, Need, any_of, every, rank, stuck
+from weft.match.rings import dropped_operations
+from weft.mpi import meaning
+from weft.mpi.meaning import Act, Form, Leaves, Meaning, Over, Share, Waits, base
+from weft.terms import calls
+from weft.terms.windows import group_members
+from weft.trace import Communicator, Event, Flag, Rank, Trace
+from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL, Level
+
+_ANY_OF_REQUESTS = calls.OF_ANY | calls.OF_SOME
+_OF_A_TASK = 1
+"""PvmTaskExit: a notice of a task of the run. Others are of hosts, which anybody may add and take away."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One thing that a blocked call waits for.
+
+    `what`: "message" (a receive or probe waits for one), "receive" (a send waits for one), "members" (a collective),
+    "lock", "post" or "complete" (one-sided), "partitions" (those of its own send that are not ready). `event` is the
+    call that asked for it (of the same rank). `peer` and `tag` are what it asked for, in trace indices, or wildcards.
+    """
+
+    what: Literal["message", "receive", "members", "lock", "post", "complete", "partitions"]
+    event: Event
+    need: Need
+    comm: Communicator | None = None
+    peer: int = ANY_SOURCE
+    tag: int = ANY_TAG
+    absence: Absence | None = None
+    partitions: tuple[int, ...] = ()
+    sure: bool = True
+    """False for a standard nonblocking send, which may have been buffered."""
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """One call that has not returned: what it needs, and the parts of that which are not there."""
+
+    event: Event
+    need: Need
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """A part of a blocked call, before the ledgers are known."""
+
+    what: Literal["message", "receive", "probe"]
+    event: Event
+    request: int
+    comm: Communicator
+    peer: int
+    tag: int
+    sure: bool = True
+
+
+class Standstill:
+    """A run as it stands: who is blocked in what, and who can never go on.
+
+    `gone` names ranks (by index) whose process is known to have ended, though their record does not say so. With
+    `buffering` no standard send is believed to wait: a run that was killed may have been inside one that would return.
+    """
+
+    def __init__(self, trace: Trace, gone: Collection[int] = (), *, buffering: bool = False) -> None:
+        self.trace = trace
+        self._buffering = buffering
+        self.gone = frozenset(gone) | {r.index for r in trace.ranks if _ended(r)}
+        self.dropped = dropped_operations(trace)
+        """What the calls came to that the run no longer has; None of a run that is whole."""
+        self.gatherings = Gatherings(trace, self.dropped)
+        self.traffic = [Traffic(r) for r in trace.ranks]
+        self._shared: dict[tuple[frozenset[int], bool], Need] = {}
+        self._proven = trace.run.get("ended") == "deadlock"
+
+    # Ranks
+
+    @cached_property
+    def open_calls(self) -> dict[int, list[Event]]:
+        """The open calls of every rank that may be blocked: in each of its threads the last call is open."""
+        found = {}
+        for r in self.trace.ranks:
+            if (
+                r.index in self.gone
+                or self.trace.level == Level.OUTCOMES
+                or r.state in ("missing", "stopped", "aborted", "damaged")
+                or _hears_others(r)
+            ):
+                continue
+            calls_ = _last_calls(r)
+            open_ = [event for event in calls_ if event.open]
+            # A thread whose last call returned may compute on. Where the run was already proven to be deadlocked,
+            # it has ended.
+            if open_ and (len(open_) == len(calls_) or self._proven):
+                found[r.index] = open_
+        return found
+
+    @cached_property
+    def blocked(self) -> dict[int, list[Blocked]]:
+        """What the open calls of each rank need."""
+        asks = {event: list(self._asks(event)) for events in self.open_calls.values() for event in events}
+        books = self._books([ask for found in asks.values() for ask in found])
+        return {
+            index: [self._blocked(event, asks[event], books) for event in events]
+            for index, events in self.open_calls.items()
+        }
+
+    @cached_property
+    def needs(self) -> dict[int, Need]:
+        """What each rank that cannot simply go on needs; one that is gone never helps."""
+        found = {index: any_of(b.need for b in blocked) for index, blocked in self.blocked.items()}
+        return {**found, **dict.fromkeys(self.gone, NEVER)}
+
+    @cached_property
+    def stuck(self) -> frozenset[int]:
+        """The ranks that are blocked for ever."""
+        return stuck(self.needs) - self.gone
+
+    def stuck_with(self, helpers: Collection[int]) -> frozenset[int]:
+        """The ranks that were blocked for ever even if `helpers` could go on."""
+        return stuck({index: NOW if index in helpers else need for index, need in self.needs.items()})
+
+    def _ranks(self, ranks: frozenset[int], each: bool) -> Need:
+        if not ranks:
+            return NOW
+        return self._shared.setdefault((ranks, each), Need(ranks, every=each))
+
+    # What a call asks for
+
+    def _asks(self, event: Event) -> Iterator[_Ask]:
+        name = base(event.function.name)
+        if name in calls.RECVS or name in calls.PROBES:
+            yield from self._ask("probe" if name in calls.PROBES else "message", event)
+        elif name in calls.SENDS:
+            if name not in calls.BUFFERED:
+                yield from self._ask("receive", event)
+        elif name in calls.SENDRECVS:
+            yield from self._ask_both(event, 0)
+        elif name in calls.WAITS:
+            for request in self._requests(event):
+                yield from self._ask_request(event, request)
+
+    def _ask(
+        self, what: Literal["message", "receive", "probe"], event: Event, request: int = 0, *, sure: bool = True,
+        posted: Event | None = None, peer: int | None = None, tag: int | None = None,
+    ) -> Iterator[_Ask]:  # fmt: skip
+        """An ask of `event`'s arguments; `posted` is the start of a persistent request that `event` made."""
+        comm = event.comm
+        peer = _argument(event, "peer") if peer is None else peer
+        tag = _argument(event, "tag") if tag is None else tag
+        if comm is None or peer == PROC_NULL:
+            return
+        place = comm.peer(event.rank.index, peer) if peer >= 0 else peer
+        yield _Ask(what, posted or event, request, comm, place, tag, sure)
+
+    def _ask_both(self, event: Event, request: int) -> Iterator[_Ask]:
+        args = event.args
+        yield from self._ask("receive", event, request, sure=False)
+        if "source" in args:
+            yield from self._ask("message", event, request, peer=args["source"], tag=args["recvtag"])
+
+    def _requests(self, event: Event) -> list[int]:
+        if base(event.function.name) in calls.OF_ONE:
+            return [event.object] if event.object > 1 else []
+        return [id for id in event.args.get("array_of_requests", []) if id > 1]
+
+    def maker(self, event: Event, request: int) -> Event | None:
+        """The call of the same rank that made a request."""
+        events = event.rank.events
+        made = self.gatherings.masks.table(calls.REQUEST_MAKERS)[events["function"]]
+        found = np.flatnonzero((events["object"] == request) & made)
+        return event.rank.event(int(found[-1])) if len(found) else None
+
+    def _ask_request(self, wait: Event, request: int) -> Iterator[_Ask]:
+        maker = self.maker(wait, request)
+        if maker is None:
+            return
+        name = base(maker.function.name)
+        posted = self._last_start(wait, request) if name in calls.PERSISTENT else None
+        if name in calls.PERSISTENT and posted is None:
+            return
+        if name in calls.IRECVS or name in calls.RECV_INITS:
+            yield from self._ask("message", maker, request, posted=posted)
+        elif name in calls.ISENDRECVS:
+            yield from self._ask_both(maker, request)
+        elif (name in calls.ISENDS or name in calls.SEND_INITS) and name not in calls.BUFFERED:
+            yield from self._ask("receive", maker, request, sure=name in calls.SYNCHRONOUS, posted=posted)
+
+    def _last_start(self, wait: Event, request: int) -> Event | None:
+        """The start of a persistent request that is active, None for one that is not."""
+        of = self.traffic[wait.rank.index]
+        event, started, _ = of.starts
+        mine = event[started == request]
+        finished = np.count_nonzero(of.completions.request == request)
+        return wait.rank.event(int(mine[-1])) if len(mine) > finished else None
+
+    # Needs
+
+    def _books(self, asks: list[_Ask]) -> dict[int, Ledger]:
+        receivers = {a.peer if a.what == "receive" else a.event.rank.index for a in asks}
+        receivers = {index for index in receivers if index >= 0}
+        return ledgers(self.traffic, receivers, self.dropped) if receivers else {}
+
+    def _blocked(self, event: Event, asks: list[_Ask], books: dict[int, Ledger]) -> Blocked:
+        name = base(event.function.name)
+        reasons = [self._reason(ask, books) for ask in asks]
+        if name in calls.WAITS:
+            reasons += self._collective_requests(event)
+            reasons += self._partitioned(event)
+            return _of_requests(event, reasons, name in _ANY_OF_REQUESTS, len(self._requests(event)))
+        if reasons:
+            return _of_requests(event, reasons, False, len(reasons))
+        reason = self._gathering(event) or self._one_sided(event, name)
+        if reason is None or reason.need is NOW:
+            return Blocked(event, NOW)
+        return Blocked(event, reason.need, (reason,))
+
+    def _reason(self, ask: _Ask, books: dict[int, Ledger]) -> Reason:
+        me = ask.event.rank.index
+        if ask.what == "receive":
+            need = self._receive_need(ask, books)
+        else:
+            wanted = Channel(ask.comm.index, ask.peer, ask.tag)
+            served = (
+                books[me].offers(wanted)
+                if ask.what == "probe"
+                else books[me].serves(ask.event.index, ask.request, wanted)
+            )
+            need = NOW if served else self._sender_need(ask)
+        what: Literal["message", "receive"] = "receive" if ask.what == "receive" else "message"
+        return Reason(what, ask.event, need, ask.comm, ask.peer, ask.tag, sure=ask.sure)
+
+    def _receive_need(self, ask: _Ask, books: dict[int, Ledger]) -> Need:
+        name = base(ask.event.function.name)
+        standard = name not in calls.SYNCHRONOUS and name not in calls.STARTS
+        if ask.peer < 0 or (self._buffering and standard):
+            return NOW
+        mine = self.traffic[ask.event.rank.index].sends
+        later = (mine.comm == ask.comm.index) & (mine.peer == ask.peer) & (mine.tag == ask.tag)
+        later &= (mine.event > ask.event.index) | ((mine.event == ask.event.index) & (mine.request > ask.request))
+        channel = Channel(ask.comm.index, ask.event.rank.index, ask.tag)
+        left = books[ask.peer].leaves(channel, int(np.count_nonzero(later)))
+        return rank(ask.peer) if left else NOW
+
+    def _sender_need(self, ask: _Ask) -> Need:
+        if ask.peer >= 0:
+            return rank(ask.peer)
+        members = frozenset(ask.comm.peers(ask.event.rank.index))
+        # Invalid or unknown ranks prove nothing.
+        return NOW if ask.peer != ANY_SOURCE or -1 in members else self._ranks(members, False)
+
+    def _gathering(self, event: Event) -> Reason | None:
+        row = meaning.of(event.function.name)
+        if row is None or row.over is Over.NOBODY or row.form is Form.NONBLOCKING:
+            return None
+        if row.name == "Intercomm_create":
+            return self._intercomm(event) if self.dropped is None else None
+        absence = self.gatherings.of_call(event, row)
+        if absence is None or not absence.missing:
+            return None
+        making = row.form is Form.PERSISTENT  # which may wait, but need not
+        need = self._ranks(absence.missing, False) if making else self._absence_need(event, row, absence)
+        return Reason("members", event, need, event.comm, absence=absence)
+
+    def _absence_need(self, event: Event, row: Meaning, absence: Absence) -> Need:
+        """All absent members where the call needs them all, else any: somebody's absence keeps it from returning."""
+        missing, comm, me = absence.missing, event.comm, event.rank.index
+        if comm is not None and not comm.inter and row.rooted:
+            root, from_root = comm.peer(me, event.peer), row.leaves is Leaves.AFTER_ROOT
+            if root == me:  # a member that owes nothing by its count need not come first
+                return self._ranks(missing, not from_root and row.receives is not Share.LISTED)
+            return rank(root) if from_root and root in missing else self._ranks(missing, False)
+        if comm is not None and row.leaves in (Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE):
+            below = frozenset(m for m in missing if comm.rank_of(m) < comm.rank_of(me))
+            return self._ranks(below or missing, bool(below))
+        some = row.waits is Waits.SOME or row.by_value or (comm is not None and comm.inter)
+        if row.leaves is Leaves.FENCE and event.args.get("assert", 0):
+            some = True
+        return self._ranks(missing, not some)
+
+    def _collective_requests(self, wait: Event) -> Iterator[Reason]:
+        for request in self._requests(wait):
+            maker = self.maker(wait, request)
+            row = meaning.of(maker.function.name) if maker else None
+            if maker is None or row is None or row.act is not Act.COLLECTIVE:
+                continue
+            if row.form is Form.PERSISTENT:
+                nth = self._starts(wait.rank.index, maker.index)
+                if self._last_start(wait, request) is None:
+                    continue
+                absence = self.gatherings.of_start(maker, nth, self._starts)
+            else:
+                absence = self.gatherings.of_call(maker, row)
+            missing = absence is not None and bool(absence.missing)
+            need = self._absence_need(maker, row, absence) if absence is not None and missing else NOW
+            yield Reason("members", maker, need, maker.comm, absence=absence)
+
+    def _starts(self, of: int, init: int) -> int:
+        """How often a rank started the persistent operation that its event `init` made."""
+        _, _, inits = self.traffic[of].starts
+        return int(np.count_nonzero(inits == init))
+
+    def _partitioned(self, wait: Event) -> Iterator[Reason]:
+        """Partitioned sends that this rank alone could make ready, and receives that wait for such a send."""
+        for request in self._requests(wait) if self.dropped is None else ():
+            maker = self.maker(wait, request)
+            name = base(maker.function.name) if maker else ""
+            start = self._last_start(wait, request) if maker and name in calls.PARTITIONED else None
+            if maker is None or start is None or maker.comm is None or maker.peer < 0:
+                continue
+            peer = maker.comm.peer(wait.rank.index, maker.peer)
+            if name == "Psend_init" and not _shares_mpi(wait.rank):
+                left = tuple(missing(wait.rank, maker, start.index))
+                if left:
+                    yield Reason("partitions", maker, NEVER, maker.comm, peer, maker.tag, partitions=left)
+            elif name == "Precv_init" and peer >= 0 and unready(self.trace.ranks[peer], maker):
+                yield Reason("message", maker, rank(peer), maker.comm, peer, maker.tag)
+
+    def _intercomm(self, event: Event) -> Reason | None:
+        """The members of the local communicator, then the other side's leader, who is named by the local leader."""
+        absence = self.gatherings.on_comm(event, calls.COMM_COLLECTIVES)
+        if absence is None:
+            return None
+        comm, args = event.comm, event.args
+        if absence.missing or comm is None:
+            return Reason("members", event, self._ranks(absence.missing, True), comm, absence=absence)
+        leader = comm.peer(event.rank.index, args.get("local_leader", -1))
+        if leader != event.rank.index:
+            in_it = any(e.function.name == event.function.name for e in self.open_calls.get(leader, []))
+            need = rank(leader) if in_it else NOW
+            return Reason(
+                "members", event, need, comm, absence=Absence(comm.name, absence.k, absence.call, frozenset({leader}))
+            )
+        bridge = event.rank.comm(args.get("peer_comm", 0))
+        other = bridge.peer(event.rank.index, args.get("remote_leader", -1)) if bridge else -1
+        if other < 0 or self._bridges(other, event.rank, bridge, args) >= self._bridges(
+            event.rank.index, self.trace.ranks[other], bridge, args
+        ):
+            return None
+        return Reason(
+            "members", event, rank(other), bridge, absence=Absence(comm.name, 0, absence.call, frozenset({other}))
+        )
+
+    def _bridges(self, leader: int, to: Rank, bridge: Communicator | None, args: Mapping[str, object]) -> int:
+        """How often a leader called MPI_Intercomm_create for this other leader, with this communicator and tag."""
+        of = self.trace.ranks[leader]
+        count = 0
+        for index in self.gatherings.masks.where(of, frozenset(("Intercomm_create",))).tolist():
+            given = of.event(index).args
+            if (
+                of.comm(given.get("peer_comm", 0)) is not bridge
+                or bridge is None
+                or given.get("tag") != args.get("tag")
+            ):
+                continue
+            count += bridge.peer(leader, given.get("remote_leader", -1)) == to.index
+        return count
+
+    # One-sided
+
+    def _one_sided(self, event: Event, name: str) -> Reason | None:
+        if self.dropped is not None:
+            return None  # a lock that is held, or a post, may be among what was dropped
+        row = meaning.of(name)
+        if row is not None and row.waits is Waits.HOLDER and row.form is Form.BLOCKING:
+            return self._lock(event, name)
+        return self._posts(event, row) if row is not None and row.waits in (Waits.POSTS, Waits.COMPLETES) else None
+
+    def _lock(self, event: Event, name: str) -> Reason | None:
+        """A lock, or what a lazily taken lock is waited for in, needs one of those who hold the target."""
+        window = self.gatherings.window(event.rank, event.object)
+        if window is None or name.endswith("_all"):
+            return None
+        holders = self.gatherings.lock_holders(window, event.peer, event.rank)
+        if not holders:
+            return None
+        comm = self.trace.communicators[window[0]]
+        target = comm.peer(event.rank.index, event.peer)
+        # Without asynchronous progress the target's own calls may be what is missing.
+        helpers = frozenset(holders) | ({target} - {event.rank.index, -1})
+        return Reason("lock", event, self._ranks(helpers, False), comm, peer=target)
+
+    def _posts(self, event: Event, row: Meaning) -> Reason | None:
+        """Win_start and Win_complete need the post of every target, Win_wait the complete of every origin."""
+        window = self.gatherings.window(event.rank, event.object)
+        if window is None:
+            return None
+        me = event.rank.index
+        completes = row.waits is Waits.COMPLETES
+        mine, theirs = ("Win_post", "Win_complete") if completes else ("Win_start", "Win_post")
+        wanted = self._named(event.rank, window, mine)
+        comm = self.trace.communicators[window[0]]
+        missing = frozenset(
+            other
+            for other, times in wanted.items()
+            if self._named(self.trace.ranks[other], window, theirs).get(me, 0) < times
+        )
+        what: Literal["post", "complete"] = "complete" if completes else "post"
+        return Reason(what, event, self._ranks(missing, True), comm) if missing else None
+
+    def _named(self, of: Rank, window: tuple[int, int], name: str) -> dict[int, int]:
+        """How often `of` named each rank in the groups of its calls `name`; a complete names those of its start."""
+        id = self.gatherings.window_ids(of).get(window)
+        events = of.events
+        counts: dict[int, int] = {}
+        group: tuple[int, ...] = ()
+        table = self.gatherings.masks.table(frozenset((name, "Win_start")))
+        for index in np.flatnonzero(table[events["function"]] & (events["object"] == id)).tolist() if id else []:
+            event = of.event(index)
+            made = base(event.function.name)
+            if "group" in event.args:
+                group = group_members(of, event.args["group"])
+            if made == name and (name != "Win_complete" or not event.open):
+                for member in group:
+                    counts[member] = counts.get(member, 0) + 1
+        return counts
+
+
+def _of_requests(event: Event, reasons: list[Reason], any_: bool, parts: int) -> Blocked:
+    """One of the parts, or all of them; `parts` counts those too of which nothing is known: they are there."""
+    if any_:
+        unknown = parts > len(reasons) or not reasons
+        need = NOW if unknown else any_of(reason.need for reason in reasons)
+        return Blocked(event, need, tuple(reasons) if need is not NOW else ())
+    missing = [reason for reason in reasons if reason.need is not NOW]
+    sure = [reason for reason in missing if reason.sure]
+    if sure:
+        return Blocked(event, every(reason.need for reason in sure), tuple(sure))
+    # Standard sends alone: at least one of them waits for its receive, and the record does not tell which.
+    return Blocked(event, any_of(reason.need for reason in missing) if missing else NOW, tuple(missing))
+
+
+def _shares_mpi(of: Rank) -> bool:
+    """Whether another thread may call MPI, or may yet begin to."""
+    return of.header is None or of.header.thread_level > 1 or len(of.threads) > 1
+
+
+def _argument(event: Event, place: str) -> int:
+    """The peer or tag as the program gave it, not as a status resolved it."""
+    if event.flags & (Flag.ANY_SOURCE if place == "peer" else Flag.ANY_TAG):
+        return ANY_SOURCE if place == "peer" else ANY_TAG
+    return event.peer if place == "peer" else event.tag
+
+
+def _hears_others(of: Rank) -> bool:
+    """Whether somebody who is not in the run may yet send it something: it asked PVM for notices of hosts."""
+    rows = np.flatnonzero(of.trace.functions.mask(("pvm_notify",))[of.events["function"]])
+    return any(of.event(int(row)).args.get("what") != _OF_A_TASK for row in rows)
+
+
+def _last_calls(of: Rank) -> list[Event]:
+    """The last call of each thread."""
+    if len(of.threads) < 2:
+        return [of.event(len(of) - 1)] if len(of) else []
+    rows = (np.flatnonzero(of.event_threads == thread) for thread in range(len(of.threads)))
+    return [of.event(int(indices[-1])) for indices in rows if len(indices)]
+
+
+def _ended(of: Rank) -> bool:
+    """Whether the process left MPI, or ended: it does nothing for the others any more."""
+    if of.missing:
+        return False
+    last = _last_calls(of)
+    if any(event.leaving for event in last):
+        return True  # the interpreter's end, or exit(), made this MPI_Finalize: the program is over
+    surely = not of.trace.system.ends_callers or not any(event.open for event in last)
+    return of.state in ("finalized", "exited") and surely

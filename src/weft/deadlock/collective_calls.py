@@ -1,0 +1,329 @@
+"""Who has come to a collective call and who has not: over communicators, windows, files, and MPI_Finalize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft.base.lazy import dataclass
+from weft.match.rings import DroppedOperations
+from weft.mpi.meaning import Form, Meaning, Over, base
+from weft.terms import calls
+from weft.terms.argument_columns import Ints, columns, ints
+from weft.terms.calls import Masks, masks
+from weft.terms.windows import SHARED, group_members, window_of
+from weft.trace import Communicator, Event, Flag, Rank, Trace
+from weft.trace.layout import Def, raw_rank
+
+_ROOTED: Final = calls.forms(calls.FROM_ROOT | calls.TO_ROOT)
+_OF_FORM: Final = {
+    Form.BLOCKING: calls.COMM_COLLECTIVES, Form.NONBLOCKING: calls.ICOLLECTIVES,
+    Form.PERSISTENT: calls.COLLECTIVE_INITS,
+}  # fmt: skip
+"""Collectives over communicators, which are counted apart by their form."""
+
+
+class Call(NamedTuple):
+    """What must be equal for calls of two members to meet: the function, and its root where it has one."""
+
+    name: str
+    root: int | None
+
+
+@dataclass(frozen=True)
+class Absence:
+    """Who is missing from the k-th collective call (counted from 0) of a place.
+
+    `fewer` have made no k-th call yet; `other` made a different one, by the index of that event. `starts`: it is not
+    the call that is missing but the start of what it made.
+    """
+
+    place: str
+    k: int
+    call: Call
+    fewer: frozenset[int] = frozenset()
+    other: dict[int, int] = field(default_factory=dict)
+    starts: bool = False
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """All who did not come."""
+        return self.fewer.union(self.other)
+
+
+class _Meeting(NamedTuple):
+    """What tells which calls over a group meet: its members, the tag or string they agree on, the communicator."""
+
+    members: frozenset[int]
+    agreed: object
+    comm: int
+
+
+def _meeting(event: Event) -> _Meeting | None:
+    args, of = event.args, event.rank
+    groups = [args[name] for name in ("group", "local_group", "remote_group") if name in args]
+    agreed = args.get("stringtag", args.get("tag"))
+    if not groups or agreed is None:
+        return None
+    members = frozenset(member for group in groups for member in group_members(of, group))
+    return _Meeting(members, agreed, event.comm.index if event.comm else -1)
+
+
+class Gatherings:
+    """The collective calls of a run, by member. Only the communicators that are asked for are looked at."""
+
+    def __init__(self, trace: Trace, dropped: DroppedOperations | None = None) -> None:
+        self.trace = trace
+        self._dropped = dropped
+        self.masks: Masks = masks(trace.functions)
+        self._lists: dict[tuple[str, int, int, int], Ints] = {}
+        self._absences: dict[tuple[object, ...], Absence] = {}
+        self._windows: dict[int, dict[tuple[int, int], int]] = {}
+        self._files: dict[int, dict[tuple[int, int], int]] = {}
+
+    def members(self, comm: Communicator) -> frozenset[int] | None:
+        """Every process of a communicator, None where one of them has no record."""
+        everyone = frozenset((*comm.members, *comm.remote_members))
+        return None if -1 in everyone else everyone
+
+    # Lists of calls
+
+    def list_of(self, rank: Rank, comm: Communicator, names: frozenset[str]) -> Ints:
+        """The events of `rank` that call one of `names` on `comm`, in order."""
+        key = ("comm", id(names), comm.index, rank.index)
+        if key not in self._lists:
+            local = comm.local_ids.get(rank.index)
+            events = rank.events
+            if local is None or not len(events):
+                self._lists[key] = np.zeros(0, np.int64)
+            else:
+                hit = self.masks.table(names)[events["function"]] & (events["comm"] == local)
+                self._lists[key] = np.flatnonzero(hit & (events["error"] == 0))
+        return self._lists[key]
+
+    def window(self, rank: Rank, local: int) -> tuple[int, int] | None:
+        """A window as all its ranks know it: (communicator index, ordinal on it)."""
+        return window_of(rank, local)
+
+    def window_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
+        """The rank's own ids of its windows."""
+        if rank.index not in self._windows:
+            ids = rank.definitions.ids(Def.WINDOW)
+            keys = {key: id for id in ids if (key := self.window(rank, id)) is not None}
+            self._windows[rank.index] = keys
+        return self._windows[rank.index]
+
+    def file_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
+        """The rank's own ids of its files by (communicator index, ordinal among the files opened on it)."""
+        if rank.index not in self._files:
+            found: dict[tuple[int, int], int] = {}
+            counts: dict[int, int] = {}
+            for definition in rank.definitions.all(Def.FILE):
+                comm = rank.comm(definition.comm)
+                if comm is not None:
+                    n = counts[comm.index] = counts.get(comm.index, -1) + 1
+                    found[comm.index, n] = definition.id
+            self._files[rank.index] = found
+        return self._files[rank.index]
+
+    def _object_list(self, rank: Rank, local: int | None, names: frozenset[str]) -> Ints:
+        if local is None:
+            return np.zeros(0, np.int64)
+        key = ("object", hash(names), local, rank.index)
+        if key not in self._lists:
+            events = rank.events
+            hit = self.masks.table(names)[events["function"]] & (events["object"] == local)
+            self._lists[key] = np.flatnonzero(hit)
+        return self._lists[key]
+
+    # Absences
+
+    def call(self, rank: Rank, event: int, inter: bool = False) -> Call:
+        """What the event calls. The roots of intercommunicators differ by design and do not count."""
+        slot = rank.events[event]
+        name = self.masks.name(slot["function"])
+        root = raw_rank(int(slot["peer"])) if name in _ROOTED and not inter else None
+        return Call(name, root)
+
+    def of_call(self, event: Event, row: Meaning) -> Absence | None:
+        """Who is missing from the collective that `event` is in or began, whatever it is over; None for no telling.
+
+        Where calls were dropped, those on communicators were counted, and those at the end are all there.
+        """
+        if self._dropped is not None and row.over not in (Over.COMMUNICATOR, Over.WORLD):
+            return None
+        if row.over is Over.COMMUNICATOR:
+            return self.on_comm(event, _OF_FORM[row.form])
+        if row.over is Over.WINDOW:
+            return self.on_window(event)
+        if row.over is Over.FILE:
+            return self.on_file(event) if row.form is not Form.NONBLOCKING else self.on_file_of_request(event)
+        if row.over is Over.GROUP:
+            return self.on_group(event)
+        return self.at_end(event, calls.FINALIZE if row.over is Over.WORLD else calls.SESSION_ENDS)
+
+    def on_comm(self, event: Event, names: frozenset[str]) -> Absence | None:
+        """Who is missing from the collective that `event` is in; None where that cannot be told."""
+        comm = event.comm
+        everyone = self.members(comm) if comm else None
+        if comm is None or everyone is None:
+            return None
+        return self._absence(
+            ("comm", id(names), comm.index),
+            event,
+            everyone,
+            lambda r: self.list_of(r, comm, names),
+            name=comm.name,
+            inter=comm.inter,
+            dropped=self._dropped_counter(comm, names),
+        )
+
+    def _dropped_counter(self, comm: Communicator, names: frozenset[str]) -> Callable[[Rank], int | None] | None:
+        """What counts the dropped calls of functions with `names` on a communicator, None of a whole run."""
+        dropped = self._dropped
+        return None if dropped is None else lambda rank: dropped.count_calls(rank, comm, self.masks.table(names))
+
+    def on_window(self, event: Event) -> Absence | None:
+        """The same for fences and frees of a window."""
+        key = self.window(event.rank, event.object)
+        everyone = self.members(self.trace.communicators[key[0]]) if key else None
+        if key is None or everyone is None:
+            return None
+        names = calls.WINDOW_COLLECTIVES
+        return self._absence(
+            ("window", *key), event, everyone,
+            lambda r: self._object_list(r, self.window_ids(r).get(key), names), name="the window",
+        )  # fmt: skip
+
+    def on_file(self, event: Event) -> Absence | None:
+        """The same for collective calls on a file."""
+        key = next((k for k, id in self.file_ids(event.rank).items() if id == event.object), None)
+        everyone = self.members(self.trace.communicators[key[0]]) if key else None
+        if key is None or everyone is None:
+            return None
+        names = calls.FILE_COLLECTIVES
+        return self._absence(
+            ("file", *key), event, everyone,
+            lambda r: self._object_list(r, self.file_ids(r).get(key), names), name="the file",
+        )  # fmt: skip
+
+    def on_file_of_request(self, event: Event) -> Absence | None:
+        """The same for a nonblocking collective on a file, of which the slot names the request."""
+        local = event.args.get("fh")
+        key = next((k for k, id in self.file_ids(event.rank).items() if id == local), None)
+        everyone = self.members(self.trace.communicators[key[0]]) if key else None
+        if key is None or everyone is None:
+            return None
+        return self._absence(
+            ("requests of a file", *key), event, everyone, lambda r: self._begun_on(r, self.file_ids(r).get(key)),
+            name="the file",
+        )  # fmt: skip
+
+    def _begun_on(self, rank: Rank, file: int | None) -> Ints:
+        which = self.masks.where(rank, calls.FILE_ICOLLECTIVES) if file is not None else np.zeros(0, np.int64)
+        found = [
+            events[ints(values, "fh") == file] for events, values in columns(rank, which, frozenset(("fh",)))
+        ]  # fmt: skip
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+
+    def on_group(self, event: Event) -> Absence | None:
+        """The same for what only the members of a group call, who meet by a tag or a string."""
+        key = _meeting(event)
+        if key is None or event.rank.index not in key.members:
+            return None
+        name = self.masks.name(event.function.id)
+        return self._absence(
+            ("group", key), event, key.members,
+            lambda r: np.array([i for i in self.masks.where(r, frozenset((name,))).tolist()
+                                if _meeting(r.event(i)) == key], np.int64), name="the group",
+        )  # fmt: skip
+
+    def at_end(self, event: Event, names: frozenset[str]) -> Absence | None:
+        """Who has not come to MPI_Finalize, or to the end of as many sessions."""
+        everyone = frozenset(self.trace.worlds[event.rank.world].ranks)
+        if -1 in everyone:
+            return None
+        return self._absence(
+            ("end", id(names), event.rank.world), event, everyone, lambda r: self.masks.where(r, names), name="MPI"
+        )
+
+    def of_start(self, init: Event, nth: int, starts: Callable[[int, int], int]) -> Absence | None:
+        """Who has not started a persistent collective for the nth time (from 1), which `init` made at this rank.
+
+        `starts` tells how often a rank started what the event with this index made.
+        """
+        made = self.on_comm(init, calls.COLLECTIVE_INITS) if self._dropped is None else None
+        comm = init.comm
+        everyone = self.members(comm) if comm else None
+        if made is None or comm is None or everyone is None:
+            return None
+        late = []
+        for member in sorted(everyone - made.missing):
+            theirs = self.list_of(self.trace.ranks[member], comm, calls.COLLECTIVE_INITS)
+            if starts(member, int(theirs[made.k])) < nth:
+                late.append(member)
+        return Absence(made.place, made.k, made.call, made.fewer.union(late), made.other, starts=True)
+
+    def _absence(
+        self, place: tuple[object, ...], event: Event, everyone: frozenset[int], list_of: Callable[[Rank], Ints],
+        *, name: str, inter: bool = False, dropped: Callable[[Rank], int | None] | None = None,
+    ) -> Absence | None:  # fmt: skip
+        """`dropped` tells how many calls a rank made in front of those in its list, None where that is not known."""
+        first: dict[int, int] = {}
+        if dropped is not None:
+            ahead = {member: dropped(self.trace.ranks[member]) for member in everyone | {event.rank.index}}
+            first = {member: n for member, n in ahead.items() if n is not None}
+            if len(first) < len(ahead):
+                return None
+        k = int(np.searchsorted(list_of(event.rank), event.index)) + first.get(event.rank.index, 0)
+        call = self.call(event.rank, event.index, inter)
+        key = (*place, k, call)
+        if key not in self._absences:
+            fewer: list[int] = []
+            other: dict[int, int] = {}
+            for member in sorted(everyone):
+                rank = self.trace.ranks[member]
+                theirs, at = list_of(rank), k - first.get(member, 0)
+                if len(theirs) <= at:
+                    fewer.append(member)
+                elif at >= 0 and self.call(rank, int(theirs[at]), inter) != call:
+                    other[member] = int(theirs[at])
+            self._absences[key] = Absence(name, k, call, frozenset(fewer), other)
+        return self._absences[key]
+
+    # Locks
+
+    def lock_holders(self, window: tuple[int, int], target: int, asking: Rank) -> dict[int, int]:
+        """Ranks that keep `asking` from its lock of a target, by the event that locked: not those that share it."""
+        comm = self.trace.communicators[window[0]]
+        mine = self._lock(asking, window, target, asked=True)
+        found: dict[int, int] = {}
+        for member in comm.members:
+            if member in (-1, asking.index):
+                continue
+            rank = self.trace.ranks[member]
+            held = self._lock(rank, window, target)
+            if held is not None and not (mine is not None and self._shares(asking, mine) and self._shares(rank, held)):
+                found[member] = held
+        return found
+
+    def _lock(self, rank: Rank, window: tuple[int, int], target: int, *, asked: bool = False) -> int | None:
+        """The lock of a target that a rank has, or with `asked` also waits for: the event."""
+        held = None
+        mine = self._object_list(rank, self.window_ids(rank).get(window), calls.LOCKS | calls.UNLOCKS)
+        for index in mine.tolist():
+            slot = rank.events[index]
+            name = self.masks.name(slot["function"])
+            closed = bool(slot["flags"] & Flag.CLOSED)
+            if name.endswith("_all") or int(slot["peer"]) == target:
+                locks = name in calls.LOCKS and (closed or asked)
+                held = index if locks else held if not closed else None
+        return held
+
+    def _shares(self, rank: Rank, lock: int) -> bool:
+        """Whether a lock lets others have theirs."""
+        event = rank.event(lock)
+        return base(event.function.name).endswith("_all") or event.args.get("lock_type") == SHARED

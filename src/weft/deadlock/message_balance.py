@@ -1,0 +1,175 @@
+"""Which messages were sent and not taken, and which receives were posted and not served, at the end of a record.
+
+MPI keeps order per (communicator, source, destination, tag) (MPI-4.1, 3.5): of n sends and m receives of one channel
+the first min(n, m) meet, whatever the times. So counting decides all but what a pending wildcard receive takes; from
+the first of those on, the rank's unfinished receives are served in posting order, one by one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.deadlock.traffic import Ends, Traffic
+from weft.match.rings import DroppedOperations
+from weft.terms.argument_columns import Ints, distinct
+from weft.trace.layout import ANY_SOURCE, ANY_TAG
+
+_ANY_NUMBER = 1 << 60
+
+
+class Channel(NamedTuple):
+    """Messages of one sender with one tag in one communicator, all by index; the receiver is the ledger's."""
+
+    comm: int
+    source: int
+    tag: int
+
+
+class Pending(NamedTuple):
+    """A posted receive that no completed call has served."""
+
+    event: int
+    request: int
+    channel: Channel
+
+    def fits(self, channel: Channel) -> bool:
+        """Whether a message of `channel` matches."""
+        mine = self.channel
+        return (
+            mine.comm == channel.comm
+            and mine.source in (ANY_SOURCE, channel.source)
+            and mine.tag in (ANY_TAG, channel.tag)
+        )
+
+
+class Ledger:
+    """The open accounts of one receiving rank.
+
+    `left` holds for each channel the messages that no receive takes (more than any number where a wildcard's choice
+    is not known), `hungry` the pending receives that no message serves. `uncertain` names communicators in which the
+    record does not tell what some receive took: nothing is claimed there.
+    """
+
+    def __init__(
+        self, balance: dict[Channel, int], posts: Ends, pending: Sequence[Pending], uncertain: set[int]
+    ) -> None:
+        self._posts = posts
+        self._owed = {channel: -n for channel, n in balance.items() if n < 0}
+        self.left = {channel: n for channel, n in balance.items() if n > 0}
+        self.uncertain = uncertain
+        self.pending = tuple(pending)
+        self.hungry: list[Pending] = []
+        for receive in pending:
+            self._serve(receive)
+
+    def _serve(self, receive: Pending) -> None:
+        fitting = [channel for channel in self.left if receive.fits(channel)]
+        if not fitting:
+            self.hungry.append(receive)
+        elif len(fitting) == 1 and self.left[fitting[0]] < _ANY_NUMBER:
+            self._take(fitting[0])
+        else:
+            for channel in fitting:
+                self.left[channel] = _ANY_NUMBER
+
+    def _take(self, channel: Channel) -> None:
+        self.left[channel] -= 1
+        if not self.left[channel]:
+            del self.left[channel]
+
+    def serves(self, event: int, request: int, wanted: Channel) -> bool:
+        """Whether the receive posted by `event` has its message, or may have it as far as the record tells."""
+        if wanted.comm in self.uncertain:
+            return True
+        if any(p.event == event and p.request == request for p in self.pending):
+            return not any(p.event == event and p.request == request for p in self.hungry)
+        owed = self._owed.get(wanted, 0)
+        return not owed or self._posted_after(event, request, wanted) >= owed
+
+    def _posted_after(self, event: int, request: int, wanted: Channel) -> int:
+        posts = self._posts
+        same = (posts.comm == wanted.comm) & (posts.peer == wanted.source) & (posts.tag == wanted.tag)
+        same &= (posts.event > event) | ((posts.event == event) & (posts.request > request))
+        return int(np.count_nonzero(same))
+
+    def offers(self, wanted: Channel) -> bool:
+        """Whether a message that fits waits for a receive or probe yet to come; `wanted` may hold wildcards."""
+        probe = Pending(0, 0, wanted)
+        return wanted.comm in self.uncertain or any(probe.fits(channel) for channel in self.left)
+
+    def leaves(self, channel: Channel, sent_after: int) -> bool:
+        """Whether the message of `channel` behind which `sent_after` more were sent is taken by no receive."""
+        return channel.comm not in self.uncertain and sent_after < self.left.get(channel, 0) < _ANY_NUMBER
+
+
+def ledgers(
+    traffic: Sequence[Traffic], receivers: Collection[int], dropped: DroppedOperations | None = None
+) -> dict[int, Ledger]:
+    """The ledger of each rank index in `receivers`, which counts what the rings of the run dropped as well."""
+    wanted = np.zeros(len(traffic) + 1, np.bool_)
+    wanted[list(receivers)] = True
+    parts: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
+    for source, of in enumerate(traffic):
+        sends = of.sends
+        rows = (sends.peer >= 0) & wanted[np.maximum(sends.peer, -1)]
+        parts.append(_counted(sends.comm[rows], np.full(rows.sum(), source), sends.peer[rows], sends.tag[rows], 1))
+    posts: dict[int, Ends] = {}
+    pending: dict[int, list[Pending]] = {}
+    uncertain: dict[int, set[int]] = {}
+    for receiver in receivers:
+        counted, waiting, unclear = _sorted_out(traffic[receiver].receives)
+        posts[receiver], pending[receiver], uncertain[receiver] = counted, waiting, unclear
+        here = np.full(len(counted), receiver)
+        parts.append(_counted(counted.comm, counted.peer, here, counted.tag, -1))
+    if dropped is not None:
+        parts.append(_count_dropped(dropped, wanted))
+        uncertain = {receiver: found | dropped.unsettled for receiver, found in uncertain.items()}
+    balances = _balances(parts, len(traffic))
+    return {r: Ledger(balances.get(r, {}), posts[r], pending[r], uncertain[r]) for r in receivers}
+
+
+def _count_dropped(dropped: DroppedOperations, wanted: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Count what dropped calls sent and did not receive, as one row for each channel."""
+    rows = [(*channel, n) for channel, n in dropped.balance.items() if wanted[channel.receiver]]
+    comm, source, receiver, tag, over = np.array(rows, np.int64).reshape(-1, 5).T
+    return comm, source, receiver, tag, over
+
+
+def _counted(comm: Ints, source: Ints, receiver: Ints, tag: Ints, one: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    return comm, source, receiver, tag, np.full(len(comm), one, np.int64)
+
+
+def _sorted_out(receives: Ends) -> tuple[Ends, list[Pending], set[int]]:
+    """Receives that counting settles, those to be served one by one, and communicators where the record is silent."""
+    wild = (receives.peer == ANY_SOURCE) | (receives.tag == ANY_TAG)
+    unclear = (receives.peer < ANY_SOURCE) | (receives.tag < ANY_TAG) | (wild & receives.done)
+    waiting = wild & ~receives.done & ~unclear
+    for comm in distinct(receives.comm[waiting]):
+        here = receives.comm == comm
+        first = receives.event[here & waiting].min()
+        waiting |= here & ~receives.done & ~unclear & (receives.event >= first)
+    rows = receives.pick(waiting)
+    columns = (rows.event.tolist(), rows.request.tolist(), rows.comm.tolist(), rows.peer.tolist(), rows.tag.tolist())
+    pending = [Pending(e, r, Channel(c, p, t)) for e, r, c, p, t in zip(*columns, strict=True)]
+    return receives.pick(~waiting & ~unclear), pending, set(receives.comm[unclear].tolist())
+
+
+def _balances(parts: list[tuple[Ints, Ints, Ints, Ints, Ints]], ranks: int) -> dict[int, dict[Channel, int]]:
+    """Sent minus taken, of each receiver's channels, where it is not zero."""
+    comm, source, receiver, tag, one = (np.concatenate([p[i] for p in parts]) for i in range(5))
+    pair = (comm * ranks + source) * ranks + receiver
+    pairs, pair_of = np.unique(pair, return_inverse=True)
+    keys, key_of = np.unique((pair_of.astype(np.int64) << 32) | (tag & 0xFFFFFFFF), return_inverse=True)
+    total = np.bincount(key_of, weights=one, minlength=len(keys)).astype(np.int64)
+    found: dict[int, dict[Channel, int]] = defaultdict(dict)
+    for row in np.flatnonzero(total):
+        code = int(pairs[int(keys[row]) >> 32])
+        channel_tag = int(np.int32(np.uint32(int(keys[row]) & 0xFFFFFFFF)))
+        channel = Channel(code // ranks // ranks, code // ranks % ranks, channel_tag)
+        found[code % ranks][channel] = int(total[row])
+    return dict(found)

@@ -1,0 +1,63 @@
+"""Barriers of PVM's groups: who came, who of the group did not.
+
+Tasks wait there for PVM's group server, and not for each other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.base.words import listed, rank_words
+from weft.deadlock.blocked_ranks import Standstill
+from weft.terms import describe
+from weft.terms.rank_progress import open_calls
+from weft.trace import Event, Rank, Trace
+
+BARRIER = "pvm_barrier"
+
+
+def message(standstill: Standstill, part: frozenset[int]) -> str | None:
+    """What keeps a set of blocked ranks where all of them wait in one barrier of a group; else None."""
+    trace = standstill.trace
+    if not trace.system.grows:
+        return None
+    waiting = {index: found for index in sorted(part) if (found := _barrier(trace.ranks[index])) is not None}
+    if not waiting or not all(trace.ranks[index].serves for index in part - waiting.keys()):
+        return None
+    asked = {(str(event.args.get("group", "")), event.count) for event in waiting.values()}
+    if len(asked) > 1:
+        return None
+    [(group, count)] = asked
+    first = next(iter(waiting.values()))
+    absent = [index for index in members(trace, group) if index not in waiting]
+    wait = "waits" if len(waiting) == 1 else "wait"
+    said = f"{rank_words(tuple(waiting))} {wait} in pvm_barrier({group!r}, {count}){describe.where(first)}"
+    came = f"{len(waiting)} of {count} tasks came"
+    who = listed([f"rank {index} {_whereabouts(standstill, index)}" for index in absent[:8]])
+    return f"{said}; {came}" + (f": {who}" if absent else ", and no other task joined the group")
+
+
+def _barrier(rank: Rank) -> Event | None:
+    """The barrier that a rank is in."""
+    events = [rank.event(index) for index in open_calls(rank)]
+    return next((event for event in events if event.function.name == BARRIER), None)
+
+
+def members(trace: Trace, group: str) -> list[int]:
+    """The ranks that joined a group and did not leave it."""
+    found = []
+    for rank in trace.ranks:
+        rows = np.flatnonzero(trace.functions.mask(("pvm_joingroup", "pvm_lvgroup"))[rank.events["function"]])
+        calls = (rank.event(int(row)) for row in rows)
+        last = [event.function.name for event in calls if event.args.get("group") == group and not event.error]
+        if last[-1:] == ["pvm_joingroup"]:
+            found.append(rank.index)
+    return found
+
+
+def _whereabouts(standstill: Standstill, index: int) -> str:
+    if index in standstill.gone:
+        return "joined the group and has ended"
+    rank = standstill.trace.ranks[index]
+    inside = [rank.event(event) for event in open_calls(rank)[-1:]]
+    return f"is in {describe.call(inside[0])}{describe.where(inside[0])}" if inside else "is elsewhere"

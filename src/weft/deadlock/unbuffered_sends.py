@@ -1,0 +1,446 @@
+"""Potential deadlocks: what would not get through if every send waited for its receive, every collective for all.
+
+The matched record is run again with synchronous sends (native/kernel/progress.c). MPI lets a standard send wait for
+its receive (MPI-4.1, 3.4) and any collective synchronise (6.14), so a program that then stands still is unsafe: it
+got through because messages fitted into buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.base.words import listed, rank_words
+from weft.deadlock.blocked_ranks import Standstill
+from weft.evidence import Cycle
+from weft.findings import Finding
+from weft.match import NONE, Match, Post, Posts
+from weft.match.operations import I32, U32
+from weft.mpi.meaning import base
+from weft.native import bridge
+from weft.native.bridge import addresses
+from weft.native.headers import progress
+from weft.native.threads import side_by_side, workers
+from weft.terms import calls, describe
+from weft.terms.argument_columns import Ints, distinct
+from weft.terms.calls import masks, words
+from weft.trace import Event, Flag, Rank, Trace
+from weft.trace.segment import look_of
+
+MAX_ROUNDS = 20
+AROUND_A_TEST = 2
+"""Lines around a test within which the loop is looked for that waits by it."""
+_GATHERING = -1
+_LOCAL = words("Comm_free Win_free File_open File_close") | calls.FINALIZE
+"""Collectives that order nothing here: local in practice, or of no use for a proof."""
+
+_NOT_WAITING = Post.BUFFERED | Post.READY | Post.PARTITIONED | Post.CANCELLED
+
+
+@dataclass
+class Constraints:
+    """What each process waits for, in its order: `at` its event, until process `target` has entered event `value`.
+
+    A negative target is the gathering -1 - target, where value 0 arrives and 1 waits. `send` is the row of the send
+    that waits, or -1. A process is one thread of one rank.
+    """
+
+    first: Ints
+    at: U32
+    target: I32
+    value: U32
+    send: I32
+    size: Ints
+
+    def without(self, keep: NDArray[np.bool_]) -> Constraints:
+        """The constraints in `keep`."""
+        first = np.concatenate([[0], np.cumsum(keep)]).astype(np.int64)[self.first]
+        return Constraints(first, self.at[keep], self.target[keep], self.value[keep], self.send[keep], self.size)
+
+    def run(self) -> Ints:
+        """For each process the constraint at which it stands; its end where it comes through."""
+        place = np.zeros(len(self.first) - 1, np.int64)
+        rows = (self.first, self.at, self.target, self.value)
+        if progress.kernel().weft_progress(len(place), *rows, len(self.size), self.size, place):
+            raise MemoryError("no memory to run the record again")
+        return place
+
+
+class Processes:
+    """Threads of ranks, numbered."""
+
+    def __init__(self, trace: Trace) -> None:
+        counts = [max(1, len(r.threads)) for r in trace.ranks]
+        self.first = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
+        self.rank = np.repeat(np.arange(len(counts)), counts)
+        self.events = np.array([len(r.events) for r in trace.ranks], np.uint64)
+        self.threads = [np.ascontiguousarray(r.event_threads) if len(r.threads) > 1 else None for r in trace.ranks]
+        self.slots = [None if t is None else _slots(t) for t in self.threads]
+
+
+def _slots(threads: NDArray[np.int32]) -> U32:
+    """The place of each event when they are sorted by thread."""
+    found = np.empty(len(threads), np.uint32)
+    found[np.argsort(threads, kind="stable")] = np.arange(len(threads))
+    return found
+
+
+def find(trace: Trace, match: Match) -> list[Finding]:
+    """One finding for each group of send sites that would hang without buffering; none for a run that does hang."""
+    if Standstill(trace).stuck:
+        return []
+    processes = Processes(trace)
+    constraints = _constraints(trace, match, processes)
+    findings: list[Finding] = []
+    for _ in range(MAX_ROUNDS):
+        place = constraints.run()
+        stuck = np.flatnonzero(place < constraints.first[1:])
+        cycles = list(_cycles(constraints, place, stuck))
+        own = [_told(trace, processes, constraints, place, cycle) for cycle in cycles]
+        if not any(own):
+            break
+        drop: set[tuple[int, int]] = set()
+        early: set[tuple[int, int]] = set()
+        served = np.zeros(len(constraints.at), np.bool_)
+        for cycle, told in zip(cycles, own, strict=True):
+            others = [found for p in cycle if (found := _served(match, processes, constraints, place, p)) is not None]
+            if others:
+                served[np.concatenate(others)] = True
+                continue
+            links = _links(match, processes, constraints, place, cycle)
+            sends = [link.row for link in links if link.row >= 0]
+            if told and (sends or not any(link.tested for link in links)):
+                findings.append(_finding(match, links))
+            drop.update(_site(trace, match.sends.id(row)) for row in sends)
+            if not sends:
+                early.update(_site(trace, link.event.id) for link in links if link.gathers)
+        left = ~_at_sites(trace, match, constraints, drop) & ~served & ~_waits_at(processes, constraints, trace, early)
+        constraints = constraints.without(left)
+    return findings
+
+
+# Constraints
+
+
+def _constraints(trace: Trace, match: Match, processes: Processes) -> Constraints:
+    """Every standard send waits, and every collective but those that are local in practice."""
+    local = masks(trace.functions).table(_LOCAL)[match.collectives.function]
+    waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~_found_complete(match)
+    return constraints_of(match, processes, waits, ~local)
+
+
+def _found_complete(match: Match) -> NDArray[np.bool_]:
+    """The sends that a test found complete at once: had they not been, the program might have gone on without.
+
+    One that is asked for again and again in one place, with nothing between, is waited for there; so is one that is
+    asked for in a loop that waits, as its source says, where the first test came true.
+    """
+    sends = match.sends
+    found = np.zeros(len(sends), np.bool_)
+    tests = masks(match.trace.functions).table(calls.TESTS)
+    for rank in match.trace.ranks:
+        events = rank.events
+        rows = np.arange(int(sends.first[rank.index]), int(sends.first[rank.index + 1]))
+        at = sends.completion[rows].astype(np.int64)
+        rows, at = rows[at < len(events)], at[at < len(events)]
+        tested = tests[events["function"][at]]
+        rows, at = rows[tested], at[tested]
+        if not len(rows):
+            continue
+        before = _before(rank, at)
+        failed = match.trace.functions.failed_polls(events[before]) & tests[events["function"][before]]
+        again = failed & (events["site"][before] == events["site"][at])
+        sites = events["site"][at]
+        looping = [
+            site for site in distinct(sites.astype(np.int64)).tolist() if describe.loops(rank, site, AROUND_A_TEST)
+        ]
+        found[rows] = ~(again & (before != at)) & ~np.isin(sites, looping)
+    return found
+
+
+def _before(rank: Rank, at: Ints) -> Ints:
+    """The event before each in its thread; itself where it is the first."""
+    if len(rank.threads) <= 1:
+        return np.maximum(at - 1, 0)
+    before = at.copy()
+    threads, positions = rank.event_threads, rank.event_positions
+    for thread in distinct(threads[at].astype(np.int64)).tolist():
+        of = threads[at] == thread
+        before[of] = np.flatnonzero(threads == thread)[np.maximum(positions[at[of]] - 1, 0)]
+    return before
+
+
+def _waits(posts: Posts) -> progress.Waits:
+    return progress.Waits(
+        first=posts.first, event=posts.event, completion=posts.completion, partner=posts.partner, peer=posts.peer
+    )
+
+
+def constraints_of(
+    match: Match, processes: Processes, waits: NDArray[np.bool_], together: NDArray[np.bool_],
+    never: tuple[Ints, ...] | None = None,
+) -> Constraints:  # fmt: skip
+    """The constraints of a matched record.
+
+    `waits` says which sends wait for their receive, `together` which parts of collectives wait for the others. `never`
+    holds ranks and events (of equal length) that cannot be passed. A message's receive and probe wait for its send at
+    their completion; all members arrive at a collective with their call and wait for each other at its completion.
+    """
+    parts = match.collectives
+    together = together & ((parts.flags & Post.INIT) == 0)
+    size = np.bincount(parts.instance[together], minlength=len(match.instances)).astype(np.int64)
+    rank, event = (np.zeros(0, np.int64),) * 2 if never is None else never
+    order = np.argsort(rank, kind="stable")
+    rank, event = np.ascontiguousarray(rank[order]), np.ascontiguousarray(event[order])
+    given = progress.Matched(
+        ranks=len(processes.events), process_first=processes.first, events=processes.events,
+        threads=addresses(processes.threads, bridge.I32, "threads"),
+        slot=addresses(processes.slots, bridge.U32, "slot"),
+        recvs=_waits(match.recvs), probes=_waits(match.probes), sends=_waits(match.sends), waits=waits,
+        coll_first=parts.first, coll_event=parts.event, coll_completion=parts.completion,
+        coll_instance=parts.instance, together=together, nevers=len(rank), never_rank=rank, never_event=event,
+        never_target=_GATHERING - len(size),
+    )  # fmt: skip
+    if len(rank):
+        size = np.append(size, 1)  # a gathering of one where nobody arrives
+    first = np.zeros(len(processes.rank) + 1, np.int64)
+    work = sum(map(len, (match.sends, match.recvs, match.probes, parts)))
+    to = progress.Constraints(first=first, at=None, target=None, value=None, send=None)
+    _make(given, to, work)
+    np.cumsum(first, out=first)
+    at, value = (np.empty(int(first[-1]), np.uint32) for _ in range(2))
+    target, send = (np.empty(int(first[-1]), np.int32) for _ in range(2))
+    _make(given, to.again(at=at, target=target, value=value, send=send), work)
+    return Constraints(first, at, target, value, send, size)
+
+
+def _make(given: progress.Matched, to: progress.Constraints, work: int) -> None:
+    """Count the constraints of all ranks, or make them, ranks side by side on the machine's cores."""
+    ranks = given.ranks
+    count = workers(work, min(8, ranks))
+    cuts = [ranks * k // count for k in range(count + 1)]
+    make = progress.kernel().weft_constraints
+    if any(side_by_side(count, lambda k: make(given, cuts[k], cuts[k + 1], to), range(count))):
+        raise MemoryError("no memory to run the record again")
+
+
+# What stands still
+
+
+def _cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list[int]]:
+    """The cycles of stuck processes: each waits for the next. Of a gathering's absent members one is followed."""
+    waiting = {int(p): int(place[p]) for p in stuck}
+    absent = _absent(constraints, place, waiting)
+    seen: set[int] = set()
+    for start in waiting:
+        path: list[int] = []
+        at = start
+        while at in waiting and at not in seen:
+            seen.add(at)
+            path.append(at)
+            target = int(constraints.target[waiting[at]])
+            at = target if target >= 0 else absent.get(_GATHERING - target, -1)
+        if at in path:
+            cycle = path[path.index(at) :]
+            if any(constraints.send[waiting[p]] >= 0 or constraints.target[waiting[p]] < 0 for p in cycle):
+                yield cycle
+
+
+def _told(trace: Trace, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]) -> bool:
+    """Whether a cycle is of the calls that a segment tells of: then all of it is, as each waits for one before."""
+    look, one = look_of(trace), cycle[0]
+    return look is None or bool(constraints.at[place[one]] < look.told[processes.rank[one]])
+
+
+def _absent(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> dict[int, int]:
+    """For each gathering that somebody waits in, a stuck process that has yet to arrive there."""
+    wanted = {_GATHERING - int(constraints.target[c]) for c in waiting.values() if constraints.target[c] < 0}
+    found: dict[int, int] = {}
+    for process in waiting if wanted else ():
+        rest = slice(int(place[process]), int(constraints.first[process + 1]))
+        arrivals = (constraints.target[rest] < 0) & (constraints.value[rest] == 0)
+        for gathering in distinct(_GATHERING - constraints.target[rest][arrivals].astype(np.int64)).tolist():
+            if gathering in wanted:
+                found.setdefault(gathering, process)
+    return found
+
+
+def _site(trace: Trace, event: tuple[int, int]) -> tuple[int, int]:
+    return event[0], int(trace.ranks[event[0]].events["site"][event[1]])
+
+
+def _at_sites(trace: Trace, match: Match, constraints: Constraints, sites: set[tuple[int, int]]) -> NDArray[np.bool_]:
+    """The constraints of sends that were posted at one of `sites`."""
+    rows = constraints.send >= 0
+    hit = np.zeros(len(rows), np.bool_)
+    places = np.flatnonzero(rows)
+    send = constraints.send[places]
+    ranks = match.sends.ranks()[send]
+    for rank in {rank for rank, _ in sites}:
+        mine = np.flatnonzero(ranks == rank)
+        of = trace.ranks[rank].events["site"][match.sends.event[send[mine]]]
+        hit[places[mine[np.isin(of, [site for r, site in sites if r == rank])]]] = True
+    return hit
+
+
+def _waits_at(
+    processes: Processes, constraints: Constraints, trace: Trace, sites: set[tuple[int, int]]
+) -> NDArray[np.bool_]:
+    """The constraints that wait for the other members of a collective at one of `sites`."""
+    hit = np.zeros(len(constraints.at), np.bool_)
+    if not sites:
+        return hit
+    ranks = np.repeat(processes.rank, np.diff(constraints.first))
+    waits = (constraints.target < 0) & (constraints.value == 1)
+    for rank in {rank for rank, _ in sites}:
+        mine = np.flatnonzero(waits & (ranks == rank))
+        of = trace.ranks[rank].events["site"][constraints.at[mine]]
+        hit[mine] = np.isin(of, [site for r, site in sites if r == rank])
+    return hit
+
+
+def _served(match: Match, processes: Processes, constraints: Constraints, place: Ints, process: int) -> Ints | None:
+    """What waits at or for a line's wildcard receives where one would take another message than recorded, or None.
+
+    A process that waits in a receive of any source for the message of the record stands still only where no other
+    message that fits has been sent: with sends that wait, the one that is there comes first.
+    """
+    at, rank = int(place[process]), int(processes.rank[process])
+    if constraints.send[at] >= 0 or constraints.target[at] < 0:
+        return None
+    recvs, sends = match.recvs, match.sends
+    mine = np.arange(int(recvs.first[rank]), int(recvs.first[rank + 1]))
+    mine = mine[(recvs.flags[mine] & Post.ANY_SOURCE != 0) & (recvs.partner[mine] != NONE)]
+    waiting = mine[recvs.completion[mine] == constraints.at[at]].tolist()
+    if not waiting:
+        return None
+    from_rank = sends.ranks()
+    stands = np.full(len(match.trace.ranks), np.iinfo(np.int64).max)
+    stuck = np.flatnonzero(place < constraints.first[1:])
+    np.minimum.at(stands, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
+    look = look_of(match.trace)
+    # Who comes as far as a segment looks may send more behind it.
+    more = look is not None and any(stands[one] > processes.events[one] for one in look.sends.get(rank, ()))
+    for row in waiting:
+        fits = (sends.peer == rank) & (sends.comm == recvs.comm[row]) & (sends.partner != NONE)
+        if not recvs.flags[row] & Post.ANY_TAG:
+            fits &= sends.tag == recvs.tag[row]
+        rows = np.flatnonzero(fits)
+        # Sent by now, and received later than this.
+        rows = rows[recvs.completion[sends.partner[rows]] > recvs.completion[row]]
+        if more or (sends.event[rows] <= stands[from_rank[rows]]).any():
+            site = match.trace.ranks[rank].events["site"]
+            alike = mine[site[recvs.event[mine]] == site[recvs.event[row]]]
+            part = slice(int(constraints.first[process]), int(constraints.first[process + 1]))
+            waits = (constraints.send[part] < 0) & (constraints.target[part] >= 0)
+            waits &= np.isin(constraints.at[part], recvs.completion[alike])
+            sending = np.flatnonzero(constraints.send >= 0)
+            taken = np.isin(sends.partner[constraints.send[sending]], alike)
+            return np.concatenate([np.flatnonzero(waits) + part.start, sending[taken]])
+    return None
+
+
+# Words
+
+
+def _finding(match: Match, links: list[_Link]) -> Finding:
+    sends = [link for link in links if link.send is not None]
+    wild = any((match.recvs.flags[match.sends.partner[link.row]] & Post.ANY_SOURCE) != 0 for link in sends)
+    wild |= any(bool(link.event.flags & Flag.ANY_SOURCE) for link in links if not link.gathers)
+    wild |= any(link.chosen for link in links)
+    ranks = tuple(sorted({link.rank for link in links}))
+    events = [link.send or link.event for link in links]
+    late = [link.late for link in links if link.late]
+    named = [*events, *late]
+    return Finding(
+        kind="potential-deadlock",
+        severity="warning",
+        certainty="possible" if wild else "certain",
+        message=_message(links, sends),
+        ranks=ranks,
+        sites=tuple(dict.fromkeys(describe.site(event) for event in named))[:64],
+        events=tuple(event.id for event in named),
+        evidence=Cycle(cycle=[link.rank for link in links]),
+        cause="; ".join(sorted({f"{e.function.name}{describe.where(e)}" for e in events})),
+    )
+
+
+class _Link:
+    """One process of a cycle: where it stands, the send that waits there, and the call that a collective waits for."""
+
+    def __init__(
+        self, match: Match, rank: int, constraints: Constraints, place: int
+    ) -> None:  # fmt: skip
+        trace = match.trace
+        self.rank = rank
+        self.row = int(constraints.send[place])
+        self.event = trace.ranks[rank].event(int(constraints.at[place]))
+        self.gathers = bool(constraints.target[place] < 0)
+        name = base(self.event.function.name)
+        self.tested = name in calls.TESTS
+        self.chosen = self.tested or name in calls.OF_ANY | calls.OF_SOME
+        """Whether something else than this may end its wait."""
+        self.early = self.gathers and name not in calls.ALL_TO_ALL
+        """Whether it waits in a collective that may, and need not, wait for all members."""
+        self.late: Event | None = None
+        """The call by which the next process of the cycle would come to the collective that `early` waits in."""
+        self.send: Event | None = None
+        self.receive: Event | None = None
+        if self.row >= 0:
+            self.send = trace.event(*match.sends.id(self.row))
+            self.receive = trace.event(*match.recvs.id(int(match.sends.partner[self.row])))
+
+
+def _links(
+    match: Match, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]
+) -> list[_Link]:  # fmt: skip
+    """The processes of a cycle, each of which waits for the next."""
+    links = [_Link(match, int(processes.rank[p]), constraints, int(place[p])) for p in cycle]
+    for link, process, awaited in zip(links, cycle, cycle[1:] + cycle[:1], strict=True):
+        if not link.early:
+            continue
+        rest = slice(int(place[awaited]), int(constraints.first[awaited + 1]))
+        comes = (constraints.target[rest] == constraints.target[place[process]]) & (constraints.value[rest] == 0)
+        if comes.any():
+            at = int(constraints.at[rest][comes.argmax()])
+            link.late = match.trace.ranks[int(processes.rank[awaited])].event(at)
+    return links
+
+
+def _message(links: list[_Link], sends: list[_Link]) -> str:
+    if len(links) == 1:
+        send, receive = sends[0].send, sends[0].receive
+        assert send is not None and receive is not None
+        return (
+            f"rank {links[0].rank} sends to itself in {describe.call(send)}{describe.where(send)} before it posts the "
+            f"receive{describe.where(receive)}: that got through only because the message was buffered"
+        )
+    places = {describe.where(link.send) for link in sends if link.send}
+    if len(sends) == len(links) and len(links) > 3 and len(places) == 1:
+        return (
+            f"{rank_words(link.rank for link in links)} send to each other in a circle{places.pop()}, each before it "
+            "receives: that got through only because the messages were buffered"
+        )
+    parts = [_part(link) for link in links[:4]]
+    more = f" and {len(links) - 4} more ranks" if len(links) > 4 else ""
+    early = next((link for link in links if link.early), None)
+    let_go = _left(early) if early else ""
+    why = " or ".join(filter(None, ("messages were buffered" if sends else "", let_go)))
+    return f"{listed(parts)}{more}: this got through only because {why}"
+
+
+def _left(link: _Link) -> str:
+    left = f"rank {link.rank} left {describe.call(link.event)}{describe.where(link.event)} before all had come"
+    return f"{left} (rank {link.late.rank.index} comes to it{describe.where(link.late)})" if link.late else left
+
+
+def _part(link: _Link) -> str:
+    if link.send is None or link.receive is None:
+        return f"rank {link.rank} waits in {describe.call(link.event)}{describe.where(link.event)}"
+    return (
+        f"rank {link.rank} sends to rank {link.receive.rank.index}{describe.where(link.send)} "
+        f"(received{describe.where(link.receive)})"
+    )

@@ -1,0 +1,447 @@
+"""Potential deadlocks behind a wildcard: had it taken the other message, somebody would wait for ever.
+
+For each message that races with a wildcard receive (weft.races) the record is matched again with that choice forced:
+the receiver's later receives take what is left, each wildcard what it had, if it still can. Then the run is carried out
+again with these matches (native/kernel/progress.c), where only synchronous sends and collectives of all with all wait.
+Who can never go on is told.
+
+The calls are taken as recorded. A program that looks at whom it received from goes on otherwise, so nothing is claimed
+where it shows that it looks: where what waits names the source that the wildcard really had, and where a later wildcard
+would have had to choose anew. For the same reason such a finding is never more than possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft.base.facts import changed
+from weft.base.lazy import dataclass
+from weft.base.words import plural
+from weft.deadlock.blocked_ranks import Standstill
+from weft.deadlock.unbuffered_sends import Constraints, Processes, constraints_of
+from weft.evidence import Alternative, Place, Untried
+from weft.findings import Finding
+from weft.match import NONE, Match, Post, Posts
+from weft.match.grouping import group
+from weft.mpi.meaning import Leaves, base
+from weft.order import Order
+from weft.order.edges import leaves
+from weft.races import detect, exchanged
+from weft.terms import calls, describe
+from weft.terms.argument_columns import Ints, distinct
+from weft.terms.event_findings import finding
+from weft.trace import Event, Trace
+from weft.trace.segment import look_of
+
+MOST_OF_ONE_PLACE: Final = 4
+"""Alternatives that are tried of one pair of lines: a wildcard and the receive that took the other message."""
+
+BUDGET: Final = 1 << 27
+"""Constraints that are looked at in all; each alternative takes all of them once. At least MIN_TRIED are tried."""
+
+MIN_TRIED: Final = 8
+
+_WAITING: Final = (
+    calls.RECVS | calls.SENDRECVS | calls.PROBES | ((calls.OF_ONE | calls.OF_ALL) & calls.WAITS) | {"Mrecv"}
+)
+"""Calls that cannot return without what they wait for; Waitany may return with something else."""
+
+
+class Choice(NamedTuple):
+    """Rows: the wildcard receive, and the send that it takes in place of the one it took."""
+
+    recv: int
+    send: int
+
+
+def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
+    """One finding for each wildcard and each receive that would wait for ever; none for a run that does hang."""
+    choices = _choices(match, order)
+    if not len(choices.recv) or Standstill(trace).stuck:
+        return []
+    replays = _Replays(match)
+    if replays.stuck(match):
+        return []  # the record itself is not understood
+    found: dict[str, Finding] = {}
+    hit: set[int] = set()
+    tried = left = open_ = 0
+    for recv, send, place in zip(choices.recv.tolist(), choices.send.tolist(), choices.place.tolist(), strict=True):
+        if place in hit:
+            continue
+        if tried >= replays.most:
+            left += 1
+            continue
+        tried += 1
+        try:
+            told = _try(match, replays, Choice(recv, send))
+        except _Beyond:
+            left, open_ = left + 1, open_ + 1
+            continue
+        if told is not None:
+            found.setdefault(told.cause or told.message, told)
+            hit.add(place)
+    if left:
+        return [_with_untried(one, left) for one in found.values()] or [_bounded(tried - open_, left)]
+    return list(found.values())
+
+
+def _with_untried(one: Finding, left: int) -> Finding:
+    assert isinstance(one.evidence, Alternative)
+    return replace(one, evidence=changed(one.evidence, untried=left))
+
+
+def _bounded(tried: int, left: int) -> Finding:
+    return Finding(
+        kind="potential-deadlock",
+        severity="note",
+        certainty="undecided",
+        message=(
+            f"{plural(tried, 'other match')} of wildcard receives would not hang; {left:,} more were not tried, "
+            "because the record is large"
+        ),
+        evidence=Untried(tried=tried, untried=left),
+    )
+
+
+def bounded(one: Finding) -> bool:
+    """Whether a finding only tells how many other matches were tried, and how many were not."""
+    return isinstance(one.evidence, Untried)
+
+
+def joined(notes: Sequence[Finding]) -> Finding:
+    """One such note for those of several segments of a run."""
+    held = [note.evidence for note in notes if isinstance(note.evidence, Untried)]
+    return _bounded(sum(one.tried for one in held), sum(one.untried for one in held))
+
+
+class _Choices(NamedTuple):
+    """Choices as columns, with a number for the pair of lines of each."""
+
+    recv: Ints
+    send: Ints
+    place: Ints
+
+
+def _choices(match: Match, order: Order) -> _Choices:
+    """What the wildcard receives could have taken instead, those first that are taken by a receive of another form.
+
+    A racing probe is left out: what the program receives behind it depends on what the probe saw. Of one pair of lines
+    the first MOST_OF_ONE_PLACE.
+    """
+    races = detect(match, order)
+    first = races.first.astype(np.int64)
+    listed = first[1:] - first[:-1]
+    recv, probe = np.repeat(races.row.astype(np.int64), listed), np.repeat(races.probe, listed)
+    recv, send = recv[~probe], races.messages[~probe].astype(np.int64)
+    exchange = exchanged(match, recv, send)
+    synchronous = bool((match.sends.flags & Post.SYNCHRONOUS).any())
+    rows = np.concatenate([np.flatnonzero(~exchange), np.flatnonzero(exchange)[: None if synchronous else 0]])
+    recv, send = recv[rows], send[rows]
+    place = _places(match, recv, send)
+    by_place = np.argsort(place, kind="stable")
+    ordered = place[by_place]
+    nth = np.arange(len(place)) - np.searchsorted(ordered, ordered)
+    few = np.sort(by_place[nth < MOST_OF_ONE_PLACE])
+    return _Choices(recv[few], send[few], place[few])
+
+
+def _places(match: Match, recv: Ints, send: Ints) -> Ints:
+    """A number for the lines of each wildcard and of the receive that took the other message."""
+    other = match.sends.partner[send].astype(np.int64)
+    lines = [_lines(match, recv), np.where(other == NONE, -1, _lines(match, np.where(other == NONE, 0, other)))]
+    one, two = (np.unique(line, return_inverse=True)[1].reshape(-1).astype(np.int64) for line in lines)
+    return one << 32 | two
+
+
+def _lines(match: Match, rows: Ints) -> Ints:
+    """Rank and call site of receives, as one number."""
+    recvs = match.recvs
+    ranks = np.searchsorted(recvs.first, rows.astype(np.uint64), side="right") - 1
+    site = np.zeros(len(rows), np.int64)
+    for rank in distinct(ranks).tolist():
+        mine = ranks == rank
+        site[mine] = match.trace.ranks[rank].events["site"][recvs.event[rows[mine]]]
+    found: Ints = ranks.astype(np.int64) << 32 | site
+    return found
+
+
+# Matching again
+
+
+class _Unclear(Exception):
+    """What a receive would take depends on more than the record tells."""
+
+
+class _Beyond(Exception):
+    """What comes of a choice shows behind the calls that a segment looks at."""
+
+
+class _Rematch:
+    """The messages to one rank in one communicator, matched again from a wildcard on that makes another choice."""
+
+    def __init__(self, match: Match, choice: Choice) -> None:
+        self.match = match
+        self.choice = choice
+        recvs = match.recvs
+        self.rank = recvs.rank_of(choice.recv)
+        self.comm = int(recvs.comm[choice.recv])
+        self.took = int(recvs.partner[choice.recv])
+        self.queues = self._queues()
+        self.partner: dict[int, int] = {}
+        """By row of a receive or (as -1 - row) of a probe that gets another message: the send, or NONE."""
+        self.gone: set[int] = set()
+        """Sends taken here and not yet there in the record, and `kept`, the other way round."""
+        self.kept: set[int] = set()
+        self.back = self._run()
+        """Whether from some receive on all is as recorded."""
+        self.sends_moved = {self.took, choice.send, *self.kept, *self.gone, *self.partner.values()} - {NONE}
+        self.sends_moved |= {int(recvs.partner[r]) for r in self.partner if r >= 0} - {NONE}
+
+    def _queues(self) -> dict[int, list[int]]:
+        """By sender, in order: the sends that are not taken before the wildcard is posted."""
+        sends = self.match.sends
+        first, rows = _to(self.match)
+        mine = rows[int(first[self.rank]) : int(first[self.rank + 1])].astype(np.int64)
+        mine = mine[sends.comm[mine] == self.comm]
+        taker = sends.partner[mine]
+        mine = mine[(taker == NONE) | (taker >= self.choice.recv)]
+        queues: dict[int, list[int]] = {}
+        for row, rank in zip(
+            mine.tolist(),
+            (np.searchsorted(sends.first, mine.astype(np.uint64), side="right") - 1).tolist(),
+            strict=True,
+        ):
+            queues.setdefault(rank, []).append(row)
+        return queues
+
+    def _run(self) -> bool:
+        recvs, probes = self.match.recvs, self.match.probes
+        part, seen = recvs.of_rank(self.rank), probes.of_rank(self.rank)
+        here = [(int(recvs.event[r]), r) for r in range(self.choice.recv, part.stop) if recvs.comm[r] == self.comm]
+        start = here[0][0]
+        here += [(int(probes.event[r]), -1 - r) for r in range(seen.start, seen.stop)
+                 if probes.comm[r] == self.comm and probes.event[r] > start]  # fmt: skip
+        for _, row in sorted(here):
+            if row < 0:
+                self._probe(-1 - row)
+            else:
+                self._receive(row)
+                if not self.gone and not self.kept:
+                    return True
+        return False
+
+    def _receive(self, row: int) -> None:
+        recvs = self.match.recvs
+        before = int(recvs.partner[row])
+        now = self.choice.send if row == self.choice.recv else self._first(recvs, row)
+        if now != NONE:
+            self.queues[self.match.sends.rank_of(now)].remove(now)
+        if now == before:
+            return
+        self.partner[row] = now
+        # Symmetric difference of what is taken here and what was taken in the record up to here.
+        for send, mine, other in ((now, self.gone, self.kept), (before, self.kept, self.gone)):
+            if send != NONE:
+                if send in other:
+                    other.remove(send)
+                else:
+                    mine.add(send)
+
+    def _probe(self, row: int) -> None:
+        probes = self.match.probes
+        before = int(probes.partner[row])
+        if before == NONE or before not in self.gone:
+            return
+        if probes.flags[row] & Post.ANY_SOURCE:
+            raise _Unclear
+        self.partner[-1 - row] = self._first(probes, row)
+
+    def _first(self, posts: Posts, row: int) -> int:
+        """The message that a receive takes."""
+        flags, source = int(posts.flags[row]), int(posts.peer[row])
+        if flags & (Post.UNDECIDED | Post.PARTITIONED):
+            raise _Unclear
+        tag = -1 if flags & Post.ANY_TAG else int(posts.tag[row])
+        if not flags & Post.ANY_SOURCE:
+            return self._head(source, tag)
+        own, left = self._head(source, tag), self._head(self.match.sends.rank_of(self.took), tag)
+        if own == int(posts.partner[row]) or left == NONE:
+            left = own
+        if left != NONE:
+            return left
+        if any(self._head(sender, tag) != NONE for sender in self.queues):
+            raise _Unclear
+        return NONE
+
+    def _head(self, source: int, tag: int) -> int:
+        tags = self.match.sends.tag
+        return next((row for row in self.queues.get(source, ()) if tag < 0 or int(tags[row]) == tag), NONE)
+
+    def result(self) -> Match:
+        """The run's match with these changes."""
+        match = self.match
+        recv, probe, send = match.recvs.partner.copy(), match.probes.partner.copy(), match.sends.partner.copy()
+        send[list(self.sends_moved)] = NONE
+        for row, now in self.partner.items():
+            if row < 0:
+                probe[-1 - row] = now
+            else:
+                recv[row] = now
+                if now != NONE:
+                    send[now] = row
+        return replace(
+            match,
+            sends=replace(match.sends, partner=send),
+            recvs=replace(match.recvs, partner=recv),
+            probes=replace(match.probes, partner=probe),
+        )
+
+
+def _to(match: Match) -> tuple[np.ndarray, np.ndarray]:
+    return group(match.sends.peer.view(np.uint32), len(match.trace.ranks))
+
+
+# Carrying out again
+
+
+@dataclass(frozen=True)
+class _Stuck:
+    """A process that can never go on, and the event in which it stands."""
+
+    rank: int
+    event: int
+
+
+class _Replays:
+    """The run carried out with other matches."""
+
+    def __init__(self, match: Match) -> None:
+        self.base = match
+        self.processes = Processes(match.trace)
+        table = np.zeros(65536, np.bool_)
+        for function in match.trace.functions:
+            table[function.id] = leaves(function.name) is Leaves.AFTER_ALL
+        self.together = table[match.collectives.function]
+        size = len(match.sends) + 2 * len(match.recvs) + 2 * len(match.collectives)
+        self.most = max(MIN_TRIED, BUDGET // max(1, size))
+
+    def constraints(self, match: Match) -> Constraints:
+        """What waits, and what never gets what it got in the record."""
+        base, waits = self.base, (match.sends.flags & Post.SYNCHRONOUS) != 0
+        hungry = [
+            _events(mine, (was.partner != NONE) & (mine.partner == NONE) & mask)
+            for mine, was, mask in (
+                (match.recvs, base.recvs, np.ones(len(match.recvs), np.bool_)),
+                (match.probes, base.probes, np.ones(len(match.probes), np.bool_)),
+                (match.sends, base.sends, waits),
+            )
+        ]
+        never = tuple(np.concatenate([h[i] for h in hungry]) for i in (0, 1))
+        return constraints_of(match, self.processes, waits, self.together, never)
+
+    def stuck(self, match: Match) -> list[_Stuck]:
+        """Who cannot go on."""
+        constraints = self.constraints(match)
+        place = constraints.run()
+        rows = np.flatnonzero(place < constraints.first[1:]).tolist()
+        return [_Stuck(int(self.processes.rank[p]), int(constraints.at[place[p]])) for p in rows]
+
+
+def _events(posts: Posts, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rank and completing event of rows."""
+    rows = np.flatnonzero(which & (posts.completion != NONE))
+    return posts.ranks()[rows].astype(np.int64), posts.completion[rows].astype(np.int64)
+
+
+def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
+    try:
+        again = _Rematch(match, choice)
+    except _Unclear:
+        return None
+    stuck = replays.stuck(again.result())
+    if _open(match, again, stuck):
+        raise _Beyond
+    mine = _own(match, again, stuck)
+    if mine is None:
+        return None
+    event = match.trace.event(mine.rank, mine.event)
+    if base(event.function.name) not in _WAITING:
+        return None
+    waiting = {s.rank for s in stuck}
+    wanting = [row for row in _completed(match, mine) if _wants(match, again, row, waiting)]
+    return _finding(again, event, wanting[0], len(stuck)) if wanting else None
+
+
+def _open(match: Match, again: _Rematch, stuck: list[_Stuck]) -> bool:
+    """Whether it shows only behind the calls that a segment looks at whether the wildcard's rank waits for ever.
+
+    What it gets there may be sent behind them, by who comes through; and it may wait there for one who does not.
+    """
+    look = look_of(match.trace)
+    if look is None or not look.sends:
+        return False
+    stand = {one.rank for one in stuck}
+    if again.rank not in stand:
+        return bool(stand) or not again.back
+    return not again.back and not stand.issuperset(look.sends.get(again.rank, ()))
+
+
+def _own(match: Match, again: _Rematch, stuck: list[_Stuck]) -> _Stuck | None:
+    """Where the wildcard's own thread stands, which shows what it looks at; else where another one of its rank does."""
+    here = [s for s in stuck if s.rank == again.rank]
+    thread = match.trace.ranks[again.rank].event_threads
+    received = thread[int(match.recvs.event[again.choice.recv])]
+    return next((s for s in here if thread[s.event] == received), here[0] if here else None)
+
+
+def _completed(match: Match, stuck: _Stuck) -> list[int]:
+    """The receives that the event in which a rank stands completes."""
+    part = match.recvs.of_rank(stuck.rank)
+    rows: list[int] = (part.start + np.flatnonzero(match.recvs.completion[part] == stuck.event)).tolist()
+    return rows
+
+
+def _wants(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
+    """Whether a receive gets nothing now, though it is not there because of whom the wildcard had."""
+    recvs = match.recvs
+    post = match.trace.event(*recvs.id(row))
+    if base(post.function.name) == "Improbe":
+        return False  # asks, and goes on
+    starved = again.partner.get(row) == NONE
+    if recvs.flags[row] & Post.ANY_SOURCE:
+        return starved  # else it may take something else
+    source = int(recvs.peer[row])
+    return source != match.sends.rank_of(again.took) and (starved or source in waiting)
+
+
+def _finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
+    match, choice = again.match, again.choice
+    trace = match.trace
+    receive, took = trace.event(*match.recvs.id(choice.recv)), trace.event(*match.sends.id(again.took))
+    other, waiting = trace.event(*match.sends.id(choice.send)), trace.event(*match.recvs.id(wanting))
+    # A matched probe is what waits, not the receive that takes its message.
+    via = (
+        ""
+        if waiting.index == at.index or base(at.function.name) == "Mrecv"
+        else f", in {describe.call(at)}{describe.where(at)}"
+    )
+    company = f", and {plural(stuck - 1, 'more rank')} with it" if stuck > 1 else ""
+    return finding(
+        "potential-deadlock",
+        f"rank {again.rank} receives from any source{describe.where(receive)} and took the message of rank "
+        f"{took.rank.index} (sent{describe.where(took)}); had it taken the one of rank {other.rank.index} "
+        f"(sent{describe.where(other)}), which could have come first, it would wait for ever for "
+        f"{describe.call(waiting)}{describe.where(waiting)}{via}{company}",
+        list(dict.fromkeys((receive, waiting, other, took, at))),
+        certainty="possible",
+        evidence=Alternative(
+            took=Place(rank=took.rank.index, event=took.index),
+            alternative=Place(rank=other.rank.index, event=other.index),
+            stuck=stuck,
+        ),
+        cause=f"{receive.function.name}{describe.where(receive)}; {waiting.function.name}{describe.where(waiting)}",
+    )

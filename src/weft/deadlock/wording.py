@@ -1,0 +1,365 @@
+"""A deadlock in the words of a person: who waits in what for whom, and where those are instead."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from weft.base.lazy import dataclass
+from weft.base.words import listed, rank_words
+from weft.deadlock.blocked_ranks import Blocked, Reason, Standstill
+from weft.deadlock.collective_calls import Absence
+from weft.deadlock.message_balance import ledgers
+from weft.deadlock.partitions import numbers
+from weft.deadlock.wait_for_graph import core
+from weft.evidence import Deadlock, OtherCall, OtherMessage, OtherTag, Wait
+from weft.findings import Finding
+from weft.mpi.meaning import base
+from weft.terms import calls, describe
+from weft.trace import Event
+from weft.trace.layout import ANY_SOURCE, ANY_TAG
+
+if TYPE_CHECKING:
+    from weft.deadlock.message_balance import Channel
+
+MAX_GROUPS = 6
+MAX_CYCLE = 4
+MAX_SITES = 64
+_FIRST = {"message": 0, "receive": 1, "lock": 2, "post": 2, "complete": 2, "partitions": 2, "members": 3}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ranks that are blocked in the same call at the same line."""
+
+    ranks: tuple[int, ...]
+    blocked: Blocked
+    task: str
+    """Of which task the call is, where it is the same of all ranks."""
+
+    @property
+    def call(self) -> str:
+        """The call, without the peers where they differ."""
+        return describe.call(self.blocked.event, peers=len(self.ranks) == 1)
+
+    @property
+    def what(self) -> str:
+        """The sort of thing that it waits for."""
+        return self.blocked.reasons[0].what if self.blocked.reasons else "members"
+
+
+def tell(standstill: Standstill, part: frozenset[int]) -> Finding:
+    """The finding for one set of ranks that have to do with each other and are blocked for ever."""
+    return _Telling(standstill, part).finding()
+
+
+class _Telling:
+    def __init__(self, standstill: Standstill, part: frozenset[int]) -> None:
+        self.standstill = standstill
+        self.part = part
+        self.blocked = {index: _main(standstill.blocked[index]) for index in part}
+        self.cores = core(part, standstill.needs)
+        inside = frozenset().union(*self.cores)
+        self.groups = self._grouped(inside)
+        self.behind = part - inside
+        self.misses: list[OtherCall | OtherTag | OtherMessage] = []
+        self.told: set[int] = set()
+
+    def finding(self) -> Finding:
+        message = self._message()
+        message += self._others()
+        groups = [*self.groups, *self._grouped(self.behind)]
+        return Finding(
+            kind="deadlock",
+            severity="error",
+            certainty="certain",
+            message=message,
+            ranks=tuple(sorted(self.part)),
+            sites=tuple(dict.fromkeys(describe.site(event) for event in self._to_look_at(groups)))[:MAX_SITES],
+            events=tuple(self.blocked[index].event.id for index in sorted(self.part)),
+            evidence=self._evidence(groups),
+        )
+
+    def _others(self) -> str:
+        """Who has not been told of: others at the start of the deadlock, then those who wait behind."""
+        text = ""
+        for group in [g for g in self.groups if not self.told.issuperset(g.ranks)][:MAX_CYCLE]:
+            self.told.update(group.ranks)
+            text += f"; {rank_words(group.ranks)} {_verb(group.ranks)} in {_call_of(group)}"
+        left = self.part - self.told
+        if left:
+            whom = "it" if len(self.part) - len(left) == 1 else "them"
+            text += f"; {rank_words(left)} {_verb(tuple(left))} behind {whom}"
+        return text
+
+    def _to_look_at(self, groups: list[Group]) -> list[Event]:
+        """One call of each group, then those of all its ranks."""
+        first = [group.blocked.event for group in groups]
+        return first + [self.blocked[index].event for group in groups for index in group.ranks[:MAX_SITES]]
+
+    def _evidence(self, groups: list[Group]) -> Deadlock:
+        waits = [
+            Wait(
+                ranks=g.ranks,
+                call=describe.call(g.blocked.event),
+                for_=sorted(self.standstill.needs[g.ranks[0]].all_ranks())[:64],
+            )
+            for g in groups[:64]
+        ]
+        cycle = self._cycle(frozenset().union(*self.cores))
+        return Deadlock(waits=waits, cycle=tuple(cycle), near_misses=tuple(self.misses))
+
+    def _grouped(self, ranks: Iterable[int]) -> list[Group]:
+        """The blocked ranks by call and line; what tells most comes first."""
+        by_call: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for index in sorted(ranks):
+            event = self.blocked[index].event
+            peers = "" if self.blocked[index].reasons and self.blocked[index].reasons[0].what != "members" else "root"
+            key = (describe.call(event, peers=False), describe.where(event), event.comm_id, peers and event.peer)
+            by_call[key].append(index)
+        groups = [self._group(found) for found in by_call.values()]
+        return sorted(groups, key=lambda g: (_FIRST[g.what], g.ranks[0]))
+
+    def _group(self, ranks: list[int]) -> Group:
+        return Group(tuple(ranks), self.blocked[ranks[0]], describe.in_task(*(self.blocked[i].event for i in ranks)))
+
+    # Sentences
+
+    def _message(self) -> str:
+        cycle = self._cycle(frozenset(i for c in self.cores for i in c)) if len(self.cores) == 1 else []
+        if len(cycle) > 2 and len(self.groups) >= 1 and self.groups[-1].what != "members":
+            return self._cycle_words(cycle)
+        first = self.groups[0]
+        blocked = first.blocked
+        self.told.update(first.ranks)
+        head = f"{rank_words(first.ranks)} {_verb(first.ranks)} in {_call_of(first)}"
+        reasons = [r for r in blocked.reasons if r.need.all_ranks()] or list(blocked.reasons)
+        if not reasons:
+            return head
+        return f"{head}; {self._why(first, reasons[0])}"
+
+    def _why(self, group: Group, reason: Reason) -> str:
+        if reason.what == "message":
+            return self._no_message(group, reason)
+        if reason.what == "receive" and reason.peer in group.ranks:
+            return (
+                "it cannot receive that message itself meanwhile"
+                if len(group.ranks) == 1
+                else ("each receives only after its own send has returned")
+            )
+        if reason.what == "receive":
+            there = self._whereabouts(reason.peer, group)
+            return f"{_name(reason.peer)} never receives it: {there}{self._tags_differ(reason)}"
+        if reason.what == "members":
+            return self._absent(group, reason)
+        if reason.what == "partitions":
+            return f"it never calls MPI_Pready for {numbers(list(reason.partitions))} of that send"
+        others = sorted(reason.need.all_ranks())
+        says = {"lock": "holds the lock", "post": "has not posted", "complete": "has not completed its epoch"}[
+            reason.what
+        ]
+        return f"{rank_words(others)} {says}: {self._places(others, group)}"
+
+    def _no_message(self, group: Group, reason: Reason) -> str:
+        if reason.peer == ANY_SOURCE:
+            others = reason.need.all_ranks() - set(group.ranks)
+            near = self._near_message(group, reason, None)
+            if not others:
+                return f"nobody is left who could send {_tagged(reason.tag)}{near}"
+            return f"nobody who could send {_tagged(reason.tag)} does{near}: {self._places(sorted(others), group)}"
+        if len(group.ranks) > 1:
+            wanted = {p for i in group.ranks for p in self.standstill.needs[i].all_ranks()}
+            rest = sorted(wanted.difference(group.ranks))
+            if not rest:
+                return "each waits for a message of another of them"
+            near = self._near_message(group, reason, rest[0]) if len(rest) == 1 else ""
+            return f"{rank_words(rest)} {'sends' if len(rest) == 1 else 'send'} none{near}: {self._places(rest, group)}"
+        near = self._near_message(group, reason, reason.peer)
+        verb = "never sends" if reason.tag != ANY_TAG else "sends"
+        what = f"tag {reason.tag}" if reason.tag != ANY_TAG else "it nothing"
+        extra = f" on {reason.comm.name}" if reason.comm and reason.comm.index and reason.tag != ANY_TAG else ""
+        return f"{_name(reason.peer)} {verb} {what}{extra}{near}: {self._whereabouts(reason.peer, group)}"
+
+    def _absent(self, group: Group, reason: Reason) -> str:
+        absence = reason.absence
+        others = sorted(reason.need.all_ranks())
+        if absence is None:
+            return f"{rank_words(others)} {'is' if len(others) == 1 else 'are'} missing: {self._places(others, group)}"
+        different = [i for i in sorted(absence.other) if i in others]
+        if different:
+            event = self.standstill.trace.ranks[different[0]].event(absence.other[different[0]])
+            same = [i for i in different if self._same_call(i, absence.other[i], event)]
+            self.misses.append(OtherCall(ranks=same, call=describe.call(event), instead=absence.call.name.lower()))
+            self.told.update(same)
+            text = f"{rank_words(same)} called {describe.call(event)}{describe.where(event)} in its place"
+            still = event.open
+            return text if still else f"{text}, and {self._whereabouts(different[0], group, pronoun='now')}"
+        if gone := [i for i in others if i in self.standstill.gone]:
+            return (
+                f"{rank_words(gone)} never {_enters(gone, absence)} it: {self._whereabouts(gone[0], group, len(gone))}"
+            )
+        return f"{rank_words(others)} never {_enters(others, absence)} it: {self._places(others, group)}"
+
+    def _same_call(self, index: int, event: int, like: Event) -> bool:
+        other = self.standstill.trace.ranks[index].event(event)
+        return describe.call(other) == describe.call(like) and describe.where(other) == describe.where(like)
+
+    def _tags_differ(self, reason: Reason) -> str:
+        """The near miss of a send: its receiver waits for the same sender with another tag."""
+        for blocked in self.standstill.blocked.get(reason.peer, []):
+            for other in blocked.reasons:
+                if other.what == "message" and other.peer == reason.event.rank.index and other.comm is reason.comm:
+                    self.misses.append(OtherTag(sent=reason.tag, wanted=other.tag))
+                    return f" (sent with tag {reason.tag}, waited for tag {other.tag})"
+        return ""
+
+    def _near_message(self, group: Group, reason: Reason, source: int | None) -> str:
+        """A message that almost fits, the same for each rank of the group: of other tag, communicator or sender."""
+        if reason.comm is None or len(group.ranks) > MAX_SITES:
+            return ""
+        books = ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
+        found = {_near_channel(books[me].left, reason, source) for me in group.ranks}
+        first = found.pop()
+        if found or first is None:
+            return ""
+        event = self._last_sent(first, group.ranks[0])
+        if event is None:
+            return ""
+        comm = self.standstill.trace.communicators[first.comm]
+        on = f" on {comm.name}" if comm is not reason.comm else ""
+        self.misses.append(OtherMessage(source=first.source, tag=first.tag, comm=comm.name, event=event.id))
+        who = "it" if first.source == source else _name(first.source)
+        whom = " to each" if len(group.ranks) > 1 else ""
+        return f" ({who} sent tag {first.tag}{on}{whom}{describe.where(event)}, which nobody receives)"
+
+    def _last_sent(self, channel: Channel, to: int) -> Event | None:
+        """The last message of a channel to a rank; None where the run no longer has it."""
+        sends = self.standstill.traffic[channel.source].sends
+        rows = (sends.comm == channel.comm) & (sends.peer == to) & (sends.tag == channel.tag)
+        found = sends.event[rows]
+        return self.standstill.trace.ranks[channel.source].event(int(found[-1])) if len(found) else None
+
+    def _places(self, ranks: list[int], group: Group) -> str:
+        """Where some ranks are."""
+        if len(ranks) == 1:
+            return self._whereabouts(ranks[0], group)
+        inside = [i for i in ranks if i in self.blocked]
+        gone = [i for i in ranks if i in self.standstill.gone]
+        self.told.update(inside)
+        parts = []
+        if gone:
+            parts.append(f"{rank_words(gone)} {'has' if len(gone) == 1 else 'have'} ended")
+        groups = self._grouped(inside)
+        for other in groups[:MAX_GROUPS]:
+            parts.append(f"{rank_words(other.ranks)} {_is(other.ranks)} in {_call_of(other)}")
+        if len(groups) > MAX_GROUPS:
+            parts.append(f"the others in {len(groups) - MAX_GROUPS} other calls")
+        return listed(parts)
+
+    def _whereabouts(self, index: int, group: Group, count: int = 1, pronoun: str = "it") -> str:
+        """Where one rank is that others wait for, and who is there with it."""
+        subject = f"{pronoun} {'is' if count == 1 else 'are'}" if pronoun == "it" else "now is"
+        if index in self.standstill.gone:
+            state = self.standstill.trace.ranks[index].state
+            last = self.standstill.trace.ranks[index]
+            left = len(last) > 0 and last.event(len(last) - 1).leaving
+            how = (
+                "finished"
+                if state == "finalized" or left
+                else f"ended without {self.standstill.trace.system.last}"
+                if state == "exited"
+                else "ended"
+            )
+            return f"{'it has' if count == 1 else 'they have'} {how}"
+        if index in group.ranks:
+            return f"{subject} itself there"
+        blocked = self.blocked.get(index)
+        if blocked is None:
+            return f"{subject} elsewhere"
+        mates = [g for g in self._grouped(self.blocked) if index in g.ranks]
+        with_it = [i for i in mates[0].ranks if i != index] if mates else []
+        self.told.update((index, *with_it))
+        company = f", with {rank_words(with_it)}" if with_it else ""
+        where = describe.where(blocked.event) + describe.in_task(*(self.blocked[i].event for i in (index, *with_it)))
+        return f"{subject} in {describe.call(blocked.event)}{_of_request(blocked)}{where}{company}"
+
+    # Cycles
+
+    def _cycle(self, ranks: frozenset[int]) -> list[int]:
+        """The ranks in the order in which each waits for the next, where each waits for exactly one."""
+        if not ranks:
+            return []
+        path, seen, at = [], set(), min(ranks)
+        while at not in seen:
+            path.append(at)
+            seen.add(at)
+            following = self.standstill.needs[at].all_ranks()
+            if len(following) != 1:
+                return []
+            at = next(iter(following))
+            if at not in ranks:
+                return []
+        return path[path.index(at) :]
+
+    def _cycle_words(self, cycle: list[int]) -> str:
+        self.told.update(cycle)
+        shown = cycle if len(cycle) <= MAX_CYCLE else cycle[:2]
+        parts: list[str] = []
+        for index in shown:
+            following = next(iter(self.standstill.needs[index].all_ranks()))
+            verb = "" if parts else "waits "
+            parts.append(f"rank {index} {verb}in {_call_of(self._group([index]))} for rank {following}")
+        if shown is cycle:
+            return f"{listed(parts)}: a cycle in which each waits for the next"
+        return f"{rank_words(cycle)} wait for each other in a cycle: {', '.join(parts)}, and so on"
+
+
+def _near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
+    """The channel of a message that nobody took, from the sender that is waited for or with the tag that is wanted."""
+    assert reason.comm is not None
+    near = [c for c in left if c.source == source or source is None] or [
+        c for c in left if c.comm == reason.comm.index and c.tag == reason.tag
+    ]
+    return near[0] if near else None
+
+
+def _main(blocked: list[Blocked]) -> Blocked:
+    """Of several blocked threads the one that tells most."""
+    return min(blocked, key=lambda b: _FIRST[b.reasons[0].what] if b.reasons else 9)
+
+
+def _call_of(group: Group) -> str:
+    """The call of a group, and where it stands."""
+    request = _of_request(group.blocked, peers=len(group.ranks) == 1)
+    return f"{group.call}{request}{describe.where(group.blocked.event)}{group.task}"
+
+
+def _of_request(blocked: Blocked, *, peers: bool = True) -> str:
+    """What a wait waits for: ` for irecv(source=0, tag=5) of step.py:7`."""
+    if base(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
+        return ""
+    made = blocked.reasons[0].event
+    of = describe.where(made).replace(" at ", " of ", 1)
+    return f" for {describe.call(made, peers=peers)}{of}"
+
+
+def _name(index: int) -> str:
+    return f"rank {index}"
+
+
+def _verb(ranks: tuple[int, ...]) -> str:
+    return "waits" if len(ranks) == 1 else "wait"
+
+
+def _is(ranks: Iterable[int]) -> str:
+    return "is" if len(list(ranks)) == 1 else "are"
+
+
+def _enters(ranks: list[int], absence: Absence) -> str:
+    verb = "start" if absence.starts else "enter"
+    return f"{verb}s" if len(ranks) == 1 else verb
+
+
+def _tagged(tag: int) -> str:
+    return "it a message" if tag == ANY_TAG else f"tag {tag}"

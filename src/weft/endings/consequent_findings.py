@@ -1,0 +1,200 @@
+"""Which findings of other analyses only follow from how a rank ended: they are told with that, not beside it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from weft.deadlock.blocked_ranks import Standstill
+from weft.endings.end_causes import How, ends, own_finalize
+from weft.endings.findings import KINDS, moved
+from weft.evidence import Absent, Deadlock, Ended, Epoch, Refused
+from weft.findings import Finding
+from weft.terms.rank_progress import LEFT
+from weft.trace import Trace
+
+CONSEQUENT: Final = frozenset(
+    (
+        "deadlock", "potential-deadlock", "collective-mismatch", "unmatched-send", "unmatched-receive", "request-leak",
+        "resource-leak", "epoch-misuse",
+    )
+)  # fmt: skip
+"""Kinds that a rank which ended too soon may bring about by not being there."""
+ARGUMENTS: Final = frozenset(
+    (
+        "invalid-argument", "truncation", "type-mismatch", "request-misuse", "epoch-misuse", "argument-mismatch",
+        "collective-mismatch",
+    )
+)  # fmt: skip
+"""Kinds that say why MPI ended a process, or returned the error that mpi4py raised."""
+BETWEEN: Final = frozenset(("argument-mismatch", "collective-mismatch"))
+"""Of them those that name several ranks' calls, of which the exception of one tells less."""
+MAX_TOLD: Final = 16
+
+
+class Consequences:
+    """The findings that only follow, each with the finding of an end that it follows from."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, int] = {}
+        self._behind: defaultdict[int, list[str]] = defaultdict(list)
+
+    def put(self, following: Finding, cause: Finding | None) -> None:
+        """Note that one finding follows from another, or (None) from what ended the run from outside."""
+        self._of[id(following)] = id(cause)
+        if cause is None:
+            return
+        told = self._behind[id(cause)]
+        if len(told) < MAX_TOLD and following.kind != "deadlock":
+            told.append(f"{following.message} [{following.kind}]")
+
+    def of(self, finding: Finding) -> bool:
+        """Whether the finding only follows from another."""
+        return id(finding) in self._of
+
+    def behind(self, finding: Finding) -> list[str]:
+        """What follows from the finding, in words; a deadlock is in its own words already."""
+        return self._behind.get(id(finding), [])
+
+
+def consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
+    """What of the findings follows from the ends that others of them tell."""
+    found = list(findings)
+    causes: dict[int, Finding | None] = dict.fromkeys(_interrupted(trace))
+    causes |= {rank: one for one in reversed(found) if one.kind in KINDS.values() for rank in one.ranks}
+    result = Consequences()
+    for one, cause in _too_late(trace, found):
+        result.put(one, cause)
+    if not causes:
+        return result
+    alone = _alone(trace, sorted(causes))
+    for one in found:
+        rank = _cause(trace, one, causes, alone) if one.kind in CONSEQUENT else None
+        if rank is not None and _may_follow(trace, one, causes[rank]):
+            result.put(one, causes[rank])
+    for one, reason in _refusals(found, result):
+        result.put(one, reason)
+    for one in found:
+        if one.kind in KINDS.values() and (why := _why(one, found, result)) is not None:
+            result.put(*why)
+    return result
+
+
+def _may_follow(trace: Trace, one: Finding, end: Finding | None) -> bool:
+    """Whether a finding can come of an end at all: what a rank did before it ended does not.
+
+    MPI may end a rank inside the very call that is wrong, or in MPI_Finalize, when it had done all that it does.
+    Exceptions are different: calls on the way out come after.
+    """
+    how = _how(end) if end is not None else None
+    if end is None or how == How.EXCEPTION:
+        return True
+    if how == How.ERROR and one.kind != "deadlock" and (LEFT in end.message or _in_finalize(trace, end)):
+        return False
+    if how == How.ERROR and one.kind in ("epoch-misuse", "collective-mismatch") and set(one.events) & set(end.events):
+        return False
+    return one.kind != "epoch-misuse" or (isinstance(one.evidence, Epoch) and one.evidence.left_open)
+
+
+def _how(end: Finding) -> str | None:
+    return end.evidence.how if isinstance(end.evidence, Ended) else None
+
+
+def _in_finalize(trace: Trace, end: Finding) -> bool:
+    return all((last := own_finalize(trace.ranks[rank])) is not None and last.open for rank in end.ranks)
+
+
+def _refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Finding, Finding]]:
+    """Calls of which only MPI's own words are known, each with the finding that says what was wrong with them."""
+    for one in found:
+        if one.kind != "invalid-argument" or not isinstance(one.evidence, Refused):
+            continue
+        for other in found:
+            if (
+                other is not one
+                and other.kind in ARGUMENTS
+                and not result.of(other)
+                and _tells(other, one, one.evidence)
+            ):
+                yield one, other
+                break
+
+
+def _tells(other: Finding, refused: Finding, how: Refused) -> bool:
+    """Whether a finding says more of the call that MPI refused: it is about it, or about what its words name."""
+    if set(other.events) & set(refused.events):
+        return True
+    on_window = how.inside.startswith("MPI_Win_") or "synchronization of RMA" in how.said
+    return other.kind == "epoch-misuse" and on_window and set(refused.ranks) <= set(other.ranks)
+
+
+def _too_late(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Finding]]:
+    """Collectives that others never enter as the call came after MPI_Finalize, each with the finding that says that."""
+    told = {event: one for one in found if one.kind == "invalid-argument" for event in one.events}
+    for one in found:
+        if one.kind == "collective-mismatch":
+            for event in one.events[:64]:
+                last = own_finalize(trace.ranks[event.rank]) if event in told else None
+                if last is not None and last.index < event.event:
+                    yield one, told[event]
+                    break
+
+
+def _interrupted(trace: Trace) -> list[int]:
+    """Ranks that a signal from outside ended: what they have not done tells nothing of the program."""
+    if trace.run.get("ended") not in ("interrupted", "killed"):
+        return []
+    return [end.rank.index for end in ends(trace) if end.how is How.SIGNAL and not end.open_calls]
+
+
+def _alone(trace: Trace, ended: list[int]) -> frozenset[int]:
+    """Ranks that could never go on even if those who ended had gone on."""
+    standstill = Standstill(trace, ended, buffering=moved(trace))
+    return standstill.stuck_with(ended) - standstill.gone
+
+
+def _cause(trace: Trace, one: Finding, causes: Collection[int], alone: frozenset[int]) -> int | None:
+    """The rank whose end a finding follows from."""
+    if one.kind == "deadlock":
+        if alone.intersection(one.ranks):
+            return None
+        waits = one.evidence.waits if isinstance(one.evidence, Deadlock) else ()
+        named = {rank for wait in waits for rank in wait.for_}
+        return next((rank for rank in sorted(named) if rank in causes), min(causes))
+    return next((rank for rank in sorted(_touched(trace, one)) if rank in causes), None)
+
+
+def _touched(trace: Trace, one: Finding) -> set[int]:
+    """The ranks that a finding is about, and those that its calls deal with."""
+    ranks = set(one.ranks) | set(one.evidence.absent if isinstance(one.evidence, Absent) else ())
+    for rank, index in one.events[:64]:
+        event = trace.event(rank, index)
+        comm = event.comm
+        if comm is not None and event.peer >= 0:
+            ranks.add(comm.peer(rank, event.peer))
+    return ranks
+
+
+def _why(end: Finding, found: list[Finding], result: Consequences) -> tuple[Finding, Finding] | None:
+    """What follows from what where another finding tells the same error: (what follows, its cause).
+
+    mpi4py raises what MPI returns: the exception tells it all. Where MPI itself ended the process, the finding that
+    says what was wrong with the call tells more than its end.
+    """
+    how = _how(end)
+    raised = how == How.EXCEPTION and isinstance(end.evidence, Ended) and "mpi4py" in (end.evidence.name or "")
+    if not raised and how != How.ERROR:
+        return None
+    events, places = set(end.events), {(s.rank, s.file, s.line) for s in end.sites}
+    left = LEFT in end.message
+    for other in sorted(found, key=result.of):  # what says more than MPI's own words in front
+        if left and other.kind == "unmatched-send" and not result.of(other):
+            return end, other
+        if raised and other.kind in BETWEEN:
+            continue
+        if other.kind in ARGUMENTS and (
+            events & set(other.events) or places & {(s.rank, s.file, s.line) for s in other.sites}
+        ):
+            return (other, end) if raised else (end, other)
+    return None

@@ -1,0 +1,183 @@
+"""How each rank ended: one cause for each, out of what its record tells and what the run knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from weft.deadlock.blocked_ranks import Standstill
+from weft.terms import calls
+from weft.terms.calls import masks
+from weft.terms.library_code import innermost_own, library_code
+from weft.terms.rank_progress import finalized, open_calls
+from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
+from weft.trace.sites import CallSite
+
+
+class How(StrEnum):
+    """The ways in which a rank ends, those of its own doing first."""
+
+    EXCEPTION = "exception"
+    """A Python exception that nobody caught."""
+    CRASH = "crash"
+    """A signal that a fault of the program raised."""
+    WEFT = "error of Weft"
+    """A signal that a fault of Weft's own recorder raised."""
+    ABORT = "abort"
+    """It called MPI_Abort."""
+    ERROR = "error"
+    """MPI ended it inside a call, as errors are fatal by default."""
+    EXIT = "exit"
+    """It exited before the program came to MPI_Finalize."""
+    SIGNAL = "signal"
+    """A signal from outside, such as SIGTERM."""
+    CUT_OFF = "cut off"
+    """It tells of no end: it was killed, or is still running."""
+    STOPPED = "stopped"
+    """Weft ended the job, or gave up recording."""
+    MISSING = "missing"
+    """It left no record, or a damaged one."""
+    FINISHED = "finished"
+    """It came to MPI_Finalize."""
+
+
+OWN: Final = (How.EXCEPTION, How.CRASH, How.WEFT, How.ABORT, How.ERROR, How.EXIT)
+"""Ends that came about inside a rank."""
+
+
+@dataclass(frozen=True)
+class End:
+    """How one rank ended. `ending` is what its record tells of it, None where it tells nothing."""
+
+    rank: Rank
+    how: How
+    ending: Ending | None = None
+    threads: tuple[Ending, ...] = ()
+    """Exceptions that ended threads or tasks of it."""
+
+    @cached_property
+    def open_calls(self) -> list[Event]:
+        """Its calls of MPI that never returned, those on its way out left out."""
+        found = [self.rank.event(index) for index in open_calls(self.rank)] if not self.rank.missing else []
+        return [event for event in found if not event.leaving]
+
+    @property
+    def site(self) -> CallSite | None:
+        """The line of the program at which it ended, where it is known; none where Weft's recorder ended it."""
+        return own_line(self.ending) if self.ending and self.how is not How.WEFT else None
+
+    @property
+    def time_ns(self) -> int:
+        """When, on the run's axis; of one that tells no end of its own the largest number."""
+        return self.ending.time_ns if self.ending else 2**63 - 1
+
+
+def ends(trace: Trace) -> list[End]:
+    """The end of every rank, in order of rank. A run of level `outcomes` tells only of those whose process told."""
+    found = [_end(rank) for rank in trace.at_end.ranks]
+    felled = _felled(trace, found)
+    return [replace(end, how=How.CUT_OFF, ending=None) if end.rank.index in felled else end for end in found]
+
+
+def _felled(trace: Trace, found: list[End]) -> frozenset[int]:
+    """Ranks that MPI ended inside calls of which they would never have come: Weft had ended their partners before.
+
+    It ends a job only once it has proven a deadlock; then none of those in it can come to an error of its own.
+    """
+    inside = {end.rank.index for end in found if end.how is How.ERROR and end.open_calls}
+    if trace.run.get("ended") != "deadlock" or not inside:
+        return frozenset()
+    others = [end.rank.index for end in found if end.how in OWN and end.rank.index not in inside]
+    return Standstill(trace, others).stuck & inside
+
+
+def _end(rank: Rank) -> End:
+    if rank.missing:
+        return End(rank, How.MISSING)
+    told = rank.endings
+    threads = tuple(one for one in told if one.kind is EndingKind.EXCEPTION and one.who)
+    how, ending = _cause(rank, told)
+    return End(rank, how, ending, threads)
+
+
+def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
+    interrupted = _first(told, EndingKind.WARNED)
+    exception = next((e for e in told if e.kind is EndingKind.EXCEPTION and not e.who), None)
+    if exception is not None and not (interrupted and exception.name == "KeyboardInterrupt"):
+        return How.EXCEPTION, exception
+    if crash := _first(told, EndingKind.SIGNAL):
+        return How.WEFT if crash.part_of_weft else How.CRASH, crash
+    if abort := _first(told, EndingKind.ABORT):
+        return How.ABORT, abort
+    left = _first(told, EndingKind.EXIT)
+    if rank.definitions.ended is not None:
+        return How.ERROR, left
+    if interrupted and not (left and left.time_ns < interrupted.time_ns):
+        return How.SIGNAL, interrupted
+    if rank.state in ("stopped", "damaged"):
+        return (How.STOPPED if rank.state == "stopped" else How.MISSING), None
+    if rank.state == "aborted":
+        return How.ABORT, None
+    return _way_out(rank, left)
+
+
+def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
+    """A rank that says nothing bad of its end: it finished, exited too soon, or was cut off."""
+    if (last := own_finalize(rank)) is not None:
+        return How.ERROR if last.error else How.CUT_OFF if last.open else How.FINISHED, left
+    early = _first(rank.endings, EndingKind.NOT_INITIALISED)
+    if early is not None and rank.state == "starting":
+        return How.ERROR, early
+    if left is not None:
+        if open_calls(rank) and own_line(left) is None and not finalized(rank):
+            return How.ERROR, left  # MPI called exit() inside a call
+        gentle = left.code == 0 and left.how in (ExitKind.RETURN, ExitKind.UNKNOWN)
+        return (How.FINISHED, left) if gentle and finalized(rank) else (How.EXIT, left)
+    if finalized(rank):
+        return How.FINISHED, None
+    asked = _first(rank.endings, EndingKind.WHERE)
+    if rank.state == "exited":
+        inside = How.ERROR if rank.trace.system.ends_callers else How.CUT_OFF
+        return How.EXIT if not open_calls(rank) else inside, None
+    return How.CUT_OFF, asked
+
+
+def own_finalize(rank: Rank) -> Event | None:
+    """The call of MPI_Finalize that the program itself made, None where it made none."""
+    rows = masks(rank.trace.functions).where(rank, calls.ENDS)
+    made = [event for row in rows[-2:] if not (event := rank.event(int(row))).leaving]
+    return made[-1] if made else None
+
+
+def _first(told: Iterable[Ending], kind: EndingKind) -> Ending | None:
+    return next((one for one in told if one.kind is kind), None)
+
+
+# Places
+
+
+def own_line(ending: Ending) -> CallSite | None:
+    """The innermost line that is the user's: not Python's library, nor what pip installed.
+
+    Where no line of the user's is known: the innermost place in the user's own code, and then the innermost known line.
+    """
+    return innermost_own(ending.stack) or ending.site
+
+
+def callers(ending: Ending) -> tuple[CallSite, ...]:
+    """The known lines that called `place`, innermost first."""
+    at = own_line(ending)
+    stack = [site for site in ending.stack if site.known]
+    behind = stack[stack.index(at) + 1 :] if at in stack else []
+    return tuple(site for site in behind if not library_code(site) and not _starts_fortran(site))
+
+
+def _starts_fortran(site: CallSite) -> bool:
+    """Whether a frame is the `main` that gfortran puts before a program: it stands at the line `program`."""
+    return site.function == "main" and (site.file or "").lower().rpartition(".")[2] in _FORTRAN
+
+
+_FORTRAN: Final = frozenset(("f", "for", "ftn", "f77", "f90", "f95", "f03", "f08", "f18"))

@@ -1,0 +1,86 @@
+"""Where the ranks of a run ended: the lines that come first in every report, and the same for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from weft.base.words import plural, printable, rank_words
+from weft.endings.end_causes import OWN, End, How, ends
+from weft.endings.wording import words
+from weft.trace import Level, Trace
+
+MAX_LINES: Final = 8
+
+_ORDER: Final = list(How)
+
+
+def lines(trace: Trace, told: Collection[int] = ()) -> list[str]:
+    """A line for all ranks that ended alike, first those of their own doing; none for a run that finished.
+
+    `told` names ranks whose end a finding tells: they are left out where they would be in the first lines.
+    """
+    if trace.level == Level.OUTCOMES:
+        return []
+    found = ends(trace)
+    bad = trace.run.get("ended") in ("crashed", "killed", "interrupted") or any(
+        end.how not in (How.FINISHED, How.STOPPED, How.CUT_OFF) for end in found
+    )
+    if not bad or trace.run.get("ended") in ("running", "deadlock"):
+        return []
+    groups = [one for one in _groups(trace, found) if not all(end.rank.index in told for end in one[1])]
+    said = [printable(f"{rank_words(end.rank.index for end in group)} {text}") for text, group in groups[:MAX_LINES]]
+    if len(groups) > MAX_LINES:
+        left = sum(len(group) for _, group in groups[MAX_LINES:])
+        said.append(f"and {plural(left, 'more rank')} elsewhere: weft view --text {printable(str(trace.path))}")
+    return said + _killed(trace, found)
+
+
+def _killed(trace: Trace, found: list[End]) -> list[str]:
+    """What is known where the job fell by SIGKILL and no rank tells why."""
+    own = any(end.how in OWN for end in found)
+    if own or trace.run.get("ended") != "crashed" or trace.run.get("exit_code") not in (9, 137):
+        return []
+    silent = [end.rank.index for end in found if end.how is How.CUT_OFF]
+    if len(silent) == 1 and all(end.how in (How.SIGNAL, How.FINISHED, How.CUT_OFF) for end in found) and len(found) > 1:
+        return [
+            f"rank {silent[0]} recorded nothing of its end: it was killed from outside by SIGKILL (by the kernel for "
+            "want of memory, a batch system, or a person), and the launcher ended the others"
+        ]
+    return [
+        "no rank recorded why: one of them was killed from outside by SIGKILL (by the kernel for want of memory, a "
+        "batch system, or a person), and the launcher ended the others"
+    ]
+
+
+def _groups(trace: Trace, found: list[End]) -> list[tuple[str, list[End]]]:
+    """Ranks that ended alike with what is said of them; a silent end comes before the launcher's signal."""
+    outside = trace.run.get("ended") in ("interrupted", "killed", "running", "deadlock")
+    fell = not outside and any(end.how in OWN for end in found)
+    order = {
+        how: (_ORDER.index(How.SIGNAL) - 0.5 if how is How.CUT_OFF and not outside else _ORDER.index(how))
+        for how in How
+    }
+    groups: dict[str, list[End]] = {}
+    for end in sorted(found, key=lambda end: (order[end.how], bool(end.open_calls), end.rank.index)):
+        groups.setdefault(words(end, fell=fell), []).append(end)
+    return [(words(group[0], len(group), fell=fell), group) for group in groups.values()]
+
+
+def to_json(trace: Trace) -> list[dict[str, Any]]:
+    """How the ranks ended, for the report's JSON: `ranks`, `how` (a word of `How`), `message`, and place and status."""
+    if trace.level == Level.OUTCOMES:
+        return []
+    return [_json(said, group) for said, group in _groups(trace, ends(trace))]
+
+
+def _json(said: str, group: list[End]) -> dict[str, object]:
+    first = group[0]
+    told: dict[str, Any] = {
+        "ranks": [end.rank.index for end in group], "how": first.how.value, "message": printable(said),
+    }  # fmt: skip
+    if first.ending is not None:
+        told |= {"code": first.ending.code, "name": first.ending.name}
+        if site := first.site:
+            told |= {"file": site.file or "", "line": site.line, "function": site.function or ""}
+    return told

@@ -1,0 +1,234 @@
+"""The end of a rank in the words of a person."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from weft.base.words import listed, printable
+from weft.endings.end_causes import End, How, callers, own_finalize, own_line
+from weft.terms.describe import call, in_task, where
+from weft.terms.library_code import library_code
+from weft.trace import Ending, EndingKind, ExitKind
+from weft.trace.sites import CallSite
+
+MAX_TEXT: Final = 160
+_STACK: Final = re.compile(r"\w+\(\d+\)\.*: (.+)")
+"""A line of MPICH's error stack."""
+_ASSERTION: Final = re.compile(r"Assertion `(.*)' failed", re.DOTALL)
+
+_FAULTS: Final[dict[tuple[int, int], str]] = {
+    (signal.SIGSEGV, 1): "nothing is there", (signal.SIGSEGV, 2): "the program may not use it in this way",
+    (signal.SIGBUS, 1): "it is not aligned",
+    (signal.SIGBUS, 2): "no memory lies behind it, as past the end of a mapped file",
+    (signal.SIGFPE, 1): "an integer division by zero", (signal.SIGFPE, 2): "an integer overflow",
+    (signal.SIGFPE, 3): "a division by zero", (signal.SIGFPE, 4): "an overflow", (signal.SIGFPE, 5): "an underflow",
+    (signal.SIGFPE, 7): "an invalid operation", (signal.SIGILL, 1): "an illegal instruction",
+}  # fmt: skip
+_ENTRY: Final = frozenset(("<module>", "main", "MAIN__"))
+
+
+def words(end: End, ranks: int = 1, *, fell: bool = False) -> str:
+    """What is said behind `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`.
+
+    `ranks`: how many it is said of. `fell`: another rank's end made the launcher end the job.
+    """
+    taken_along = fell and end.how in (How.SIGNAL, How.CUT_OFF)
+    said = f"was ended with the job, while{_stood(end)}" if taken_along else _WORDS[end.how](end)
+    for one, many in (("was ", "were "), ("is ", "are "), ("has ", "have ")):
+        if ranks > 1 and said.startswith(one):
+            said = many + said.removeprefix(one)
+    return printable(said)
+
+
+def of_thread(ending: Ending) -> str:
+    """The same of a thread or task: what is said behind `thread writer of rank 1`."""
+    return printable(f"ended by {_exception(ending)}{at(ending)}")
+
+
+def _exception(ending: Ending) -> str:
+    text = first_line(error_text(ending.text) if "error stack" in ending.text else ending.text)
+    return f"{ending.name}: {text}" if text else ending.name
+
+
+def _by_exception(end: End) -> str:
+    assert end.ending is not None
+    return f"ended by {_exception(end.ending)}{at(end.ending)}"
+
+
+def _by_crash(end: End) -> str:
+    ending = end.ending
+    assert ending is not None
+    if ending.code == signal.SIGABRT:
+        failed = _ASSERTION.search(ending.text)
+        said = f"assertion `{failed[1]}' failed" if failed else first_line(ending.text) or "it called abort()"
+        return f"crashed by {signal_name(ending.code)}: {said}{at(ending)}"
+    return f"crashed by {_fault(ending)},{at(ending) or ' at an unknown line'}"
+
+
+def _fault(ending: Ending) -> str:
+    """`SIGSEGV at address 0x8 (nothing is there)`."""
+    why = _FAULTS.get((ending.code, ending.detail), "")
+    touched = ending.code in (signal.SIGSEGV, signal.SIGBUS) and ending.detail > 0
+    address = f" at address {ending.address:#x}" if touched else ""
+    return signal_name(ending.code) + (f"{address} ({why})" if why else address)
+
+
+_WORKS: Final[Mapping[str, str]] = {
+    "heap": "it looked for blocks of malloc's behind buffers", "buffers": "it looked at buffers of pending operations",
+    "hashes": "it hashed messages", "accesses": "it noted accesses of a program built with `weft cc`",
+    "halo": "it looked at ghost cells", "lines": "it looked where a call is made",
+}  # fmt: skip
+"""What the parts of the recorder do that WEFT_WITHOUT leaves out (weft.launch.recorder)."""
+
+
+def _by_weft(end: End) -> str:
+    """That the fault is Weft's own, what to send, and how to record without its part; never a line of the program."""
+    ending = end.ending
+    assert ending is not None
+    part = ending.part_of_weft
+    around = f"; WEFT_WITHOUT={part} records without that" if part in _WORKS else ""
+    return (
+        f"was ended by Weft's error, not the program's (to have it mended, send {end.rank.trace.path} and what "
+        f"`weft doctor --bug-report` says{around}): its recorder crashed by {_fault(ending)} while "
+        f"{_WORKS.get(part, 'it recorded a call')}"
+    )
+
+
+def _by_abort(end: End) -> str:
+    if end.ending is None:
+        return "called MPI_Abort" + _last(end)
+    return f"called MPI_Abort(errorcode={end.ending.code}){at(end.ending)}"
+
+
+def _by_error(end: End) -> str:
+    if end.ending is not None and end.ending.kind is EndingKind.NOT_INITIALISED:
+        return f"was ended by MPI inside {end.ending.name}{at(end.ending)}, called before MPI was initialised"
+    last = own_finalize(end.rank)
+    if last is not None and last.error:
+        return f"came to an error in {call(last)}{where(last)} (class {last.error})"
+    inside = end.open_calls[:1]
+    said = first_line(error_text(end.rank.definitions.ended or ""))
+    at_call = f" inside {call(inside[0])}{where(inside[0])}" if inside else ""
+    return f"was ended by MPI{at_call}" + (f": {said}" if said else "")
+
+
+def error_text(text: str) -> str:
+    """The reason in what MPI said: the last line of MPICH's error stack, or the middle one of Open MPI's."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    stack = [found[1] for line in lines if (found := _STACK.match(line))]
+    return stack[-1] if stack else next((line for line in lines if "MPI_ERR" in line), lines[-1] if lines else "")
+
+
+def _by_exit(end: End) -> str:
+    ending = end.ending
+    if ending is None:
+        return f"ended without {end.rank.trace.system.last}{_last(end)}"
+    finalized = ending.how is ExitKind.PYTHON
+    return f"{left_by(ending)}{at(ending)}" + ("" if finalized else f", without {end.rank.trace.system.last}")
+
+
+def left_by(ending: Ending) -> str:
+    """`ended by sys.exit(3)`, `returned 1 from main`."""
+    code = ending.code
+    if ending.how is ExitKind.RETURN:
+        return f"returned {code} from main"
+    if ending.how is ExitKind.PYTHON:
+        said = first_line(ending.text)
+        return f"ended by sys.exit({said if said and not said.isdigit() else code})"
+    if ending.how is ExitKind.FORTRAN:
+        return f"ended by {ending.name or 'STOP'} {code}".rstrip()
+    if ending.how is ExitKind.RUNTIME:
+        return f"ended by a Fortran runtime error (status {code})" + (
+            f": {first_line(ending.text)}" if ending.text else ""
+        )
+    return f"ended by {ending.name or 'exit'}({code})"
+
+
+def _by_signal(end: End) -> str:
+    assert end.ending is not None
+    return f"got {signal_name(end.ending.code)}" + _stood(end)
+
+
+def _cut_off(end: End) -> str:
+    verb = {"running": "is", "interrupted": "was", "killed": "was", "deadlock": "was"}
+    return verb.get(str(end.rank.trace.run.get("ended")), "ended") + _stood(end)
+
+
+def _stood(end: End) -> str:
+    """Where it was: in its open calls, at the line where it was asked, or behind its last call."""
+    if end.open_calls:
+        inside = [call(e) + where(e) + in_task(e) for e in end.open_calls]
+        return " in " + listed(inside)
+    if end.ending is not None and (site := own_line(end.ending)) is not None:
+        return f" outside {end.rank.trace.system.name}{_at(site)}{_called(end.ending)}"
+    return f" outside {end.rank.trace.system.name}" + _last(end)
+
+
+def _last(end: End) -> str:
+    if not len(end.rank):
+        return ""
+    last = end.rank.event(len(end.rank) - 1)
+    return f", after {call(last)}{where(last)}"
+
+
+_WORDS: Final[Mapping[How, Callable[[End], str]]] = {
+    How.EXCEPTION: _by_exception,
+    How.CRASH: _by_crash,
+    How.WEFT: _by_weft,
+    How.ABORT: _by_abort,
+    How.ERROR: _by_error,
+    How.EXIT: _by_exit,
+    How.SIGNAL: _by_signal,
+    How.CUT_OFF: _cut_off,
+    How.STOPPED: lambda end: "went on unrecorded: Weft gave up recording" + _last(end),
+    How.MISSING: lambda end: "left no record" if end.rank.missing else "has a damaged record" + _last(end),
+    How.FINISHED: lambda end: "finished",
+}
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV`."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def first_line(text: str) -> str:
+    """The first line of a text, not too long for a sentence."""
+    line = next((one.strip() for one in text.splitlines() if one.strip()), "")
+    return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."
+
+
+def at(ending: Ending) -> str:
+    """` at exc.py:4 in work (called at exc.py:6)`, nothing where no line is known."""
+    site = own_line(ending)
+    if site is None:
+        return ""
+    deeper = ending.site
+    inside = (
+        f", raised in {_short(deeper)}" if deeper is not None and deeper != site and _deeper(ending, deeper) else ""
+    )
+    return f"{_at(site)}{inside}{_called(ending)}"
+
+
+def _deeper(ending: Ending, place_: CallSite) -> bool:
+    """Whether the line lies in a library that has a name to tell."""
+    return library_code(place_) and not (place_.file or "").endswith((".pyx", ".pxi")) and bool(ending.python)
+
+
+def _at(site: CallSite) -> str:
+    function = site.function or ""
+    return f" at {_short(site)}" + (f" in {function}" if function and function not in _ENTRY else "")
+
+
+def _called(ending: Ending) -> str:
+    behind = callers(ending)[:1]
+    return f" (called at {_short(behind[0])})" if behind else ""
+
+
+def _short(site: CallSite) -> str:
+    if site.file is None and site.module:
+        return f"{Path(site.module).name}+{site.offset:#x}"
+    return f"{Path(site.file or '?').name}:{site.line}"

@@ -1,0 +1,64 @@
+"""How far two ranks have come at a border between them, by the stores that both make there.
+
+Where the cell beside a ghost and the ghost's owner's cell are stored by the same lines in the same order, both ranks do
+the same work on either side. A rank that has stored n times needs what the owner has after n times, if the owner does
+not store that only later than the read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.errors import WeftError
+from weft.halo.global_arrays import Placed
+from weft.halo.rank_history import Story, stored
+from weft.terms.argument_columns import Ints
+
+NOT_YET = -1
+MOST = 1 << 28
+"""Bytes of one table of stores by cells."""
+
+
+class Covering:
+    """Which uses store which of the cells of a part that neighbours copy."""
+
+    def __init__(self, story: Story, part: Placed) -> None:
+        self.part = part
+        self.uses = [n for n, use in story.uses.items() if use.what == "store" and use.part == part.of.number]
+        if len(self.uses) * len(part.edge) > MOST:
+            raise WeftError(
+                f"rank {part.of.rank} stores its border in too many ways to hold it against its neighbours'"
+            )
+        self.table = np.zeros((len(self.uses), len(part.edge) + 1), bool)  # the last column is of no such cell
+        for row, number in enumerate(self.uses):
+            cells = part.edge_of[stored(story.uses[number], part.of).ravel()]
+            self.table[row, cells[cells >= 0]] = True
+
+    def of(self, places: Ints) -> tuple[list[tuple[int, ...]], Ints]:
+        """The sets of uses that store some places of the part, and of each place which of them it is."""
+        cells = self.part.edge_of[places]
+        columns, which = np.unique(self.table[:, cells], axis=1, return_inverse=True)
+        return [tuple(self.uses[row] for row in np.flatnonzero(column).tolist()) for column in columns.T], which.ravel()
+
+
+class Pace:
+    """The stores on either side of a border."""
+
+    def __init__(
+        self, own: Story, mine: Sequence[int], other: Story, theirs: Sequence[int], looks: Sequence[int]
+    ) -> None:
+        self.own, self.theirs = own.times(mine), other.times(theirs)
+        self.looks = looks
+        lines = own.lines(self.own), other.lines(self.theirs)
+        differ = (k for k, (a, b) in enumerate(zip(*lines, strict=False)) if a != b)
+        self.common = next(differ, min(len(one) for one in lines))
+
+    def needed(self, runs: int) -> int:
+        """The look at the owner's cells that a rank needs after so many uses; NOT_YET where that is not known."""
+        count = bisect_left(self.own, runs)
+        if not 0 < count <= self.common:
+            return NOT_YET
+        return bisect_right(self.looks, self.theirs[count - 1] + 1) - 1

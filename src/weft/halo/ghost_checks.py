@@ -1,0 +1,346 @@
+"""Whether a ghost cell that was used held what its owner had: after the run, by values and happens-before.
+
+A rank that uses a ghost cell knows, by the messages that it got, of some changes that the owner made. If the ghost then
+holds a value that the owner's cell had before the last of these, and none that it had from there on, it is stale: a
+proof, whatever way values travel. If it holds one that the owner's cell never had, it was written here, or came from
+elsewhere, or never came.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.event_id import EventId
+from weft.findings import Finding
+from weft.halo import messages
+from weft.halo.border_progress import Covering, Pace
+from weft.halo.global_arrays import Field, Placed, fields
+from weft.halo.rank_history import Done, Ghosts, Look, Read, Story, Use, ghosts_of, note, stored, stories
+from weft.halo.width_inference import settled
+from weft.halo.wrong_ghosts import Case, Wrong
+from weft.order import Order
+from weft.terms.argument_columns import Ints
+from weft.trace import Trace
+
+CLOSE: Final = 2e-6
+"""Values that lie so near to each other, in relation to the larger, may be rounded."""
+_MOST: Final = 64
+"""Times of one use that are told."""
+
+
+class Judge:
+    """One run."""
+
+    def __init__(self, trace: Trace, order: Order) -> None:
+        self.trace, self.order = trace, order
+        self.stories = settled(trace, stories(trace))
+        found = fields(
+            part
+            for _, story in sorted(self.stories.items())
+            for part in story.parts.values()
+            if part.number not in story.unclear
+        )
+        self.fields: dict[tuple[int, int], Field] = {
+            (rank, placed.of.number): field for field in found for rank, placed in field.parts.items()
+        }
+        self._covering: dict[tuple[int, int], Covering] = {}
+        self._started: dict[tuple[int, int], NDArray[np.int64]] = {}
+
+    def placed(self, rank: int, part: int) -> Placed | None:
+        """A part with its place; None where that is not known."""
+        field = self.fields.get((rank, part))
+        return field.parts[rank] if field else None
+
+    def covering(self, part: Placed) -> Covering:
+        """Which uses of its rank store which cells of a part."""
+        key = (part.of.rank, part.of.number)
+        if key not in self._covering:
+            self._covering[key] = Covering(self.stories[part.of.rank], part)
+        return self._covering[key]
+
+    def find(self) -> Iterator[Finding]:
+        """What is wrong, of each use and owner the first."""
+        for rank, story in self.stories.items():
+            yield from _OfRank(self, rank, story).find()
+
+    def started(self, rank: int, moment: int) -> NDArray[np.int64]:
+        """By rank how many calls began that a rank knows of which has made so many calls itself."""
+        key = (rank, moment)
+        if key not in self._started:
+            count = len(self.trace.ranks[rank])
+            last = min(moment, count) - 1
+            none = np.zeros(len(self.trace.ranks), np.int64)
+            self._started[key] = self.order.past(EventId(rank, last)).started if last >= 0 else none
+        return self._started[key]
+
+
+class _OfRank:
+    """The uses of one rank in their order."""
+
+    def __init__(self, judge: Judge, rank: int, story: Story) -> None:
+        self.judge, self.rank, self.story = judge, rank, story
+        self.cached: dict[tuple[int, int], Ghosts] = {}
+        self.paces: dict[tuple[int, int, int], list[tuple[Ints, Pace]]] = {}
+        self.told: set[tuple[object, ...]] = set()
+        self._reached: dict[tuple[int, int], bool] = {}
+        self.stores: dict[int, list[tuple[Use, int]]] = defaultdict(list)
+        """By part the stores that reach ghosts, each with how many looks at ghosts there were behind it."""
+
+    def find(self) -> Iterator[Finding]:
+        for number, done in enumerate(self.story.done):
+            use = self.story.uses[done.use]
+            for k, (read, (_, look, _)) in enumerate(zip(use.reads, done.reads, strict=True)):
+                for wrong in self._wrong(use, read, k, done):
+                    yield from self._finding(wrong, look)
+            if use.what == "store":
+                self.stores[use.part].append((use, number))
+        for part in self._unused():
+            note(self.story.rank, messages.unused(self.story.parts[part]))
+
+    def _unused(self) -> list[int]:
+        """Parts of a native program whose ghosts are loaded, and that no stored cell is seen to be made of."""
+        loaded: dict[int, bool] = {}
+        for done in self.story.done:
+            use = self.story.uses[done.use]
+            for k, read in enumerate(use.reads):
+                source = self.judge.placed(self.rank, read.part) if read.pairs else None
+                if source is None or loaded.get(read.part):
+                    continue
+                ghosts = source.ghost_of[[ghost for ghost, _ in read.pairs]]
+                if (source.owner[ghosts] >= 0).any():
+                    loaded[read.part] = len(self._ghosts(use, read, k, done).ghost) > 0
+        return sorted(part for part, used in loaded.items() if not used)
+
+    def _ghosts(self, use: Use, read: Read, number: int, done: Done) -> Ghosts:
+        key = (done.use, number)
+        if key not in self.cached:
+            source = self.judge.placed(self.rank, read.part)
+            target = self.judge.placed(self.rank, use.part)
+            nothing = np.zeros(0, np.int64)
+            self.cached[key] = ghosts_of(use, read, source, target) if source else Ghosts(nothing, nothing)
+            if source and source.of.unfilled and len(ghosts_of(use, read, source, target, source.unfilled).ghost):
+                note(self.story.rank, messages.unfilled(source.of))
+        return self.cached[key]
+
+    def _wrong(self, use: Use, read: Read, k: int, done: Done) -> Iterator[Wrong]:
+        """The ghosts of a read that are older than what the rank knows of, or than what it has come to itself."""
+        moment, look, runs = done.reads[k]
+        ghosts = self._ghosts(use, read, k, done).ghost
+        looks = self.story.ghosts[read.part]
+        if not len(ghosts) or not 0 < look <= len(looks):
+            return
+        source = self.judge.placed(self.rank, read.part)
+        assert source is not None
+        values, owners = looks[look - 1].values, source.owner[ghosts]
+        started = self.judge.started(self.rank, moment)
+        for owner in np.unique(owners).tolist():
+            mine = ghosts[owners == owner]
+            history, part = self._history(read, owner)
+            if not history:
+                continue
+            known = max(self.judge.stories[owner].known(part, int(started[owner])), 0)
+            needed = []
+            for some, pace in self._paces(done.use, k, owner):
+                version = pace.needed(runs)
+                if version > known and not self._later(moment, owner, history[version].moment):
+                    needed.append((some, version))
+            for some, version in (*needed, (mine, known)):
+                cells = source.cell[some]
+                bad = ~close(values[some], history[version].values[cells])
+                for later in history[version + 1 :] if bad.any() else ():
+                    bad[bad] = ~close(values[some[bad]], later.values[cells[bad]])
+                if bad.any():
+                    should = history[version].values[cells[bad]]
+                    held = values[some[bad]]
+                    told = version == known
+                    yield Wrong(self.rank, use, read, done, moment, owner, some[bad], held, should, version, told)
+
+    def _later(self, moment: int, owner: int, changed: int) -> bool:
+        """Whether a change of the owner comes behind a read."""
+        if moment >= len(self.judge.trace.ranks[self.rank]) or not 0 < changed <= len(self.judge.trace.ranks[owner]):
+            return False
+        return self.judge.order.reaches(EventId(self.rank, moment), EventId(owner, changed - 1))
+
+    def _paces(self, use: int, k: int, owner: int) -> list[tuple[Ints, Pace]]:
+        key = (use, k, owner)
+        if key not in self.paces:
+            self.paces[key] = self._paced(self.story.uses[use], use, k, owner)
+        return self.paces[key]
+
+    def _paced(self, use: Use, number: int, k: int, owner: int) -> list[tuple[Ints, Pace]]:
+        """The ghosts of a read, by how often their owner and this rank have stored on either side of the border."""
+        read, ghosts = use.reads[k], self.cached[number, k]
+        source, target = self.judge.placed(self.rank, read.part), self.judge.placed(self.rank, use.part)
+        if use.what != "store" or source is None or target is None or source.of.size != target.of.size:
+            return []
+        mine = source.owner[ghosts.ghost] == owner
+        ghost, beside = ghosts.ghost[mine], source.locally(target.globally(ghosts.target[mine]))
+        other = self.judge.fields[self.rank, read.part].parts[owner]
+        if source.of.late or other.of.late:
+            return []  # how often each has stored is not known
+        story = self.judge.stories[owner]
+        own = self.judge.covering(source).of(beside)
+        theirs = self.judge.covering(other).of(other.edge[source.cell[ghost]])
+        pairs, of = np.unique(np.stack([own[1], theirs[1]]), axis=1, return_inverse=True)
+        looks = [look.done for look in story.owned[other.of.number]]
+        return [
+            (ghost[of.ravel() == row], Pace(self.story, own[0][int(a)], story, theirs[0][int(b)], looks))
+            for row, (a, b) in enumerate(pairs.T)
+        ]
+
+    def _history(self, read: Read, owner: int) -> tuple[list[Look], int]:
+        field = self.judge.fields[self.rank, read.part]
+        part = field.parts[owner].of.number
+        return self.judge.stories[owner].owned[part], part
+
+    def _finding(self, wrong: Wrong, look: int) -> Iterator[Finding]:
+        key = (wrong.use.at, wrong.read, wrong.owner)
+        if key in self.told:
+            return
+        guessed = partial(self._written, computed=None)
+        for explain in (self._stale, self._never, self._written, self._elsewhere, guessed, self._brought):
+            found = explain(wrong, look)
+            if found is not None:
+                self.told.add(key)
+                yield found
+                return
+
+    def _stale(self, wrong: Wrong, look: int) -> Finding | None:
+        """The ghost holds an older value of its owner's cell, and has been renewed at some time."""
+        source, history, part, cells = self._source(wrong)
+        for k, cell in enumerate(cells.tolist()):
+            column = np.array([one.values[cell] for one in history[: wrong.known + 1]])
+            same = np.flatnonzero(close(column, wrong.held[k]))
+            if not len(same):
+                continue
+            changed = (
+                np.flatnonzero(~close(column[int(same[-1]) + 1 :], column[int(same[-1]) : -1])) + int(same[-1]) + 1
+            )
+            if len(changed) <= source.of.lag:
+                continue
+            ever = self._ever_changed(wrong, int(wrong.ghosts[k]))
+            store = self.judge.stories[wrong.owner].store_before(history[int(changed[0])], part)
+            moment = history[int(changed[0])].moment
+            return messages.stale(self._case(wrong, k), store, moment, ever=ever)
+        return None
+
+    def _case(self, wrong: Wrong, k: int) -> Case:
+        return Case(self.judge.fields[self.rank, wrong.read.part], wrong, k)
+
+    def _ever_changed(self, wrong: Wrong, ghost: int) -> bool:
+        looks = self.story.ghosts[wrong.read.part]
+        return any(not close(one.values[ghost], looks[0].values[ghost]) for one in looks[1:])
+
+    def _never(self, wrong: Wrong, look: int) -> Finding | None:
+        """The ghost still holds what it held when it was declared, and that was never its owner's value."""
+        looks = self.story.ghosts[wrong.read.part][:look]
+        for k, ghost in enumerate(wrong.ghosts.tolist()):
+            if not self._foreign(wrong, k) or self._stored(wrong, ghost) is not None:
+                continue
+            if all(close(one.values[ghost], looks[0].values[ghost]) for one in looks):
+                return messages.never(self._case(wrong, k))
+        return None
+
+    def _written(self, wrong: Wrong, look: int, computed: bool | None = True) -> Finding | None:
+        """The ghost holds what this rank itself stored there; `computed`: what is known of such a store."""
+        looks = self.story.ghosts[wrong.read.part]
+        for k, ghost in enumerate(wrong.ghosts.tolist()):
+            found = self._stored(wrong, ghost)
+            if found is None or not self._foreign(wrong, k):
+                continue
+            use, number = found
+            behind = [one for one in looks[:look] if one.done > number]
+            before = [one for one in looks[:look] if one.done <= number]
+            if behind and not wrong.read.pairs and behind[0].moment > self.story.done[number].moment:
+                behind = []  # Python's are looked at when they are stored: what came later was brought
+            held = (behind or before[-1:])[:1]
+            if use.computed is computed and held and close(held[0].values[ghost], wrong.held[k]):
+                redundant = self._owner_stores(wrong, k, use)
+                return messages.written(self._case(wrong, k), use, redundant=redundant)
+        return None
+
+    def _owner_stores(self, wrong: Wrong, k: int, use: Use) -> bool:
+        """Whether the ghost's owner stores the cell by the same line."""
+        _, _, part, cells = self._source(wrong)
+        other = self.judge.fields[self.rank, wrong.read.part].parts[wrong.owner]
+        place = int(other.edge[int(cells[k])])
+        story = self.judge.stories[wrong.owner]
+        uses = (one for one in story.uses.values() if one.what == "store" and one.part == part and one.at == use.at)
+        return any(place in stored(one, other.of) for one in uses)
+
+    def _elsewhere(self, wrong: Wrong, look: int) -> Finding | None:
+        """The ghost holds what is at another place of the array."""
+        field = self.judge.fields[self.rank, wrong.read.part]
+        source = field.parts[self.rank]
+        for k in range(len(wrong.ghosts)):
+            value = wrong.held[k]
+            if not self._foreign(wrong, k) or not np.isfinite(value) or value == 0:
+                continue
+            cell = source.globally(source.ghosts[wrong.ghosts[k : k + 1]])
+            found = [
+                (int(np.abs(where - cell).sum()), rank, where.tolist())
+                for rank, other in field.parts.items() if rank != self.rank
+                for one in self.judge.stories[rank].owned[other.of.number]
+                for where in other.globally(other.edge[np.flatnonzero(one.values == value)])
+            ]  # fmt: skip
+            if found:  # of several places the nearest
+                _, rank, where = min(found)
+                return messages.elsewhere(self._case(wrong, k), rank, where)
+        return None
+
+    def _brought(self, wrong: Wrong, look: int) -> Finding | None:
+        """The ghost has changed since it was declared, to what its owner's cell never had."""
+        looks = self.story.ghosts[wrong.read.part][:look]
+        for k, ghost in enumerate(wrong.ghosts.tolist()):
+            if self._foreign(wrong, k) and not close(looks[0].values[ghost], wrong.held[k]):
+                return messages.brought(self._case(wrong, k))
+        return None
+
+    def _foreign(self, wrong: Wrong, k: int) -> bool:
+        """Whether the owner's cell never had the value, for all that is known."""
+        source, history, part, cells = self._source(wrong)
+        if not self.judge.stories[wrong.owner].complete(part) or source.of.lag > 0:
+            return False
+        return not any(close(one.values[int(cells[k])], wrong.held[k]) for one in history)
+
+    def _stored(self, wrong: Wrong, ghost: int) -> tuple[Use, int] | None:
+        """The last store of this rank to a ghost before a use."""
+        source, *_ = self._source(wrong)
+        place = int(source.ghosts[ghost])
+        for use, number in reversed(self.stores[wrong.read.part]):
+            if self._reaches(use, place):
+                return use, number
+        return None
+
+    def _reaches(self, use: Use, place: int) -> bool:
+        """Whether a use stores a place of its part."""
+        key = (id(use), place)
+        if key not in self._reached:
+            self._reached[key] = bool((stored(use, self.story.parts[use.part]) == place).any())
+        return self._reached[key]
+
+    def _source(self, wrong: Wrong) -> tuple[Placed, list[Look], int, Ints]:
+        source = self.judge.placed(self.rank, wrong.read.part)
+        assert source is not None
+        history, part = self._history(wrong.read, wrong.owner)
+        return source, history, part, source.cell[wrong.ghosts]
+
+
+def close(one: object, other: object) -> NDArray[np.bool_]:
+    """Whether values may be the same number, rounded in another way."""
+    a, b = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    with np.errstate(all="ignore"):
+        near = np.abs(a - b) <= CLOSE * np.maximum(np.abs(a), np.abs(b))
+    result: NDArray[np.bool_] = np.asarray(near | (a == b) | (np.isnan(a) & np.isnan(b)))
+    return result
+
+
+def find(trace: Trace, order: Order) -> list[Finding]:
+    """Uses of ghost cells that did not hold what they should."""
+    return list(Judge(trace, order).find())

@@ -1,0 +1,251 @@
+"""Whose each ghost cell is: the parts that ranks declared, put together to global arrays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.halo.cell_geometry import edges, inside
+from weft.terms.argument_columns import Ints
+
+NOBODY: Final = -1
+LOW: Final = 0
+HIGH: Final = 1
+Key = tuple[Any, ...]
+Side = tuple[int, int]
+"""A dimension, and its low or its high end."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A part as a rank declared it."""
+
+    rank: int
+    number: int
+    name: str
+    at: tuple[str, int, str]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    halo: tuple[tuple[int, int], ...]
+    lower: tuple[int, ...] | None
+    whole: tuple[int, ...] | None
+    periodic: tuple[bool, ...] | None
+    lag: int
+    dims: tuple[int, ...]
+    coordinates: tuple[int, ...]
+    periods: tuple[bool, ...]
+    copy: bool
+    """Made of another part by the program."""
+    reversed: bool = False
+    """The program counts dimensions from the other end, and indices from 1: Fortran."""
+    inferred: bool = False
+    """The widths are not declared, but told by where receives put data."""
+    guessed: bool = False
+    """It was watched with widths that may not be those that receives tell."""
+    late: bool = False
+    """It was watched with others at first: its history begins later."""
+    unfilled: frozenset[Side] = frozenset()
+    """Sides whose ghosts no receive fills: nobody knows that they should hold what their owners have."""
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element, for all that is known."""
+        return min(self.strides)
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """How many elements of each dimension are owned."""
+        return tuple(last - first for first, last in inside(self.shape, self.halo))
+
+    def told(self, index: list[int]) -> list[int]:
+        """An index as the program has it."""
+        return [one + 1 for one in reversed(index)] if self.reversed else index
+
+
+class Placed:
+    """A part with its place in the global array.
+
+    `owner` and `cell` are by ghost: the rank whose it is, and its number among the owner's edge cells; NOBODY at
+    physical boundaries, and where it is the rank's own. `unfilled` is the owner of a ghost that no receive fills.
+    """
+
+    def __init__(self, of: Declared, lower: Sequence[int]) -> None:
+        self.of, self.lower = of, tuple(lower)
+        owned = np.zeros(of.shape, bool)
+        owned[tuple(slice(*one) for one in inside(of.shape, of.halo))] = True
+        self.owned = owned.ravel()
+        self.ghosts: Ints = np.flatnonzero(~self.owned)
+        self.edge: Ints = np.flatnonzero(edges(of.shape, of.halo))
+        self.ghost_of = _inverse(self.ghosts, self.owned.size)
+        self.edge_of = _inverse(self.edge, self.owned.size)
+        self.owner: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
+        self.cell: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
+        self.unfilled: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
+
+    def leave_unfilled(self) -> None:
+        """Ghosts that no receive fills are nobody's copies."""
+        index = np.stack(np.unravel_index(self.ghosts, self.of.shape))
+        for axis, end in self.of.unfilled:
+            low, high = self.of.halo[axis]
+            there = index[axis] < low if end == LOW else index[axis] >= self.of.shape[axis] - high
+            self.unfilled[there] = np.maximum(self.owner[there], self.unfilled[there])
+            self.owner[there] = NOBODY
+
+    def globally(self, places: Ints) -> Ints:
+        """Indices in the global array, a row for each place in the part."""
+        local = np.stack(np.unravel_index(places, self.of.shape), axis=-1).astype(np.int64)
+        shift = np.array([low - h for low, (h, _) in zip(self.lower, self.of.halo, strict=True)], np.int64)
+        return np.asarray(local + shift)
+
+    def locally(self, indices: Ints) -> Ints:
+        """Places in the part of global indices of what it owns, NOBODY for others."""
+        first = np.array(self.lower)
+        own = indices - first
+        there = ((own >= 0) & (own < np.array(self.of.size))).all(axis=1)
+        own = own + np.array([h for h, _ in self.of.halo])
+        places = np.full(len(indices), NOBODY, np.int64)
+        if there.any():
+            places[there] = np.ravel_multi_index(tuple(own[there].T), self.of.shape)
+        return places
+
+    def index(self, ghost: int) -> list[int]:
+        """The local index of a ghost."""
+        return [int(one) for one in np.unravel_index(int(self.ghosts[ghost]), self.of.shape)]
+
+
+class Field:
+    """A global array: the part of each rank."""
+
+    def __init__(self, parts: Sequence[Declared]) -> None:
+        self.parts: dict[int, Placed] = {}
+        lowers = _lowers(parts)
+        if lowers is None:
+            return
+        self.whole, self.periodic = lowers[1], _periodic(parts)
+        self.parts = {part.rank: Placed(part, lower) for part, lower in zip(parts, lowers[0], strict=True)}
+        if self._overlap():
+            self.parts = {}
+        for one in self.parts.values():
+            self._owners(one)
+
+    def _overlap(self) -> bool:
+        cells = sum(int(np.prod(one.of.size)) for one in self.parts.values())
+        return cells > int(np.prod(self.whole))
+
+    def _owners(self, one: Placed) -> None:
+        where = self.wrapped(one.globally(one.ghosts))
+        for rank, other in self.parts.items():
+            if rank == one.of.rank:
+                continue
+            places = other.locally(where)
+            cells = np.where(places >= 0, other.edge_of[places], NOBODY)
+            one.owner[cells >= 0] = rank
+            one.cell[cells >= 0] = cells[cells >= 0]
+        one.leave_unfilled()
+
+    def wrapped(self, indices: Ints) -> Ints:
+        """Global indices, of periodic dimensions within the array."""
+        whole = np.array(self.whole)
+        return np.where(np.array(self.periodic), indices % whole, indices)
+
+
+def gathered(parts: Iterable[Declared]) -> list[list[Declared]]:
+    """Parts of one array: those that ranks declared with one name, at one line if it has none, in the same order."""
+    groups: dict[Key, list[Declared]] = defaultdict(list)
+    counts: dict[Key, int] = defaultdict(int)
+    for part in parts:
+        key = (part.name, None if part.name else part.at[:2], part.copy)
+        ordinal = counts[part.rank, key]
+        counts[part.rank, key] += 1
+        groups[*key, ordinal].append(part)
+    return list(groups.values())
+
+
+def fields(parts: Iterable[Declared]) -> list[Field]:
+    """The global arrays."""
+    return [Field(group) for group in gathered(parts)]
+
+
+def _inverse(places: Ints, size: int) -> NDArray[np.int32]:
+    made = np.full(size, NOBODY, np.int32)  # parts have fewer than 2**31 cells
+    made[places] = np.arange(len(places))
+    return made
+
+
+def _lowers(parts: Sequence[Declared]) -> tuple[list[tuple[int, ...]], tuple[int, ...]] | None:
+    """Where each part begins, and the shape of the whole; None where that is not known."""
+    dimensions = {len(part.shape) for part in parts}
+    if len(dimensions) != 1:
+        return None
+    said = [part.lower for part in parts if part.lower is not None]
+    lowers = said if len(said) == len(parts) else _by_grid(parts)
+    if lowers is None:
+        return None
+    ends = np.array([np.add(lower, part.size) for lower, part in zip(lowers, parts, strict=True)])
+    whole = next((part.whole for part in parts if part.whole is not None), None)
+    return lowers, whole if whole is not None and said else tuple(int(one) for one in ends.max(axis=0))
+
+
+def axes(part: Declared) -> list[int]:
+    """The dimensions of the array that those of the communicator cut."""
+    every = list(range(len(part.shape)))
+    if part.inferred and len(part.dims) == len(every):
+        return every  # one that has no neighbours anywhere shows no ghosts
+    return (cut_axes(part) or every)[: len(part.dims)]
+
+
+def cut_axes(part: Declared) -> list[int]:
+    """The dimensions that have ghosts."""
+    return [axis for axis, width in enumerate(part.halo) if width != (0, 0)]
+
+
+def neighbours(part: Declared, all_: Iterable[Declared]) -> set[Side]:
+    """The sides at which a part has a neighbour, for all that its communicator or the place of each part says."""
+    found = set()
+    if part.lower is not None:
+        ends = np.array([np.add(one.lower, one.size) for one in all_ if one.lower is not None]).max(axis=0)
+        whole, periodic = part.whole or ends, part.periodic or (False,) * len(part.shape)
+        for axis, (first, n) in enumerate(zip(part.lower, part.size, strict=True)):
+            round_ = periodic[axis] and n < whole[axis]
+            found |= {(axis, LOW)} if first > 0 or round_ else set()
+            found |= {(axis, HIGH)} if first + n < whole[axis] or round_ else set()
+        return found
+    periods = part.periods or (False,) * len(part.dims)
+    for axis, at, n, period in zip(axes(part), part.coordinates, part.dims, periods, strict=False):
+        round_ = n > 1 and (part.periodic[axis] if part.periodic is not None else period)
+        found |= {(axis, LOW)} if at > 0 or round_ else set()
+        found |= {(axis, HIGH)} if at + 1 < n or round_ else set()
+    return found
+
+
+def _by_grid(parts: Sequence[Declared]) -> list[tuple[int, ...]] | None:
+    sizes: dict[tuple[int, int], int] = {}
+    for part in parts:
+        for axis, at in zip(axes(part), part.coordinates, strict=False):
+            if sizes.setdefault((axis, at), part.size[axis]) != part.size[axis]:
+                return None
+    lowers = []
+    for part in parts:
+        lower = [0] * len(part.shape)
+        for axis, at in zip(axes(part), part.coordinates, strict=False):
+            before = [sizes.get((axis, k)) for k in range(at)]
+            if None in before:
+                return None
+            lower[axis] = sum(one for one in before if one is not None)
+        lowers.append(tuple(lower))
+    return lowers if all(part.dims for part in parts) else None
+
+
+def _periodic(parts: Sequence[Declared]) -> tuple[bool, ...]:
+    part = parts[0]
+    if part.periodic is not None:
+        return part.periodic
+    made = [False] * len(part.shape)
+    for axis, period in zip(axes(part), part.periods, strict=False):
+        made[axis] = period
+    return tuple(made)

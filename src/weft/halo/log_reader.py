@@ -1,0 +1,148 @@
+"""What ranks wrote down of their shared arrays, read with care: the files may come from other people.
+
+What is not as a rank writes it ends the file there, with a problem that names the byte; sizes are held against what is
+there before anything of that size is made.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+from weft.halo.cell_geometry import Cells, inside
+from weft.halo.global_arrays import Declared
+from weft.halo.log import HEAD, MAGIC, MOST, Record
+from weft.native.headers.halo_kinds import HaloKind as Kind
+from weft.trace.rankfile import open_inside
+
+MOST_CELLS: Final = 1 << 27
+"""Cells of all parts of a run, and of what one use reads or stores: some ten bytes of memory each."""
+MOST_DIMENSIONS: Final = 32
+_FAR: Final = 1 << 40
+_MISTAKES: Final = (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, struct.error)
+
+
+class Damaged(ValueError):
+    """A file is not what a rank writes, from some byte on."""
+
+
+def content(path: Path, run: Path) -> bytes:
+    """A file of a run. RunError where it cannot be read or leads out of the run, Damaged where it is too large."""
+    with os.fdopen(open_inside(path, run), "rb") as file:
+        found = file.read(2 * MOST)
+    if len(found) == 2 * MOST:
+        raise Damaged(f"{path.name} is larger than a rank writes ({MOST >> 20} MB)")
+    return found
+
+
+def each(name: str, data: bytes, take: Callable[[Record], None]) -> None:
+    """Take the records of a file, as far as they are whole. Damaged for another file, and where one cannot be taken."""
+    at = len(MAGIC)
+    if data[:at] != MAGIC:
+        raise Damaged(f"{name} is not a file of ghost cells")
+    while at + HEAD.size <= len(data):
+        kind, size, moment = HEAD.unpack_from(data, at)
+        if at + HEAD.size + size > len(data):
+            return  # the process was killed while it wrote
+        try:
+            take(Record(Kind(kind), moment, data[at + HEAD.size : at + HEAD.size + size]))
+        except _MISTAKES as error:
+            raise Damaged(f"{name} is damaged from byte {at:,} on: what stands before is read") from error
+        at += HEAD.size + size
+
+
+def whole(value: Any, low: int = 0, high: int = _FAR) -> int:
+    """A whole number in a range. ValueError for anything else."""
+    if type(value) is not int or not low <= value < high:
+        raise ValueError(f"{value!r} is not a number from {low} to {high - 1}")
+    return value
+
+
+def wholes(values: Any, length: int | None = None, low: int = 0, high: int = _FAR) -> tuple[int, ...]:
+    """So many whole numbers in a range, without `length` any number up to an array's dimensions. ValueError else."""
+    found = tuple(whole(one, low, high) for one in values)
+    if len(found) > MOST_DIMENSIONS or length not in (None, len(found)):
+        raise ValueError(f"{len(found)} numbers are too few or too many")
+    return found
+
+
+def line(given: Any) -> tuple[str, int, str]:
+    """File, line and function."""
+    file, number, function = given
+    return str(file), whole(number), str(function)
+
+
+def declared(rank: int, fields: Mapping[str, Any]) -> Declared:
+    """The part of a record PART. ValueError, KeyError or TypeError where it cannot be one."""
+    grid, periodic = fields["grid"], fields["periodic"]
+    shape = wholes(fields["shape"], None, 1)
+    given = fields["halo"]
+    halo = tuple((0, 0) for _ in shape) if given is None else tuple((whole(low), whole(high)) for low, high in given)
+    strides = wholes(fields["strides"], len(shape), 1)
+    if not shape or len(halo) != len(shape) or any(last <= first for first, last in inside(shape, halo)):
+        raise ValueError("the part owns nothing")
+    if not _apart(shape, strides):
+        raise ValueError("elements of the part lie on each other")
+    dims = wholes(grid["dims"], None, 0, 1 << 20)
+    return Declared(
+        rank=rank, number=whole(fields["id"]), name=str(fields["of"]), at=line(fields["at"]), shape=shape,
+        strides=strides, halo=halo, lower=_places(fields["lower"], len(shape)),
+        whole=_places(fields["whole"], len(shape)),
+        periodic=None if periodic is None else tuple(bool(one) for one in wholes(periodic, len(shape), 0, 2)),
+        lag=whole(fields["lag"]), dims=dims, coordinates=wholes(grid["coordinates"], len(dims), 0, 1 << 20),
+        periods=tuple(bool(one) for one in grid["periods"][:MOST_DIMENSIONS]), copy="like" in fields,
+        reversed=bool(fields.get("reversed")), inferred=given is None or bool(fields.get("inferred")),
+        guessed=given is not None and bool(fields.get("inferred")), late="again" in fields,
+    )  # fmt: skip
+
+
+def _places(given: Any, dimensions: int) -> tuple[int, ...] | None:
+    return None if given is None else wholes(given, dimensions, -_FAR)
+
+
+def _apart(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether no two elements have one place."""
+    reach = 0
+    for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride <= reach:
+            return False
+        reach += (n - 1) * stride
+    return True
+
+
+def cells_of(given: Any, part: Declared) -> Cells:
+    """Elements of a part. ValueError where some lie outside, or there are too many."""
+    offset, form = whole(given[0]), wholes(given[1])
+    steps = wholes(given[2], len(form), -_FAR)
+    ways = [(n - 1) * step for n, step in zip(form, steps, strict=True)]
+    last = sum((n - 1) * stride for n, stride in zip(part.shape, part.strides, strict=True))
+    first, end = offset + sum(min(way, 0) for way in ways), offset + sum(max(way, 0) for way in ways)
+    elements: int = prod(form)
+    if elements > MOST_CELLS or (elements and not 0 <= first <= end <= last):
+        raise ValueError("elements outside of the part")
+    return offset, form, steps
+
+
+def places_of(given: Any, part: Declared) -> tuple[int, ...]:
+    """Numbers of elements of a part. ValueError where there are no such."""
+    size = prod(part.shape)
+    return tuple(whole(one, 0, size) for one in given)
+
+
+def pairs_of(given: Any, part: Declared, into: Declared) -> tuple[tuple[int, int], ...]:
+    """Elements of one part, each with one of another. ValueError where there are no such."""
+    sizes = prod(part.shape), prod(into.shape)
+    return tuple((whole(one, 0, sizes[0]), whole(other, 0, sizes[1])) for one, other in given)
+
+
+def values_of(kind: Kind, part: Declared, shell: int | None = None) -> int:
+    """How many values a record OWNED, UNSEEN or GHOSTS of a part has; of one with a shell those there."""
+    if shell is not None:
+        return prod(part.shape) - prod(max(n - 2 * shell, 0) for n in part.shape)
+    if kind is Kind.GHOSTS:
+        return prod(part.shape) - prod(part.size)
+    return prod(part.size) - prod(max(n - sum(width), 0) for n, width in zip(part.size, part.halo, strict=True))

@@ -1,0 +1,318 @@
+"""Writes down what a Python program does to its shared arrays. Nothing here stops the program."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import json
+import os
+import socket
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import CodeType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.halo.cell_geometry import Cells, around, edges, inside, numbers
+from weft.halo.log import FOLDER, HEAD, MAGIC, MOST, NUMBER, READ, SUFFIX
+from weft.native.headers.halo_kinds import HaloKind as Kind
+
+Array = NDArray[Any]
+Place = tuple[CodeType, int]
+"""The code and the line of an access."""
+
+SHELL: Final = 8
+"""Layers at each end of each dimension that are looked at where no widths are declared: 4 of ghosts, as many beside."""
+MOST_COPIES: Final = 4
+"""Arrays that one line makes of a part."""
+_NO_EVENTS: Final = 2**64 - 1
+_OWN: Final = ("weft.halo", "numpy")
+
+
+class Recorder:
+    """What the recorder in this process is asked: whether it records, how many calls there were, who has a buffer."""
+
+    def __init__(self) -> None:
+        # With the interpreter's lock held: the recorder looks for the Python line under way.
+        library = ctypes.PyDLL(None)
+        self.moment: Callable[[], int] = library.weft_array_moment
+        self.moment.restype = ctypes.c_uint64
+        self._accessed = library.weft_array_accessed
+        self._accessed.restype = None
+        self._held = ctypes.c_uint32.in_dll(library, "weft_array_held")
+        self.records = bool(library.weft_array_watch())
+        if self.records:
+            _keep_memory(library)
+
+    def accessed(self, low: int, item: int, cells: Cells, kind: int) -> None:
+        """The program reads (1) or writes (2) elements of a part that begins at an address."""
+        if not self._held.value:
+            return
+        offset, shape, strides = cells
+        if shape and strides[-1] == item:
+            item *= shape[-1]
+            shape, strides = shape[:-1], strides[:-1]
+        form = ctypes.c_int64 * len(shape)
+        self._accessed(
+            ctypes.c_void_p(low + offset), ctypes.c_size_t(item), len(shape), form(*shape), form(*strides),
+            ctypes.c_uint(kind),
+        )  # fmt: skip
+
+
+def _keep_memory(library: ctypes.PyDLL) -> None:
+    """Let freed memory stay with the process.
+
+    numpy computes a + b + c in one array where nobody looks at a + b. Of watched arrays each operation makes one of its
+    own; that the system takes each back and gives it anew costs many times what the operation does.
+    """
+    trim_threshold, mmap_threshold = -1, -3
+    with suppress(AttributeError):  # only glibc has it
+        library.mallopt(mmap_threshold, 32 << 20)
+        library.mallopt(trim_threshold, 128 << 20)
+
+
+class Log:
+    """The file of this process. It ends with the first failure; the program goes on."""
+
+    def __init__(self, run: Path, recorder: Recorder) -> None:
+        folder = run / FOLDER
+        folder.mkdir(exist_ok=True)
+        name = f"{socket.gethostname()}-{os.getpid()}{SUFFIX}"
+        self.recorder = recorder
+        self.thread = threading.get_ident()
+        self.on = True
+        self._file = (folder / name).open("wb", buffering=1 << 16)
+        self._file.write(MAGIC)
+        self._written = 0
+        self._uses: dict[Any, int] = {}
+        self.parts = self.runs = self._last = 0
+        self._copies: dict[Place, int] = defaultdict(int)
+        atexit.register(self._end)
+        os.register_at_fork(after_in_child=self.stop)
+
+    def stop(self) -> None:
+        """Write nothing any more: a child of the process is not the rank."""
+        self.on = False
+        self._file = None  # type: ignore[assignment]
+
+    def _end(self) -> None:
+        with suppress(Exception):
+            if self._file:
+                self.write(Kind.END, b"") if self.on else None
+                self._file.close()
+        self.on = False
+
+    def fail(self, why: str) -> None:
+        """Give up: what is written down from here on would not be whole."""
+        with suppress(Exception):
+            self.write(Kind.GAVE_UP, why.encode(errors="replace"))
+            self._file.flush()
+        self.on = False
+
+    def here(self) -> bool:
+        """Whether an access of this thread is to be written down; one of another thread ends it."""
+        if self.on and threading.get_ident() != self.thread:
+            self.fail("another thread than the one that declared the arrays uses them")
+        return self.on
+
+    def another(self, at: Place) -> bool:
+        """Whether one more array that a line makes of a part is to be a part: of many few are."""
+        self._copies[at] += 1
+        return self._copies[at] <= MOST_COPIES
+
+    def moment(self) -> int:
+        """How many calls of MPI the rank has made."""
+        return self.recorder.moment()
+
+    def write(self, kind: Kind, payload: bytes, moment: int | None = None) -> None:
+        """Add a record."""
+        self._written += HEAD.size + len(payload)
+        if self._written > MOST and kind is not Kind.GAVE_UP:
+            self.fail(f"more than {MOST >> 20} MB of accesses")
+            return
+        at = self.recorder.moment() if moment is None else moment
+        if at == _NO_EVENTS:  # MPI is finalized: nobody gets anything any more
+            kind, payload, at, self.on = Kind.END, b"", self._last, False
+        self._last = at
+        self._file.write(HEAD.pack(kind, len(payload), at) + payload)
+
+    def json(self, kind: Kind, fields: dict[str, Any]) -> None:
+        """Add a record of facts."""
+        self.write(kind, json.dumps(fields).encode())
+
+    def use(self, key: Any, fields: Callable[[], dict[str, Any]]) -> int:
+        """The number of a use; it is written down with its facts when it comes for the first time."""
+        number = self._uses.get(key)
+        if number is None:
+            number = self._uses[key] = len(self._uses)
+            self.json(Kind.USE, {"id": number, **fields()})
+        return number
+
+    def run(self, use: int, reads: Sequence[tuple[int, int, int]]) -> None:
+        """A use has come once more."""
+        self.write(Kind.RUN, NUMBER.pack(use, len(reads)) + b"".join(READ.pack(*one) for one in reads))
+        self.runs += 1
+
+    def values(self, kind: Kind, part: int, values: bytes) -> None:
+        """Values of a part have changed."""
+        self.write(kind, NUMBER.pack(part, 0) + values)
+
+
+def place() -> Place:
+    """The line of the program that is at work."""
+    frame = sys._getframe(2)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(_OWN):
+        frame = frame.f_back
+    return frame.f_code, frame.f_lineno
+
+
+def shown(at: Place) -> tuple[str, int, str]:
+    """File, line and function."""
+    return at[0].co_filename, at[1], at[0].co_qualname
+
+
+_HEAD: Final = object.__basicsize__
+_WORD: Final = ctypes.c_size_t.from_address
+
+
+def _said(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _stored(array: Array) -> int:
+    return _WORD(id(array) + _HEAD).value
+
+
+def _quickest() -> Callable[[Array], int]:
+    """How an array's address is read: numpy keeps it first in the object, and makes a dictionary for who asks."""
+    whole = np.zeros((3, 3))
+    some = (whole, whole[1:, 2:], whole[1], np.zeros(()))
+    return _stored if all(_stored(one) == _said(one) for one in some) else _said
+
+
+address: Final = _quickest()
+"""Of an array's first element."""
+
+
+class Part:
+    """An array of this rank with ghost cells around what it owns, and where it lies in memory.
+
+    `halo` None: how wide they are receives tell when the run is over. What may be ghosts, or be copied by neighbours,
+    is then looked at together.
+    """
+
+    def __init__(self, log: Log, array: Array, facts: dict[str, Any], halo: Sequence[tuple[int, int]] | None) -> None:
+        self.log, self.array, self.facts, self.halo = log, array, facts, halo
+        self.number = log.parts
+        log.parts += 1
+        self.low = address(array)
+        self.shape, self.strides, self.item = array.shape, array.strides, array.itemsize
+        self.high = self.low + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + self.item
+        if halo is None:  # which are ghosts receives tell when the run is over
+            self.is_ghost = self.is_edge = around(self.shape, SHELL)
+        else:
+            self.is_ghost = np.ones(self.shape, bool)
+            self.is_ghost[tuple(slice(*one) for one in inside(self.shape, halo))] = False
+            self.is_edge = edges(self.shape, halo)
+        self.edge, self.ghosts = np.flatnonzero(self.is_edge), np.flatnonzero(self.is_ghost)
+        self._numbers = np.arange(array.size).reshape(self.shape)
+        self._exact: dict[Kind, bytes] = {}
+        self._seen: dict[Kind, bytes] = {}
+        self.ghosts_seen = 0
+        self._looked = self._unseen = (-1, -1)
+        self.changes = 0
+        self._meets: dict[tuple[Cells, bool], bool] = {}
+        log.json(
+            Kind.PART,
+            {
+                "id": self.number, "shape": self.shape, "strides": self.strides, "item": self.item, "halo": halo,
+                "pid": os.getpid(), "address": self.low, **({"shell": SHELL} if halo is None else {}), **facts,
+            },
+        )  # fmt: skip
+        self.look(Kind.OWNED)
+        self.look_at_ghosts(log.moment())
+
+    def like(self, array: Array) -> Part:
+        """A part for another array of the same form."""
+        return Part(self.log, array, {**self.facts, "of": self.facts["of"], "like": self.number}, self.halo)
+
+    def cells(self, view: Array) -> Cells | None:
+        """Which elements of the part a view is; None: it lies elsewhere."""
+        low = address(view)
+        if not self.low <= low < self.high or not view.size:
+            return None
+        return low - self.low, view.shape, view.strides
+
+    def reaches(self, cells: Cells, ghosts: bool) -> bool:
+        """Whether some elements are ghosts, or such that neighbours copy."""
+        key = (cells, ghosts)
+        known = self._meets.get(key)
+        if known is None:
+            which = self.is_ghost if ghosts else self.is_edge
+            known = self._meets[key] = bool(which.ravel()[self.places(cells)].any())
+        return known
+
+    def places(self, cells: Cells) -> NDArray[np.int64]:
+        """Numbers of some elements, in the order of memory with the last index fastest."""
+        return numbers(cells, self.shape, self.strides)
+
+    def look(self, kind: Kind, found: Kind | None = None) -> None:
+        """Write the values of OWNED or GHOSTS down if they have changed; as `found`, where that is another record."""
+        which = self.edge if kind is Kind.OWNED else self.ghosts
+        if not len(which):
+            return
+        taken = self.array.take(which)
+        exact = taken.tobytes()
+        if exact == self._exact.get(kind):
+            return
+        self._exact[kind] = exact
+        values = _floats(taken).tobytes()
+        if values == self._seen.get(kind):
+            return
+        self._seen[kind] = values
+        self.log.values(found or kind, self.number, values)
+        if kind is Kind.GHOSTS or self.halo is None:
+            self.ghosts_seen += 1
+
+    def look_at_ghosts(self, moment: int) -> int:
+        """Their values as of now, if something can have changed them; how many looks there were."""
+        if self._looked != (moment, self.changes):
+            self._looked = (moment, self.changes)
+            self.look_for_unseen(moment)
+            if self.halo is not None:
+                self.look(Kind.GHOSTS)
+        return self.ghosts_seen
+
+    def look_for_unseen(self, moment: int) -> None:
+        """Whether something else than the stores that were seen has changed what neighbours copy: MPI, another name.
+
+        What changed between two calls of MPI, no message could have taken away.
+        """
+        if self._unseen != (moment, self.changes):
+            self._unseen = (moment, self.changes)
+            self.look(Kind.OWNED, Kind.UNSEEN)
+
+    def stored(self, cells: Cells | None) -> None:
+        """Elements have been stored; None: some."""
+        self.changes += 1
+        self.look(Kind.OWNED)
+        self._unseen = (self.log.moment(), self.changes)
+        if cells is None or self.reaches(cells, ghosts=True):
+            self.look_at_ghosts(self._unseen[0])
+
+    def accessed(self, cells: Cells, kind: int) -> None:
+        """Tell the recorder, which knows who has this memory."""
+        self.log.recorder.accessed(self.low, self.item, cells, kind)
+
+
+def _floats(values: Array) -> NDArray[np.float32]:
+    if values.dtype.kind == "c":
+        values = values.real + 0.618 * values.imag
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(values, np.float32)

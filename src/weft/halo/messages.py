@@ -1,0 +1,200 @@
+"""What is said of ghost cells, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from weft.base.event_id import EventId
+from weft.evidence import Evidence
+from weft.findings import Finding, Site
+from weft.halo.global_arrays import LOW, Declared, Placed, Side
+from weft.halo.rank_history import Line, Use
+from weft.halo.receive_boxes import Box
+from weft.halo.wrong_ghosts import Case
+from weft.kinds import KINDS, Certainty
+
+
+class Ghost(Evidence):
+    """A ghost cell: its global and its own index, its owner, what it holds and should hold, and how many there are.
+
+    `moment` is the rank that reads and the number of its events by then, `changed` the same of the owner's store, and
+    `from` whose cell it holds.
+    """
+
+    array: str
+    cell: Sequence[int]
+    ghost: Sequence[int]
+    owner: int
+    value: float
+    owned: float
+    moment: Sequence[int]
+    cells: int
+    changed: Sequence[int] | None = None
+    from_: Sequence[int | list[int]] | None = None
+
+
+def stale(case: Case, store: Use | None, moment: int, *, ever: bool) -> Finding:
+    """The ghost is older than its owner's value."""
+    wrong = case.wrong
+    line = f" at {_at(store.at)}" if store else ""
+    never = "" if ever else ", and nothing ever brings it here"
+    kind = "stale-halo-read" if ever else "remote-access"
+    sites = [Site(wrong.owner, "store", *_file(store.at))] if store else []
+    words = f"it is older than what rank {wrong.owner} stored{line}{never}"
+    return _made(kind, case, words, sites, changed=[wrong.owner, moment], sure=wrong.told)
+
+
+def never(case: Case) -> Finding:
+    """The ghost was never renewed."""
+    return _made("remote-access", case, "no message ever brings it here", [])
+
+
+def written(case: Case, use: Use, *, redundant: bool) -> Finding:
+    """The ghost was written here: by a line that its owner computes it by, from what was too old, or by another."""
+    rank, owner = case.wrong.rank, case.wrong.owner
+    words = f"rank {rank} itself {'computed' if redundant else 'wrote'} the copy at {_at(use.at)}"
+    words += f", not as rank {owner} did" if redundant else ""
+    kind = "stale-halo-read" if redundant else "halo-write"
+    return _made(kind, case, words, [Site(rank, "store", *_file(use.at))])
+
+
+def elsewhere(case: Case, rank: int, where: list[int]) -> Finding:
+    """The ghost holds another element."""
+    where = case.source.of.told(where)
+    words = f"the copy holds what rank {rank} has at {_name(case.source)}{where}"
+    return _made("remote-access", case, words, [], from_=[rank, where])
+
+
+def unused(part: Declared) -> str:
+    """Ghosts are loaded, and what is made of them was not seen."""
+    name = f" of {part.name}" if part.name else ""
+    return f"what is made of those{name} goes to no array that is declared: declare it, too, with halo 0 if it has none"
+
+
+_REMEDY = "say how wide its ghost cells are (halo)"
+
+
+def differ(parts: Mapping[int, Declared], side: Side, wide: Mapping[int, int]) -> str:
+    """Ranks receive other numbers of layers."""
+    fewest, most = (pick(wide, key=lambda rank: (wide[rank], rank)) for pick in (min, max))
+    where = f"{_end(parts[fewest], side)} of {_array(parts[fewest])}"
+    return f"rank {fewest} receives {_layers(wide[fewest])} {where}, rank {most} {wide[most]}: {_REMEDY}"
+
+
+def gap(part: Declared, side: Side) -> str:
+    """The outermost layer is never filled."""
+    return f"receives fill {_array(part)} {_end(part, side)}, but not all layers from the outermost on: {_REMEDY}"
+
+
+def unknown(part: Declared, event: int) -> str:
+    """A receive of which it is not known what it fills."""
+    return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not followed: {_REMEDY}"
+
+
+def middle(part: Declared, box: Box, event: int) -> str:
+    """A receive that fills no layer at an end."""
+    first, last = part.told([one for one, _ in box]), part.told([one for _, one in box])
+    into = f"call {event:,} of rank {part.rank} receives into {_array(part)} from {first} to {last}"
+    return f"{into}, which is not a layer at one end: {_REMEDY}"
+
+
+def unlike(part: Declared, side: Side, wide: Sequence[int]) -> str:
+    """Arrays of one form have other widths, and this one shows none."""
+    return (
+        f"no receive fills {_array(part)} {_end(part, side)}, where others of its form have {wide[0]} and {wide[-1]} "
+        f"layers: {_REMEDY}"
+    )
+
+
+def nothing_left(part: Declared) -> str:
+    """Ghosts everywhere."""
+    return f"receives fill all of {_array(part)} on rank {part.rank}: {_REMEDY}"
+
+
+def no_grid(part: Declared) -> str:
+    """The communicator has another grid than the ghosts."""
+    why = "has ghost cells in another number of dimensions than its communicator"
+    return f"{_array(part)} {why}: {_REMEDY}, and where it lies"
+
+
+def missing(part: Declared, side: Side) -> str:
+    """A rank that has a neighbour receives nothing from it."""
+    return f"rank {part.rank} receives nothing {_end(part, side)} of {_array(part)}, and others do: {_REMEDY}"
+
+
+def unfilled(part: Declared) -> str:
+    """Ghosts are used that no receive ever fills, on no rank."""
+    return f"ghost cells of {_array(part)} are used that no receive fills on any rank: {_REMEDY}"
+
+
+def bare(part: Declared) -> str:
+    """No receive fills anything of an array."""
+    copied = "what is copied there out of another buffer is not seen"
+    return f"no receive puts data into {_array(part)} ({copied}): {_REMEDY}"
+
+
+def other(part: Declared) -> str:
+    """A native program's widths that it was watched with are not those of all receives."""
+    return f"the receives of all ranks show other ghost cells of {_array(part)} than the first ones did: {_REMEDY}"
+
+
+def _array(part: Declared) -> str:
+    return part.name or f"the array of {_at(part.at)}"
+
+
+def _layers(n: int) -> str:
+    return f"{n} layer{'s' * (n > 1)}"
+
+
+def _end(part: Declared, side: Side) -> str:
+    axis = len(part.shape) - 1 - side[0] if part.reversed else side[0]
+    return f"at the {'low' if side[1] == LOW else 'high'} end of dimension {axis + 1}"
+
+
+def brought(case: Case) -> Finding:
+    """The ghost holds what its owner's cell never had, and where that is from is not known."""
+    words = f"the copy holds what rank {case.wrong.owner} never had there"
+    return _made("remote-access", case, words, [], sure=False)
+
+
+def _made(
+    kind: str, case: Case, why: str, others: list[Site], *, changed: Sequence[int] | None = None,
+    from_: Sequence[int | list[int]] | None = None, sure: bool = True,
+) -> Finding:  # fmt: skip
+    """`sure`: whether it is proven that the reader should have had what the owner has.
+
+    Of compiled code it is not: that it loaded the ghost and then stored the cell leaves out a factor of 0.
+    """
+    wrong, source = case.wrong, case.source
+    read, ghost = wrong.read, int(wrong.ghosts[case.k])
+    cell = source.of.told(case.field.wrapped(source.globally(source.ghosts[[ghost]]))[0].tolist())
+    name, local = _name(source), source.of.told(source.index(ghost))
+    held, should = float(wrong.held[case.k]), float(wrong.should[case.k])
+    many = f", and {len(wrong.ghosts) - 1:,} more of rank {wrong.owner}" if len(wrong.ghosts) > 1 else ""
+    message = (
+        f"rank {wrong.rank} uses {name}{cell} of rank {wrong.owner}, its ghost cell {local}{many}, at {_at(read.at)}: "
+        f"{why} ({held:.6g} in place of {should:.6g})"
+    )
+    events: list[EventId] = [EventId(wrong.rank, wrong.moment - 1)] if wrong.moment else []
+    evidence = Ghost(
+        array=name, cell=cell, ghost=local, owner=wrong.owner, value=held, owned=should,
+        moment=[wrong.rank, wrong.moment], cells=len(wrong.ghosts), changed=changed, from_=from_,
+    )  # fmt: skip
+    sites = (Site(wrong.rank, "load", *_file(read.at)), *others)
+    cause = "; ".join(f"{site.call} {site.file}:{site.line}" for site in sites)
+    ranks = tuple(sorted({wrong.rank, wrong.owner}))
+    certainty: Certainty = "certain" if sure and not read.pairs else "possible"
+    return Finding(kind, KINDS[kind].severity, certainty, message, ranks, sites, tuple(events), evidence, cause)
+
+
+def _name(source: Placed) -> str:
+    return source.of.name or "the array"
+
+
+def _at(line: Line) -> str:
+    return f"{Path(line[0]).name}:{line[1]}"
+
+
+def _file(line: Line) -> tuple[str, int, str]:
+    return line[0], line[1], "" if line[2] == "<module>" else line[2]

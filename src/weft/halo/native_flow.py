@@ -1,0 +1,36 @@
+"""Which ghosts that a native program loaded went into the cell that it stored next.
+
+Compiled code says what is loaded and stored, not what is computed of what. A ghost counts as used where the store's own
+line loads it; elsewhere only as in a stencil: it lies no further from the cell than ghosts are wide, and the same line
+loads it for several cells, each time from the same side, or stands close to the store.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.halo.global_arrays import Placed
+from weft.terms.argument_columns import Ints
+
+Line = tuple[str, int, str]
+NEAR: Final = 5
+"""Lines between a load and a store that may be one statement."""
+
+
+def used(load: Line, store: Line, source: Placed, target: Placed, pairs: Ints) -> NDArray[np.bool_]:
+    """Of pairs (ghost, cell), places in their parts, those in which the ghost went into the cell."""
+    if load[:2] == store[:2]:
+        return np.ones(len(pairs), bool)
+    if source.of.size != target.of.size:
+        return np.zeros(len(pairs), bool)
+    away = target.globally(pairs[:, 1]) - source.globally(pairs[:, 0])
+    wide = np.array([max(width) for width in source.of.halo])
+    reached: NDArray[np.bool_] = (np.abs(away) <= np.maximum(wide, 1)).all(axis=1)
+    if load[0] == store[0] and load[2] == store[2] and abs(load[1] - store[1]) <= NEAR:
+        return reached
+    _, side, often = np.unique(away, axis=0, return_inverse=True, return_counts=True)
+    result: NDArray[np.bool_] = reached & (often[side.ravel()] > 1)
+    return result

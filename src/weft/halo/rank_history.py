@@ -1,0 +1,359 @@
+"""What one rank did to its parts, read back from its log as columns."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.errors import RunError
+from weft.halo import log, log_reader
+from weft.halo.cell_geometry import Cells, around, numbers
+from weft.halo.global_arrays import NOBODY, Declared, Placed
+from weft.halo.native_flow import used
+from weft.native.headers.halo_kinds import HaloKind as Kind
+from weft.terms.argument_columns import Ints
+from weft.trace import Rank, Trace
+
+MOST_OF_RUN = 4 * log.MOST
+"""Bytes of all logs of a run that are read."""
+
+Line = tuple[str, int, str]
+"""File, line and function."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """Elements that were read, of one part, by one line."""
+
+    part: int
+    cells: Cells | None
+    at: Line
+    pairs: tuple[tuple[int, int], ...] = ()
+    """In place of cells: ghosts, each with the cell that was stored next."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """Something that the program does: it stores elements of a part, sums some up, or looks at one."""
+
+    part: int
+    what: str
+    at: Line
+    cells: Cells | None
+    places: tuple[int, ...] | None
+    computed: bool | None
+    """Whether what is stored was computed; None: that is not known."""
+    reads: tuple[Read, ...]
+
+
+@dataclass(frozen=True)
+class Done:
+    """One time that a use came: its moment, and of each read the moment, how many looks at ghosts and how many uses
+    came before it."""
+
+    use: int
+    moment: int
+    reads: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Values of a part, as of a moment; `done`: how many times of uses came before."""
+
+    moment: int
+    done: int
+    unseen: bool
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A part whose widths are not declared: its address, and between which calls.
+
+    `shell`: so many layers at each end of each dimension are looked at together; None: as with declared widths.
+    """
+
+    address: int
+    since: int
+    end: int
+    shell: int | None
+
+
+class Story:
+    """A rank's log. `whole`: the rank came to its end with it; `problem`: from where on it is not one, or empty."""
+
+    def __init__(self, rank: Rank, name: str, data: bytes) -> None:
+        self.rank, self._calls = rank, len(rank)
+        self.parts: dict[int, Declared] = {}
+        self.uses: dict[int, Use] = {}
+        self.done: list[Done] = []
+        self.owned: dict[int, list[Look]] = defaultdict(list)
+        self.ghosts: dict[int, list[Look]] = defaultdict(list)
+        self.waiting: dict[int, Waiting] = {}
+        self.unclear: set[int] = set()
+        """Parts of which receives do not tell how wide their ghosts are."""
+        self._times: dict[frozenset[int], list[int]] = {}
+        self.whole = False
+        self.gave_up = self.problem = ""
+        try:
+            log_reader.each(name, data, self._take)
+        except log_reader.Damaged as error:
+            self.problem, self.whole = str(error), False
+        self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
+
+    def settle(self, found: Mapping[int, Declared]) -> None:
+        """Parts whose widths were not declared have these; what they are is unclear of those that are not given."""
+        seen: dict[int, list[int]] = {}
+        for number, waiting in self.waiting.items():
+            if number not in found:
+                self.unclear.add(number)
+                continue
+            looks = self.owned.pop(number, []) if waiting.shell is not None else []
+            part = self.parts[number] = found[number]
+            if waiting.shell is not None:
+                self.owned[number], self.ghosts[number], seen[number] = _apart(looks, part, waiting.shell)
+        self.done = [self._seen(done, seen) for done in self.done]
+        self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
+
+    def _seen(self, done: Done, seen: Mapping[int, list[int]]) -> Done:
+        """What was done, with looks at ghosts in place of looks at a shell."""
+        parts = [read.part for read in self.uses[done.use].reads]
+        if not any(part in seen for part in parts):
+            return done
+        reads = [
+            (at, seen[part][min(looks, len(seen[part]) - 1)] if part in seen else looks, runs)
+            for part, (at, looks, runs) in zip(parts, done.reads, strict=True)
+        ]
+        return Done(done.use, done.moment, tuple(reads))
+
+    def _take(self, record: log.Record) -> None:
+        kind, moment = record.kind, min(record.moment, self._calls)
+        if kind is Kind.RUN:
+            use, reads = self.uses[record.number()], record.reads()
+            if len(reads) != len(use.reads):
+                raise ValueError("a use has other reads each time")
+            reads = [(min(at, self._calls), ghosts, runs) for at, ghosts, runs in reads]
+            self.done.append(Done(record.number(), moment, tuple(reads)))
+        elif kind in (Kind.OWNED, Kind.UNSEEN, Kind.GHOSTS):
+            looks, values = self.ghosts if kind is Kind.GHOSTS else self.owned, record.values()
+            number = record.number()
+            shell = self.waiting[number].shell if number in self.waiting else None
+            if len(values) != log_reader.values_of(kind, self.parts[number], shell):
+                raise ValueError("a part has other cells each time")
+            looks[record.number()].append(Look(moment, len(self.done), kind is Kind.UNSEEN, values))
+        elif kind is Kind.USE:
+            fields = record.json()
+            self.uses[log_reader.whole(fields["id"])] = self._use(fields)
+        elif kind is Kind.PART:
+            fields = record.json()
+            part = log_reader.declared(self.rank.index, fields)
+            self.parts[part.number] = part
+            if part.inferred:
+                self._wait(part, fields, moment)
+        elif kind is Kind.ENDED:
+            number = record.number()
+            self.waiting[number] = replace(self.waiting[number], end=moment)
+        elif kind is Kind.GAVE_UP:
+            self.gave_up = record.payload.decode(errors="replace")[:200]
+        else:
+            self.whole = True
+
+    def _wait(self, part: Declared, fields: dict[str, Any], moment: int) -> None:
+        """Widths of a part are not declared; it may take the place of one that had others."""
+        shell = None if fields.get("shell") is None else log_reader.whole(fields["shell"], 1, 1 << 20)
+        if "again" in fields:
+            moment = self.waiting.pop(fields["again"]).since
+            self.unclear.add(fields["again"])
+        address = log_reader.whole(fields["address"], 0, 1 << 64)
+        self.waiting[part.number] = Waiting(address, moment, len(self.rank), shell)
+
+    def _use(self, fields: dict[str, Any]) -> Use:
+        part, cells = self.parts[fields["part"]], fields.get("cells")
+        places = log_reader.places_of(cells["places"], part) if isinstance(cells, dict) else None
+        return Use(
+            part=part.number, what=str(fields["what"]), at=self._line(fields["at"]),
+            cells=None if places is not None or cells is None else log_reader.cells_of(cells, part), places=places,
+            computed=None if "computed" in fields and fields["computed"] is None else bool(fields.get("computed")),
+            reads=tuple(self._read(one, part) for one in fields["reads"]),
+        )  # fmt: skip
+
+    def _read(self, fields: dict[str, Any], into: Declared) -> Read:
+        part, at = self.parts[fields["part"]], self._line(fields["at"])
+        if "pairs" in fields:
+            return Read(part.number, None, at, log_reader.pairs_of(fields["pairs"], part, into))
+        return Read(part.number, log_reader.cells_of(fields["cells"], part), at)
+
+    def _line(self, given: Any) -> Line:
+        """File, line and function, of a native program by the number of a site."""
+        if not isinstance(given, int):
+            return log_reader.line(given)
+        site = self.rank.site(log_reader.whole(given))
+        return site.file or Path(site.module or "?").name, site.line, site.function or ""
+
+    def known(self, part: int, started: int) -> int:
+        """The last look at what a rank owns that another knows of, who knows that so many of its calls began."""
+        return bisect_right(self._moments.get(part, []), started - 1) - 1
+
+    def complete(self, part: int) -> bool:
+        """Whether each change of what neighbours copy was seen when it was made, to the end."""
+        return self.whole and not self.parts[part].late and not any(look.unseen for look in self.owned[part])
+
+    def times(self, uses: Sequence[int]) -> list[int]:
+        """When some uses came, as numbers of what was done."""
+        chosen = frozenset(uses)
+        if chosen not in self._times:
+            self._times[chosen] = [k for k, done in enumerate(self.done) if done.use in chosen]
+        return self._times[chosen]
+
+    def lines(self, times: Sequence[int]) -> list[tuple[str, int]]:
+        """The lines of what was done then."""
+        return [self.uses[self.done[k].use].at[:2] for k in times]
+
+    def store_before(self, look: Look, part: int) -> Use | None:
+        """The store that a look followed."""
+        for at in range(look.done - 1, -1, -1):
+            use = self.uses[self.done[at].use]
+            if use.what == "store" and use.part == part:
+                return use
+        return None
+
+
+def _apart(looks: Sequence[Look], part: Declared, shell: int) -> tuple[list[Look], list[Look], list[int]]:
+    """Looks at what is owned and at ghosts, out of those at a shell, and after how many of these there were how many
+    at ghosts."""
+    placed = Placed(part, (0,) * len(part.shape))
+    places = np.flatnonzero(around(part.shape, shell))
+    owned: list[Look] = []
+    ghosts: list[Look] = []
+    seen = [0]
+    for look in looks:
+        for found, cells, unseen in ((owned, placed.edge, look.unseen), (ghosts, placed.ghosts, False)):
+            values = look.values[np.searchsorted(places, cells)]
+            if len(cells) and (not found or found[-1].values.tobytes() != values.tobytes()):
+                found.append(Look(look.moment, look.done, unseen, values))
+        seen.append(len(ghosts))
+    return owned, ghosts, seen
+
+
+def stored(use: Use, part: Declared) -> Ints:
+    """The places in the part that a use stores."""
+    if use.places is not None:
+        return np.array(use.places, np.int64)
+    return numbers(use.cells, part.shape, part.strides) if use.cells else np.zeros(0, np.int64)
+
+
+def stories(trace: Trace) -> dict[int, Story]:
+    """The logs of the run, by rank: of those that call MPI from one thread, as moments count the calls of one.
+
+    What cannot be read, or is more than Weft looks at, becomes a problem of the trace.
+    """
+    found: dict[int, Story] = {}
+    room, cells = MOST_OF_RUN, log_reader.MOST_CELLS
+    for rank, path in _files(trace):
+        try:
+            data = log_reader.content(path, trace.path)
+            if len(data) > room:
+                raise log_reader.Damaged(f"{log.FOLDER} holds more than {MOST_OF_RUN >> 30} GB")
+            story = Story(rank, path.name, data)
+        except (log_reader.Damaged, RunError) as error:
+            trace.add_problem(f"{error}: ghost cells of rank {rank.index} are not looked at")
+            continue
+        room -= len(data)
+        cells -= sum(prod(part.shape) for part in story.parts.values())
+        if cells < 0:
+            trace.add_problem(
+                f"the arrays with ghost cells have more than {log_reader.MOST_CELLS:,} elements in all: those of rank "
+                f"{rank.index} and of higher ones are not looked at"
+            )
+            break
+        if story.problem:
+            trace.add_problem(story.problem)
+        if story.gave_up:
+            note(rank, story.gave_up)
+        found[rank.index] = story
+    return found
+
+
+def _files(trace: Trace) -> Iterator[tuple[Rank, Path]]:
+    """The ranks that have a log, and call MPI from one thread."""
+    folder = trace.path / log.FOLDER
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for rank in trace.ranks:
+        header = rank.header
+        path = folder / f"{Path(header.host).name}-{header.pid}{log.SUFFIX}" if header is not None else None
+        if path is None or not path.exists():
+            continue
+        if len(rank.threads) == 1:
+            yield rank, path
+        else:
+            note(rank, "several of its threads call MPI")
+
+
+def note(rank: Rank, why: str) -> None:
+    """Say, with what else the recorder did not see, that the uses of ghost cells were not all seen."""
+    note = f"uses of ghost cells: {why}"
+    if note not in rank.definitions.notes:
+        rank.definitions.notes.append(note)
+        rank.trace.add_problem(f"rank {rank.index}: {note}")
+
+
+@dataclass(frozen=True)
+class Ghosts:
+    """The ghosts that a read uses, each for an element that this rank owns (or for nothing in particular).
+
+    `ghost`: number among the part's ghosts; `target`: the place where it was used, NOBODY without one.
+    """
+
+    ghost: Ints
+    target: Ints
+
+
+def ghosts_of(use: Use, read: Read, source: Placed, target: Placed | None, owner: Ints | None = None) -> Ghosts:
+    """The ghosts of others among what is read, but those that only go to where they came from."""
+    owner = source.owner if owner is None else owner
+    found = _paired(use, read, source, target) if read.cells is None else _aimed(use, read.cells, source, target)
+    if found is None:
+        return Ghosts(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    places, aims = found
+    ghost = source.ghost_of[places].astype(np.int64)
+    chosen = ghost >= 0
+    chosen[chosen] &= owner[ghost[chosen]] >= 0
+    if use.what == "store" and target is not None:
+        chosen &= target.owned[aims]
+        moved = source.globally(places[chosen]) != target.globally(aims[chosen])
+        chosen[chosen] = moved.any(axis=1)
+    ghost, first = np.unique(ghost[chosen], return_index=True)
+    return Ghosts(ghost, aims[chosen][first])
+
+
+def _paired(use: Use, read: Read, source: Placed, target: Placed | None) -> tuple[Ints, Ints] | None:
+    """What was loaded before a store, and the cells that were stored, where one went into the other."""
+    if target is None or not read.pairs:
+        return None
+    pairs = np.array(read.pairs, np.int64)
+    pairs = pairs[used(read.at, use.at, source, target, pairs)]
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _aimed(use: Use, cells: Cells, source: Placed, target: Placed | None) -> tuple[Ints, Ints] | None:
+    """What was read, and the elements that each of it was stored at."""
+    places = numbers(cells, source.of.shape, source.of.strides)
+    if use.what != "store":
+        return places.ravel(), np.full(places.size, NOBODY, np.int64)
+    if use.cells is None or target is None:
+        return None
+    aims = numbers(use.cells, target.of.shape, target.of.strides)
+    try:
+        return np.broadcast_to(places, aims.shape).ravel(), aims.ravel()
+    except ValueError:
+        return None

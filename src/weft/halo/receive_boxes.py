@@ -1,0 +1,150 @@
+"""Where receives of a rank put data into an array: of each the box of elements that it may fill.
+
+What a call may write is told by its arguments, so that one from MPI_PROC_NULL tells as much as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from weft.base.lazy import dataclass
+from weft.halo.global_arrays import Declared
+from weft.terms.argument_columns import Ints
+from weft.terms.calls import (
+    GETS,
+    IRECVS,
+    ISENDRECVS,
+    MRECVS,
+    NEIGHBOURS,
+    RECV_INITS,
+    RECVS,
+    SENDRECVS,
+    forms,
+    masks,
+)
+from weft.terms.datatype_layouts import blocks
+from weft.trace import Datatype, Event, Rank
+from weft.trace.layout import IN_PLACE
+
+MOST_CALLS: Final = 1 << 14
+"""Calls of a rank whose buffers are looked at, of those that differ in what a row of the record holds."""
+
+_IN_ROW: Final = RECVS | IRECVS | RECV_INITS | MRECVS
+"""Calls of which a row of the record holds buffer, count and datatype."""
+_NEIGHBOURS: Final = forms(NEIGHBOURS)
+_OTHERS: Final = SENDRECVS | ISENDRECVS | GETS | _NEIGHBOURS
+
+Box = tuple[tuple[int, int], ...]
+"""Of each dimension the first and the last index."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """An array of a rank in its memory, from one of its calls on to another."""
+
+    part: Declared
+    address: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Received:
+    """A receive into an array. `box` None: it is not known what of the array it fills."""
+
+    event: int
+    box: Box | None
+
+
+def received(rank: Rank, places: list[Place]) -> dict[int, list[Received]]:
+    """By number of the part what receives put there, each box once, in the order of the calls."""
+    found: dict[int, dict[Box | None, int]] = {place.part.number: {} for place in places}
+    for event in _calls(rank):
+        for address, datatype, count in _written(rank.event(event)):
+            for place in places:
+                if place.first <= event < place.end and 0 <= address - place.address < _bytes(place.part):
+                    box = _box(place.part, address - place.address, datatype, count)
+                    found[place.part.number].setdefault(box, event)
+    return {number: [Received(event, box) for box, event in boxes.items()] for number, boxes in found.items()}
+
+
+def _calls(rank: Rank) -> list[int]:
+    """The calls that receive: of those that are alike in all that a row holds the first ones."""
+    of = masks(rank.trace.functions)
+    rows, others = of.where(rank, _IN_ROW), of.where(rank, _OTHERS)
+    alike = np.stack([rank.events[name][rows].astype(np.uint64) for name in ("buffer", "count", "datatype")])
+    _, first = np.unique(alike, axis=1, return_index=True)
+    return sorted([*rows[np.sort(first)].tolist()[:MOST_CALLS], *others.tolist()[:MOST_CALLS]])
+
+
+def _written(event: Event) -> Iterator[tuple[int, Datatype | None, int]]:
+    """The buffers that a call receives into: address, datatype and count; -1: how many is not known."""
+    name, args = masks(event.rank.trace.functions).name(event.function.id), event.args
+    if event.error:
+        return
+    if name in _NEIGHBOURS:
+        yield from _of_neighbours(event, args)
+    elif "recvbuf" in args:
+        yield from _one(event, args["recvbuf"], args.get("recvtype"), args.get("recvcount"))
+    elif "origin_addr" in args:
+        yield from _one(event, args["origin_addr"], args.get("origin_datatype"), args.get("origin_count"))
+    else:
+        yield from _one(event, args.get("buf"), args.get("datatype"), args.get("count"))
+
+
+def _one(event: Event, address: Any, datatype: Any, count: Any) -> Iterator[tuple[int, Datatype | None, int]]:
+    if isinstance(address, int) and address not in (0, IN_PLACE) and isinstance(count, int) and count != 0:
+        yield address, event.rank.datatype(datatype) if isinstance(datatype, int) else None, count
+
+
+def _of_neighbours(event: Event, args: dict[str, Any]) -> Iterator[tuple[int, Datatype | None, int]]:
+    """What comes of each neighbour; where all are alike how many there are is not known."""
+    address, counts, where = args.get("recvbuf"), args.get("recvcounts"), args.get("rdispls", args.get("displs"))
+    if not isinstance(counts, list) or not isinstance(where, list) or not isinstance(address, int):
+        yield from _one(event, address, args.get("recvtype"), -1)
+        return
+    one = args.get("recvtype")
+    types = args["recvtypes"] if "recvtypes" in args else [one] * len(counts)
+    datatype = event.rank.datatype(one) if isinstance(one, int) else None
+    step = 1 if "recvtypes" in args else (datatype.extent if datatype is not None else None) or 0
+    for count, at, kind in zip(counts, where, types, strict=False):
+        yield from _one(event, address + at * step, kind, count)
+
+
+def _bytes(part: Declared) -> int:
+    return sum((n - 1) * stride for n, stride in zip(part.shape, part.strides, strict=True)) + part.item
+
+
+def _box(part: Declared, offset: int, datatype: Datatype | None, count: int) -> Box | None:
+    """The elements of a part between which a buffer lies that begins so many bytes behind the part's first."""
+    layout = blocks(datatype, count) if count > 0 else None
+    found = layout.blocks() if layout else None
+    if found is None:
+        return None
+    at, length = found
+    first, last = offset + at, offset + at + length - part.item
+    if first.min() < 0 or last.max() >= _bytes(part):
+        return None
+    low, high = _indices(part, first), _indices(part, last)
+    widest = sorted(range(len(part.shape)), key=lambda axis: -part.strides[axis])
+    apart = np.zeros(len(first), bool)
+    box = {}
+    for axis in widest:  # a block that goes on behind the end of a row takes all of the rows
+        lowest = np.where(apart, 0, low[axis])
+        highest = np.where(apart, part.shape[axis] - 1, high[axis])
+        box[axis] = int(np.minimum(lowest, highest).min()), int(np.maximum(lowest, highest).max())
+        apart |= low[axis] != high[axis]
+    return tuple(box[axis] for axis in range(len(part.shape)))
+
+
+def _indices(part: Declared, offsets: Ints) -> dict[int, Ints]:
+    """By dimension the indices of elements."""
+    found = {}
+    for axis in sorted(range(len(part.shape)), key=lambda axis: -part.strides[axis]):
+        index = offsets // part.strides[axis] if part.shape[axis] > 1 else offsets * 0
+        found[axis] = np.minimum(index, part.shape[axis] - 1)
+        offsets = offsets - found[axis] * part.strides[axis]
+    return found

@@ -1,0 +1,230 @@
+"""How wide ghost cells are that no line declares: by where receives put data into the arrays of all ranks.
+
+A receive that fills layers at one end of one dimension shows that these are ghosts. What an array's receives leave open
+is taken from an array that has the same shape on every rank, as the two of a Jacobi step have; its own ghosts there are
+then not judged, as nobody knows that they should hold what their owner has. Whatever is ambiguous is told, not judged.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Final
+
+from weft.base.lazy import dataclass
+from weft.halo import messages
+from weft.halo.global_arrays import HIGH, LOW, Declared, Side, cut_axes, gathered, neighbours
+from weft.halo.rank_history import Story, note
+from weft.halo.receive_boxes import Box, Place, Received, received
+from weft.trace import Trace
+
+MOST_WIDE: Final = 4
+"""Layers of ghosts that are looked for."""
+
+Layers = dict[Side, set[int]]
+"""By side the layers that are filled, from the outermost on."""
+
+
+class Unclear(Exception):
+    """Receives do not tell how wide the ghosts are: why."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the receives of all ranks show of one array: by rank the layers, and by side how many there are."""
+
+    parts: dict[int, Declared]
+    layers: dict[int, Layers] = field(default_factory=dict)
+    wide: dict[Side, int] = field(default_factory=dict)
+
+    def copies(self, other: Shown) -> bool:
+        """Whether the program made this array of the other one, ghosts and all."""
+        (one, *_), (of, *_) = self.parts.values(), other.parts.values()
+        return one.copy and not of.copy and one.name == of.name
+
+
+def inferred(
+    parts: Sequence[Declared], got: Mapping[tuple[int, int], Sequence[Received]]
+) -> Iterator[tuple[Declared, str]]:
+    """The parts with their widths, by the receives of each (rank, part), or one of an array and why it has none."""
+    known: list[Shown] = []
+    for group in gathered(parts):
+        try:
+            known.append(_shown({part.rank: part for part in group}, got))
+        except Unclear as error:
+            yield min(group, key=lambda part: part.rank), str(error)
+    for shown in known:
+        try:
+            yield from _widths(shown, known)
+        except Unclear as error:
+            yield shown.parts[min(shown.parts)], str(error)
+
+
+def _shown(parts: dict[int, Declared], got: Mapping[tuple[int, int], Sequence[Received]]) -> Shown:
+    shown = Shown(parts)
+    for rank, part in parts.items():
+        shown.layers[rank] = _layers(part, got.get((rank, part.number), ()))
+    for side in {side for layers in shown.layers.values() for side in layers}:
+        deep = {rank: max(layers[side]) + 1 for rank, layers in shown.layers.items() if side in layers}
+        if len(set(deep.values())) > 1:
+            raise Unclear(messages.differ(parts, side, deep))
+        shown.wide[side] = max(deep.values())
+    return shown
+
+
+def _layers(part: Declared, got: Sequence[Received]) -> Layers:
+    """The layers of each side that receives of a rank fill."""
+    found: Layers = defaultdict(set)
+    first: int | None = None
+    middle: list[Received] = []
+    for one in got:
+        if one.box is None:
+            raise Unclear(messages.unknown(part, one.event))
+        face = _face(part, one.box)
+        if face is None:
+            middle.append(one)
+            continue
+        side, depths = face
+        found[side] |= set(depths)
+        first = one.event if first is None else min(first, one.event)
+    for one in middle:
+        assert one.box is not None
+        if first is not None and one.event > first and not _among(part, one.box, found):
+            raise Unclear(messages.middle(part, one.box, one.event))
+    if first is None and middle:
+        thin = next((one for one in middle if one.box and any(_thin(part, one.box))), None)
+        if thin is not None and thin.box:
+            raise Unclear(messages.middle(part, thin.box, thin.event))
+    return dict(found)
+
+
+def _thin(part: Declared, box: Box) -> list[bool]:
+    """By dimension whether a box is no wider there than ghosts are, and leaves as much beside it."""
+    return [
+        last - first < MOST_WIDE and 2 * (last - first + 1) < n
+        for (first, last), n in zip(box, part.shape, strict=True)
+    ]
+
+
+def _face(part: Declared, box: Box) -> tuple[Side, range] | None:
+    """The side at which a box lies, and its layers there; None where that is none, or not one."""
+    thin = [axis for axis, is_thin in enumerate(_thin(part, box)) if is_thin]
+    outer = [axis for axis in thin if box[axis][0] == 0 or box[axis][1] == part.shape[axis] - 1]
+    if len(thin) > 1:
+        thin = outer
+    if len(thin) != 1:
+        return None
+    axis = thin[0]
+    (first, last), n = box[axis], part.shape[axis]
+    below, above = first, n - 1 - last
+    if below == above or min(last, n - 1 - first) >= MOST_WIDE:
+        return None
+    return ((axis, LOW), range(first, last + 1)) if below < above else ((axis, HIGH), range(n - 1 - last, n - first))
+
+
+def _among(part: Declared, box: Box, layers: Layers) -> bool:
+    """Whether all of a box lies in layers that are filled, as corners do."""
+    for (axis, end), filled in layers.items():
+        (first, last), n = box[axis], part.shape[axis]
+        if (last if end == LOW else n - 1 - first) <= max(filled):
+            return True
+    return False
+
+
+def _widths(shown: Shown, known: Sequence[Shown]) -> Iterator[tuple[Declared, str]]:
+    alike = [other for other in known if other is not shown and _alike(shown, other)]
+    lent: dict[Side, int] = {}
+    for side, width in (item for other in alike for item in other.wide.items() if item[0] not in shown.wide):
+        if lent.setdefault(side, width) != width:
+            raise Unclear(messages.unlike(shown.parts[min(shown.parts)], side, sorted((lent[side], width))))
+    for side, width in shown.wide.items():
+        filled = [layers.get(side, set()) for one in (shown, *alike) for layers in one.layers.values()]
+        if set(range(width)) - set().union(*filled):
+            raise Unclear(messages.gap(shown.parts[min(shown.parts)], side))
+    copied = {side for other in alike if shown.copies(other) for side in other.wide}
+    made = {rank: _with(part, shown.wide | lent, frozenset(lent) - copied) for rank, part in shown.parts.items()}
+    made = _as_watched(shown.parts, made)
+    for rank, part in made.items():
+        if min(part.size) <= 0:
+            raise Unclear(messages.nothing_left(part))
+        if part.lower is None and len(part.dims) not in (len(part.shape), len(cut_axes(part)), 0) and cut_axes(part):
+            raise Unclear(messages.no_grid(part))
+        for side in sorted(neighbours(part, made.values()) & set(shown.wide)):
+            if not any(side in one.layers.get(rank, ()) for one in (shown, *alike)):
+                raise Unclear(messages.missing(part, side))
+    for part in made.values():
+        yield part, ""
+
+
+def _as_watched(parts: Mapping[int, Declared], made: dict[int, Declared]) -> dict[int, Declared]:
+    """Native programs' parts, which were watched with widths that a process guessed: they must be the right ones.
+
+    Where no rank has a neighbour they are nobody's ghosts, and make no difference.
+    """
+    if not any(part.guessed for part in parts.values()):
+        return made
+    beside = {side for part in made.values() for side in neighbours(part, made.values())}
+    kept = {}
+    for rank, part in made.items():
+        wide = {side: n for side, n in _sides(part).items() if n or side in beside}
+        kept[rank] = _with(part, {**_sides(parts[rank]), **wide}, part.unfilled)
+        if kept[rank].halo != parts[rank].halo:
+            raise Unclear(messages.other(part) if cut_axes(part) else messages.bare(part))
+    return kept
+
+
+def _sides(part: Declared) -> dict[Side, int]:
+    return {(axis, end): width[end] for axis, width in enumerate(part.halo) for end in (LOW, HIGH)}
+
+
+def _with(part: Declared, wide: Mapping[Side, int], unfilled: frozenset[Side]) -> Declared:
+    halo = tuple((wide.get((axis, LOW), 0), wide.get((axis, HIGH), 0)) for axis in range(len(part.shape)))
+    return replace(part, halo=halo, inferred=True, unfilled=unfilled)
+
+
+def _alike(one: Shown, other: Shown) -> bool:
+    """Whether two arrays have the same form on each rank."""
+    return one.parts.keys() == other.parts.keys() and all(
+        (part.shape, part.lower, part.dims, part.coordinates) ==
+        (other.parts[rank].shape, other.parts[rank].lower, other.parts[rank].dims, other.parts[rank].coordinates)
+        for rank, part in one.parts.items()
+    )  # fmt: skip
+
+
+def settled(trace: Trace, stories: dict[int, Story]) -> dict[int, Story]:
+    """The stories, whose parts all have widths: what receives do not tell is told as not seen."""
+    waiting = {rank: story for rank, story in stories.items() if story.waiting}
+    if not waiting:
+        return stories
+    got = {(rank, number): found for rank, story in waiting.items() for number, found in _received(story).items()}
+    parts = [story.parts[number] for _, story in sorted(waiting.items()) for number in story.waiting]
+    made: dict[int, dict[int, Declared]] = defaultdict(dict)
+    for part, why in inferred(parts, got):
+        if why:
+            note(stories[part.rank].rank, why)
+        else:
+            made[part.rank][part.number] = part
+    for rank, story in waiting.items():
+        story.settle(made[rank])
+    if len(trace.ranks) > 1:
+        _tell_bare(stories)
+    return stories
+
+
+def _received(story: Story) -> dict[int, list[Received]]:
+    places = [Place(story.parts[number], one.address, one.since, one.end) for number, one in story.waiting.items()]
+    return received(story.rank, places)
+
+
+def _tell_bare(stories: Mapping[int, Story]) -> None:
+    """Tell the arrays that no receive fills, but those that have another one's size without its ghosts."""
+    told = set()
+    for story in stories.values():
+        inner = {part.size for part in story.parts.values() if cut_axes(part)}
+        for number in story.waiting:
+            part = story.parts[number]
+            shown = number in story.unclear or cut_axes(part) or part.shape in inner
+            if not shown and part.name not in told:
+                told.add(part.name)
+                note(story.rank, messages.bare(part))

@@ -1,0 +1,204 @@
+"""Where a run may be cut though nothing brings its ranks together: at cuts closed under matching.
+
+A cut is closed where every message that is sent before it is received before it and the other way round, every request
+made before it is complete before it, and every collective lies on one side with all its members. Where no receive or
+probe takes messages of any source, the i-th send of a channel goes to its i-th receive in every outcome; so the match
+of each side alone is that of the run. What must be before what by a chain that begins and ends on one side stays on
+that side, as no link of it leads back over the cut: so the order of a segment is that of the run as well. Of wildcards
+more has to be known: lookahead.py.
+
+The greatest closed cut within a window is found downwards: what has a part behind the end of the window, or no other
+part at all, goes out, and then what that leaves without its other parts, until nothing more does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import Match, match
+from weft.mpi.meaning import Act, Mode, Over, every, named
+from weft.segments.cut_points import Cuts, Seen, apart
+from weft.segments.greatest_cut import Descent, Found, before, light
+from weft.segments.lookahead import Ahead, Looking, over
+from weft.segments.untaken_messages import Lost
+from weft.terms import calls
+from weft.terms.argument_columns import columns, ints
+from weft.terms.calls import masks, words
+from weft.trace import Flag, Rank, Trace
+from weft.trace.layout import ANY_SOURCE
+from weft.trace.mapping import let_go
+from weft.trace.segment import SEGMENT, Look, Segment
+
+Ints = NDArray[np.int64]
+
+LAST: Final = 64
+"""Calls of each rank at its end that stay with its last one: how it ended is read out of them."""
+WIDER: Final = 4
+"""A window without a cut is looked at again with so many times as many calls."""
+FURTHEST: Final = 16
+"""Where messages are received of any source, so many times the calls of a segment are looked at at most."""
+_PART: Final = 1 << 18
+"""Calls that are looked at together."""
+_UNDIVIDED: Final = (
+    calls.WINDOW_MAKERS | calls.COLLECTIVE_INITS | calls.PARTITIONED | named(Act.TRANSFER)
+    | frozenset(row.name for row in every().values() if row.over is Over.GROUP)
+    | words("Grequest_start File_open Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
+)  # fmt: skip
+"""Calls that a segment does not see whole, or whose partners are not paired by `match`."""
+_READY: Final = named(Act.SEND, where=lambda row: row.mode is Mode.READY)
+
+
+def closable(trace: Trace, called: frozenset[int]) -> bool:
+    """Whether closed cuts are safe, by the functions that are called; that nobody receives of any source is `wild`."""
+    ids = masks(trace.functions).ids
+    restarted = recalls(trace, called) and called.intersection(ids(calls.STARTS))
+    return not restarted and not called.intersection(ids(_UNDIVIDED))
+
+
+def recalls(trace: Trace, called: frozenset[int]) -> bool:
+    """Whether requests are cancelled: where somebody receives of any source, a look ahead may not see that they are."""
+    return bool(called.intersection(masks(trace.functions).ids(calls.CANCELS)))
+
+
+def wild(rank: Rank) -> bool:
+    """Whether a rank receives or probes of any source, as its calls say, a part at a time."""
+    table, events = masks(rank.trace.functions).table(calls.SENDRECVS | calls.ISENDRECVS), rank.events
+    for start in range(0, len(events), _PART):
+        part = events[start : start + _PART]
+        if (part["flags"] & Flag.ANY_SOURCE != 0).any():
+            return True
+        both = np.flatnonzero(table[part["function"]]) + start
+        for _, values in columns(rank, both, frozenset(("source",))) if len(both) else ():
+            if (ints(values, "source") == ANY_SOURCE).any():
+                return True
+        for thread in rank.threads if len(both) else ():
+            let_go(thread.tails)
+        let_go(part)
+    return False
+
+
+def uncut(trace: Trace, seen: Sequence[Seen]) -> Cuts:
+    """The start and the end of a run alone."""
+    ends = np.array([one.calls for one in seen], np.int64)
+    called = frozenset[int]().union(*(one.called for one in seen))
+    return Cuts(trace, np.stack([np.zeros_like(ends), ends]), seen, np.full((2, len(ends)), -1, np.int64), called)
+
+
+def sparse(of: Cuts, least: int = SEGMENT) -> bool:
+    """Whether some of the moments lie much farther apart than wanted."""
+    return int(np.diff(of.at.sum(axis=1)).max()) > WIDER * apart(least, len(of.at[0]))
+
+
+class Walk:
+    """The segments of a run between closed cuts, from `first` on, each with its match; `at` grows with them.
+
+    The last one, which goes to the end of the run, is left out: at[-1] is where it begins. `carried` holds by moment
+    (of `at`) and by rank the calls before it whose messages belong behind it. `looking`: where messages are received of
+    any source, what looks further than a segment (lookahead.py); `looks` holds by moment how far it did.
+    """
+
+    def __init__(self, of: Cuts, first: Ints, least: int = SEGMENT, looking: Looking | None = None) -> None:
+        self.of, self.ends = of, of.at[-1]
+        self.size = apart(least, len(first))
+        self.at = [first]
+        self.carried: dict[int, list[Ints]] = {}
+        self.lost = Lost(of)
+        self.looking = looking
+        self.looks: dict[int, tuple[Ints, Look, Sequence[Ints]]] = {}
+        # Of calls that are carried, and of them alone, a segment does not know the whole order.
+        self.carries = of.called.isdisjoint(masks(of.run.functions).ids(_READY))
+
+    def __iter__(self) -> Walk:
+        return self
+
+    def __next__(self) -> tuple[Segment, Match, Ahead | None]:
+        # Nothing of a segment is held here while the next one is looked for.
+        found = self._next(self.at[-1])
+        if found is None:
+            self._end()
+            raise StopIteration
+        segment, _, ahead = found
+        if any(map(len, segment.out)):
+            self.carried[len(self.at)] = segment.out
+        if ahead is not None and ahead.segment.look is not None:
+            end = np.array(ahead.segment.last, np.int64)
+            self.looks[len(self.at) - 1] = end, ahead.segment.look, ahead.segment.out
+        self.at.append(np.array(segment.last, np.int64))
+        return found
+
+    def _end(self) -> None:
+        """What the last segment knows: all that is behind it, and whether races are before it."""
+        if self.looking is not None:
+            rest = self.of.between(self.at[-1], self.ends, self.carried.get(len(self.at) - 1, ()))
+            counts = np.array([len(rank) for rank in rest.ranks], np.int64)
+            look = Look(counts, self.looking.behind, {})
+            self.looks[len(self.at) - 1] = self.ends, look, ()
+
+    def _next(self, first: Ints) -> tuple[Segment, Match, Ahead | None] | None:
+        """The next segment: windows of more and more calls, up to one that has a fair part before its cut."""
+        rest, into = self.ends - first, self.carried.get(len(self.at) - 1, ())
+        wanted = self.size
+        most = int(rest.sum()) // 2 if self.looking is None else min(int(rest.sum()) // 2, FURTHEST * self.size)
+        while wanted <= most:
+            share = np.floor(rest * (wanted / int(rest.sum()))).astype(np.int64)
+            if self.looking is not None:  # who does little is met by others early or late
+                share = np.maximum(share, wanted // (WIDER * len(share)))
+            window = self.of.between(first, first + np.minimum(share, np.maximum(rest - LAST, 0)), into)
+            try:
+                of = match(window)
+            except Exception:  # the analyses of the last segment, which then begins here, say why
+                return None
+            found = self._looking(window, of, wanted, into) if self.looking else self._named(window, of, wanted, into)
+            if found is not None:
+                return found
+            wanted *= WIDER
+            window.let_go()
+        return None
+
+    def _looking(
+        self, window: Segment, of: Match, wanted: int, into: Sequence[Ints]
+    ) -> tuple[Segment, Match, Ahead] | None:
+        """The segment before the cut of a window within which a look goes further."""
+        assert self.looking is not None
+        least, found = -(-wanted // WIDER), None
+        if not self.carried:
+            found = self.looking.within(window, of, least)
+        if found is None and self.carries:
+            found = self.looking.within(window, of, least, into, carries=True)
+        if found is None:
+            return None
+        ahead, cut, out = found
+        first = np.array(window.first, np.int64)
+        segment = self.of.between(first, first + cut.cut - _ahead(window), into, out)
+        return segment, before(ahead.match, segment, cut), ahead
+
+    def _named(
+        self, window: Segment, of: Match, wanted: int, into: Sequence[Ints]
+    ) -> tuple[Segment, Match, None] | None:
+        """The segment before the cut of a window, and what is carried over it."""
+        found, first = self._found(window, of, wanted), np.array(window.first, np.int64)
+        if not _fair(found, window, wanted):
+            return None
+        segment = self.of.between(first, first + found.cut - _ahead(window), into, over(window, of, found))
+        return segment, before(of, segment, found), None
+
+    def _found(self, window: Segment, of: Match, wanted: int) -> Found:
+        """The cut of a window: with nothing carried over it, but where that is no fair one, or seldom was before."""
+        if not self.carried:
+            plain = Descent(window, of).found()
+            if not self.carries or _fair(plain, window, wanted):
+                return plain
+        return Descent(window, of, light(of), self.lost.of_window(of, np.array(window.last, np.int64))).found()
+
+
+def _ahead(window: Segment) -> Ints:
+    return np.array([rank.ahead for rank in window.ranks], np.int64)
+
+
+def _fair(found: Found, window: Segment, wanted: int) -> bool:
+    """Whether enough calls are before a cut."""
+    return int((found.cut - _ahead(window)).sum()) * WIDER >= wanted

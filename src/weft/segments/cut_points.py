@@ -1,0 +1,274 @@
+"""Where a run may be cut: at collectives of all ranks that none leaves before all have come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.mpi.meaning import Sync
+from weft.order.edges import plain_fences
+from weft.segments.window_and_file_state import Carried, Following, Now, carried, held
+from weft.terms import calls, kernels
+from weft.terms.argument_columns import Ints
+from weft.terms.calls import masks, words
+from weft.trace import Flag, Rank, Trace
+from weft.trace.layout import Def
+from weft.trace.mapping import let_go
+from weft.trace.segment import NOTHING, SEGMENT, Look, Segment, divisible
+from weft.usage.long_ranks import freed_at
+
+A_RANK: Final = 200
+"""Calls of each rank in a segment at least: what is done once a rank is to cost little beside them."""
+
+_PART: Final = 1 << 18
+"""Calls that are looked at together."""
+_MOST: Final = 8192
+"""Candidates that are kept of a rank."""
+_MOST_CARRIED: Final = 64 * _MOST
+"""Calls that are kept of what goes on at these; where it is more, fewer candidates are."""
+
+_FENCES: Final = calls.syncs(Sync.FENCE)
+_GATHERINGS: Final = calls.ALL_TO_ALL | words("Barrier") | _FENCES
+_EARLIER: Final = calls.SEND_INITS | calls.RECV_INITS | calls.COLLECTIVE_INITS
+"""What makes requests that are started again and again."""
+_UNDIVIDED: Final = (
+    calls.PARTITIONED
+    | words("Grequest_start Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
+)  # fmt: skip
+"""Calls of which something is under way that a segment does not see, or whose analyses look at the whole run."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one look at a rank's calls finds.
+
+    `called`: ids of the functions. `candidates`: every `stride`-th collective at which a cut may be, of `many`.
+    `earlier`: the calls that made persistent requests, `freed`: those that freed them. `carried`: by candidate what
+    goes on there on windows and files.
+    """
+
+    called: frozenset[int]
+    candidates: NDArray[np.int64]
+    stride: int
+    many: int
+    earlier: NDArray[np.int64]
+    freed: NDArray[np.int64]
+    carried: Carried
+    calls: int
+
+    def makers(self, start: int) -> Ints:
+        """The calls that made the persistent requests that are there at a call."""
+        found: Ints = self.earlier[(self.earlier < start) & (self.freed >= start)]
+        return found
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The moments at which a run may be cut: `at[k][r]` is how many calls of rank r are before the k-th.
+
+    The first is the start of the run, the last its end. `which[k][r]`: the place of those between among the candidates
+    of rank r. `carried` holds by moment, where there are such, and by rank the calls before it whose messages belong
+    behind it (closed_cuts.py). `looks` holds, by moment at which a segment begins that looks ahead, how far,
+    and what is carried over that end (lookahead.py).
+    """
+
+    run: Trace
+    at: NDArray[np.int64]
+    seen: Sequence[Seen]
+    which: Ints
+    called: frozenset[int]
+    carried: Mapping[int, Sequence[NDArray[np.int64]]] = field(default_factory=dict)
+    looks: Mapping[int, tuple[Ints, Look, Sequence[Ints]]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.at) - 1
+
+    def segment(self, low: int, high: int) -> Segment:
+        """The calls between two of the moments."""
+        if low in self.looks and high == len(self):
+            return self.looking(low)
+        goes_on = low > 0 and any(len(one.carried.calls) for one in self.seen)
+        going = [seen.carried.at(place) for seen, place in zip(self.seen, self.which[low].tolist(), strict=True)] if (
+            goes_on) else ()  # fmt: skip
+        return self.between(self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()), going)
+
+    def looking(self, low: int) -> Segment:
+        """The calls from a moment on, as far as the segment that begins there looks."""
+        end, look, out = self.looks[low]
+        segment = self.between(self.at[low], end, self.carried.get(low, ()), out)
+        segment.look = look
+        return segment
+
+    def between(
+        self, begin: Ints, end: Ints, into: Sequence[Ints] = (), out: Sequence[Ints] = (),
+        going: Sequence[tuple[Ints, Ints]] = (),
+    ) -> Segment:  # fmt: skip
+        """The calls from some on up to before others, one a rank, with what is carried into them and out of them.
+
+        `going`: the calls of each rank that go on there on windows and files, and their fences.
+        """
+        first, last = begin.tolist(), end.tolist()
+        before, fenced = [], []
+        for place, (rank, seen, start) in enumerate(zip(self.run.ranks, self.seen, first, strict=True)):
+            made = seen.makers(start)
+            here, fences = going[place] if going else (NOTHING, NOTHING)
+            before.append(np.unique(np.concatenate([made, here, into[place] if into else NOTHING])))
+            windows = rank.events["object"][here[fences > 0]]
+            fenced.append(dict(zip(windows.tolist(), fences[fences > 0].tolist(), strict=True)))
+        return Segment(self.run, first, last, before if any(map(len, before)) else (), out=out, fenced=fenced)
+
+    def of(self, event: tuple[int, int]) -> int:
+        """The last moment that is not behind an event, or over which it is carried."""
+        rank, index = event
+        place = min(int(np.searchsorted(self.at[:, rank], index, side="right")) - 1, len(self) - 1)
+        while place + 1 in self.carried and index in self.carried[place + 1][rank]:
+            place += 1
+        return place
+
+
+def worth_cutting(trace: Trace, least: int = SEGMENT) -> bool:
+    """Whether a run is long, and of a kind that can be cut up."""
+    if any(rank.file is None for rank in trace.ranks) or len(trace.ranks) < 2:
+        return False
+    return trace.event_count >= 2 * apart(least, len(trace.ranks)) and divisible(trace)
+
+
+def apart(least: int, ranks: int) -> int:
+    """How many calls of all ranks lie between two cuts, about."""
+    return max(least, A_RANK * ranks)
+
+
+def look(rank: Rank) -> Seen:
+    """Look through the calls of a rank once, a part at a time."""
+    trace = rank.trace
+    # Neither the catalogue of the whole rank nor its columns are made: they would be as long as the run.
+    table = masks(trace.functions).table(_GATHERINGS)
+    makes, frees = (masks(trace.functions).table(names) for names in (_EARLIER, calls.RELEASES))
+    events, counts = rank.events, np.zeros(65536, np.int64)
+    found: list[Ints] = []
+    going: list[Now] = []
+    earlier: list[Ints] = [NOTHING]
+    released: list[Ints] = [NOTHING]
+    following, of_all = Following(rank), _of_all(rank)
+    stride, many = 1, 0
+    for start in range(0, len(events), _PART):
+        part = events[start : start + _PART]
+        function = np.empty(len(part), np.uint16)
+        kernels.catalogue(part, function, counts)
+        if (rows := np.flatnonzero(makes[function])).size:
+            earlier.append(rows + start)
+        if (rows := np.flatnonzero(frees[function])).size and len(earlier) > 1:  # of those that are made before
+            released.append(rows + start)
+        rows = np.flatnonzero(table[function])
+        rows = rows[_gathers(rank, function[rows], rows + start, *of_all)]
+        numbers = many + np.arange(len(rows))
+        many += len(rows)
+        found.append(rows[numbers % stride == stride - 1] + start)
+        following.any = bool(counts[following.ids].any())
+        going += following.through(part, function, start, found[-1]) if following.any else [()] * len(found[-1])
+        while len(going) > _MOST or (len(going) > 1 and following.any and held(going) > _MOST_CARRIED):
+            stride, found, going = 2 * stride, [np.concatenate(found)[1::2]], going[1::2]
+        let_go(part)
+    candidates = np.concatenate([NOTHING, *found]) + 1
+    called = frozenset(np.flatnonzero(counts).tolist())
+    made = np.concatenate(earlier)
+    freed = _freed(rank, made, np.concatenate(released))
+    return Seen(called, candidates, stride, many, made, freed, carried(going), len(events))
+
+
+def _freed(rank: Rank, made: Ints, frees: Ints) -> Ints:
+    """The call that frees what each of some calls made; as many as there are calls where none does.
+
+    Persistent collectives are paired by their order on the communicator, so that of these every rank has all.
+    """
+    if not len(made):
+        return made
+    found = freed_at(rank, made, frees)
+    found[masks(rank.trace.functions).table(calls.COLLECTIVE_INITS)[rank.events["function"][made]]] = len(rank.events)
+    return found
+
+
+def _gathers(rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, windows: Ints) -> NDArray[np.bool_]:
+    """Which of some calls are over, and gather all ranks: those on communicators of all, fences on windows of all."""
+    slots = rank.events[rows]
+    good: NDArray[np.bool_] = (slots["flags"] & Flag.CLOSED != 0) & (slots["error"] == 0)
+    fences = masks(rank.trace.functions).table(_FENCES)[called]
+    if not fences.any():
+        return good & np.isin(slots["comm"], comms)
+    at = np.flatnonzero(fences & good & np.isin(slots["object"], windows))
+    good &= ~fences & np.isin(slots["comm"], comms)
+    good[at] = plain_fences(rank, rows[at])
+    let_go(rank.threads[0].tails)
+    return good
+
+
+def _of_all(rank: Rank) -> tuple[Ints, Ints]:
+    """The communicators that every rank is a member of, and the windows that every rank has a part of."""
+    everyone = len(rank.trace.ranks)
+    comms = {
+        id for id in rank.comm_ids() if (comm := rank.comm(id)) and not comm.inter and len(comm.members) == everyone
+    }
+    windows = [id for id in rank.definitions.ids(Def.WINDOW)
+               if (made := rank.definitions.window(id)) is not None and made.comm in comms]  # fmt: skip
+    return np.array(sorted(comms), np.int64), np.array(windows, np.int64)
+
+
+def cuts(trace: Trace, seen: Sequence[Seen], least: int = SEGMENT) -> Cuts | None:
+    """The moments at which the run may be cut, `least` calls apart; None where there are none or it must stay whole."""
+    called = frozenset[int]().union(*(one.called for one in seen))
+    if called.intersection(masks(trace.functions).ids(_UNDIVIDED)):
+        return None
+    stride = max(one.stride for one in seen)
+    many = min(one.many for one in seen) // stride
+    if not many:
+        return None
+    at = np.stack([one.candidates[stride // one.stride - 1 :: stride // one.stride][:many] for one in seen], axis=1)
+    ends = np.array([one.calls for one in seen], np.int64)
+    chosen = _apart(at.sum(axis=1), 0, int(ends.sum()), apart(least, len(seen)))
+    if not chosen:
+        return None
+    rows = [np.zeros(len(seen), np.int64), *at[chosen], ends]
+    steps = np.array([stride // one.stride for one in seen])
+    which = np.concatenate([[0], np.array(chosen) + 1, [0]])[:, None] * steps - 1
+    return Cuts(trace, np.stack(rows), seen, which, called)
+
+
+def within(of: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
+    """The same run cut between two of its moments only, at others about `wanted` calls apart; None where none is there.
+
+    None also where something goes on across moments on windows or files.
+    """
+    if len(of.which) != len(of.at) or any(len(one.carried.calls) for one in of.seen):
+        return None
+    stride = max(one.stride for one in of.seen)
+    steps = np.array([stride // one.stride for one in of.seen])
+    first = int(of.which[low][0] + 1) // int(steps[0])
+    last = min(one.many for one in of.seen) // stride if high == len(of) else int(of.which[high][0]) // int(steps[0])
+    numbers = np.arange(first, last)
+    if not len(numbers):
+        return None
+    which = (numbers[:, None] + 1) * steps - 1
+    at = np.stack([one.candidates[column] for one, column in zip(of.seen, which.T, strict=True)], axis=1)
+    chosen = _apart(at.sum(axis=1), int(of.at[low].sum()), int(of.at[high].sum()), wanted)
+    if not chosen:
+        return None
+    return replace(
+        of, at=np.stack([of.at[low], *at[chosen], of.at[high]]),
+        which=np.stack([of.which[low], *which[chosen], of.which[high]]),
+    )  # fmt: skip
+
+
+def _apart(total: Ints, begin: int, end: int, wanted: int) -> list[int]:
+    """Of some moments, by how many calls are before each, those that lie about `wanted` calls apart."""
+    chosen: list[int] = []
+    before = begin
+    for place, calls_ in enumerate(total.tolist()):
+        if calls_ - before >= wanted and end - calls_ >= wanted // 2:
+            chosen.append(place)
+            before = calls_
+    return chosen

@@ -1,0 +1,154 @@
+"""Closed cuts where messages are received of any source: a segment looks further than it tells.
+
+A wildcard receive that is complete knows whose message it took, so what is before a closed cut is matched as in the
+run. But it may race with a message that is sent behind the cut. So of a greater closed cut D the greatest one C within
+is taken before which no wildcard is open: every rank that sends anything behind D knows by then that each is complete,
+so none of those messages can have come first. The segment tells of the calls before C, and the next one begins there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.event_id import EventId
+from weft.base.lazy import dataclass
+from weft.match import Match, Post
+from weft.mpi.meaning import Act, named
+from weft.order import Order, order
+from weft.races.ahead import common, first_open, first_unsure
+from weft.races.search import MADE, looked, told
+from weft.segments.cut_points import Cuts
+from weft.segments.greatest_cut import Descent, Found, before, light
+from weft.terms import calls
+from weft.terms.argument_columns import Ints
+from weft.terms.calls import masks
+from weft.trace import Rank
+from weft.trace.mapping import let_go
+from weft.trace.segment import Look, Segment
+
+Mask = NDArray[np.bool_]
+
+_SENDS: Final = named(Act.SEND, Act.SEND_RECEIVE)
+_PART: Final = 1 << 18
+"""Calls that are looked at together."""
+
+Sends = dict[int, int]
+"""By rank that is sent to the last call that may do so."""
+
+
+def sends(rank: Rank) -> Sends:
+    """Whom a rank sends to, and in which call at last."""
+    table, of = masks(rank.trace.functions).table, {id: rank.comm(id) for id in rank.comm_ids()}
+    sending, starts, inits = table(_SENDS), table(calls.STARTS), table(calls.SEND_INITS)
+    width = len(rank.trace.ranks) + 1
+    last = {id: np.full(width, -1, np.int64) for id in of}
+    started, asked = -1, {id: np.zeros(width, np.bool_) for id in of}
+    for start in range(0, len(rank.events), _PART):
+        part = rank.events[start : start + _PART]
+        function, rows = part["function"], np.flatnonzero(sending[part["function"]])
+        rows = rows[part["peer"][rows] >= 0]
+        peer, comm = np.minimum(part["peer"][rows], width - 1), part["comm"][rows]
+        for id in np.unique(comm).tolist():
+            mine = np.flatnonzero(comm == id)
+            # Of several values for one place numpy keeps the last one.
+            last.setdefault(id, np.full(width, -1, np.int64))[peer[mine]] = rows[mine] + start
+            asked.setdefault(id, np.zeros(width, np.bool_))[peer[mine][inits[function[rows[mine]]]]] = True
+        if (begun := np.flatnonzero(starts[function])).size:
+            started = start + int(begun[-1])
+        let_go(part)
+    found: Sends = {}
+    for id, calls_ in last.items():
+        calls_[asked[id]] = max(started, int(calls_.max()))
+        peers = comm_.peers(rank.index) if (comm_ := of.get(id)) is not None else ()
+        for place in np.flatnonzero(calls_ >= 0).tolist():
+            # Of a communicator that is not known anybody may be meant.
+            for to in (peers[place],) if place < len(peers) else range(width - 1):
+                found[to] = max(found.get(to, -1), int(calls_[place]))
+    return found
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The calls that a segment looks at, with those behind it, their match, in which its races are kept, and order."""
+
+    segment: Segment
+    match: Match
+    order: Order
+
+
+class Looking:
+    """Looks ahead from cut to cut. `behind`: by rank whether a race is before it, at the last cut that was found.
+
+    `wild`: by rank whether it receives of any source. On others receives that are pending go over a cut
+    (closed_cuts.py).
+    """
+
+    def __init__(self, of: Cuts, wild: Mask, sends: Sequence[Sends], behind: Mask) -> None:
+        self.of, self.wild, self.sends, self.behind = of, wild, sends, behind
+
+    def light(self, of: Match) -> Mask:
+        """Receives that may be pending over a cut, of messages that do not wait for them."""
+        recvs, sends = of.recvs, of.sends
+        waits = np.append(sends.flags & Post.SYNCHRONOUS != 0, [False])[np.minimum(recvs.partner, len(sends))]
+        found: Mask = light(of) & ~self.wild[recvs.ranks()] & ~waits
+        return found
+
+    def _behind(self, end: Ints) -> dict[int, list[int]]:
+        """By rank who may send it something from some calls on."""
+        found: dict[int, list[int]] = {}
+        for sender, (first, sends) in enumerate(zip(end.tolist(), self.sends, strict=True)):
+            for receiver, last in sends.items():
+                if last >= first:
+                    found.setdefault(receiver, []).append(sender)
+        return found
+
+    def within(
+        self, window: Segment, of: Match, least: int, into: Sequence[Ints] = (), *, carries: bool = False
+    ) -> tuple[Ahead, Found, list[Ints]] | None:  # fmt: skip
+        """As far as a window can be looked at, and the cut in it before which nothing is open; what goes over that.
+
+        `into`: what goes over its beginning; with `carries` some may go on. None where fewer calls than `least` are
+        before the cut.
+        """
+        ahead = np.array([rank.ahead for rank in window.ranks], np.int64)
+        far = Descent(window, of, self.light(of) if carries else None).found()
+        begin, end = np.array(window.first, np.int64), np.array(window.first, np.int64) + far.cut - ahead
+        if int((far.cut - ahead).sum()) < least:
+            return None
+        out = over(window, of, far)
+        segment = self.of.between(begin, end, into, out)
+        look = Look(far.cut, self.behind, self._behind(end))
+        segment.look = look
+        match = before(of, segment, far)
+        ordered = order(segment, match)
+        known = common(match, ordered, look.sends)
+        most, pending = first_open(match, known), self.light(match) if carries else None
+        found = Descent(segment, match, pending, most=most).found()
+        if int((found.cut - ahead).sum()) < least:
+            return None
+        races, after = looked(match, ordered)
+        most = np.minimum(most, first_unsure(match, ordered, races, known))
+        if (most < found.cut).any():
+            found = Descent(segment, match, pending, most=most).found()
+            if int((found.cut - ahead).sum()) < least:
+                return None
+        segment.look = replace(look, told=found.cut)
+        match.made[MADE] = told(match, races, found.cut)
+        self.behind = self.behind | (after <= 2 * found.cut)
+        near = begin + found.cut - ahead
+        both = [np.union1d(mine, far_[far_ < last]) for mine, far_, last in zip(
+            over(segment, match, found), out, near.tolist(), strict=True)]  # fmt: skip
+        return Ahead(segment, match, ordered), found, both
+
+
+def over(window: Segment, of: Match, found: Found) -> list[Ints]:
+    """By rank the calls of the run whose messages go over a cut of a window."""
+    return [
+        np.array([window.whole(EventId(rank, event)).event for event in events.tolist()], np.int64)
+        for rank, events in enumerate(found.carried(of, len(window.ranks)))
+    ]

@@ -1,0 +1,72 @@
+"""Whether nothing is under way at the end of a segment, by its match.
+
+That its beginning is quiet is taken for granted: it is the end of the segment before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import NONE, Match, Post, Posts
+from weft.mpi.meaning import base
+from weft.native.headers.order import CollKind as Kind
+from weft.order.edges import SOURCE, TARGET, collective_edges
+from weft.trace.segment import Segment
+from weft.usage import file_races, rma_quiescence
+
+
+def quiet(segment: Segment, match: Match) -> bool:
+    """Whether every message was sent and taken, every request is complete, and every collective has all its members.
+
+    Every one-sided operation is complete at its target, and no epoch is open in which more is under way. What was
+    written to files is there for all that read them.
+
+    The last call of every rank is then one collective, which no rank left before all had come.
+    """
+    return (
+        _taken(match.sends) and _taken(match.recvs) and _gathered(segment, match)
+        and rma_quiescence.settled(segment, match) and file_races.settled(segment, match)
+    )  # fmt: skip
+
+
+def _taken(posts: Posts) -> bool:
+    cancelled = posts.flags & Post.CANCELLED != 0
+    return bool(((posts.partner != NONE) | cancelled).all() and (posts.completion != NONE).all())
+
+
+def _gathered(segment: Segment, match: Match) -> bool:
+    parts, of = match.collectives, match.instances
+    if not len(of) or (parts.completion == NONE).any():
+        return False
+    return bool(gathered(segment, match).all()) and _together(segment, match)
+
+
+def gathered(segment: Segment, match: Match) -> NDArray[np.bool_]:
+    """By collective whether all its members are there, and call the same function."""
+    parts, of = match.collectives, match.instances
+    members = np.array([len({*c.members, *c.remote_members} - {-1}) for c in segment.communicators], np.int64)
+    sizes, starts = np.diff(of.first).astype(np.int64), of.first[:-1].astype(np.int64)
+    of_function = {int(f): base(segment.functions[int(f)].name) for f in np.unique(parts.function)}
+    numbers = {name: k for k, name in enumerate(sorted(set(of_function.values())))}
+    table = np.zeros(65536, np.int64)
+    for function, name in of_function.items():
+        table[function] = numbers[name]
+    sorts = table[parts.function[of.rows]]
+    unlike = np.add.reduceat(sorts != np.repeat(sorts[starts], sizes), starts) if len(of) else np.zeros(0, np.int64)
+    found: NDArray[np.bool_] = (sizes == members[of.comm]) & (unlike == 0)
+    return found
+
+
+def _together(segment: Segment, match: Match) -> bool:
+    """Whether the last calls of all ranks are one collective, which none leaves before all have come."""
+    parts = match.collectives
+    if (np.diff(parts.first) == 0).any():
+        return False
+    last = parts.first[1:].astype(np.int64) - 1
+    ends = np.array([len(rank) - 1 for rank in segment.ranks])
+    one = parts.instance[last]
+    if (parts.event[last] != ends).any() or (one != one[0]).any():
+        return False
+    edges = collective_edges(segment, match)
+    return edges.kind[one[0]] == Kind.GENERAL and bool((edges.role[last] == SOURCE | TARGET).all())

@@ -1,0 +1,166 @@
+"""What goes on from call to call on a rank's windows and files, and so comes along into every segment behind it.
+
+Of each window that is there that is the call that made it and its last fence, the locks that are held, and the memory
+that is attached; of each open file the call that opened it, its view, its atomicity, and the last seek. It is followed
+in one look at the calls, and known at every moment at which the run may be cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.mpi.meaning import Sync
+from weft.terms import calls
+from weft.terms.argument_columns import Ints
+from weft.terms.calls import masks, words
+from weft.trace import Rank
+from weft.trace.functions import FunctionTable
+from weft.trace.layout import ID_DYNAMIC
+
+_MADE, _GONE, _FENCED, _LOCKED, _LOCKED_ALL, _ATTACHED, _OPENED, _CLOSED, _VIEWED, _ATOMIC, _SOUGHT = range(1, 12)
+"""What a call on a window, or from _OPENED on on a file, is about."""
+_OF_FILES: Final = 1 << 40
+"""Beside the id of a file: windows have the same ones."""
+_NONE: Final = frozenset[str]()
+_SORTS: Final = (
+    (_MADE, calls.WINDOW_MAKERS, _NONE), (_GONE, _NONE, calls.syncs(Sync.FREE)),
+    (_FENCED, calls.syncs(Sync.FENCE), _NONE), (_LOCKED, calls.syncs(Sync.LOCK), calls.syncs(Sync.UNLOCK)),
+    (_LOCKED_ALL, calls.syncs(Sync.LOCK_ALL), calls.syncs(Sync.UNLOCK_ALL)),
+    (_ATTACHED, words("Win_attach"), words("Win_detach")),
+    (_OPENED, words("File_open"), _NONE), (_CLOSED, _NONE, words("File_close")),
+    (_VIEWED, words("File_set_view"), _NONE), (_ATOMIC, words("File_set_atomicity"), _NONE),
+    (_SOUGHT, words("File_seek"), _NONE),
+)  # fmt: skip
+"""With the functions that begin it, and those that end it: of both the last one decides."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """By moment the calls that go on there, in order.
+
+    Those of moment k are rows `starts[n]` to `starts[n + 1]`, where `state[k]` is n: several may have the same ones.
+    `fences`: how many fences of a call's window came before the last one.
+    """
+
+    state: NDArray[np.int32]
+    starts: Ints
+    calls: Ints
+    fences: Ints
+
+    def at(self, moment: int) -> tuple[Ints, Ints]:
+        """The calls that go on at a moment, and their fences."""
+        state = self.state[moment]
+        part = slice(int(self.starts[state]), int(self.starts[state + 1]))
+        return self.calls[part], self.fences[part]
+
+
+Now = tuple[tuple[int, int], ...]
+"""The calls that go on, each with its fences."""
+
+
+@cache
+def _followed(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.bool_], Ints]:
+    """By function what is followed of it, and whether it begins something; the ids of those that are followed."""
+    table = masks(functions).table
+    of, begin = np.zeros(65536, np.uint8), np.zeros(65536, np.bool_)
+    for sort, begins, ends in _SORTS:
+        of[table(begins | ends)] = sort
+        begin |= table(begins)
+    return of, begin, np.flatnonzero(of)
+
+
+class Following:
+    """Follows the calls of a rank, a part of them at a time."""
+
+    def __init__(self, rank: Rank) -> None:
+        self._sort, self._begins, self.ids = _followed(rank.trace.functions)
+        self.any = False
+        """Whether any of them was called."""
+        self._open: dict[int, dict[tuple[int, int], int]] = {}
+        """By window or file what goes on there, and since which call."""
+        self._fences: dict[int, int] = {}
+        self._now: Now | None = ()
+
+    def through(self, part: NDArray[Any], function: NDArray[np.uint16], start: int, moments: Ints) -> list[Now]:
+        """Go through calls from call `start` of the rank on; what goes on behind each of `moments`, some of them."""
+        rows = np.flatnonzero(self._sort[function])
+        of, sort = part["object"][rows].astype(np.int64), self._sort[function[rows]]
+        peer = part["peer"][rows].astype(np.int64)
+        known = (of >= ID_DYNAMIC) & ((sort != _LOCKED) | (peer >= 0))
+        known &= (sort < _OPENED) | (part["error"][rows] == 0)
+        rows, of, sort, peer = rows[known], of[known], sort[known], peer[known]
+        of += np.where(sort >= _OPENED, _OF_FILES, 0)
+        if not len(rows):
+            return [self._known()] * len(moments)
+        address = part["buffer"][rows].view(np.int64)
+        about = np.where(sort == _LOCKED, peer, np.where(sort == _ATTACHED, address, 0))
+        until = np.searchsorted(moments, rows + start)
+        last, many = _last_of(until, of, sort, about)
+        found: list[Now] = []
+        for row, fences in zip(last.tolist(), many.tolist(), strict=True):
+            while len(found) < until[row]:
+                found.append(self._known())
+            call, what = int(rows[row]), (int(sort[row]), int(about[row]))
+            begins = bool(self._begins[function[call]])
+            self._take(int(of[row]), what, call + start, fences if sort[row] == _FENCED else 0, begins=begins)
+        return found + [self._known()] * (len(moments) - len(found))
+
+    def _take(self, of: int, what: tuple[int, int], call: int, fences: int, *, begins: bool) -> None:
+        """Take the last call of its kind up to a moment, and how many fences there were of it."""
+        self._now = None
+        if what[0] in (_GONE, _CLOSED):
+            self._open.pop(of, None)
+            self._fences.pop(of, None)
+            return
+        mine = self._open.setdefault(of, {})
+        if begins:
+            mine[what] = call
+        else:
+            mine.pop(what, None)
+        if fences:
+            self._fences[of] = self._fences.get(of, 0) + fences
+
+    def _known(self) -> Now:
+        if self._now is None:
+            self._now = tuple(sorted(
+                (call, max(self._fences.get(of, 0) - 1, 0))
+                for of, mine in self._open.items() for call in mine.values()
+            ))  # fmt: skip
+        return self._now
+
+
+def _last_of(until: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Of the rows with one key up to one moment the last, in order, and how many there are of each."""
+    by = np.lexsort((*key, until))
+    differs = np.zeros(max(len(by) - 1, 0), np.bool_)
+    for column in (until, *key):
+        differs |= np.diff(column[by]) != 0
+    ends = np.append(np.flatnonzero(differs), len(by) - 1)
+    last, many = by[ends], np.diff(ends, prepend=-1)
+    order = np.argsort(last)
+    return last[order], many[order]
+
+
+def _changes(moments: Sequence[Now]) -> list[bool]:
+    """Of which moments the calls that go on are not those of the one before."""
+    return [k == 0 or now is not moments[k - 1] for k, now in enumerate(moments)]
+
+
+def held(moments: Sequence[Now]) -> int:
+    """How many calls are kept of some moments."""
+    return sum(len(now) for now, new in zip(moments, _changes(moments), strict=True) if new)
+
+
+def carried(moments: Sequence[Now]) -> Carried:
+    """What goes on at each of some moments."""
+    new = _changes(moments)
+    states = [now for now, first in zip(moments, new, strict=True) if first]
+    starts = np.concatenate([[0], np.cumsum([len(now) for now in states])]).astype(np.int64)
+    rows = np.array([row for now in states for row in now], np.int64).reshape(-1, 2)
+    return Carried(np.cumsum(new, dtype=np.int32) - 1, starts, rows[:, 0].copy(), rows[:, 1].copy())

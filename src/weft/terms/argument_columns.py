@@ -1,0 +1,191 @@
+"""Arguments of many events at once: tails (native/format.h) decoded column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.match.functions import CODE_ARRAY, CODES, Code
+from weft.native.headers.columns import Column as InC
+from weft.native.headers.columns import ColumnsInput
+from weft.terms import kernels
+from weft.trace import Function, Parameter, Rank
+from weft.trace.layout import Flag
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """An array argument of many events: the values of event i are `values[starts[i]:starts[i + 1]]`."""
+
+    starts: Ints
+    values: Ints
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, index: int) -> Ints:
+        return self.values[self.starts[index] : self.starts[index + 1]]
+
+    @property
+    def lengths(self) -> Ints:
+        """Number of values of each event."""
+        return np.diff(self.starts)
+
+    @property
+    def owners(self) -> Ints:
+        """For each value, which event it belongs to."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    @property
+    def offsets(self) -> Ints:
+        """For each value, its index in its event's array."""
+        return np.arange(len(self.values)) - np.repeat(self.starts[:-1], self.lengths)
+
+
+@dataclass(frozen=True)
+class Statuses:
+    """Status arguments as columns. `known` is False for one that was not set; the other values are then 0."""
+
+    known: NDArray[np.bool_]
+    cancelled: NDArray[np.bool_]
+    source: Ints
+    tag: Ints
+    bytes: Ints
+    error: Ints
+
+
+@dataclass(frozen=True)
+class RaggedStatuses:
+    """An array of statuses of many events; those of event i are rows `starts[i]` to `starts[i + 1]` of `rows`."""
+
+    starts: Ints
+    rows: Statuses
+
+
+Column = Ints | Ragged | Statuses | RaggedStatuses
+
+
+def distinct(values: NDArray[np.generic]) -> NDArray[Any]:
+    """The different values of a column of ids, sorted; small ones are counted, for sorting costs ten times that."""
+    values = values.ravel()
+    if not len(values):
+        return values
+    if np.can_cast(values.dtype, np.int64) and int(values.min()) >= 0 and int(values.max()) < 1 << 20:
+        return np.flatnonzero(np.bincount(values)).astype(values.dtype)
+    # numpy.unique would import numpy.ma to see that these are no masked arrays: 15 ms of every `weft run`.
+    ordered = np.sort(values)
+    different: NDArray[np.generic] = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
+    return different
+
+
+def numbered(ids: NDArray[np.generic], values: NDArray[np.generic]) -> NDArray[np.uint32]:
+    """For each value its place among the sorted `ids`, of which it is one."""
+    if len(ids) and int(ids[0]) >= 0 and int(ids[-1]) < 1 << 20:
+        table = np.zeros(int(ids[-1]) + 1, np.uint32)
+        table[ids] = np.arange(len(ids))
+        places: NDArray[np.uint32] = table[values]
+        return places
+    found: NDArray[np.uint32] = np.searchsorted(ids, values).astype(np.uint32)
+    return found
+
+
+def ints(found: dict[str, Column], name: str) -> Ints:
+    """A scalar parameter of those that `columns` found; no values for any other."""
+    values = found.get(name)
+    return values if isinstance(values, np.ndarray) else np.zeros(0, np.int64)
+
+
+def columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[Ints, dict[str, Column]]]:
+    """The tail parameters `names` of the events `which` of a rank, function by function and thread by thread.
+
+    Yields (events, values): for exit parameters the events must be closed. Parameters that a function has in its
+    slot, or not at all, are left out. A ticket and a large count are skipped.
+    """
+    which = np.ascontiguousarray(which, np.int64)
+    functions = rank.events["function"][which]
+    threads = rank.event_threads[which] if len(rank.threads) > 1 else None
+    for id in np.flatnonzero(np.bincount(functions)).tolist():
+        of_function = np.flatnonzero(functions == id)
+        for slot, thread in enumerate(rank.threads):
+            rows = of_function if threads is None else of_function[threads[of_function] == slot]
+            if len(rows):
+                yield which[rows], _decode(rank, rank.trace.functions[id], which[rows], thread.tails, names)
+
+
+def argument(rank: Rank, event: Ints, name: str) -> Ints:
+    """A scalar argument of calls of one function, which ascend, from the slot or the tail."""
+    function = rank.trace.functions[int(rank.events["function"][event[0]])]
+    for place, parameter in function.slot.items():
+        if parameter.name == name:
+            values = np.ascontiguousarray(rank.events[place][event])
+            return values.view(np.int64) if values.dtype == np.uint64 else values.astype(np.int64)
+    found = np.zeros(len(event), np.int64)
+    for some, decoded in columns(rank, event, frozenset((name,))):
+        found[np.searchsorted(event, some)] = ints(decoded, name)
+    return found
+
+
+def _decode(
+    rank: Rank, function: Function, which: Ints, tails: NDArray[np.uint8], names: frozenset[str]
+) -> dict[str, Column]:
+    """The wanted parameters of events of one function, in native/kernel/columns.c."""
+    events = rank.events
+    closed = bool(((events["flags"][which] & Flag.CLOSED) != 0).all())
+    parameters = [*function.tail_in, *(function.tail_out if closed else ())]
+    last = max((i for i, p in enumerate(parameters) if p.name in names), default=-1)
+    if last < 0:
+        return {}
+    made = [_Made(p, p.name in names and p.type != "string", len(which)) for p in parameters[: last + 1]]
+    slots = np.ascontiguousarray(events)
+    given = ColumnsInput(
+        events=slots, which=which, count=len(which), tails=tails, tail_bytes=len(tails),
+        entry_steps=len(function.tail_in), steps=len(made), poll=function.is_poll,
+    )  # fmt: skip
+    kernels.decode(given, [m.structure for m in made], fill=False)
+    lengthened = [m.lengthen() for m in made]
+    if any(lengthened):
+        kernels.decode(given, [m.structure for m in made], fill=True)
+    return {p.name: m.column() for p, m in zip(parameters, made, strict=False) if m.wanted}
+
+
+class _Made:
+    """A column while it is decoded: memory for what C writes."""
+
+    def __init__(self, parameter: Parameter, wanted: bool, count: int) -> None:
+        self.wanted, self.array, self.status = wanted, parameter.array, parameter.type == "status"
+        code = CODES.get(parameter.type, Code.HANDLE)
+        self.structure = InC()
+        self.structure.wanted, self.structure.code = wanted, code | (CODE_ARRAY if parameter.array else 0)
+        self.starts = np.zeros(count + 1, np.int64)
+        if wanted and self.array:
+            self.structure.starts = self.starts
+        elif wanted:
+            self._room(count)
+
+    def _room(self, count: int) -> None:
+        self.numbers = [np.zeros(count, np.int64) for _ in range(4 if self.status else 1)]
+        self.flags = [np.zeros(count, np.bool_) for _ in range(2 if self.status else 0)]
+        for name, values in zip(("values", "tag", "bytes", "error"), self.numbers, strict=False):
+            setattr(self.structure, name, values)
+        for name, flags in zip(("known", "cancelled"), self.flags, strict=False):
+            setattr(self.structure, name, flags)
+
+    def lengthen(self) -> bool:
+        """Make room for the elements of an array whose lengths are known now; whether there are any."""
+        if self.wanted and self.array:
+            np.cumsum(self.starts, out=self.starts)
+            self._room(int(self.starts[-1]))
+        return self.wanted and self.array and bool(self.starts[-1])
+
+    def column(self) -> Column:
+        """What was decoded."""
+        values = Statuses(self.flags[0], self.flags[1], *self.numbers) if self.status else self.numbers[0]
+        if not self.array:
+            return values
+        return RaggedStatuses(self.starts, values) if isinstance(values, Statuses) else Ragged(self.starts, values)

@@ -1,0 +1,110 @@
+"""Where the buffers of a rank lie: block by block, or as one layout where these are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.terms.argument_columns import Ints, distinct
+from weft.terms.byte_layouts import TOO_MUCH, Blocks, Layout
+from weft.terms.datatype_layouts import blocks
+from weft.terms.datatype_sizes import solid
+from weft.trace import Rank
+
+Shapes = Any
+"""A column of Layout or None."""
+
+
+class Spread(NamedTuple):
+    """Blocks of several buffers: of which buffer, how far from its start, and how long.
+
+    Where `shape` is not None, it is all of a buffer, which has these bytes between its first and its last.
+    """
+
+    buffer: Ints
+    offset: Ints
+    length: Ints
+    shape: Shapes
+
+
+MOST_SPREAD: Final = 1 << 19
+"""Blocks, and parts, of buffers with gaps that are kept for one rank; of a buffer all are kept, or none."""
+MOST_APART: Final = 1024
+"""Blocks of a buffer that each have a row."""
+MOST_COUNTS: Final = 10_000
+"""Counts of datatypes with gaps that are looked at for one rank."""
+
+
+def no_shapes(count: int) -> Shapes:
+    """A column of None."""
+    return np.full(count, None, object)
+
+
+def numbered_shapes(column: Shapes) -> NDArray[np.uint32]:
+    """A column of layouts as numbers, in the order in which each comes first from 1 on; 0 for None."""
+    numbers = np.zeros(len(column), np.uint32)
+    known: dict[int, int] = {}
+    for row in np.flatnonzero(column != np.array(None)).tolist():
+        numbers[row] = known.setdefault(id(column[row]), len(known) + 1)
+    return numbers
+
+
+def spread(rank: Rank, datatype: Ints, count: Ints) -> Spread:
+    """The blocks of buffers of `count` elements of datatypes, in the order of the buffers; none where not known.
+
+    A buffer that is too much to be kept has a row whose shape is not known.
+    """
+    parts = list(_spread(rank, datatype, count))
+    none = np.zeros(0, np.int64)
+    nothing = Spread(none, none, none, no_shapes(0))
+    buffer, offset, length, shape = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
+    order = np.argsort(buffer, kind="stable")
+    return Spread(buffer[order], offset[order], length[order], shape[order])
+
+
+def _spread(rank: Rank, datatype: Ints, count: Ints) -> Iterator[Spread]:
+    room = _Room()
+    for id in distinct(datatype).tolist():
+        rows, of = np.flatnonzero(datatype == id), rank.datatype(id)
+        if size := solid(of):
+            yield Spread(rows, np.zeros(len(rows), np.int64), count[rows] * size, no_shapes(len(rows)))
+            continue
+        order = np.argsort(count[rows], kind="stable")
+        rows = rows[order]
+        for mine in np.split(rows, np.flatnonzero(np.diff(count[rows])) + 1):
+            room.counts -= 1
+            layout = blocks(of, int(count[mine[0]])) if room.counts >= 0 else TOO_MUCH
+            if layout is not None:
+                yield room.of(mine, layout)
+
+
+class _Room:
+    """What is left of the blocks and parts that may be kept for one rank."""
+
+    def __init__(self) -> None:
+        self.blocks = self.parts = MOST_SPREAD
+        self.counts = MOST_COUNTS
+
+    def of(self, rows: Ints, layout: Layout) -> Spread:
+        """The rows of buffers of one layout: block by block where these are few."""
+        n = len(rows)
+        found = layout.blocks(MOST_APART) or _NO_BLOCK
+        if layout.is_known and (not layout or (len(found.offset) and len(found.offset) * n <= self.blocks)):
+            found = found if layout else _EMPTY
+            self.blocks -= len(found.offset) * n
+            buffer, (offset, length) = np.repeat(rows, len(found.offset)), (np.tile(column, n) for column in found)
+            return Spread(buffer, offset, length, no_shapes(len(buffer)))
+        if self.parts < len(layout.parts):
+            layout = TOO_MUCH
+        self.parts -= len(layout.parts)
+        shape = no_shapes(n)
+        shape.fill(layout)
+        low, length = np.full(n, layout.low, np.int64), np.full(n, layout.high - layout.low, np.int64)
+        return Spread(rows, low, length, shape)
+
+
+_NO_BLOCK: Final = Blocks(np.zeros(0, np.int64), np.zeros(0, np.int64))
+_EMPTY: Final = Blocks(np.zeros(1, np.int64), np.zeros(1, np.int64))

@@ -1,0 +1,237 @@
+"""Which bytes a buffer takes, without a list of them, and whether two buffers have one in common.
+
+What repeats stays as it is said: 20 million structures of a message are one part with a stride. Two layouts are held
+against each other by arithmetic (native/kernel/layouts.c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft.native.headers import layouts
+from weft.terms.argument_columns import Ints
+from weft.terms.strided_blocks import Strided, tidied
+
+Block = tuple[int, int]
+"""Where bytes begin and how many there are."""
+MOST: Final = 1 << 16
+"""Blocks that are laid out one by one."""
+MOST_PARTS: Final = 1 << 15
+"""Parts of a layout that are kept."""
+FAR: Final = 1 << 60
+"""Bytes of a layout at most: a longer one is damage."""
+STEPS: Final = 1 << 16
+"""Steps in which two layouts are held against each other: some milliseconds."""
+_MOST_PAIRED: Final = 64
+"""Parts of which each is held against each other."""
+_MOST_JOINED: Final = 16
+"""Blocks that touch, of a run of which the ends are looked for."""
+
+
+class Layout:
+    """The bytes of a buffer beside its address: parts that are there `times` times, `stride` bytes behind each other.
+
+    `low` to `high` are the first byte and the one behind the last. One that is not known is too much to be kept.
+    """
+
+    __slots__ = ("_blocks", "_table", "high", "is_known", "low", "parts", "stride", "times")
+
+    def __init__(self, parts: Sequence[Strided], stride: int = 0, times: int = 1, *, is_known: bool = True) -> None:
+        if len(parts) == 1 and times > 1:
+            parts, stride, times = (parts[0].repeated(stride, times),), 0, 1
+        back = min(stride, 0) * (times - 1)
+        self.parts = tuple(part._replace(offset=part.offset + back) for part in parts) if back else tuple(parts)
+        self.stride, self.times = abs(stride), times if self.parts else 1
+        self.low = min((part.offset for part in self.parts[:1]), default=0)
+        self.high = max((part.end for part in self.parts), default=0) + self.stride * (self.times - 1)
+        levels = max((len(part.levels) for part in self.parts), default=0)
+        self.is_known = (
+            is_known and max(-self.low, self.high, self.high - self.low) < FAR and levels <= layouts.MOST_LEVELS
+        )
+        if not self.is_known:
+            self.parts, self.low, self.high, self.stride, self.times = (), -FAR, FAR, 0, 1
+        self._table: layouts.Layout | None = None
+        self._blocks: Blocks | None = None
+
+    def __bool__(self) -> bool:
+        return self.high > self.low
+
+    @property
+    def number(self) -> int:
+        """How many blocks it is, each by itself."""
+        return sum(part.blocks for part in self.parts) * self.times
+
+    def whole(self) -> Iterator[Strided]:
+        """Its parts with all that repeats."""
+        return (part.repeated(self.stride, self.times) for part in self.parts)
+
+    def blocks(self, most: int = MOST) -> Blocks | None:
+        """All blocks in the order of memory, those that touch as one; None where these are too many, or not known."""
+        if not self.is_known or self.number > most:
+            return None
+        if self._blocks is None:
+            self._blocks = self._joined()
+        return self._blocks
+
+    def _joined(self) -> Blocks:
+        offset, length = self._each()
+        end = np.maximum.accumulate(offset + length)
+        first = np.flatnonzero(np.concatenate([[True], offset[1:] > end[:-1]])[: len(offset)])
+        last = np.append(first[1:], len(offset)) - 1 if len(first) else first
+        return Blocks(offset[first], end[last] - offset[first])
+
+    def _each(self) -> tuple[Ints, Ints]:
+        """Each block by itself, in the order of memory."""
+        nothing = np.zeros(0, np.int64)
+        parts = [(part.offsets(), part.length) for part in self.whole()]
+        offset = np.concatenate([nothing, *(offsets for offsets, _ in parts)])
+        length = np.concatenate([nothing, *(np.full(len(offsets), n, np.int64) for offsets, n in parts)])
+        order = np.lexsort((length, offset))
+        return offset[order], length[order]
+
+    def table(self) -> layouts.Layout:
+        """It as the kernels read it: from its first byte on."""
+        if self._table is None:
+            offset, length, end = (
+                np.array(column, np.int64).reshape(-1)
+                for column in (
+                    [part.offset - self.low for part in self.parts], [part.length for part in self.parts],
+                    [part.end - self.low for part in self.parts],
+                )
+            )  # fmt: skip
+            level = np.cumsum([0, *(len(part.levels) for part in self.parts)], dtype=np.uint32)
+            stride, times = np.array([level for part in self.parts for level in part.levels], np.int64).reshape(-1, 2).T
+            self._table = layouts.Layout(
+                count=len(self.parts), offset=offset, length=length, end=end, reach=np.maximum.accumulate(end),
+                level=level, stride=np.ascontiguousarray(stride), times=np.ascontiguousarray(times),
+                outer_stride=self.stride, outer_times=self.times, high=self.high - self.low,
+            )  # fmt: skip
+        return self._table
+
+    def repeats(self) -> bool | None:
+        """Whether it has a byte more than once; None where that is not known."""
+        if not self.is_known:
+            return None
+        if self.number <= MOST // 16 or (len(self.parts) > _MOST_PAIRED and self.number <= MOST):
+            offset, length = self._each()
+            return bool((offset[1:] < np.maximum.accumulate(offset + length)[:-1]).any())
+        if len(self.parts) > _MOST_PAIRED:
+            return None
+        parts = list(self.whole())
+        known: bool | None = False
+        for place, part in enumerate(parts):
+            for found in (_again(part), *(meet(Layout([part]), Layout([other])) for other in parts[:place])):
+                if found:
+                    return True
+                known = None if found is None else known
+        return known
+
+
+class Blocks(NamedTuple):
+    """Where blocks begin, and how long each is."""
+
+    offset: Ints
+    length: Ints
+
+
+def whole(length: int) -> Layout:
+    """The layout of bytes without a gap."""
+    return Layout([Strided(0, length)] if length > 0 else ())
+
+
+def merged(placed: Sequence[tuple[int, Layout]]) -> Layout:
+    """Several layouts, each so many bytes behind an address, as one."""
+    if len(placed) == 1 and placed[0][0] == 0:
+        return placed[0][1]
+    if not all(layout.is_known for _, layout in placed) or sum(len(layout.parts) for _, layout in placed) > MOST_PARTS:
+        return TOO_MUCH
+    return Layout(tidied(part._replace(offset=part.offset + at) for at, of in placed for part in of.whole()))
+
+
+TOO_MUCH: Final = Layout((), is_known=False)
+
+
+# Two layouts
+
+
+def meet(one: Layout, other: Layout, apart: int = 0) -> bool | None:
+    """Whether two layouts have a byte in common, the other's address `apart` behind the one's; None: not known."""
+    if not one or not other:
+        return False
+    apart += other.low - one.low
+    if abs(apart) >= FAR:
+        return False if one.is_known and other.is_known else None
+    steps = np.array([STEPS], np.uint64)
+    found = layouts.kernel().weft_meet(one.table(), other.table(), apart, steps)
+    return None if found < 0 else bool(found)
+
+
+def _again(part: Strided) -> bool | None:
+    """Whether two blocks of one part share a byte."""
+    known: bool | None = False
+    for place, (stride, times) in enumerate(part.levels):
+        # Of the levels in which two blocks differ this is the first: there the one is behind the other.
+        below = part.levels[place + 1 :]
+        back = sum(step * (n - 1) for step, n in below)
+        strides = np.array([stride, *(step for step, _ in below)], np.int64)
+        many = np.array([times - 1, *(2 * n - 1 for _, n in below)], np.int64)
+        low, high = back - stride - part.length + 1, back - stride + part.length - 1
+        steps = np.array([STEPS], np.uint64)
+        found = layouts.kernel().weft_reaches(len(strides), strides, many, low, high, steps)
+        if found > 0:
+            return True
+        known = None if found < 0 else known
+    return known
+
+
+def shared(one: Layout, other: Layout, apart: int = 0) -> tuple[Block, Block] | None:
+    """Of two layouts that meet the first block of the other that does, and the first of the one that it meets.
+
+    Offsets are those of each by itself. None where they do not meet as far as is known.
+    """
+    if not meet(one, other, apart):
+        return None
+    second = _first(other, one, -apart)
+    first = _first(one, Layout([Strided(*second)]), apart)
+    return _run(one, first), _run(other, second)
+
+
+def _first(one: Layout, other: Layout, apart: int) -> Block:
+    """Of two layouts that meet the first block of the one that does."""
+    at, length = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    apart += other.low - one.low
+    layouts.kernel().weft_first(one.table(), other.table(), apart, STEPS, at, length)
+    return one.low + int(at[0]), int(length[0])
+
+
+def _run(of: Layout, block: Block) -> Block:
+    """The bytes without a gap that a block belongs to; of very many as far as a walk of some steps finds them."""
+    each = of.blocks()
+    if each is not None:
+        at = int(np.searchsorted(each.offset, block[0], "right")) - 1
+        return int(each.offset[at]), int(each.length[at])
+    low, high = block[0], sum(block)
+    for _ in range(_MOST_JOINED):
+        before = Layout([Strided(low - 1, 1)])
+        if not meet(of, before):
+            break
+        low = _first(of, before, 0)[0]
+    return low, _covered(of, high) - low
+
+
+def _covered(of: Layout, at: int) -> int:
+    """Up to where there is no gap from a place on, as far as a walk of some steps finds it."""
+    for _ in range(_MOST_JOINED):
+        here = Layout([Strided(at, 1)])
+        if not meet(of, here):
+            break
+        at = sum(_first(of, here, 0))
+    return at
+
+
+def has(of: Layout, low: int, high: int) -> bool:
+    """Whether a layout has all bytes from one to another, of blocks that touch some."""
+    return meet(of, Layout([Strided(low, 1)])) is True and _covered(of, low) >= high

@@ -1,0 +1,226 @@
+"""Which bytes the elements of a datatype take (MPI-4.1, 5.1), as a layout: what repeats is kept as what it repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import field
+from itertools import count as numbers
+from typing import Final, NamedTuple
+
+from weft.base.lazy import dataclass
+from weft.terms.byte_layouts import MOST_PARTS, TOO_MUCH, Layout, whole
+from weft.terms.datatype_sizes import size_of, solid
+from weft.terms.strided_blocks import Level, Strided, tidied
+from weft.trace import Datatype
+
+_DEEPEST: Final = 50
+
+
+@dataclass(frozen=True)
+class _Element:
+    """One element of a datatype. Without parts it is not known, or `too_many`."""
+
+    extent: int | None
+    parts: tuple[Strided, ...] | None
+    too_many: bool = False
+    number: int = field(default_factory=numbers().__next__)
+    """Another one for each: what is made of equal ones is equal."""
+
+
+def blocks(datatype: Datatype | None, count: int) -> Layout | None:
+    """The bytes of `count` elements beside the buffer's address; None where the record does not tell."""
+    if datatype is None:
+        return None
+    if size := solid(datatype):
+        return _laid_out((-1, size * count), lambda: whole(size * count))
+    element = _element(datatype, {}, 0)
+    if element.too_many:
+        return TOO_MUCH
+    if element.parts is None or element.extent is None:
+        return None
+    if count <= 0:
+        return whole(0)
+    parts, extent = element.parts, element.extent
+    return _laid_out((element.number, count), lambda: Layout(parts, extent, count))
+
+
+def _laid_out(key: tuple[int, int], make: Callable[[], Layout]) -> Layout:
+    if key not in _laid:
+        if len(_laid) >= _MOST_LAID:
+            _laid.clear()
+        _laid[key] = make()
+    return _laid[key]
+
+
+_MOST_LAID: Final = 64
+_laid: dict[tuple[int, int], Layout] = {}
+"""Layouts by the number of their element and how many there are: one function's calls mostly have few."""
+
+
+class _Kept:
+    """Elements by what they are made of: programs that make a datatype for each message make few that differ."""
+
+    def __init__(self) -> None:
+        self.elements: dict[Hashable, _Element] = {}
+        self.parts = 0
+
+    def add(self, key: Hashable, element: _Element) -> _Element:
+        """Keep one; where these are too many, or their parts, all before it go."""
+        if len(self.elements) >= _MOST_KEPT or self.parts > 4 * MOST_PARTS:
+            self.elements.clear()
+            self.parts = 0
+        self.elements[key] = element
+        self.parts += len(element.parts or ())
+        return element
+
+
+_MOST_KEPT: Final = 1024
+_kept: Final = _Kept()
+
+
+def _element(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Element:
+    """One element of a datatype; `seen` are those of this one's parts that are known, or on the way to it."""
+    if datatype.id in seen:
+        return seen[datatype.id]
+    seen[datatype.id] = _UNKNOWN
+    definition = datatype.definition
+    inner: list[_Element] = []
+    key: Hashable = solid(datatype), size_of(datatype), datatype.extent
+    if depth > _DEEPEST:
+        return _UNKNOWN
+    if definition is not None and not solid(datatype):
+        inner = [_UNKNOWN if of is None else _element(of, seen, depth + 1) for of in datatype.inner]
+        made_of = tuple(one.number for one in inner)
+        key = datatype.combiner, datatype.extent, definition.integers, definition.addresses, made_of
+    element = _kept.elements.get(key)
+    if element is None:
+        element = _kept.add(key, _made(datatype, inner))
+    seen[datatype.id] = element
+    return element
+
+
+_UNKNOWN: Final = _Element(None, None)
+
+
+def _made(datatype: Datatype, inner: list[_Element]) -> _Element:
+    """An element of a datatype that is made of such ones."""
+    extent = datatype.extent
+    if size := solid(datatype):
+        return _Element(extent, (Strided(0, size),))
+    if datatype.definition is None:
+        size = size_of(datatype) or 0
+        return _Element(extent, (Strided(0, size),) if size else None)
+    try:
+        parts = _parts(datatype, inner)
+    except _TooMany:
+        return _Element(extent, None, too_many=True)
+    return _Element(extent, parts)
+
+
+class _TooMany(Exception):
+    """A datatype of more parts than are kept."""
+
+
+class _Piece(NamedTuple):
+    """Elements behind each other at an offset, and again at each sum of multiples of levels behind it."""
+
+    offset: int
+    times: int
+    levels: tuple[Level, ...] = ()
+
+
+def _parts(datatype: Datatype, inner: list[_Element]) -> tuple[Strided, ...] | None:
+    pieces = _pieces(datatype, inner)
+    if pieces is None:
+        return None
+    found: list[Strided] = []
+    for child, piece in pieces:
+        if piece.times <= 0 or any(times <= 0 for _, times in piece.levels):
+            continue
+        if child.too_many or len(found) + len(child.parts or ()) > MOST_PARTS:
+            raise _TooMany
+        if child.parts is None or child.extent is None:
+            return None
+        for part in child.parts:
+            made = part._replace(offset=part.offset + piece.offset).repeated(child.extent, piece.times)
+            for stride, times in piece.levels:
+                made = made.repeated(stride, times)
+            found.append(made)
+    return tidied(found)
+
+
+def _pieces(datatype: Datatype, inner: list[_Element]) -> Iterator[tuple[_Element, _Piece]] | None:
+    """What a datatype is made of; None for other forms."""
+    definition = datatype.definition
+    if definition is None or not inner:
+        return None
+    i, a = definition.integers, definition.addresses
+    combiner = datatype.combiner.removesuffix("_INTEGER")
+    if combiner == "STRUCT" and len(i) == 1 + len(inner) == 1 + len(a):
+        return ((child, _Piece(at, n)) for child, at, n in zip(inner, a, i[1:], strict=True))
+    step = inner[0].extent
+    if step is None or len(inner) != 1:
+        return None
+    pieces = _places(combiner, i, a, step)
+    return None if pieces is None else ((inner[0], piece) for piece in pieces)
+
+
+def _places(combiner: str, i: tuple[int, ...], a: tuple[int, ...], step: int) -> Iterable[_Piece] | None:
+    """Where elements of one datatype, `step` bytes behind each other, are put."""
+    if combiner in ("DUP", "RESIZED"):
+        return [_Piece(0, 1)]
+    if combiner == "CONTIGUOUS" and i:
+        return [_Piece(0, i[0])]
+    if combiner == "VECTOR" and len(i) == 3:
+        return [_Piece(0, i[1], ((i[2] * step, i[0]),))]
+    if combiner == "HVECTOR" and len(i) >= 2 and a:
+        return [_Piece(0, i[1], ((a[0], i[0]),))]
+    if combiner == "INDEXED" and i and len(i) == 1 + 2 * i[0]:
+        return (_Piece(at * step, n) for n, at in zip(i[1 : 1 + i[0]], i[1 + i[0] :], strict=True))
+    if combiner == "HINDEXED" and i and len(i) == 1 + i[0] and len(a) == i[0]:
+        return (_Piece(at, n) for at, n in zip(a, i[1:], strict=True))
+    if combiner == "INDEXED_BLOCK" and len(i) > 1 and len(i) == 2 + i[0]:
+        return (_Piece(at * step, i[1]) for at in i[2:])
+    if combiner == "HINDEXED_BLOCK" and len(i) == 2 and len(a) == i[0]:
+        return (_Piece(at, i[1]) for at in a)
+    if combiner == "SUBARRAY" and i and len(i) == 2 + 3 * i[0]:
+        return _subarray(i, step)
+    return None
+
+
+def subarray(i: Sequence[int]) -> tuple[list[int], list[int], list[int], bool]:
+    """Sizes, subsizes and starts of MPI_Type_create_subarray, and whether its order is Fortran's.
+
+    MPI_Type_get_contents gives the order behind them, MPI_Type_get_contents_c before them, as it is not large: MPICH's,
+    Open MPI has none.
+    """
+    n = i[0]
+    if n <= 0:
+        raise ValueError(f"a subarray of {n} dimensions")
+    forms = ((_MPICH, i[-1], i[1:-1]), (_MPICH, i[1], i[2:]), (_OPEN_MPI, i[-1], i[1:-1]))
+    for (c, fortran), order, listed in forms:
+        sizes, subsizes, starts = (list(listed[k * n : (k + 1) * n]) for k in range(3))
+        inside = all(0 <= at <= at + few <= size for size, few, at in zip(sizes, subsizes, starts, strict=True))
+        if order in (c, fortran) and inside:
+            return sizes, subsizes, starts, order == fortran
+    raise ValueError(f"{i} is not what makes a subarray")
+
+
+_MPICH: Final = (56, 57)
+"""MPI_ORDER_C and MPI_ORDER_FORTRAN."""
+_OPEN_MPI: Final = (0, 1)
+
+
+def _subarray(i: Sequence[int], step: int) -> list[_Piece] | None:
+    try:
+        sizes, subsizes, starts, fortran = subarray(i)
+    except ValueError:
+        return None
+    if not fortran:
+        sizes, subsizes, starts = sizes[::-1], subsizes[::-1], starts[::-1]
+    offset, stride, levels = 0, step, []
+    for size, subsize, start in zip(sizes, subsizes, starts, strict=True):
+        offset += start * stride
+        levels.append((stride, subsize))
+        stride *= size
+    return [_Piece(offset, 1, tuple(levels))]

@@ -1,0 +1,62 @@
+"""Basic types: what each is to the machine, and how many bytes it takes where the record does not tell."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from weft.terms.argument_columns import Ints, distinct
+from weft.trace import Datatype, Rank
+
+# Names of one machine type in C and Fortran: the standard tells them apart, a program that mixes them is portable to
+# every machine on which they have one size. x86-64 and AArch64 Linux; the number is the size in bytes.
+_KINDS: Final = {
+    "i1": "CHAR SIGNED_CHAR INT8_T INTEGER1 CHARACTER", "u1": "UNSIGNED_CHAR UINT8_T C_BOOL CXX_BOOL LOGICAL1",
+    "i2": "SHORT INT16_T INTEGER2", "u2": "UNSIGNED_SHORT UINT16_T", "i4": "INT INT32_T INTEGER INTEGER4",
+    "u4": "UNSIGNED UINT32_T", "i8": "LONG LONG_LONG INT64_T INTEGER8 AINT OFFSET COUNT",
+    "u8": "UNSIGNED_LONG UNSIGNED_LONG_LONG UINT64_T", "f4": "FLOAT REAL REAL4", "f8": "DOUBLE DOUBLE_PRECISION REAL8",
+    "c8": "C_COMPLEX COMPLEX COMPLEX8 CXX_FLOAT_COMPLEX",
+    "c16": "C_DOUBLE_COMPLEX DOUBLE_COMPLEX COMPLEX16 CXX_DOUBLE_COMPLEX",
+}  # fmt: skip
+_KIND_OF: Final = {f"MPI_{name}": kind for kind, names in _KINDS.items() for name in names.split()}
+_OTHERS: Final = {"MPI_BYTE": 1, "MPI_PACKED": 1, "MPI_WCHAR": 4, "MPI_LONG_DOUBLE": 16, "MPI_LOGICAL": 4}
+
+
+def kind_of(name: str) -> str:
+    """What a basic type is to the machine."""
+    return _KIND_OF.get(name, name)
+
+
+def size_of(datatype: Datatype | None) -> int | None:
+    """Bytes of a datatype, None where they are not known."""
+    if datatype is None:
+        return None
+    if datatype.size is None and datatype.predefined:
+        kind = _KIND_OF.get(datatype.name, "")
+        return int(kind[1:]) if kind else _OTHERS.get(datatype.name)
+    return datatype.size
+
+
+def width_of(name: str) -> int:
+    """Bytes of a basic type by its name, 0 where they are not known."""
+    kind = _KIND_OF.get(name, "")
+    return int(kind[1:]) if kind else _OTHERS.get(name, 0)
+
+
+def solid(datatype: Datatype | None) -> int:
+    """The size of a datatype without gaps, else 0: only of such a one every byte of its span is touched."""
+    size = size_of(datatype)
+    if datatype is None or not size:
+        return 0
+    if datatype.extent is None:
+        return size if datatype.predefined else 0
+    return size if datatype.extent == size and not datatype.lb else 0
+
+
+def solids(rank: Rank, kinds: Ints) -> Ints:
+    """The sizes of datatypes of a rank by their ids, 0 of those with gaps and of what is none."""
+    size = np.zeros(len(kinds), np.int64)
+    for id in distinct(kinds).tolist():
+        size[kinds == id] = solid(rank.datatype(id)) if id > 1 else 0
+    return size

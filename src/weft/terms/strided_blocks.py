@@ -1,0 +1,100 @@
+"""Blocks of bytes that are there again at equal steps, kept as what they repeat: a datatype needs few of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft.terms.argument_columns import Ints
+
+Level = tuple[int, int]
+"""A stride in bytes, 0 or more, and how many times what is below it is there."""
+_ALIKE: Final = 3
+"""So many parts at equal steps become one."""
+
+
+class Strided(NamedTuple):
+    """`length` bytes at `offset`, and at each sum of one multiple (from 0 on) of each level's stride behind it.
+
+    Levels stand in the order of their strides, the greatest first.
+    """
+
+    offset: int
+    length: int
+    levels: tuple[Level, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """The first byte behind it."""
+        return self.offset + self.length + sum(stride * (times - 1) for stride, times in self.levels)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks it is."""
+        number = 1
+        for _, times in self.levels:
+            number *= times
+        return number
+
+    def repeated(self, stride: int, times: int) -> Strided:
+        """The same so many times, one or more, each `stride` bytes behind the last: each byte as often as before."""
+        if times == 1:
+            return self
+        offset = self.offset + min(stride, 0) * (times - 1)
+        return Strided(offset, *_folded(self.length, [*self.levels, (abs(stride), times)]))
+
+    def offsets(self) -> Ints:
+        """Where its blocks begin."""
+        found = np.array([self.offset], np.int64)
+        for stride, times in self.levels:
+            found = (found[:, None] + stride * np.arange(times, dtype=np.int64)[None]).reshape(-1)
+        return found
+
+
+def _folded(length: int, levels: list[Level]) -> tuple[int, tuple[Level, ...]]:
+    """Levels in order, where one goes on just where the one below it ends as one."""
+    left: list[Level] = []
+    for stride, times in sorted(levels):
+        if stride == length and not left:
+            length *= times
+        elif left and left[-1][0] and stride == left[-1][0] * left[-1][1]:
+            left[-1] = left[-1][0], left[-1][1] * times
+        else:
+            left.append((stride, times))
+    return length, tuple(reversed(left))
+
+
+def tidied(parts: Iterable[Strided]) -> tuple[Strided, ...]:
+    """Parts in the order of memory, as few as that is simple to find: each byte as often as before."""
+    return tuple(_in_steps(list(_touching(sorted(parts)))))
+
+
+def _touching(parts: list[Strided]) -> Iterator[Strided]:
+    """Parts, of which those that go on where the one before them ends are one with it."""
+    held: Strided | None = None
+    for part in parts:
+        if held is not None and held.levels == part.levels and held.offset + held.length == part.offset:
+            held = Strided(held.offset, *_folded(held.length + part.length, list(held.levels)))
+            continue
+        if held is not None:
+            yield held
+        held = part
+    if held is not None:
+        yield held
+
+
+def _in_steps(parts: list[Strided]) -> Iterator[Strided]:
+    """Parts, of which those that are alike and lie at equal steps are one."""
+    first = 0
+    while first < len(parts):
+        one, last = parts[first], first + 1
+        step = parts[last].offset - one.offset if last < len(parts) else 0
+        like, offset = one[1:], one.offset + step
+        while last < len(parts) and parts[last].offset == offset and parts[last][1:] == like:
+            last, offset = last + 1, offset + step
+        if last - first < _ALIKE:
+            last = first + 1
+        yield one.repeated(step, last - first)
+        first = last

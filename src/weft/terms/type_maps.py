@@ -1,0 +1,130 @@
+"""Where the elements of a datatype lie: its type map (MPI-4.1, 5.1), as runs of equal elements without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from weft.terms.datatype_sizes import size_of, width_of
+from weft.trace import Datatype
+
+MOST: Final = 4096
+"""Runs of a datatype that are followed; more are not known."""
+_DEEPEST: Final = 32
+
+
+class Run(NamedTuple):
+    """`times` elements of the basic type `name`, each of `width` bytes, from displacement `at` on."""
+
+    at: int
+    name: str
+    width: int
+    times: int
+
+    @property
+    def end(self) -> int:
+        """The first byte behind it."""
+        return self.at + self.width * self.times
+
+
+class _TooMany(Exception):
+    """More runs than are followed, or something unknown."""
+
+
+def typemap(datatype: Datatype | None) -> tuple[Run, ...] | None:
+    """The runs of one element of a datatype in the order of its type map; None where they are not known."""
+    if datatype is None:
+        return None
+    try:
+        return tuple(_joined(_runs(datatype, 0)))
+    except (_TooMany, IndexError, ValueError):
+        return None
+
+
+def _joined(runs: Iterable[Run]) -> Iterator[Run]:
+    """Runs that continue each other as one."""
+    held: Run | None = None
+    for many, run in enumerate(runs):
+        if many > MOST:
+            raise _TooMany
+        if held is not None and run.name == held.name and run.at == held.end:
+            held = held._replace(times=held.times + run.times)
+            continue
+        if held is not None:
+            yield held
+        held = run
+    if held is not None:
+        yield held
+
+
+def _runs(datatype: Datatype, depth: int) -> Iterator[Run]:
+    if depth > _DEEPEST:
+        raise _TooMany
+    if datatype.signature() == ():
+        return
+    if datatype.predefined:
+        width = width_of(datatype.name)
+        if not width or width != (size_of(datatype) or width):
+            raise _TooMany  # a pair, or a type that the machine's table does not have
+        yield Run(0, datatype.name, width, 1)
+        return
+    for inner, at, times in _parts(datatype):
+        if inner is None:
+            raise _TooMany
+        yield from _repeated(inner, at, times, depth)
+
+
+def _repeated(inner: Datatype, at: int, times: int, depth: int) -> Iterator[Run]:
+    runs = list(_joined(_runs(inner, depth + 1)))
+    extent = inner.extent if inner.extent is not None else size_of(inner)
+    if extent is None:
+        raise _TooMany
+    if len(runs) == 1 and runs[0].at == 0 and runs[0].end == extent:
+        if times > 0:
+            yield runs[0]._replace(at=at, times=runs[0].times * times)
+        return
+    if times * len(runs) > MOST:
+        raise _TooMany
+    for k in range(times):
+        for run in runs:
+            yield run._replace(at=at + k * extent + run.at)
+
+
+_Part = tuple[Datatype | None, int, int]
+
+
+def _parts(datatype: Datatype) -> Iterator[_Part]:
+    """The blocks that a datatype is made of: (inner datatype, displacement in bytes, how many)."""
+    definition = datatype.definition
+    if definition is None or not datatype.inner:
+        raise _TooMany
+    name = datatype.combiner.removesuffix("_INTEGER")
+    i, a, inner = definition.integers, definition.addresses, datatype.inner
+    if name == "STRUCT":
+        yield from zip(inner, a, i[1 : 1 + i[0]], strict=True)
+        return
+    one = inner[0]
+    extent = (one.extent if one is not None and one.extent is not None else size_of(one)) or 0
+    yield from ((one, at, times) for at, times in _blocks(name, i, a, extent))
+
+
+def _blocks(name: str, i: tuple[int, ...], a: tuple[int, ...], extent: int) -> Iterable[tuple[int, int]]:
+    """The blocks of a datatype of one inner type: (displacement in bytes, how many)."""
+    if name in ("DUP", "RESIZED"):
+        return [(0, 1)]
+    if name == "CONTIGUOUS":
+        return [(0, i[0])]
+    if i and i[0] > MOST:
+        raise _TooMany
+    if name in ("VECTOR", "HVECTOR"):
+        stride = i[2] * extent if name == "VECTOR" else a[0]
+        return [(k * stride, i[1]) for k in range(i[0])]
+    if name == "INDEXED":
+        return [(i[1 + i[0] + k] * extent, i[1 + k]) for k in range(i[0])]
+    if name == "HINDEXED":
+        return [(a[k], i[1 + k]) for k in range(i[0])]
+    if name == "INDEXED_BLOCK":
+        return [(i[2 + k] * extent, i[1]) for k in range(i[0])]
+    if name == "HINDEXED_BLOCK":
+        return [(a[k], i[1]) for k in range(i[0])]
+    raise _TooMany

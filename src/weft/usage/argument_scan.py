@@ -1,0 +1,129 @@
+"""Scan all events of a rank for arguments that may be wrong (native/kernel/scan.c).
+
+arguments.py checks the events that are found, rule by rule; an event that is not found breaks none of these rules.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match.functions import CODE_ARRAY, CODES, Code
+from weft.native.bridge import U8, addresses
+from weft.native.headers import scan
+from weft.native.headers.scan import Rule
+from weft.terms import calls
+from weft.terms.argument_columns import Ints
+from weft.terms.calls import masks, words
+from weft.trace import FunctionTable, Rank
+from weft.trace.layout import Def
+from weft.trace.mapping import let_go
+
+_ROWS: Final = 65536
+"""Of them that are found at a time."""
+
+
+class Sorts(NamedTuple):
+    """The functions whose tag, datatype, operation, object or buffers are checked."""
+
+    sending: frozenset[str]
+    receiving: frozenset[str]
+    typed: frozenset[str]
+    reducing: frozenset[str]
+    objects: frozenset[str]
+    aliased: frozenset[str]
+
+
+class Rules(NamedTuple):
+    """The rules by function id as C reads them; `lead` and `codes` say how to reach the second buffer in the tail."""
+
+    rules: NDArray[np.uint16]
+    lead: NDArray[np.uint16]
+    codes: NDArray[np.uint8]
+
+
+def suspects(rank: Rank, sorts: Sorts) -> Ints:
+    """Return the events of a rank that may break a rule. `sorts`: the functions that each rule applies to."""
+    rules = _rules(rank.trace.functions, sorts)
+    events = np.ascontiguousarray(rank.events)
+    threads = np.ascontiguousarray(rank.event_threads, np.int32) if len(rank.threads) > 1 else None
+    tails = [np.ascontiguousarray(t.tails) for t in rank.threads]
+    sizes, windows = _comm_sizes(rank), _window_sizes(rank)
+    given = scan.Rules(
+        events=events, count=len(events), threads=threads, tails=addresses(tails, U8, "tails"),
+        tail_bytes=np.array([len(t) for t in tails], np.uint64), rules=rules.rules, lead=rules.lead, codes=rules.codes,
+        sizes=sizes, size_count=len(sizes), windows=windows, window_count=len(windows),
+    )  # fmt: skip
+    find = scan.kernel().weft_suspects
+    at = ctypes.c_uint64()
+    found: list[Ints] = []
+    for start in range(0, len(events), calls.PART):
+        part = events[start : start + calls.PART]
+        given.count = start + len(part)
+        while at.value < start + len(part):
+            rows = np.empty(_ROWS, np.int64)
+            count = find(given, ctypes.byref(at), rows, _ROWS)
+            found.append(rows[:count].copy())
+        for gone in (part, *tails) if len(events) > calls.LONG else ():
+            let_go(gone)
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _by_id(sizes: dict[int, int]) -> NDArray[np.int32]:
+    """Return a table by id of some sizes, -1 for other ids."""
+    table = np.full(max(sizes, default=0) + 1, -1, np.int32)
+    for id, size in sizes.items():
+        table[id] = size
+    return table
+
+
+def _comm_sizes(rank: Rank) -> NDArray[np.int32]:
+    """Return the number of peers of each communicator by id, -1 if unknown."""
+    ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
+    known = {id: rank.comm(id) for id in ids if id < 1 << 24}
+    return _by_id({id: len(comm.peers(rank.index)) for id, comm in known.items() if comm is not None})
+
+
+def _window_sizes(rank: Rank) -> NDArray[np.int32]:
+    """Return the number of peers of each window by id, -1 if unknown."""
+    comms: dict[int, int] = {}
+    for id in rank.definitions.ids(Def.WINDOW):
+        definition = rank.definitions.window(id)
+        comm = rank.comm(definition.comm) if definition else None
+        if comm is not None and id < 1 << 24:
+            comms[id] = len(comm.peers(rank.index))
+    return _by_id(comms)
+
+
+@cache
+def _rules(functions: FunctionTable, sorts: Sorts) -> Rules:
+    """Build the rules of each function."""
+    rules = np.zeros(65536, np.uint16)
+    for function in functions:
+        slot = {p.place: p.name for p in function.parameters if p.direction != "out"}
+        rule = ("count" in slot) * Rule.COUNT.value | ("comm" in slot) * Rule.COMM.value
+        if "peer" in slot:
+            rule |= Rule.PEER.value | ("comm" not in function.slot) * Rule.WINDOW.value
+            rule |= (slot["peer"] == "source") * Rule.ANY.value | (slot["peer"] != "root") * Rule.NOBODY.value
+        rules[function.id] = rule
+    table = masks(functions).table
+    for names, rule in (
+        (sorts.sending, Rule.TAG), (sorts.receiving, Rule.TAG | Rule.ANY_TAG),
+        (sorts.typed | words("Type_free Type_commit"), Rule.TYPE), (sorts.reducing, Rule.OP),
+        (sorts.objects, Rule.OBJECT),
+    ):  # fmt: skip
+        rules[table(names)] |= np.uint16(rule)
+    lead, codes = np.zeros(65536, np.uint16), bytearray(b"\0")
+    for id in np.flatnonzero(table(sorts.aliased)).tolist():
+        before = [p.name for p in functions[id].tail_in]
+        if "recvbuf" in before:
+            rules[id] |= np.uint16(Rule.ALIAS)
+            steps = functions[id].tail_in[: before.index("recvbuf")]
+            lead[id] = len(codes)
+            codes += bytes([len(steps)])
+            codes += bytes(CODES.get(p.type, Code.HANDLE) | (CODE_ARRAY if p.array else 0) for p in steps)
+    return Rules(rules, lead, np.frombuffer(bytes(codes), np.uint8))

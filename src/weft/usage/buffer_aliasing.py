@@ -1,0 +1,234 @@
+"""Find calls whose buffers share bytes that the call writes: the receive buffer with the send buffer, or with itself.
+
+MPI-4.1, 2.3 (arguments), 5.1.11 (datatypes) and 6.5 to 6.8 (what a collective receives from each member).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft.mpi import meaning
+from weft.mpi.meaning import Access, Act, Share, base, named
+from weft.terms.argument_columns import Ints, Ragged, argument, columns, distinct
+from weft.terms.byte_layouts import meet
+from weft.terms.call_buffers import pieces
+from weft.terms.calls import catalogue
+from weft.terms.datatype_layouts import blocks
+from weft.terms.datatype_sizes import solid, solids
+from weft.terms.significant_arguments import significant
+from weft.trace import Datatype, Function, FunctionTable, Rank
+from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Def
+
+
+class Told(NamedTuple):
+    """A call with wrong buffers: its event, the wrong parameter, and what is wrong, worded as an object of `gives
+    MPI_Sendrecv`.
+
+    `is_known` is False if the datatypes have too many blocks to decide.
+    """
+
+    event: int
+    parameter: str
+    why: str
+    is_known: bool = True
+
+
+MOST: Final = 200
+"""Calls of one function, of different lines and distances of their buffers, whose bytes are compared one by one."""
+_RECEIVING: Final = named(Act.RECEIVE, Act.MATCHED_RECEIVE) | {"Sendrecv_replace", "Isendrecv_replace"}
+_GETS: Final = named(Act.ACCESS, where=lambda m: m.access is Access.READ)
+_NO_BUFFER: Final = np.array([0, IN_PLACE], np.uint64).view(np.int64)
+_SHARED: Final = "a recvbuf that shares bytes with what it sends"
+_TWICE: Final = "blocks of recvbuf that share bytes, which would be written more than once,"
+
+
+def wrong(rank: Rank) -> Iterator[Told]:
+    """Find the calls of a rank that write bytes of a buffer that they also send, or write bytes twice."""
+    present = [rank.trace.functions[id] for id in catalogue(rank).present]
+    for function, which in _called(rank, present, _with_two(rank.trace.functions)):
+        yield from _meeting(rank, function, which)
+    for function, which in _called(rank, present, _with_lists(rank.trace.functions)):
+        places = "displs" if "displs" in function.by_name else "rdispls"
+        yield from (Told(row, places, _TWICE) for row in _written_twice(rank, which, places))
+    yield from _types(rank, present)
+
+
+def _called(rank: Rank, present: list[Function], functions: Collection[Function]) -> Iterator[tuple[Function, Ints]]:
+    """Yield each of `functions` that the rank calls, with its calls that did not fail.
+
+    `present`: the functions that the rank calls at all.
+    """
+    events, wanted = rank.events, {function.id for function in functions}
+    for function in present:
+        if function.id in wanted:
+            which = catalogue(rank).of(function)
+            which = which[events["error"][which] == 0]
+            if len(which):
+                yield function, which
+
+
+@cache
+def _with_two(functions: FunctionTable) -> tuple[Function, ...]:
+    """Return the functions with a send buffer and a receive buffer."""
+    return tuple(f for f in functions if {"sendbuf", "recvbuf"} <= f.by_name.keys())
+
+
+@cache
+def _with_lists(functions: FunctionTable) -> tuple[Function, ...]:
+    """Return the functions that receive blocks of different lengths at displacements of their own, without
+    neighbourhood collectives.
+    """
+    rows = {f: meaning.of(f.name) for f in functions}
+    lists = (Share.LISTED, Share.TYPED)
+    return tuple(f for f, row in rows.items() if row and row.receives in lists and not row.neighbours)
+
+
+# What is sent and what is received
+
+
+def _meeting(rank: Rank, function: Function, which: Ints) -> Iterator[Told]:
+    """Find calls of one function whose receive buffer shares bytes with its send buffer."""
+    sent, got = (argument(rank, which, name) for name in ("sendbuf", "recvbuf"))
+    near = ~np.isin(sent, _NO_BUFFER) & ~np.isin(got, _NO_BUFFER)
+    near &= _reach(rank, function, which, "send") > got - sent
+    near &= _reach(rank, function, which, "recv") > sent - got
+    which, apart = which[near], (got - sent)[near]
+    sites = rank.events["site"][which].astype(np.int64)
+    first = np.unique(sites << 40 ^ apart, return_index=True)[1]
+    for row in which[np.sort(first)][:MOST].tolist():
+        event = rank.event(row)
+        one, other = pieces(event, "sendbuf"), pieces(event, "recvbuf")
+        if one is not None and other is not None and (met := meet(one, other)) is not False:
+            yield Told(row, "recvbuf", _SHARED, is_known=met is True)
+
+
+def _reach(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
+    """Return how many bytes after a buffer's address its end lies at most; 2**40 if that is unknown. `side`: "send" or
+    "recv".
+    """
+    names = function.by_name
+    count, kind = (next((n for n in (side + of, of) if n in names), None) for of in ("count", "type"))
+    kind = kind or ("datatype" if "datatype" in names else None)
+    row = meaning.of(function.name)
+    far = np.full(len(which), 1 << 40, np.int64)
+    if count is None or kind is None or row is None or Share.EACH in (row.sends, row.receives):
+        return far
+    counts, kinds = argument(rank, which, count), argument(rank, which, kind)
+    size = solids(rank, kinds)
+    reach: Ints = np.where((size == 0) | (counts == COUNT_IN_TAIL), far, counts * size)
+    return reach
+
+
+# Blocks with a displacement for each member
+
+
+def _written_twice(rank: Rank, which: Ints, displacements: str) -> Iterator[int]:
+    """Find calls that receive the blocks of two members into the same bytes.
+
+    `displacements`: the parameter that holds the displacement of each block.
+    """
+    which = which[significant(rank, which, "recvcounts") & (rank.events["buffer"][which] != np.uint64(IN_PLACE))]
+    for events, found in columns(rank, which, frozenset(("recvcounts", displacements, "recvtypes"))):
+        counts, places, types = (found.get(name) for name in ("recvcounts", displacements, "recvtypes"))
+        if not isinstance(counts, Ragged) or not isinstance(places, Ragged):
+            continue
+        if not np.array_equal(counts.starts, places.starts):
+            continue
+        size = _sizes(rank, events, counts, types)
+        step = size if types is None else np.ones(len(size), np.int64)
+        yield from events[_meet_within(counts.owners, places.values * step, counts.values * size)].tolist()
+
+
+def _sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
+    """Return the size of an element of each member's block; 0 for a datatype with gaps, which is not checked."""
+    if types is None:
+        kinds = argument(rank, events, "recvtype")[counts.owners]
+    elif np.array_equal(types.starts, counts.starts):
+        kinds = types.values
+    else:
+        return np.zeros(len(counts.values), np.int64)
+    return solids(rank, kinds)
+
+
+def _meet_within(owners: Ints, low: Ints, length: Ints) -> Ints:
+    """Return the owners of which two ranges of bytes overlap. `low`, `length`: the ranges; `owners`: whose each is."""
+    some = length > 0
+    owners, low, high = owners[some], low[some], (low + length)[some]
+    order = np.lexsort((low, owners))
+    owners, low, high = owners[order], low[order], high[order]
+    # What begins before the end of the one before it: the first that meets any does so with its neighbour.
+    hit = (owners[1:] == owners[:-1]) & (low[1:] < high[:-1])
+    return distinct(owners[1:][hit]).astype(np.int64)
+
+
+# Datatypes with entries that overlap
+
+
+def _types(rank: Rank, present: list[Function]) -> Iterator[Told]:
+    """Find calls that receive with a datatype of which two entries, or two consecutive elements, share bytes."""
+    known = {id: rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE) if id > 1}
+    spread = {id: of for id, of in known.items() if of is not None and not of.predefined and not solid(of)}
+    if not spread:
+        return
+    for function, which in _called(rank, present, [f for f in present if _written(f)]):
+        for kind, count in _written(function):
+            yield from _of_types(rank, which, kind, count, spread)
+
+
+@cache
+def _written(function: Function) -> tuple[tuple[str, str], ...]:
+    """Return the parameters of datatypes that a function writes with, each with its count parameter ("" if it has
+    none).
+    """
+    name, names = base(function.name), function.by_name
+    pairs = [("recvtype", "recvcount"), ("result_datatype", "result_count")]
+    if name in _GETS:
+        pairs.append(("origin_datatype", "origin_count"))
+    else:
+        pairs.append(("target_datatype", "target_count"))
+    if name in _RECEIVING:
+        pairs.append(("datatype", "count"))
+    return tuple((kind, count if count in names else "") for kind, count in pairs if kind in names)
+
+
+def _of_types(rank: Rank, which: Ints, kind: str, count: str, spread: Mapping[int, Datatype]) -> Iterator[Told]:
+    """Find calls whose datatype in parameter `kind` has overlapping entries or, with their `count`, overlapping
+    elements.
+
+    `spread`: the rank's datatypes that have gaps or overlaps, by id.
+    """
+    kinds = argument(rank, which, kind)
+    use = np.isin(kinds, list(spread))
+    if not use.any():
+        return
+    counts = argument(rank, which, count) if count else np.ones(len(which), np.int64)
+    use &= (counts > 0) & (counts != COUNT_IN_TAIL) & significant(rank, which, kind)
+    for id in distinct(kinds[use]).tolist():
+        datatype = spread[id]
+        mine = np.flatnonzero(use & (kinds == id))
+        most = int(counts[mine].max())
+        overlap = _overlaps(datatype, most)
+        if overlap is False:  # nor do fewer
+            continue
+        if overlap is None:
+            yield Told(int(which[mine[0]]), kind, f"{datatype.name}, of which entries overlap,", is_known=False)
+            continue
+        if _overlaps(datatype, 1):
+            yield from (Told(row, kind, f"{datatype.name}, of which entries overlap,") for row in which[mine].tolist())
+            continue
+        for n in distinct(counts[mine]).tolist()[-MOST:]:
+            if n > 1 and _overlaps(datatype, n):
+                why = f"{n:,} elements of {datatype.name}, which overlap each other,"
+                yield from (Told(row, kind, why) for row in which[mine[counts[mine] == n]].tolist())
+
+
+def _overlaps(datatype: Datatype, count: int) -> bool | None:
+    """Return whether `count` elements of a datatype touch a byte more than once; None if there are too many blocks to
+    decide.
+    """
+    found = blocks(datatype, count)
+    return False if found is None else found.repeats()

@@ -1,0 +1,163 @@
+"""Find the memory behind a buffer: a variable of the program or a block of the heap, as far as either is known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from weft.base.lazy import dataclass
+from weft.sources import variables
+from weft.sources.variables import Place, Type
+from weft.terms.calls import masks
+from weft.trace import Event, Rank
+from weft.trace.definitions import ModuleDefinition, WayDefinition
+from weft.trace.layout import Def
+
+OF_A_SITE: Final = 32
+"""Buffers of a call site that are looked at."""
+SITES: Final = 2000
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory from `low` to `high`; for a variable also its `name`, its `line` and its `type` if known."""
+
+    low: int
+    high: int
+    name: str = ""
+    line: int = 0
+    type: Type | None = None
+    above: int = 0
+    """Of a variable on the stack how many functions above the call its own is, 0 the one that calls."""
+
+    @property
+    def heap(self) -> bool:
+        """Return whether the memory is a block of the heap."""
+        return not self.name
+
+
+class Memory:
+    """The variables and heap blocks of one rank."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        definitions = rank.definitions
+        self._modules: dict[int, ModuleDefinition] = {m.id: m for m in definitions.all(Def.MODULE)}
+        self._variables = variables.of(rank.trace)
+        self._blocks = dict(_blocks(rank))
+        self.ways: dict[int, list[WayDefinition]] = defaultdict(list)
+        for way in definitions.ways:
+            self.ways[way.site].append(way)
+
+    def behind(self, event: Event, address: int) -> Room | None:
+        """Return the variable or block that holds an address which a call was given; None if none is known."""
+        return self.block(event, address) or self._static(address) or self._local(event, address)
+
+    def block(self, event: Event, address: int) -> Room | None:
+        """Return the block of the heap that holds an address, if the recorder looked it up for this very call."""
+        found = self._blocks.get((event.index, address))
+        return Room(found[0], found[0] + found[1]) if found is not None and found[1] > 0 else None
+
+    def pointed(self, event: Event, parameter: str) -> tuple[str, Type] | None:
+        """Return the pointer that the statement of a call names for a parameter, and the type that it points to."""
+        place = self._place(event.rank.definitions.site(event.site_id))
+        number = next((i for i, p in enumerate(event.function.parameters) if p.name == parameter), -1)
+        return self._variables.pointed(*place, number) if place is not None else None
+
+    def frame(self, event: Event, address: int) -> tuple[WayDefinition, int] | None:
+        """Return the way to a call, and the number of the function in whose frame an address lies; 0 is the caller of
+        MPI.
+
+        None if the call came several ways and the address lies in frames of more than one.
+        """
+        found = [(way, k) for way in self.ways[event.site_id] if (k := _number(way, address)) is not None]
+        return found[0] if len(found) == 1 else None
+
+    def _place(self, site: object) -> tuple[Place, int] | None:
+        module, offset = getattr(site, "module", 0), getattr(site, "offset", 0)
+        of = self._modules.get(module)
+        return ((of.path, of.build_id), offset) if of is not None else None
+
+    def _static(self, address: int) -> Room | None:
+        """Return the static variable at an address."""
+        for module in self._modules.values():
+            if module.base <= address < module.end:
+                found = self._variables.static((module.path, module.build_id), address - module.base)
+                if found is not None:
+                    low = module.base + found.at
+                    return Room(low, low + found.size, found.name, found.line, found.type)
+        return None
+
+    def _local(self, event: Event, address: int) -> Room | None:
+        """Return the variable on the stack at an address, in the frames of the functions that led to a call."""
+        within, of = self.frame(event, address), event.rank.definitions.site(event.site_id)
+        if within is None or of is None:
+            return None
+        way, number = within
+        places = [(of.module, of.offset), *of.callers]
+        module = self._modules.get(places[number][0]) if number < len(places) else None
+        if module is None:
+            return None
+        end = way.ends[number]
+        found = self._variables.local((module.path, module.build_id), places[number][1], address - end)
+        if found is None:
+            return None
+        return Room(end + found.at, end + found.at + found.size, found.name, found.line, found.type, number)
+
+
+def _number(way: WayDefinition, address: int) -> int | None:
+    """Return which function of a way has an address in its frame."""
+    if address < way.low:
+        return None
+    return next((k for k, end in enumerate(way.ends) if address < end), None)
+
+
+def index_of(rank: Rank, slot: int, ticks: int) -> int | None:
+    """Return the first event of the thread `slot` that begins at clock time `ticks` or later; None if there is none."""
+    thread = next((t for t in rank.threads if t.slot == slot), None)
+    if thread is None:
+        return None
+    place = int(np.searchsorted(thread.events["enter"], np.uint64(ticks)))
+    if place >= len(thread.events):
+        return None
+    if len(rank.threads) == 1:
+        return place
+    mine = np.flatnonzero(rank.event_threads == rank.threads.index(thread))
+    return int(mine[place]) if place < len(mine) else None
+
+
+def _blocks(rank: Rank) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Yield for each event and address that the recorder looked up the first byte of the heap block and its length."""
+    for told in rank.definitions.blocks:
+        index = index_of(rank, told.slot, told.ticks)
+        for address, low, length in told.blocks if index is not None else ():
+            yield (index or 0, address), (low, length)
+
+
+def calls_with_buffers(rank: Rank) -> list[int]:
+    """Return the events that name buffers, for each call site at most OF_A_SITE with different ones."""
+    functions = [f.id for f in rank.trace.functions if any(p.kind == "BUFFER" for p in f.parameters)]
+    table = np.zeros(65536, np.bool_)
+    table[functions] = True
+    events = rank.events
+    rows = np.flatnonzero(table[events["function"]])
+    site, count = (events[name][rows].astype(np.uint64) for name in ("site", "count"))
+    keys = (site << np.uint64(40)) ^ events["buffer"][rows] ^ (count << np.uint64(20))
+    _, first = np.unique(keys, return_index=True)
+    seen: dict[int, int] = defaultdict(int)
+    found = {event for (event, _), _ in _blocks(rank) if table[events["function"][event]]}
+    for row in rows[np.sort(first)].tolist():
+        at = int(events["site"][row])
+        seen[at] += 1
+        if seen[at] <= OF_A_SITE and len(seen) <= SITES:
+            found.add(row)
+    return sorted(found)
+
+
+def worth_a_look(rank: Rank) -> bool:
+    """Return whether the record tells anything of the memory behind a rank's buffers."""
+    definitions = rank.definitions
+    return bool(len(rank) and (definitions.blocks or definitions.ways) and masks(rank.trace.functions))

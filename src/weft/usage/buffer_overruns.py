@@ -1,0 +1,217 @@
+"""Find buffers that are longer than the memory behind them, and windows that outlive their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+
+from weft.base.event_id import EventId
+from weft.evidence import Evidence
+from weft.findings import Finding
+from weft.kinds import Severity
+from weft.match import NONE, Match
+from weft.mpi.meaning import base
+from weft.terms import calls
+from weft.terms.call_buffers import Region, regions
+from weft.terms.calls import masks, words
+from weft.terms.datatype_sizes import size_of
+from weft.terms.event_findings import cause, finding, said
+from weft.trace import Event, Rank, Trace
+from weft.trace.layout import COUNT_IN_TAIL
+from weft.usage.buffer_memory import Memory, Room, calls_with_buffers, index_of, worth_a_look
+from weft.usage.variable_types import misfits
+
+_RECEIVES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.MRECVS | calls.SENDRECVS | calls.ISENDRECVS
+
+
+Around = Callable[[EventId], tuple[Match, EventId]]
+"""The match that holds an event, and what the event is called there."""
+
+
+class Overrun(Evidence):
+    """The bytes that a call's parameter has, the room that there is, and what lies before and behind that."""
+
+    parameter: str
+    bytes: int
+    room: int
+    behind: int
+    before: int
+    variable: str = ""
+
+
+class Outlived(Evidence):
+    """A window that outlives its memory."""
+
+    parameter: str
+    outlived: Literal[True]
+
+
+def find(trace: Trace, around: Around) -> list[Finding]:
+    """Find buffers that are longer than their variable or heap block, or of another type than their variable.
+
+    `around`: returns the match that holds an event, and the event's id there.
+    """
+    found: list[Finding] = []
+    for rank in trace.own:
+        if rank.missing or not worth_a_look(rank):
+            continue
+        memory = Memory(rank)
+        for index in calls_with_buffers(rank):
+            event = rank.event(index)
+            for region in regions(event):
+                found += _of_region(memory, around, event, region)
+        found += _left(memory)
+        found += _given_back(rank)
+    return found
+
+
+def _of_region(memory: Memory, around: Around, event: Event, region: Region) -> Iterator[Finding]:
+    """Report a buffer that exceeds its memory, or whose type differs from that of its variable."""
+    room = memory.behind(event, region.address)
+    if room is not None:
+        low, high = region.address + region.low, region.address + region.high
+        if low < room.low or high > room.high:
+            yield _overrun(around, event, region, room)
+            return
+    yield from misfits(memory, event, region, room)
+
+
+def _overrun(around: Around, event: Event, region: Region, room: Room) -> Finding:
+    """Make the finding for a buffer that begins before its memory or ends after it."""
+    before = max(0, room.low - region.address - region.low)
+    behind = max(0, region.address + region.high - room.high)
+    fitted = _fitted(around, event, region, room)
+    severity: Severity = "warning" if fitted else "error"
+    outside = " and ".join(
+        text for n, text in ((before, f"{before:,} bytes before it"), (behind, f"{behind:,} bytes behind its end")) if n
+    )
+    size = region.high - region.low
+    tail = "; what came fitted, more would not have" if fitted else ""
+    return finding(
+        "buffer-overrun",
+        f"rank {event.rank.index} {_does(event, region)} {size:,} bytes in {said(event)}, {_of_room(event, room)}: "
+        f"{outside}{tail}",
+        [event],
+        severity=severity,
+        evidence=Overrun(
+            parameter=region.parameter, bytes=size, room=room.high - room.low, behind=behind,
+            before=before, variable=room.name or "",
+        ),
+        cause=cause(event),
+    )  # fmt: skip
+
+
+def _does(event: Event, region: Region) -> str:
+    """Say what a call does with a buffer: "reads", "writes", "sends", "has room for", "exposes a window of"."""
+    name = base(event.function.name)
+    if region.parameter == "base":
+        return "exposes a window of"
+    if name in _RECEIVES and region.written:
+        return "has room for"
+    return "writes" if region.written else "reads" if "sendrecv" not in name.lower() else "sends"
+
+
+def _of_room(event: Event, room: Room) -> str:
+    """Name the memory behind a buffer and its size, as the second half of a sentence."""
+    if room.heap:
+        return f"but the block of the heap that it begins in has {room.high - room.low:,}"
+    file = event.site.file
+    declared = f" (declared at {Path(file).name}:{room.line})" if file and room.line and not room.above else ""
+    return f"but `{room.name}`{declared} has {room.high - room.low:,}"
+
+
+def _fitted(around: Around, event: Event, region: Region, room: Room) -> bool:
+    """Return whether a receive's message was no longer than the memory, or none came: then nothing was overwritten
+    yet.
+    """
+    name = base(event.function.name)
+    if not region.written or name not in _RECEIVES:
+        return False
+    came = event.received if "status" in event.function.slot else None
+    if came is None:
+        match, here = around(event.id)
+        rows = match.receives_of(here)
+        partner = int(match.recvs.partner[rows[0]]) if rows else NONE
+        came = _sent(match, partner) if partner != NONE else 0
+    return came is not None and region.low >= 0 and region.address + came <= room.high
+
+
+def _sent(match: Match, row: int) -> int | None:
+    """Return the bytes of a message that was sent, None if unknown. `row`: its row in match.sends."""
+    rank, args = match.sends.rank_of(row), int(match.sends.args[row])
+    if args == NONE:
+        return None
+    slot = match.trace.ranks[rank].events[args]
+    size = size_of(match.trace.ranks[rank].datatype(int(slot["datatype"])))
+    count = int(slot["count"])
+    return size * count if size is not None and count != COUNT_IN_TAIL else None
+
+
+# Windows
+
+
+def _given_back(rank: Rank) -> Iterator[Finding]:
+    """Report windows whose memory was given back to the heap before they were freed."""
+    table = masks(rank.trace.functions)
+    made = table.where(rank, words("Win_create"))
+    for told in rank.definitions.given_back:
+        index = index_of(rank, told.slot, told.ticks)
+        creations = made[rank.events["object"][made] == told.window]
+        if index is None or not len(creations):
+            continue
+        free, create = rank.event(index), rank.event(int(creations[0]))
+        yield _outlived(free, create, "was given back to the heap before")
+
+
+def _outlived(event: Event, create: Event, how: str) -> Finding:
+    """Make the finding for a window that outlives its memory; `how` says what happened to the memory before `event`."""
+    return finding(
+        "buffer-overrun",
+        f"the memory of the window that rank {event.rank.index} made in {said(create)} {how} {said(event)}: "
+        "a window needs it until MPI_Win_free",
+        [event, create],
+        evidence=Outlived(parameter="base", outlived=True),
+        cause=cause(create),
+    )
+
+
+def _left(memory: Memory) -> Iterator[Finding]:
+    """Report windows on local variables of a function that returned before they were freed."""
+    rank = memory.rank
+    table = masks(rank.trace.functions)
+    ids = rank.events["object"]
+    freed = table.where(rank, words("Win_free"))
+    for index in table.where(rank, words("Win_create")).tolist():
+        create = rank.event(index)
+        base_, size = create.args.get("base", 0), create.args.get("size", 0)
+        within = memory.frame(create, base_) if isinstance(base_, int) and base_ and size else None
+        if within is None or create.open:
+            continue
+        ends = freed[(ids[freed] == create.object) & (freed > index)]
+        last = int(ends[0]) if len(ends) else len(rank) - 1
+        end = within[0].ends[within[1]]
+        gone = _first_outside(memory, create, range(index + 1, last + 1), base_ + size, end)
+        if gone is not None:
+            function = create.site.function or "the function that made it"
+            yield _outlived(gone, create, f"is a variable of {function}, which was left before")
+
+
+def _first_outside(memory: Memory, create: Event, events: range, top: int, end: int) -> Event | None:
+    """Return the first of some calls that was made after the frame which ends at address `end` was left.
+
+    `top`: the end of the window's memory.
+    """
+    rank = memory.rank
+    part = slice(events.start, events.stop)
+    sites, first = np.unique(rank.events["site"][part], return_index=True)
+    for site, place in sorted(zip(sites.tolist(), first.tolist(), strict=True), key=lambda pair: pair[1]):
+        ways = memory.ways[site]
+        event = rank.event(events.start + place)
+        if len(ways) != 1 or event.thread.slot != create.thread.slot:
+            continue
+        if ways[0].low >= top or (end not in ways[0].ends and ways[0].low < top and ways[0].ends[-1:] > (end,)):
+            return event
+    return None

@@ -1,0 +1,92 @@
+"""Find operations that their epoch does not permit (MPI-4.1, 12.3.5 and 12.5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from weft.terms import calls
+from weft.terms.argument_columns import Ints, columns, ints
+from weft.terms.calls import masks
+from weft.terms.event_findings import said
+from weft.trace import Event, Rank
+from weft.usage.epochs import FENCE, START, Epochs
+from weft.usage.window_accesses import OPERATION, READ, Accesses
+
+_NO_PUT, _NO_PRECEDE, _NO_SUCCEED = 4, 8, 16
+"""Assertions as the record has them (recorder/wrap.h)."""
+
+Told = tuple[Event, str, Event]
+"""The call that is wrong, what is wrong with it, and the call that makes it so."""
+
+
+def unpermitted(rank: Rank, of: Epochs) -> Iterator[Told]:
+    """Find operations with a request outside of locks, and those that an assertion of a fence denies."""
+    rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
+    rows = rows[np.isin(of.sort[of.epoch[rows]], (FENCE, START))]
+    asks = masks(rank.trace.functions).table(calls.REQUEST_RMA)[rank.events["function"][of.event[rows]]]
+    for row in rows[asks].tolist():
+        opened = rank.event(int(of.begin[of.epoch[row]]))
+        why = f"accesses a window with a request, which only a lock permits, in the epoch of {said(opened)},"
+        yield rank.event(int(of.event[row])), why, opened
+    yield from _denied(rank, of, rows[of.sort[of.epoch[rows]] == FENCE])
+
+
+def _denied(rank: Rank, of: Epochs, rows: Ints) -> Iterator[Told]:
+    """Yield the first operation of each fence epoch that MPI_MODE_NOSUCCEED or MPI_MODE_NOPRECEDE denies. `rows`: the
+    operations.
+    """
+    asserted = _assertions(rank, of)
+    if not asserted:
+        return
+    marked = np.array(list(asserted))
+    epochs, first = np.unique(of.epoch[rows], return_index=True)
+    mine = np.isin(of.begin[epochs], marked) | np.isin(of.end[epochs], marked)
+    epochs, first = epochs[mine], first[mine]
+    for epoch, row in zip(epochs.tolist(), rows[first].tolist(), strict=True):
+        event = rank.event(int(of.event[row]))
+        begin, end = int(of.begin[epoch]), int(of.end[epoch])
+        if asserted.get(begin, 0) & _NO_SUCCEED:
+            opened = rank.event(begin)
+            yield event, f"accesses a window behind {said(opened)}, which asserts MPI_MODE_NOSUCCEED,", opened
+        elif asserted.get(end, 0) & _NO_PRECEDE:
+            closed = rank.event(end)
+            yield closed, f"asserts MPI_MODE_NOPRECEDE behind {said(event)}", event
+
+
+def updated(known: Mapping[Rank, Epochs], accesses: Accesses) -> Iterator[Told]:
+    """Find operations that change a window for which its rank asserted MPI_MODE_NOPUT at the fence before."""
+    changing = (
+        (accesses.origin == OPERATION) & (accesses.sort != READ) & (accesses.operation >= 0) & (accesses.fence >= 0)
+    )
+    for rank, of in known.items():
+        asserted = {event for event, asserts in _assertions(rank, of).items() if asserts & _NO_PUT}
+        for epoch in np.flatnonzero((of.sort == FENCE) & np.isin(of.begin, list(asserted))).tolist():
+            fence = rank.event(int(of.begin[epoch]))
+            comm, ordinal = of.windows[int(of.window[np.searchsorted(of.event, fence.index)])]
+            rows = changing & (accesses.target == rank.index) & (accesses.fence == of.number[epoch])
+            rows &= (accesses.comm == comm) & (accesses.ordinal == ordinal)
+            for row in np.flatnonzero(rows)[:1].tolist():
+                event = rank.trace.ranks[int(accesses.rank[row])].event(int(accesses.event[row]))
+                yield (
+                    event,
+                    f"changes rank {rank.index}'s window, of which {said(fence)} asserts MPI_MODE_NOPUT,",
+                    fence,
+                )
+
+
+def denies_what_follows(rank: Rank, fence: int) -> bool:
+    """Return whether a fence asserts that no operation follows before the next fence."""
+    return bool(int(rank.event(fence).args.get("assert", 0)) & _NO_SUCCEED)
+
+
+def _assertions(rank: Rank, of: Epochs) -> dict[int, int]:
+    """Return the assertions of the fences that assert NOPUT, NOPRECEDE or NOSUCCEED, by event."""
+    found: dict[int, int] = {}
+    for events, values in columns(rank, of.event[of.call == FENCE], frozenset(("assert",))):
+        if "assert" in values:
+            asserts = ints(values, "assert")
+            some = asserts & (_NO_PUT | _NO_PRECEDE | _NO_SUCCEED) != 0
+            found.update(zip(events[some].tolist(), asserts[some].tolist(), strict=True))
+    return found

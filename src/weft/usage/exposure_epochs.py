@@ -1,0 +1,110 @@
+"""Match exposure epochs with access epochs: which MPI_Win_post belongs to which MPI_Win_start, and which wait ends it.
+
+The k-th start of an origin whose group holds a target meets the k-th post of that target whose group holds the origin
+(MPI-4.1, 12.5.2): the origin's operations there happen between that post and the wait that ends it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.terms.argument_columns import Ints, columns, distinct, ints
+from weft.terms.windows import group_members
+from weft.trace import Flag, Rank
+from weft.usage.epochs import POST, START, TEST, WAIT, Epochs, Window
+
+Pair = tuple[Window, int, int]
+"""A window, its target and an origin, as indices in trace.ranks."""
+
+
+@dataclass
+class Exposures:
+    """The posts, the waits that end them (-1: none) and the matching starts, by window, target and origin."""
+
+    posts: dict[Pair, Ints] = field(default_factory=dict)
+    waits: dict[Pair, Ints] = field(default_factory=dict)
+    starts: dict[Pair, Ints] = field(default_factory=dict)
+
+    def of(self, rank: Rank, epochs: Epochs, rows: Ints, target: Ints) -> tuple[Ints, Ints]:
+        """Return the post and the wait of the target between which each operation of a rank happens, as two columns; -1
+        unknown.
+
+        `rows`: rows of `epochs`, `target`: the target rank of each.
+        """
+        opened, closed = (np.full(len(rows), -1, np.int64) for _ in range(2))
+        epoch = epochs.epoch[rows]
+        started = np.flatnonzero((epochs.sort[epoch] == START) & (target >= 0))
+        keys = epochs.window[rows[started]].astype(np.int64) << 32 | target[started]
+        for key in distinct(keys).tolist():
+            mine = started[keys == key]
+            pair = (epochs.windows[key >> 32], key & 0xFFFFFFFF, rank.index)
+            begins, posts = self.starts.get(pair), self.posts.get(pair)
+            if begins is None or posts is None:
+                continue
+            nth = np.searchsorted(begins, epochs.begin[epoch[mine]])
+            known = nth < len(posts)
+            opened[mine[known]] = posts[nth[known]]
+            closed[mine[known]] = self.waits[pair][nth[known]]
+        return opened, closed
+
+
+def exposures(parts: Mapping[Rank, Epochs]) -> Exposures:
+    """Match the exposure epochs of a run. `parts`: the epochs of each rank."""
+    found = Exposures()
+    for rank, of in parts.items():
+        posts = of.call == POST
+        if posts.any():
+            rows, members = _of_groups(rank, of, posts)
+            ended = ends_of(rank, of, rows)
+            for pair, mine in _by_pair(rank, of, rows, members, as_target=True):
+                found.posts[pair], found.waits[pair] = of.event[rows[mine]], ended[mine]
+        starts = of.call == START
+        if starts.any():
+            rows, members = _of_groups(rank, of, starts)
+            for pair, mine in _by_pair(rank, of, rows, members, as_target=False):
+                found.starts[pair] = of.event[rows[mine]]
+    return found
+
+
+def _of_groups(rank: Rank, of: Epochs, which: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Return the rows of the calls in a mask that are on known windows, and the group that each names."""
+    rows = np.flatnonzero(which & (of.window >= 0))
+    group = np.zeros(len(rows), np.int64)
+    for events, found in columns(rank, of.event[rows], frozenset(("group",))):
+        group[np.searchsorted(of.event[rows], events)] = ints(found, "group")
+    return rows, group
+
+
+def _by_pair(rank: Rank, of: Epochs, rows: Ints, group: Ints, *, as_target: bool) -> list[tuple[Pair, Ints]]:
+    """Sort rows by window and by the members of their group. `as_target`: the rank itself is the target of each
+    pair.
+    """
+    parts: dict[Pair, list[Any]] = defaultdict(list)
+    keys = of.window[rows].astype(np.int64) << 32 | group
+    for key in distinct(keys).tolist():
+        mine = np.flatnonzero(keys == key)
+        for member in group_members(rank, key & 0xFFFFFFFF):
+            pair = (rank.index, member) if as_target else (member, rank.index)
+            parts[(of.windows[key >> 32], *pair)].append(mine)
+    return [(pair, np.sort(np.concatenate(several))) for pair, several in parts.items()]
+
+
+def ends_of(rank: Rank, of: Epochs, rows: Ints) -> Ints:
+    """Return the call that ended the exposure of each post, -1 if none did. `rows`: the posts."""
+    done = (rank.events["flags"][of.event] & Flag.CLOSED) != 0
+    done &= (of.call == WAIT) | ((of.call == TEST) & ((rank.events["flags"][of.event] & Flag.TRUE) != 0))
+    ended = np.full(len(rows), -1, np.int64)
+    for window in distinct(of.window[rows]).tolist():
+        ends = np.flatnonzero(done & (of.window == window))
+        mine = np.flatnonzero(of.window[rows] == window)
+        at = np.searchsorted(ends, rows[mine])
+        hit = at < len(ends)
+        ended[mine[hit]] = of.event[ends[at[hit]]]
+    return ended

@@ -1,0 +1,394 @@
+"""Find bytes of a file that two ranks access, at least one writing, without anything that orders them (MPI-4.1,
+14.6.1).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft.base.event_id import EventId
+from weft.base.lazy import dataclass
+from weft.deadlock.collective_calls import Gatherings
+from weft.deadlock.traffic import Traffic
+from weft.evidence import Evidence
+from weft.findings import Finding
+from weft.match import Match
+from weft.mpi.meaning import base
+from weft.order import Order
+from weft.terms import calls
+from weft.terms.argument_columns import Ints
+from weft.terms.byte_layouts import Block, Blocks
+from weft.terms.calls import catalogue, masks, words
+from weft.terms.datatype_layouts import blocks
+from weft.terms.datatype_sizes import size_of
+from weft.terms.event_findings import cause, finding, left_out, said
+from weft.trace import Datatype, Event, Rank, Trace
+from weft.usage.pending_buffers import Overs, first_done, over_at
+
+MOST: Final = 50_000
+"""Calls on files of a rank that are followed."""
+MOST_PARTS: Final = 4096
+"""Parts of a file that one call may touch; of one with more nothing is known."""
+MOST_IN_ALL: Final = 1 << 18
+"""Parts of files that the calls of one rank may touch."""
+MOST_COMPARED: Final = 200
+"""Accesses that meet of two lines of two ranks whose order is asked for."""
+_APPEND: Final = 128
+_SET, _CURRENT = 600, 602
+"""MPI_MODE_APPEND, MPI_SEEK_SET and MPI_SEEK_CUR of MPICH, its kin and Open MPI."""
+_TRANSFERS: Final = calls.FILE_READS | calls.FILE_WRITES | calls.FILE_IREADS | calls.FILE_IWRITES | calls.FILE_BEGINS
+_STEPS: Final = _TRANSFERS | words("File_set_view File_seek File_set_atomicity")
+_WHERE_IT_STANDS: Final = words("File_seek") | {
+    name for name in _TRANSFERS if not any(word in name for word in ("_at", "shared", "ordered"))
+}
+"""What moves a rank's own pointer."""
+_SYNC: Final = words("File_sync")
+_CLOSE: Final = words("File_close")
+_ON_FILES: Final = _STEPS | words("File_open")
+LOOKED: Final = "files"
+"""Under this name a match keeps what a look found for who asks next."""
+File = tuple[int, int]
+
+
+class Bytes(Evidence):
+    """The bytes of a file that both access."""
+
+    file: str
+    from_: int
+    to: int
+
+
+class _Access(NamedTuple):
+    """Bytes of a file that a call reads or writes, from its event until event `end`; the number of events if it never
+    ends.
+    """
+
+    rank: int
+    event: int
+    end: int
+    low: int
+    high: int
+    writes: bool
+
+
+@dataclass
+class Looked:
+    """What the ranks did to their files.
+
+    `accesses`: by file. `left`: by rank and file whether the rank moved its pointer by reading or writing, and its last
+    write, -1 without one. `too_much`: for each rank and file the first call with more parts than are followed.
+    """
+
+    accesses: dict[File, list[_Access]]
+    left: dict[tuple[int, File], tuple[bool, int]]
+    too_much: list[Event]
+
+
+def look(trace: Trace, gatherings: Gatherings) -> Looked:
+    """Collect the file accesses of all ranks."""
+    looked = Looked(defaultdict(list), {}, [])
+    for rank in trace.ranks:
+        if len(rank) and len(masks(trace.functions).where(rank, words("File_open"))):
+            for file, view, found in _of_rank(rank, gatherings):
+                looked.accesses[file] += found
+                last = max((access.end for access in found if access.writes), default=-1)
+                looked.left[rank.index, file] = view.moved, last
+                looked.too_much += [view.too_much] if view.too_much is not None else []
+    return looked
+
+
+def find(trace: Trace, order: Order) -> list[Finding]:
+    """Find accesses of files that race, and reads that may not see an earlier write."""
+    gatherings = Gatherings(trace)
+    kept = order.match.made.pop(LOOKED, None)
+    looked = kept if isinstance(kept, Looked) else look(trace, gatherings)
+    whether = "it touches bytes of the file that another rank does"
+    told = [left_out("file-race", event, whether) for event in looked.too_much[:1]]
+    for file, found in looked.accesses.items():
+        told += _Sharing(trace, order, gatherings, file).find(found)
+    return told
+
+
+def settled(trace: Trace, match: Match) -> bool:
+    """Return whether all accesses to files are complete at the end of a segment, so that later segments need nothing of
+    it.
+
+    What a rank wrote and did not bring to the file by MPI_File_sync must be known to later readers, and the position of
+    a rank in a file follows from its own earlier calls. The accesses are kept with the match for `find`.
+    """
+    table = masks(trace.functions).table(_ON_FILES)
+    if not any(catalogue(rank).count(table) for rank in trace.ranks):
+        return True
+    gatherings = Gatherings(trace)
+    looked = match.made[LOOKED] = look(trace, gatherings)
+    return not any(_under_way(rank) for rank in trace.ranks) and all(
+        len(trace.communicators[file[0]].members) == 1
+        or _called(trace.ranks[rank], _CLOSE, file, gatherings)
+        or (not moved and (last < 0 or _called(trace.ranks[rank], _SYNC, file, gatherings, behind=last)))
+        for (rank, file), (moved, last) in looked.left.items()
+    )
+
+
+def _under_way(rank: Rank) -> bool:
+    """Return whether the rank has a file transfer pending, or makes more calls on files than are followed."""
+    of, events = masks(rank.trace.functions), rank.events
+    begun = of.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
+    if len(begun) and (over_at(rank, begun, first_done(Traffic(rank))) == len(rank)).any():
+        return True
+    if of.table(_WHERE_IT_STANDS)[events["function"][of.where(rank, _STEPS)[MOST:]]].any():
+        return True
+    halves = of.where(rank, calls.FILE_BEGINS | calls.FILE_ENDS)
+    last = dict(zip(events["object"][halves].tolist(), halves.tolist(), strict=True))
+    begins = of.table(calls.FILE_BEGINS)
+    return bool(begins[events["function"][list(last.values())]].any()) if last else False
+
+
+def _called(rank: Rank, names: frozenset[str], file: File, gatherings: Gatherings, behind: int = -1) -> bool:
+    """Return whether a rank called one of some functions on a file after the event `behind`."""
+    rows, events = masks(rank.trace.functions).where(rank, names), rank.events
+    rows = rows[(rows > behind) & (events["error"][rows] == 0)]
+    return bool((events["object"][rows] == gatherings.file_ids(rank)[file]).any())
+
+
+# What is accessed
+
+
+def _of_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, _View, list[_Access]]]:
+    """Yield each file of a rank with its view at the end and the accesses of the rank."""
+    steps = masks(rank.trace.functions).where(rank, _STEPS)[:MOST]
+    by_file: dict[int, list[Event]] = defaultdict(list)
+    for event in (rank.event(int(index)) for index in steps):
+        if not event.error:
+            by_file[event.args.get("fh", 0)].append(event)
+    done, left = first_done(Traffic(rank)), MOST_IN_ALL
+    for file, local in gatherings.file_ids(rank).items():
+        opened = rank.definitions.file(local) if local in by_file else None
+        if opened is not None:
+            view, found = _of_file(_View(appends=bool(opened.amode & _APPEND)), by_file[local], done, left)
+            left -= len(found)
+            yield file, view, found
+
+
+def _of_file(view: _View, events: list[Event], done: Overs, most: int) -> tuple[_View, list[_Access]]:
+    """Follow a rank's calls on one file; return the view at the end and the accesses, of at most `most` parts."""
+    atomic = False
+    found: list[_Access] = []
+    for event in events:
+        name, args = base(event.function.name), event.args
+        if name == "File_set_view":
+            view = _View.of(event, view.too_much)
+        elif name == "File_set_atomicity":
+            atomic = bool(args.get("flag"))
+        elif name == "File_seek":
+            view.seek(args["offset"], args["whence"])
+        else:
+            size = (size_of(event.datatype) or 0) * max(int(args.get("count", 0)), 0)
+            touched = view.touched(name, args.get("offset"), size) if not atomic else []
+            if touched is None or len(found) + len(touched) > most:
+                view.too_much = view.too_much or event
+                continue
+            end = _end(event, done) if touched else 0
+            found += (_Access(event.rank.index, event.index, end, *part, "write" in name) for part in touched)
+    return view, found
+
+
+def _end(event: Event, done: Overs) -> int:
+    """Return the event that completes a file access."""
+    name = base(event.function.name)
+    if name in calls.FILE_READS | calls.FILE_WRITES:
+        return event.index
+    if name in calls.FILE_BEGINS:  # until its second half
+        ends = masks(event.rank.trace.functions).where(event.rank, calls.FILE_ENDS)
+        ends = ends[(ends > event.index) & (event.rank.events["object"][ends] == event.object)]
+        return int(ends[0]) if len(ends) else len(event.rank)
+    return int(over_at(event.rank, np.array([event.index]), done)[0])
+
+
+class _View:
+    """A rank's view of a file (MPI-4.1, 14.3) and its file pointer; None for what is unknown."""
+
+    def __init__(self, *, appends: bool = False) -> None:
+        self.start: int | None = 0
+        self.unit = 1
+        self.step = 1
+        self.parts: Blocks | None = _ONE_BYTE
+        """The bytes from one filetype to the next, and those of one that belong to the view; None: too many."""
+        self.too_much: Event | None = None
+        """The first call with more parts than are looked at."""
+        self.at: int | None = None if appends else 0
+        self.moved = False
+        """Whether it stands there by calls that read or write there, or go on from where it stood."""
+
+    @classmethod
+    def of(cls, event: Event, too_much: Event | None) -> _View:
+        """Make the view that a call of MPI_File_set_view gives."""
+        args, view = event.args, cls()
+        view.too_much = too_much
+        unit, kind = size_of(event.datatype), event.rank.datatype(args["filetype"])
+        layout = blocks(kind, 1)
+        if not unit or not layout or kind is None or args["disp"] < 0 or args.get("datarep") != "native":
+            view.start = None
+            return view
+        view.start, view.unit, view.parts = int(args["disp"]), unit, layout.blocks()
+        view.step = _extent(kind)
+        return view
+
+    def seek(self, offset: int, whence: int) -> None:
+        """Move the file pointer as MPI_File_seek does."""
+        self.moved = whence == _CURRENT
+        if whence == _SET:
+            self.at = offset
+        elif whence != _CURRENT or self.at is None:
+            self.at = None
+        else:
+            self.at += offset
+
+    def touched(self, name: str, offset: int | None, size: int) -> list[tuple[int, int]] | None:
+        """Return the bytes of the file that a call of `size` bytes touches, and advance the file pointer.
+
+        `offset`: an explicit offset in the view, None for the pointer. Returns None if the bytes lie in too many parts.
+        """
+        if "shared" in name or "ordered" in name:
+            return []
+        begin = self.at if offset is None else offset
+        if offset is None and self.at is not None:
+            self.at += size // self.unit
+            self.moved = self.moved or size >= self.unit
+        if begin is None or begin < 0 or self.start is None or not size:
+            return []
+        return self._laid_out(self.start, begin * self.unit, size)
+
+    def _laid_out(self, start: int, first: int, size: int) -> list[tuple[int, int]] | None:
+        """Return the ranges of the file that hold bytes `first` to `first + size` of the view; None for too many
+        parts.
+        """
+        if self.parts is None:
+            return None
+        offset, length = self.parts
+        ends = np.cumsum(length)
+        width, many = int(ends[-1]), len(ends)
+        if (many, int(offset[0]), width) == (1, 0, self.step):
+            return [(start + first, start + first + size)]
+        (tile, skip), (last, rest) = divmod(first, width), divmod(first + size, width)
+        place = int(np.searchsorted(ends, skip, "right"))
+        if (last - tile) * many + int(np.searchsorted(ends, rest)) - place >= MOST_PARTS:
+            return None
+        found: list[Block] = []
+        skip -= int(ends[place] - length[place])
+        while size > 0:
+            low = start + tile * self.step + int(offset[place]) + skip
+            taken = min(int(length[place]) - skip, size)
+            found.append((low, low + taken))
+            size, skip, place = size - taken, 0, place + 1
+            if place == many:
+                tile, place = tile + 1, 0
+        return found
+
+
+_ONE_BYTE: Final = Blocks(np.zeros(1, np.int64), np.ones(1, np.int64))
+
+
+def _extent(kind: Datatype) -> int:
+    return (kind.extent if kind.extent is not None else size_of(kind)) or 1
+
+
+# What orders them
+
+
+class _Sharing:
+    """The accesses of all ranks to one file that they opened together."""
+
+    def __init__(self, trace: Trace, order: Order, gatherings: Gatherings, file: File) -> None:
+        self.trace, self.order, self.gatherings, self.file = trace, order, gatherings, file
+        self.compared: dict[tuple[int, int, int, int], int] = defaultdict(int)
+        self.told: set[tuple[str, int, int]] = set()
+        self._lists: dict[tuple[int, frozenset[str]], Ints] = {}
+
+    def find(self, accesses: list[_Access]) -> Iterator[Finding]:
+        """Find the pairs of accesses of different ranks that overlap and race."""
+        under_way: list[_Access] = []
+        for access in sorted(accesses, key=lambda a: (a.low, a.high)):
+            under_way = [other for other in under_way if other.high > access.low]
+            for other in under_way:
+                if other.rank != access.rank and (other.writes or access.writes):
+                    yield from self._pair(other, access)
+            if len(under_way) < MOST_COMPARED:
+                under_way.append(access)
+
+    def _pair(self, one: _Access, two: _Access) -> Iterator[Finding]:
+        """Report two overlapping accesses if nothing orders them, or no MPI_File_sync lies between."""
+        events = [self.trace.event(access.rank, access.event) for access in (one, two)]
+        key = (one.rank, two.rank, events[0].site_id, events[1].site_id)
+        self.compared[key] += 1
+        if self.compared[key] > MOST_COMPARED:
+            return
+        for a, b in ((one, two), (two, one)):
+            if self._before(a.rank, a.end, b) or self._apart(a.rank, a.event, b):
+                if a.writes and not self._synced(a, b):
+                    yield from self._tell("unsynced", a, b)
+                return
+        yield from self._tell("race", *sorted((one, two), key=lambda a: (a.rank, a.event)))
+
+    def _before(self, rank: int, event: int, other: _Access) -> bool:
+        """Return whether an event is over before an access begins, by the messages and collectives of the run."""
+        if event >= len(self.trace.ranks[rank]):
+            return False
+        return self.order.reaches(EventId(rank, event), EventId(other.rank, other.event), a_end=True, b_end=False)
+
+    def _apart(self, rank: int, event: int, other: _Access) -> bool:
+        """Return whether a collective on the file lies between an event and another rank's access.
+
+        The standard does not promise that it makes ranks wait for each other, but accesses on its two sides are no
+        race.
+        """
+        mine, others = (self._calls(r, calls.FILE_COLLECTIVES) for r in (rank, other.rank))
+        first = int(np.searchsorted(mine, event))
+        return first < len(mine) and first < int(np.searchsorted(others, other.event))
+
+    def _synced(self, writer: _Access, other: _Access) -> bool:
+        """Return whether the writer calls MPI_File_sync before the other access begins."""
+        syncs = self._calls(writer.rank, _SYNC)
+        behind = syncs[syncs > writer.end][:1].tolist()
+        return any(self._before(writer.rank, at, other) or self._apart(writer.rank, at, other) for at in behind)
+
+    def _calls(self, rank: int, names: frozenset[str]) -> Ints:
+        """Return the calls of a rank on this file to one of some functions."""
+        if (rank, names) not in self._lists:
+            of = self.trace.ranks[rank]
+            local = self.gatherings.file_ids(of).get(self.file, -1)
+            rows = masks(self.trace.functions).where(of, names)
+            self._lists[rank, names] = rows[of.events["object"][rows] == local]
+        return self._lists[rank, names]
+
+    def _tell(self, sort: str, one: _Access, two: _Access) -> Iterator[Finding]:
+        """Report a race or an unsynced read, once for each pair of call sites. `sort`: "race" or "unsynced"."""
+        first, second = (self.trace.event(access.rank, access.event) for access in (one, two))
+        key = (sort, first.site_id, second.site_id)
+        if key in self.told:
+            return
+        self.told.add(key)
+        low, high = max(one.low, two.low), min(one.high, two.high)
+        local = self.gatherings.file_ids(first.rank)[self.file]
+        opened = first.rank.definitions.file(local)
+        where = f"bytes {low:,} to {high:,} of {Path(opened.name).name if opened else 'the file'}"
+        does, also = ("writes" if access.writes else "reads" for access in (one, two))
+        if sort == "race":
+            message = (
+                f"rank {one.rank} {does} {where} in {said(first)} and rank {two.rank} {also} them in {said(second)}: "
+                "nothing orders them, and the file is not atomic"
+            )
+        else:
+            also = "reads" if not two.writes else "writes over"
+            message = (
+                f"rank {two.rank} {also} {where} in {said(second)}, which rank {one.rank} writes before in "
+                f"{said(first)}: without MPI_File_sync between the file may not have them"
+            )
+        yield finding(
+            "file-race", message, [first, second], severity="error" if sort == "race" else "warning",
+            evidence=Bytes(file=opened.name if opened else "", from_=low, to=high), cause=cause(first, second),
+        )  # fmt: skip

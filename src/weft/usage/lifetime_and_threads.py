@@ -1,0 +1,249 @@
+"""Find calls at a time, or from a thread, at which MPI may not be called (MPI-4.1, 6.1, 11.4 and 11.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft.evidence import Evidence, Parameter
+from weft.findings import Finding, Site
+from weft.mpi import meaning
+from weft.mpi.meaning import Trait
+from weft.terms import calls
+from weft.terms.argument_columns import Ints, distinct
+from weft.terms.calls import masks, words
+from weft.terms.describe import where
+from weft.terms.event_findings import cause, finding, said
+from weft.trace import EndingKind, Rank, Trace
+from weft.trace.layout import Flag
+from weft.trace.rank import Event
+
+_FREE: Final = meaning.names(m for m in meaning.every().values() if Trait.ANYTIME in m.traits)
+"""May be called at any time and from any thread."""
+_INITS: Final = words("Init Init_thread")
+_LEVELS: Final = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
+_SERIALIZED: Final = 2
+_LOOKS: Final = words("Probe Iprobe")
+_COLLECTIVE: Final = calls.COMM_COLLECTIVES | calls.ICOLLECTIVES
+
+
+class Freed(Evidence):
+    """The communicator that was freed."""
+
+    communicator: str
+
+
+def find(trace: Trace) -> list[Finding]:
+    """Find calls before MPI_Init and after MPI_Finalize, and calls that the granted level of thread support forbids."""
+    found: list[Finding] = []
+    for rank in trace.own:
+        if not rank.missing:
+            found += _outside(rank)
+        if not rank.missing and len(rank):
+            found += _after_the_end(rank)
+            found += _from_threads(rank)
+            found += _at_once(rank)
+            found += _ended_elsewhere(rank)
+            found += _probes(rank)
+    return found
+
+
+def _bound(rank: Rank, which: Ints) -> Ints:
+    """Return the events that call functions which may not be called at any time."""
+    table = masks(rank.trace.functions)
+    rows: Ints = which[~table.table(_FREE)[rank.events["function"][which]]]
+    return rows
+
+
+def _tell(event: Event, why: str) -> Finding:
+    """Make the finding that a call comes at a wrong time; `why` ends the sentence."""
+    return finding(
+        "invalid-argument",
+        f"rank {event.rank.index} calls {event.function.name}{where(event)} {why}",
+        [event],
+        evidence=Parameter(parameter="time"),
+        cause=cause(event),
+    )
+
+
+def _outside(rank: Rank) -> Iterator[Finding]:
+    """Report the first call before MPI was initialised, and one after its end that left no event."""
+    whens = {EndingKind.NOT_INITIALISED: "before MPI was initialised", EndingKind.FINALISED: "after MPI_Finalize"}
+    for kind, when in whens.items():
+        told = next((one for one in rank.endings if one.kind is kind), None)
+        if told is None or (kind is EndingKind.FINALISED and any(True for _ in _after_the_end(rank))):
+            continue
+        site = told.site
+        place = Site(rank.index, told.name, site.file or "", site.line, site.function or "") if site else None
+        at = f" at {Path(place.file).name}:{place.line}" if place and place.file else ""
+        yield Finding(
+            kind="invalid-argument",
+            severity="error",
+            certainty="certain",
+            message=f"rank {rank.index} calls {told.name}{at} {when}",
+            ranks=(rank.index,),
+            sites=(place,) if place else (),
+            evidence=Parameter(parameter="time"),
+            cause=f"{told.name}{at} {when}",
+        )
+
+
+def _after_the_end(rank: Rank) -> Iterator[Finding]:
+    """Report the first call after MPI_Finalize; none if the program uses sessions."""
+    table = masks(rank.trace.functions)
+    ends = table.where(rank, calls.FINALIZE)
+    if not len(ends) or len(table.where(rank, words("Session_init"))):
+        return
+    last = rank.event(int(ends[0]))
+    if last.open:
+        return
+    for index in _bound(rank, np.arange(last.index + 1, len(rank), dtype=np.int64))[:1].tolist():
+        yield _tell(rank.event(index), f"after MPI_Finalize{where(last)}")
+
+
+def _from_threads(rank: Rank) -> Iterator[Finding]:
+    """Report calls that MPI_THREAD_SINGLE, FUNNELED or SERIALIZED forbids."""
+    header = rank.header
+    table = masks(rank.trace.functions)
+    inits = table.where(rank, _INITS)
+    if header is None or len(rank.threads) < 2 or not 0 <= header.thread_level < 3 or not len(inits):
+        return
+    level = f"MPI was initialised with MPI_THREAD_{_LEVELS[header.thread_level]}{where(rank.event(int(inits[0])))}"
+    if header.thread_level < _SERIALIZED:
+        others = np.flatnonzero(rank.event_threads != rank.event_threads[inits[0]])
+        for index in _bound(rank, others)[:1].tolist():
+            yield _tell(rank.event(index), f"from another thread than the one that initialised MPI, but {level}")
+        return
+    polls = [function.id for function in rank.trace.functions if function.is_poll]
+    events = rank.events
+    folds = np.isin(events["function"], polls) & (events["flags"] & Flag.TRUE == 0)
+    pair = _overlap(rank, _bound(rank, np.flatnonzero(~folds)))
+    if pair:
+        one, two = (rank.event(i) for i in pair)
+        yield finding(
+            "invalid-argument",
+            f"rank {rank.index} calls {two.function.name}{where(two)} while another of its threads is still in "
+            f"{one.function.name}{where(one)}, but {level}",
+            [one, two],
+            evidence=Parameter(parameter="time"),
+            cause=cause(one, two),
+        )
+
+
+def _at_once(rank: Rank) -> Iterator[Finding]:
+    """Report collectives on one communicator by two threads at once: nothing says which is the first (MPI-4.1,
+    11.6.2).
+    """
+    if len(rank.threads) < 2:
+        return
+    rows = masks(rank.trace.functions).where(rank, _COLLECTIVE)
+    comms = rank.events["comm"][rows]
+    for id in distinct(comms).tolist():
+        mine, comm = rows[comms == id], rank.comm(id)
+        if comm is None or len(distinct(rank.event_threads[mine])) < 2 or not (pair := _overlap(rank, mine)):
+            continue
+        one, two = (rank.event(i) for i in pair)
+        yield finding(
+            "collective-mismatch",
+            f"rank {rank.index} calls {said(two)} on {comm.name} while another of its threads is still in "
+            f"{said(one)} on it: nothing says which comes first, and each member must make them in one order",
+            [one, two],
+            evidence=Freed(communicator=comm.name),
+            cause=cause(one, two),
+        )
+
+
+def _ended_elsewhere(rank: Rank) -> Iterator[Finding]:
+    """Report MPI_Finalize in another thread than the one that initialised MPI, at a level that lets each of them
+    call.
+    """
+    table, header = masks(rank.trace.functions), rank.header
+    inits, ends = (table.where(rank, names) for names in (_INITS, calls.FINALIZE))
+    if len(rank.threads) < 2 or not len(inits) or not len(ends) or header is None or header.thread_level < _SERIALIZED:
+        return
+    if rank.event_threads[inits[0]] != rank.event_threads[ends[0]]:
+        first, last = rank.event(int(inits[0])), rank.event(int(ends[0]))
+        why = f"from another thread than the one that initialised MPI{where(first)}"
+        yield replace(_tell(last, why), severity="warning")
+
+
+class _Look(NamedTuple):
+    """A probe of a thread, and the receive that the thread makes next on that communicator; times in ns."""
+
+    thread: int
+    begin: int
+    end: int
+    probe: Event
+    receive: Event
+
+
+def _probes(rank: Rank) -> Iterator[Finding]:
+    """Report probes of two threads that may see one message before either receives it (MPI-4.1, 3.8.2)."""
+    if len(rank.threads) < 2:
+        return
+    looks = sorted(_looks(rank), key=lambda look: look.begin)
+    open_: list[_Look] = []
+    seen: set[tuple[int, int]] = set()
+    for look in looks:
+        open_ = [other for other in open_ if other.end > look.begin]
+        for other in open_:
+            lines = other.probe.site_id, look.probe.site_id
+            if other.thread != look.thread and _alike(other.probe, look.probe) and lines not in seen:
+                seen.add(lines)
+                events = [other.probe, look.probe, other.receive, look.receive]
+                yield finding(
+                    "message-race",
+                    f"rank {rank.index} looks for a message in {said(other.probe)} and, before that thread receives it "
+                    f"in {said(other.receive)}, in another thread in {said(look.probe)}: both may see the same one, "
+                    "and a receive get another than was looked at; MPI_Mprobe and MPI_Mrecv keep them apart",
+                    events,
+                    cause=cause(other.probe, look.probe),
+                )
+        open_.append(look)
+
+
+def _looks(rank: Rank) -> Iterator[_Look]:
+    """Yield each probe that saw a message with the receive that follows in its thread."""
+    table = masks(rank.trace.functions)
+    rows = table.where(rank, _LOOKS | calls.RECVS | calls.IRECVS)
+    looking = table.table(_LOOKS)
+    pending: dict[tuple[int, int], int] = {}
+    functions, comms = rank.events["function"][rows], rank.events["comm"][rows]
+    of = zip(rows.tolist(), functions.tolist(), comms.tolist(), rank.event_threads[rows].tolist(), strict=True)
+    for index, function, comm, thread in of:
+        if looking[function]:
+            pending[thread, comm] = index
+        elif (thread, comm) in pending:
+            probe, receive = rank.event(pending.pop((thread, comm))), rank.event(index)
+            if probe.function.name != "MPI_Iprobe" or probe.flags & Flag.TRUE:
+                yield _Look(thread, probe.enter_ns, receive.enter_ns, probe, receive)
+
+
+def _alike(one: Event, other: Event) -> bool:
+    """Return whether one message may match both probes."""
+    either = one.flags | other.flags
+    source = one.peer == other.peer or either & Flag.ANY_SOURCE
+    return bool(one.comm_id == other.comm_id and source and (one.tag == other.tag or either & Flag.ANY_TAG))
+
+
+def _overlap(rank: Rank, rows: Ints) -> tuple[int, int] | None:
+    """Return the first two of some calls, of different threads, of which one begins inside the other.
+
+    `rows`: events without folded failed polls, as a fold spans the time between its calls too.
+    """
+    enter, leave = rank.enter_ns(rows).tolist(), rank.exit_ns(rows).tolist()
+    # Events are in order of their entries: a call overlaps if it begins before the latest end of another thread's.
+    latest: dict[int, tuple[int, int]] = {}
+    threads, closed = rank.event_threads[rows].tolist(), (rank.events["flags"][rows] & Flag.CLOSED).tolist()
+    for row, thread, begin, end, is_closed in zip(rows.tolist(), threads, enter, leave, closed, strict=True):
+        for other, (until, index) in latest.items():
+            if other != thread and until > begin:
+                return index, row
+        until = end if is_closed else np.iinfo(np.int64).max
+        if thread not in latest or until > latest[thread][0]:
+            latest[thread] = until, row
+    return None

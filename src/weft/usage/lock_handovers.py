@@ -1,0 +1,143 @@
+"""Order ranks by what they hand over under exclusive locks: a read of a value that another rank wrote comes after that
+write.
+
+Epochs of exclusive locks on one target exclude each other (MPI-4.1, 12.5.3), in any order, so a lock alone orders
+nothing. A program can make a mutex of them: a rank that finds the word free has read what the last holder stored there,
+and comes after all that this holder did. So an edge goes from each write in such an epoch to the reads of that write in
+others, up to the next write.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from weft.base.event_id import EventId
+from weft.base.lazy import dataclass
+from weft.mpi.meaning import Access, Act, named
+from weft.order import Order
+from weft.terms.argument_columns import Ints
+from weft.terms.calls import masks
+from weft.terms.windows import EXCLUSIVE
+from weft.trace import Trace
+from weft.usage.window_accesses import Accesses
+
+MOST: Final = 400_000
+"""Operations under exclusive locks of one window and target that are looked at, and numbers kept for answers."""
+_MOST_WORDS: Final = 64
+_READING: Final = named(Act.ACCESS, where=lambda m: Access.READ in m.access)
+_WRITING: Final = named(Act.ACCESS, where=lambda m: bool(m.access & (Access.WRITE | Access.UPDATE)))
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """An edge from before an event of one rank to after event `behind` of rank `other`; the times of both in ns."""
+
+    rank: int
+    event: int
+    time: int
+    other: int
+    behind: int
+    other_time: int
+
+
+class Handovers:
+    """The order that exclusive locks impose on a run, computed when the first question is asked."""
+
+    def __init__(self, trace: Trace, order: Order, accesses: Accesses) -> None:
+        self.trace, self.order, self.all = trace, order, accesses
+        self._from: dict[int, tuple[list[int], list[dict[int, int]]]] | None = None
+
+    def reaches(self, rank: int, event: int, other: int, behind: int) -> bool:
+        """Return whether what a rank did before its event was handed over to another rank by the end of that rank's
+        event `behind`.
+        """
+        if self._from is None:
+            self._from = self._closed(list(self._edges()))
+        events, known = self._from.get(rank, ([], []))
+        at = bisect_left(events, event)
+        if at == len(events):
+            return False
+        found = known[at]
+        if found.get(other, behind + 1) <= behind:
+            return True
+        return any(self.order.reaches(EventId(r, e), EventId(other, behind)) for r, e in found.items() if r != other)
+
+    def _edges(self) -> Iterator[_Edge]:
+        """Yield the handovers of all targets."""
+        of = self.all
+        rows = np.flatnonzero((of.lock == EXCLUSIVE) & (of.end >= 0) & (of.shape == np.array(None)))
+        if not len(rows):
+            return
+        keys = np.stack([of.comm[rows], of.ordinal[rows], of.target[rows]])
+        _, part = np.unique(keys, axis=1, return_inverse=True)
+        part = part.reshape(-1)
+        for k in range(int(part.max()) + 1):
+            some = rows[part == k]
+            if len(some) <= MOST and (of.rank[some] != of.rank[some[0]]).any():
+                yield from self._of_target(some)
+
+    def _of_target(self, rows: Ints) -> Iterator[_Edge]:
+        """Yield an edge from each write to the reads of it by other ranks. `rows`: accesses of one target under
+        exclusive locks.
+        """
+        of, table = self.all, masks(self.trace.functions).table
+        begins, ends, reads, writes = (np.zeros(len(rows), np.int64) for _ in range(4))
+        for rank in np.unique(of.rank[rows]).tolist():
+            mine = np.flatnonzero(of.rank[rows] == rank)
+            events, axis = self.trace.ranks[rank].events, self.trace.ranks[rank].axis
+            begins[mine] = axis.ns_array(events["enter"][of.event[rows[mine]]])
+            ends[mine] = axis.ns_array(events["enter"][of.end[rows[mine]]])
+            function = events["function"][of.event[rows[mine]]]
+            reads[mine] = table(_READING)[function] | (of.operation[rows[mine]] < 0)
+            writes[mine] = table(_WRITING)[function] & (of.operation[rows[mine]] >= 0)
+        last: dict[tuple[int, int], int] = {}
+        low, high = of.low[rows].tolist(), of.high[rows].tolist()
+        for k in np.argsort(ends, kind="stable").tolist():
+            place = low[k], high[k]
+            if reads[k]:
+                at = last if len(last) <= _MOST_WORDS else ((place,) if place in last else ())
+                for w in (last[one] for one in at if one[0] < place[1] and place[0] < one[1]):
+                    if of.rank[rows[w]] != of.rank[rows[k]]:
+                        yield _Edge(
+                            int(of.rank[rows[w]]), int(of.event[rows[w]]), int(begins[w]),
+                            int(of.rank[rows[k]]), int(of.end[rows[k]]), int(ends[k]),
+                        )  # fmt: skip
+            if writes[k]:
+                last[place] = k
+
+    def _closed(self, edges: list[_Edge]) -> dict[int, tuple[list[int], list[dict[int, int]]]]:
+        """Follow chains of edges: for each rank its events with edges, and for each the earliest event of other ranks
+        reached.
+
+        The walk goes from the run's end to its begin, so that what leaves a rank later is known when an edge comes to
+        it.
+        """
+        now: dict[int, dict[int, int]] = defaultdict(dict)
+        leads: dict[int, dict[int, int]] = {}
+        left: dict[int, list[tuple[int, dict[int, int]]]] = defaultdict(list)
+        moments = [(e.other_time, 1, k) for k, e in enumerate(edges)] + [(e.time, 0, k) for k, e in enumerate(edges)]
+        room = MOST
+        for _, comes, k in sorted(moments, reverse=True):
+            edge = edges[k]
+            if comes:
+                leads[k] = _earliest({edge.other: edge.behind}, now[edge.other])
+                continue
+            now[edge.rank] = _earliest(leads.pop(k, {}), now[edge.rank])
+            room -= len(now[edge.rank])
+            if room < 0:
+                break
+            left[edge.rank].append((edge.event, now[edge.rank]))
+        return {r: ([e for e, _ in all_[::-1]], [v for _, v in all_[::-1]]) for r, all_ in left.items()}
+
+
+def _earliest(one: dict[int, int], two: dict[int, int]) -> dict[int, int]:
+    """Return the smaller event for each rank of both."""
+    found = dict(two)
+    for rank, event in one.items():
+        found[rank] = min(event, found.get(rank, event))
+    return found

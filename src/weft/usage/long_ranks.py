@@ -1,0 +1,175 @@
+"""Check the requests and buffers of long ranks a piece at a time, in the memory of one piece.
+
+A rank is idle between two calls if whatever it began before is complete before. All that a request goes through, and
+all that is pending together, lies between two idle moments: if every piece of a rank, cut at such moments, is clean,
+the rank is. A rank that is not clean is checked as a whole, which makes the findings.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from weft.deadlock.traffic import Traffic, behind
+from weft.findings import Finding
+from weft.terms import calls
+from weft.terms.argument_columns import Ints, distinct
+from weft.terms.calls import catalogue, masks, words
+from weft.terms.rank_progress import reached_finalize
+from weft.trace import Rank, Trace
+from weft.trace.layout import ID_DYNAMIC, PROC_NULL
+from weft.trace.segment import over, piece
+from weft.usage.pending_buffers import ends_of_starts, first_done, over_at
+from weft.usage.requests import Requests, of_rank, shared
+
+PIECE: Final = 1 << 18
+"""Calls of a piece, about; ranks of fewer than four times as many stay whole."""
+WIDEST: Final = 64
+"""Times as many are looked through for an idle moment."""
+_MAKERS: Final = calls.REQUEST_MAKERS - calls.PERSISTENT
+_UNDIVIDED: Final = (
+    calls.PARTITIONED | calls.READIES | calls.FILE_BEGINS | calls.FILE_ENDS | calls.FILE_IREADS | calls.FILE_IWRITES
+    | words("Grequest_start")
+)  # fmt: skip
+"""Calls of which something is under way that is no request of theirs, or that is told of what others do."""
+
+
+def find(trace: Trace) -> list[Finding]:
+    """Find what is wrong with the requests and the pending buffers of each rank."""
+    return [one for rank in trace.own if len(rank) and not clean(rank) for one in of_rank(rank)]
+
+
+def clean(rank: Rank) -> bool:
+    """Return whether a long rank's requests and buffers are all in order; False also if that cannot be seen piece by
+    piece.
+    """
+    of = masks(rank.trace.functions)
+    if len(rank.threads) != 1 or len(rank) < 4 * PIECE or catalogue(rank).changed or len(of.where(rank, _UNDIVIDED)):
+        return False
+    lasting = _Lasting(rank)
+    start = 0
+    while start < len(rank):
+        found = _piece(rank, start, lasting.at(start))
+        if found is None:
+            return False
+        part, of_part = found
+        good = _close_ids(part) and Requests(of_part).clean() and not any(True for _ in shared(of_part))
+        lasting.take(of_part)
+        start += len(part) - part.ahead
+        over(part)
+        if not good:
+            return False
+    return lasting.clean()
+
+
+def freed_at(rank: Rank, makers: Ints, frees: Ints) -> Ints:
+    """Return which of the calls `frees` frees what each of `makers` made; the number of events if none does."""
+    ids, freed = (rank.events["object"][rows].astype(np.int64) for rows in (makers, frees))
+    row = behind(freed, frees, ids, makers)
+    return np.where(row >= 0, np.append(frees, 0)[row], len(rank.events))
+
+
+def recalled(rank: Rank) -> tuple[Ints, Ints]:
+    """Return the calls that made requests which are cancelled, and the events that end these; the number of events if
+    none does.
+
+    Persistent requests are left out.
+    """
+    where, ids = masks(rank.trace.functions).where, rank.events["object"]
+    cancels = where(rank, calls.CANCELS)
+    if not len(cancels):
+        return cancels, cancels
+    makers = where(rank, calls.REQUEST_MAKERS)
+    makers = makers[np.isin(ids[makers], ids[cancels])]
+    return makers, over_at(rank, makers, first_done(Traffic(rank)))
+
+
+class _Lasting:
+    """The persistent requests of a rank, which last from piece to piece."""
+
+    def __init__(self, rank: Rank) -> None:
+        of, objects = masks(rank.trace.functions), rank.events["object"]
+        self.rank = rank
+        self.makers = of.where(rank, calls.PERSISTENT)
+        self.ids = objects[self.makers].astype(np.int64)
+        frees = of.where(rank, calls.RELEASES) if len(self.makers) else self.makers
+        self._until = freed_at(rank, self.makers, frees)
+        self._started = np.zeros(0, np.int64)
+
+    def at(self, start: int) -> Ints:
+        """Return the calls that made the persistent requests which exist at call `start`."""
+        found: Ints = self.makers[(self.makers < start) & (self._until >= start)]
+        return found
+
+    def take(self, of: Traffic) -> None:
+        """Note which of the requests a piece starts."""
+        if len(self.makers):
+            self._started = np.union1d(self._started, of.starts[1])
+
+    def clean(self) -> bool:
+        """Return whether each request is started and freed, if the rank reached MPI_Finalize."""
+        if not reached_finalize(self.rank):
+            return True
+        return bool((self._until < len(self.rank)).all() and np.isin(self.ids, self._started).all())
+
+
+def _piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] | None:
+    """Return the calls from `start` up to an idle moment; None if none is near. `lasting`: the makers of persistent
+    requests.
+    """
+    width = PIECE
+    while width <= WIDEST * PIECE:
+        end = min(start + width, len(rank))
+        part = piece(rank, range(start, end), lasting)
+        of = Traffic(part)
+        if end == len(rank):
+            return part, of
+        cut = _idle(of, len(lasting) + width // 4)
+        request, event = of.done
+        over(part)
+        if cut:
+            part = piece(rank, range(start, start + cut - len(lasting)), lasting)
+            of = Traffic(part)
+            of.__dict__["done"] = request[event < cut], event[event < cut]  # read already
+            return part, of
+        width *= 4
+    return None
+
+
+def _idle(of: Traffic, least: int) -> int:
+    """Return the last moment after a completing call, or the end, at which the rank is idle; 0 if there is none from
+    `least` on.
+
+    A send, or an operation with MPI_PROC_NULL, whose completion is not seen may have been complete at once (several had
+    one handle). That is assumed if there is no such moment otherwise: if it is wrong, a later piece has a completion of
+    no request of its own and is not clean.
+    """
+    rank, size = of.rank, len(of.events)
+    rows = of.masks.where(rank, _MAKERS)
+    ends = over_at(rank, rows, first_done(of))
+    instant = of.masks.table(calls.ISENDS)[of.events["function"][rows]] | (of.events["peer"][rows] == PROC_NULL)
+    at_once = np.where(instant & (ends == size), rows, ends)
+    if len(of.masks.where(rank, calls.STARTS)):
+        event, request, init = of.starts
+        begun = init >= 0
+        until = ends_of_starts(of, request[begun], event[begun])
+        rows, ends, at_once = (np.concatenate(pair) for pair in (
+            (rows, event[begun]), (ends, until), (at_once, until)))  # fmt: skip
+        order = np.argsort(rows, kind="stable")
+        rows, ends, at_once = rows[order], ends[order], at_once[order]
+    behind = distinct(of.done[1]) + 1
+    for over_by, moments in ((ends, np.append(behind, size)), (at_once, behind)):
+        begun_before = np.searchsorted(rows, moments)
+        latest = np.concatenate([[-1], np.maximum.accumulate(over_by)])[begun_before]
+        idle = moments[(latest < moments) & (moments >= least)]
+        if len(idle):
+            return int(idle[-1])
+    return 0
+
+
+def _close_ids(part: Rank) -> bool:
+    """Return whether the ids of the requests lie close together, so that tables by id stay small."""
+    ids = part.events["object"][masks(part.trace.functions).where(part, calls.REQUEST_MAKERS)]
+    ids = ids[ids >= ID_DYNAMIC]
+    return not len(ids) or int(ids.max()) - int(ids.min()) <= 16 * len(part) + (1 << 16)

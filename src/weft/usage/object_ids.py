@@ -1,0 +1,58 @@
+"""Bound tables by object ids, so that a damaged record cannot make them huge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from weft.terms.argument_columns import Ints
+from weft.trace import Rank
+from weft.trace.layout import EVENT, ID_DYNAMIC, StreamKind
+
+MOST_IDS: Final = 1 << 28
+"""An id beyond is damage: no rank makes 268 million objects of a class."""
+MOST_TYPES: Final = 1 << 22
+"""The same of datatypes, which programs make few of: a ring may say that it dropped any number of calls."""
+SPARE_IDS: Final = 1 << 16
+"""Ids that are believed beyond those that calls account for."""
+
+
+def end_of_ids(rank: Rank, more: int = 0) -> int:
+    """Return the end of the ids of a rank's objects that are believable, to size a table by id.
+
+    Ids are consecutive: one that is larger than the number of calls that could make it comes from a damaged record.
+    `more`: objects that are known to have been made otherwise.
+    """
+    return min(ID_DYNAMIC + SPARE_IDS + 2 * (_held(rank) + more + _dropped(rank)), MOST_IDS)
+
+
+def believed(rank: Rank, made: Callable[[], Ints]) -> range:
+    """Return the ids of a rank's objects that are believable, as many as the record can hold calls about.
+
+    `made`: returns the ids that its calls made. If a ring dropped the beginning of the record (`--keep`), ids may begin
+    anywhere: they are near those that most of its calls made. Objects from before that are still used are not among
+    them.
+    """
+    end = end_of_ids(rank)
+    room = ID_DYNAMIC + SPARE_IDS + 2 * _held(rank)
+    if end <= room:
+        return range(end)
+    ids = made()
+    middle = int(np.partition(ids, len(ids) // 2)[len(ids) // 2]) if len(ids) else 0
+    return range(max(0, min(middle, end) - room // 2), min(max(middle, 0) + room // 2, end))
+
+
+def _held(rank: Rank) -> int:
+    """Return how many calls the record holds, for a segment with those before it."""
+    held = len(rank)
+    if (file := rank.trace.origin.ranks[rank.index].file) is not None:
+        held += sum(file.bytes_of(StreamKind.EVENTS, thread) for thread in file.threads()) // EVENT.itemsize
+    return held
+
+
+def _dropped(rank: Rank) -> int:
+    """Return how many calls the rank's rings have dropped."""
+    file = rank.trace.origin.ranks[rank.index].file
+    return 0 if file is None else sum(one.events for one in file.dropped.values())

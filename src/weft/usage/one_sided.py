@@ -1,0 +1,353 @@
+"""Check one-sided communication: epochs opened, used and closed as the standard asks, and accesses that race.
+
+The rules are those of MPI-4.1, chapter 12: 12.5 (epochs) and 12.7 (which accesses may overlap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.deadlock.collective_calls import Gatherings
+from weft.deadlock.traffic import Traffic
+from weft.evidence import Epoch, Parameter
+from weft.findings import Finding
+from weft.kinds import Severity
+from weft.order import Order
+from weft.terms.argument_columns import Ints, columns, distinct, ints
+from weft.terms.buffer_blocks import Shapes, no_shapes, spread
+from weft.terms.byte_layouts import shared, whole
+from weft.terms.calls import words
+from weft.terms.event_findings import Some, cause, finding, left_out, said, some_of_sites
+from weft.terms.windows import group_members
+from weft.trace import Event, Rank, Trace
+from weft.trace.definitions import WindowDefinition
+from weft.trace.layout import PROC_NULL
+from weft.usage.epoch_permissions import unpermitted, updated
+from weft.usage.epochs import START, Epochs, Window, epochs
+from weft.usage.exposure_epochs import Exposures, exposures
+from weft.usage.origin_buffers import local_buffers, shared_origins
+from weft.usage.own_window_buffers import in_own_windows
+from weft.usage.pending_buffers import joined as both_in_order
+from weft.usage.receive_buffers import of_messages
+from weft.usage.rma_completion import Completion, completion
+from weft.usage.rma_races import races
+from weft.usage.window_accesses import Accesses, joined
+from weft.usage.window_stores import stores
+
+LOOKED = "one-sided"
+"""Under this name a match keeps what a look found for who asks next."""
+_DYNAMIC = 2
+
+_WORDS = (
+    "calls a fence inside the epoch of {other}", "starts an epoch while that of {other} is open",
+    "completes an access epoch that was not started", "posts an exposure epoch while that of {other} is open",
+    "waits for the end of an exposure epoch that was not posted",
+    "tests for the end of an exposure epoch that was not posted", "locks rank {peer} twice, first in {other},",
+    "locks a window whose fence epoch is still open", "locks all ranks while the lock of {other} is held",
+    "unlocks rank {peer}, which it has not locked,", "unlocks all ranks, which it has not locked,",
+    "flushes outside of a lock", "frees a window while the epoch of {other} is open",
+    "never closes the epoch that it opened", "frees a window whose exposure epoch of {other} is open",
+    "never waits for the end of the epoch that it posted", "accesses rank {peer} while it has locked only others",
+    "accesses a window outside of any epoch", "starts an epoch while that of {other} is open",
+    "starts an epoch while the fence epoch of {other} is open", "locks a window while the epoch of {other} is open",
+    "calls a fence while its exposure epoch of {other} is open",
+    "opens an epoch between two fences, of which the second is {other}, which make one of what they enclose,",
+)  # fmt: skip
+"""By enum wrong of native/kernel/epochs.c."""
+_TOLERATED = len(_WORDS) - 1
+"""By the text of the standard an error, which libraries let pass."""
+_LEFT_OPEN = frozenset(place for place, words in enumerate(_WORDS) if words.startswith(("frees a window", "never ")))
+"""What was not done, which may be so because the rank ended: an exception takes it out of an epoch that stays open."""
+
+
+@dataclass
+class Looked:
+    """What each rank's one-sided calls show by themselves, before accesses of different ranks are compared.
+
+    `known`: epochs, `over`: completions by rank; `unplaced`: windows with operations whose bytes are not all known;
+    `found`: findings.
+    """
+
+    gatherings: Gatherings
+    known: dict[Rank, Epochs]
+    exposed: Exposures
+    over: dict[Rank, Completion]
+    accesses: Accesses
+    unplaced: set[Window]
+    found: list[Finding]
+
+
+def look(trace: Trace) -> Looked:
+    """Analyse the one-sided calls of each rank by itself."""
+    gatherings = Gatherings(trace)
+    found: list[Finding] = []
+    parts: list[Accesses] = []
+    unplaced: set[Window] = set()
+    known = {rank: of for rank in trace.ranks if len(rank) and (of := epochs(rank, gatherings)) is not None}
+    exposed = exposures(known)
+    done = {rank: completion(rank, of) for rank, of in known.items()}
+    for rank, of in known.items():
+        over = done[rank]
+        found += _misused(rank, of)
+        local = local_buffers(rank, of, over)
+        messages = of_messages(Traffic(rank))
+        found += shared_origins(rank, local, messages)
+        parts += in_own_windows(rank, of, both_in_order(local, messages), gatherings)
+        operations = _Operations(rank, of, gatherings)
+        found += operations.find()
+        parts.append(operations.accesses(exposed, over))
+        unplaced |= operations.unplaced()
+    return Looked(gatherings, known, exposed, done, joined(parts), unplaced, found)
+
+
+def find(trace: Trace, order: Order) -> list[Finding]:
+    """Find misused epochs of every rank and window, accesses outside of a window, and accesses that race."""
+    kept = order.match.made.pop(LOOKED, None)
+    looked = kept if isinstance(kept, Looked) else look(trace)
+    accesses = looked.accesses
+    found = [*looked.found, *(_wrong(*told) for told in updated(looked.known, accesses))]
+    stored = stores(trace, looked.gatherings, accesses, looked.unplaced)
+    return [*found, *races(trace, order, accesses if stored is None else joined([accesses, stored]))]
+
+
+def operations(trace: Trace, gatherings: Gatherings) -> Accesses:
+    """Return the accesses of all operations of a run whose bytes are known."""
+    known = {rank: of for rank in trace.ranks if len(rank) and (of := epochs(rank, gatherings)) is not None}
+    exposed = exposures(known)
+    return joined(
+        [_Operations(rank, of, gatherings).accesses(exposed, completion(rank, of)) for rank, of in known.items()]
+    )
+
+
+def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
+    """Report misused epochs, at most MAX_OF_ONE_SITE for each call site."""
+    order = np.argsort(of.at, kind="stable")
+    for row in some_of_sites(rank, of.at[order]).tolist():
+        place = order[row]
+        event = rank.event(int(of.at[place]))
+        other = rank.event(int(of.other[place])) if of.other[place] >= 0 else None
+        why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=said(other) if other else "")
+        severity: Severity = "warning" if of.wrong[place] == _TOLERATED else "error"
+        open_ = int(of.wrong[place]) in _LEFT_OPEN
+        yield _wrong(event, why, *([other] if other else []), severity=severity, left_open=open_)
+    some = Some()
+    for event, why, other in unpermitted(rank, of):
+        if some.more(event.site_id):
+            yield _wrong(event, why, other)
+
+
+def _wrong(event: Event, why: str, *others: Event, severity: Severity = "error", left_open: bool = False) -> Finding:
+    told = f"rank {event.rank.index} {why} in {said(event)}"
+    evidence = Epoch(left_open=left_open)
+    return finding("epoch-misuse", told, [event, *others], severity=severity, evidence=evidence, cause=cause(event))
+
+
+class _Operations:
+    """The operations of one rank that belong to an epoch, with the bytes of the target's window that they touch.
+
+    There is one row for each block of bytes: an operation whose datatype at the target has gaps has several.
+    """
+
+    def __init__(self, rank: Rank, of: Epochs, gatherings: Gatherings) -> None:
+        self.rank, self.of, self.gatherings = rank, of, gatherings
+        self.trace = gatherings.trace
+        peer = rank.events["peer"][of.event]
+        self.rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0) & (peer != PROC_NULL))
+        self.event = of.event[self.rows]
+        self.window = of.window[self.rows]
+        self.target = self._targets(peer[self.rows].astype(np.int64))
+        self.strange = self._outside_group()
+        part, self.low, self.high, self.size, self.shape = self._spans()
+        self.rows, self.event, self.window = self.rows[part], self.event[part], self.window[part]
+        self.target, self.strange = self.target[part], self.strange[part]
+
+    def _targets(self, peer: Ints) -> Ints:
+        """Return the ranks that are accessed, as indices in trace.ranks, -1 if unknown. `peer`: the targets as ranks of
+        the window.
+        """
+        found = np.full(len(peer), -1, np.int64)
+        for window in distinct(self.window).tolist():
+            comm = self.trace.communicators[self.of.windows[window][0]]
+            members = np.asarray(comm.peers(self.rank.index), np.int64)
+            mine = (self.window == window) & (peer >= 0) & (peer < len(members))
+            found[mine] = members[peer[mine]]
+        return found
+
+    def _outside_group(self) -> NDArray[np.bool_]:
+        """Return which operations access a rank that is not in the group of their epoch."""
+        of, epoch = self.of, self.of.epoch[self.rows]
+        strange = np.zeros(len(self.rows), np.bool_)
+        started = np.flatnonzero(of.sort == START)
+        if not len(started):
+            return strange
+        group = np.zeros(len(of.sort), np.int64)
+        for events, found in columns(self.rank, of.begin[started], frozenset(("group",))):
+            group[started[np.searchsorted(of.begin[started], events)]] = ints(found, "group")
+        for id in distinct(group[group > 2]).tolist():
+            members = group_members(self.rank, id)
+            if members:
+                strange |= (group[epoch] == id) & ~np.isin(self.target, members)
+        return strange
+
+    def _spans(self) -> tuple[Ints, Ints, Ints, Ints, Shapes]:
+        """Return the blocks that operations touch as columns, one or more for each operation.
+
+        The columns: which operation, first byte, end (-1 if the bytes are unknown), the window's size (-1 unknown), and
+        the layout if not all bytes between are touched.
+        """
+        n = len(self.rows)
+        disp, count, kind = np.zeros(n, np.int64), np.ones(n, np.int64), np.zeros(n, np.int64)
+        names = frozenset(("target_disp", "target_count", "target_datatype"))
+        for events, found in columns(self.rank, self.event, names):
+            at = np.searchsorted(self.event, events)
+            if "target_disp" not in found:
+                continue
+            disp[at] = ints(found, "target_disp")
+            if "target_count" in found:
+                count[at] = ints(found, "target_count")
+            own = self.rank.events["datatype"][events].astype(np.int64)
+            kind[at] = ints(found, "target_datatype") if "target_datatype" in found else own
+        unit, bytes_ = self._units(np.arange(n))
+        kind[unit <= 0] = 0  # no datatype
+        parts = spread(self.rank, kind, count)
+        unknown = np.setdiff1d(np.arange(n), parts.buffer)
+        part = np.concatenate([parts.buffer, unknown])
+        low = (disp * unit)[part]
+        low[: len(parts.buffer)] += parts.offset
+        high = np.concatenate([low[: len(parts.buffer)] + parts.length, np.full(len(unknown), -1, np.int64)])
+        shape = np.concatenate([parts.shape, no_shapes(len(unknown))])
+        high[np.array([of is not None and not of.is_known for of in shape], np.bool_)] = -1
+        order = np.argsort(part, kind="stable")
+        return part[order], low[order], high[order], np.where(high >= 0, bytes_[part], -1)[order], shape[order]
+
+    def _units(self, at: Ints) -> tuple[Ints, Ints]:
+        """Return displacement unit (0 unknown) and size (-1 unknown) of the window at the target of rows `at`."""
+        key = self.window[at].astype(np.int64) << 32 | np.maximum(self.target[at], 0)
+        unique, inverse = np.unique(key, return_inverse=True)
+        table = np.array([self._unit(self.of.windows[k >> 32], k & 0xFFFFFFFF) for k in unique.tolist()], np.int64)
+        unit, size = table.reshape(-1, 2)[inverse.reshape(-1)].T
+        return np.where(self.target[at] >= 0, unit, 0), size
+
+    def _unit(self, window: Window, target: int) -> tuple[int, int]:
+        definition = self._definition(window, target)
+        if definition is None:
+            return 0, -1
+        return (1, -1) if definition.flavor == _DYNAMIC else (definition.unit, definition.size)
+
+    def _definition(self, window: Window, target: int) -> WindowDefinition | None:
+        """Return what the rank `target` recorded of its part of a window."""
+        owner = self.trace.ranks[target]
+        id = self.gatherings.window_ids(owner).get(window)
+        return owner.definitions.window(id) if id else None
+
+    @property
+    def _beyond(self) -> NDArray[np.bool_]:
+        """Operations that touch what is no part of the window."""
+        touching = (self.high >= 0) & (self.high > self.low)  # nothing may be anywhere
+        return touching & ((self.low < 0) | ((self.size >= 0) & (self.high > self.size)))
+
+    def find(self) -> Iterator[Finding]:
+        """Report accesses of ranks that the epoch does not allow, and of bytes that are not in the window."""
+        strange, beyond = (self._told(wrong) for wrong in (self.strange, self._beyond & ~self.strange))
+        for row in strange.tolist():
+            event, target = self.rank.event(int(self.event[row])), int(self.target[row])
+            yield _wrong(event, f"accesses rank {target}, which is not in the group of its epoch,")
+        for row in beyond.tolist():
+            where = f"rank {self.target[row]}'s window of {self.size[row]:,} bytes"
+            low, high = self._first_beyond(row)
+            yield self._astray(row, f"bytes {low:,} to {high:,} of {where}")
+        for row in np.flatnonzero((self.high < 0) & (self.shape != np.array(None)))[:1].tolist():
+            event = self.rank.event(int(self.event[row]))
+            yield left_out("rma-race", event, "it touches bytes that others do")
+        for row in self._told(self._unattached & ~self.strange).tolist():
+            yield self._astray(row, f"memory of rank {self.target[row]} that this one has not attached to the window")
+
+    def _first_beyond(self, row: int) -> tuple[int, int]:
+        """Return first byte and end of a block of the row that is not entirely inside the window."""
+        low, high, size, shape = (column[row] for column in (self.low, self.high, self.size, self.shape))
+        if shape is None:
+            return int(low), int(high)
+        begin = int(low) - shape.low
+        outside = whole(-int(low)) if low < 0 else whole(int(high - size))
+        at = int(low) if low < 0 else int(size)
+        found = shared(shape, outside, at - begin)
+        first = found[0] if found else (shape.low, shape.high - shape.low)
+        return begin + first[0], begin + sum(first)
+
+    def _astray(self, row: int, what: str) -> Finding:
+        """Make the finding for an access outside of the window; `what` names the bytes."""
+        event = self.rank.event(int(self.event[row]))
+        told = f"rank {self.rank.index} accesses {what} in {said(event)}"
+        return finding(
+            "invalid-argument", told, [event], evidence=Parameter(parameter="target_disp"), cause=cause(event)
+        )
+
+    @property
+    def _unattached(self) -> NDArray[np.bool_]:
+        """Return which operations touch only memory that the target never attaches to its dynamic window."""
+        found = np.zeros(len(self.rows), np.bool_)
+        rows = np.flatnonzero((self.high > self.low) & (self.target >= 0) & (self.size < 0))
+        pairs = self.window[rows].astype(np.int64) << 32 | self.target[rows]
+        for pair in distinct(pairs).tolist():
+            attached = self._attached(self.of.windows[pair >> 32], pair & 0xFFFFFFFF)
+            if attached is not None:
+                mine = rows[pairs == pair]
+                low, furthest = attached
+                begun = np.searchsorted(low, self.high[mine])  # how many begin before the operation ends
+                found[mine] = (begun == 0) | (np.append(furthest, 0)[begun - 1] <= self.low[mine])
+        return found
+
+    def _attached(self, window: Window, target: int) -> tuple[Ints, Ints] | None:
+        """Return all memory that a rank attaches to a window: where each piece begins, in order, and the furthest end
+        up to there.
+
+        None if the window is not dynamic or not known.
+        """
+        definition, owner = self._definition(window, target), self.trace.ranks[target]
+        if definition is None or definition.flavor != _DYNAMIC:
+            return None
+        at = self.gatherings.masks.where(owner, words("Win_attach"))
+        at = at[owner.events["object"][at] == definition.id]
+        low = owner.events["buffer"][at].astype(np.int64)
+        size = np.zeros(len(at), np.int64)
+        for events, found in columns(owner, at, frozenset(("size",))):
+            size[np.searchsorted(at, events)] = ints(found, "size")
+        order = np.argsort(low)
+        return low[order], np.maximum.accumulate((low + size)[order])
+
+    def _told(self, wrong: NDArray[np.bool_]) -> Ints:
+        """Return which wrong rows are reported: the first of each operation, and for a call site at most
+        MAX_OF_ONE_SITE operations.
+        """
+        rows = np.flatnonzero(wrong)
+        rows = rows[np.unique(self.event[rows], return_index=True)[1]]
+        return rows[some_of_sites(self.rank, self.event[rows])]
+
+    @property
+    def _placed(self) -> Ints:
+        """Those whose bytes are known."""
+        return np.flatnonzero((self.high > self.low) & ~self.strange & ~self._beyond)
+
+    def accesses(self, exposed: Exposures, over: Completion) -> Accesses:
+        """Return the accesses whose bytes are known. `exposed`: the exposure epochs of the run, `over`: when operations
+        complete.
+        """
+        of, keep = self.of, self._placed
+        rows, target = self.rows[keep], self.target[keep]
+        places = (target, self.low[keep], self.high[keep], self.shape[keep])
+        time = (over.remote[rows], *exposed.of(self.rank, of, rows, target))
+        return Accesses.of_rank(self.rank, of, rows, places, time)
+
+    def unplaced(self) -> set[Window]:
+        """Return the windows with operations whose bytes or epoch are unknown, or whose bytes are not listed."""
+        of = self.of
+        left = of.call == 0
+        left[self.rows[self._placed]] = False
+        left[self.rows[self.shape != np.array(None)]] = True
+        left[self.rows[(self.high == self.low) & ~self.strange]] = False  # of no bytes
+        left &= self.rank.events["peer"][of.event] != PROC_NULL
+        return {of.windows[window] for window in distinct(of.window[left]).tolist() if window >= 0}

@@ -1,0 +1,122 @@
+"""Check the local buffers of one-sided operations: until an operation is complete at the origin, MPI owns them
+(MPI-4.1, 12.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft.evidence import Parameter
+from weft.findings import Finding
+from weft.terms import calls
+from weft.terms.argument_columns import Ints, argument, distinct
+from weft.terms.buffer_blocks import no_shapes
+from weft.terms.calls import masks
+from weft.terms.datatype_sizes import solids
+from weft.terms.event_findings import cause, finding, said, some_of_sites
+from weft.terms.significant_arguments import significant
+from weft.trace import Rank
+from weft.trace.layout import COUNT_IN_TAIL
+from weft.usage.epochs import Epochs
+from weft.usage.pending_buffers import Accesses, joined, overlaps, told
+from weft.usage.rma_completion import Completion
+
+
+class _Buffer(NamedTuple):
+    """A local buffer of a call, by the names of its parameters; without `amount` it is one element of `datatype`."""
+
+    address: str
+    amount: str
+    datatype: str
+    writes: bool
+
+
+_ORIGIN: Final = _Buffer("origin_addr", "origin_count", "origin_datatype", writes=False)
+_INTO: Final = _ORIGIN._replace(writes=True)
+_RESULT: Final = _Buffer("result_addr", "result_count", "result_datatype", writes=True)
+_ONE: Final = {
+    name: _Buffer(f"{name}_addr", "", "datatype", writes=name == "result") for name in ("origin", "compare", "result")
+}
+BUFFERS: Final = {
+    "Put": (_ORIGIN,), "Rput": (_ORIGIN,), "Accumulate": (_ORIGIN,), "Raccumulate": (_ORIGIN,),
+    "Get": (_INTO,), "Rget": (_INTO,),
+    "Get_accumulate": (_ORIGIN, _RESULT), "Rget_accumulate": (_ORIGIN, _RESULT),
+    "Fetch_and_op": (_ONE["origin"], _ONE["result"]),
+    "Compare_and_swap": (_ONE["origin"], _ONE["compare"], _ONE["result"]),
+}  # fmt: skip
+"""What each argument of a one-sided operation is: read, or written."""
+
+
+def shared_origins(rank: Rank, own: Accesses, messages: Accesses) -> Iterator[Finding]:
+    """Report operations whose local buffers share bytes with other pending buffers, at least one of them being written.
+
+    `own`: the local buffers of the rank's operations, `messages`: those of its messages.
+    """
+    if not len(own):
+        return
+    one_sided = masks(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]
+    both = joined(own, messages)
+    for one, two in overlaps(both, rank.events["site"][both.begin], len(rank)).pairs:
+        held_by_operation = bool(one_sided[both.begin[one]])
+        if held_by_operation or one_sided[both.begin[two]]:
+            how = "{}, which is not complete by then" if held_by_operation else "the pending {}"
+            yield told(rank, both, one, two, how)
+    yield from _of_one_call(rank, own)
+
+
+def _of_one_call(rank: Rank, own: Accesses) -> Iterator[Finding]:
+    """Report operations whose result buffer overlaps what they read: these must be disjoint (MPI-4.1, 12.3.4)."""
+    order = np.lexsort((own.low, own.begin))
+    begin, low, high, writes = (column[order] for column in (own.begin, own.low, own.high, own.writes))
+    found = [np.zeros(0, np.int64)]
+    for step in (1, 2):  # a call has three at most
+        meet = (begin[step:] == begin[:-step]) & (low[step:] < high[:-step]) & (writes[step:] | writes[:-step])
+        found.append(begin[step:][meet])
+    events = np.unique(np.concatenate(found))
+    for place in some_of_sites(rank, events).tolist():
+        event = rank.event(int(events[place]))
+        yield finding(
+            "invalid-argument",
+            f"rank {rank.index} gives {said(event)} a result buffer that shares bytes with what it reads",
+            [event], evidence=Parameter(parameter="result_addr"), cause=cause(event),
+        )  # fmt: skip
+
+
+def local_buffers(rank: Rank, of: Epochs, over: Completion) -> Accesses:
+    """Return the local buffers of a rank's operations, each until its operation is complete at the origin."""
+    parts = [_nothing()]
+    ops = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
+    functions = rank.events["function"][of.event[ops]]
+    table = masks(rank.trace.functions)
+    for id in distinct(functions).tolist():
+        rows = ops[functions == id]
+        end = np.where(over.local[rows] >= 0, over.local[rows], len(rank))
+        for buffer in BUFFERS.get(table.name(id), ()):
+            parts.append(_of(rank, of.event[rows].astype(np.int64), end, buffer))
+    return joined(*parts)
+
+
+def _nothing() -> Accesses:
+    none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
+    return Accesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))
+
+
+def _of(rank: Rank, event: Ints, end: Ints, buffer: _Buffer) -> Accesses:
+    """Return the accesses to one buffer by calls of one function, without those that have no bytes, gaps, or no
+    significance.
+
+    `event`: the calls, `end`: the event that completes each.
+    """
+    address = argument(rank, event, buffer.address)
+    count = argument(rank, event, buffer.amount) if buffer.amount else np.ones(len(event), np.int64)
+    kind = argument(rank, event, buffer.datatype)
+    size = solids(rank, kind)
+    good = (address != 0) & (count > 0) & (count != COUNT_IN_TAIL) & (size > 0) & (rank.events["error"][event] == 0)
+    good &= significant(rank, event, buffer.address)
+    low = address[good].view(np.uint64)
+    high = low + (count[good] * size[good]).astype(np.uint64)
+    writes = np.full(len(low), buffer.writes)
+    return Accesses(event[good], end[good], event[good], low, high, writes, no_shapes(len(low)))

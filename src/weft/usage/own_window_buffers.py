@@ -1,0 +1,96 @@
+"""Find local buffers inside the caller's own exposed window: MPI's access there meets those of other ranks (MPI-4.1,
+12.7).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.deadlock.collective_calls import Gatherings
+from weft.mpi.meaning import Sync
+from weft.terms import calls
+from weft.terms.argument_columns import Ints
+from weft.terms.calls import masks
+from weft.terms.windows import SHARED
+from weft.trace import Rank
+from weft.trace.layout import Def
+from weft.usage import pending_buffers
+from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
+from weft.usage.window_accesses import LOCAL, READ, WRITE, Accesses
+
+_DYNAMIC = 2
+
+
+def in_own_windows(rank: Rank, of: Epochs, local: pending_buffers.Accesses, gatherings: Gatherings) -> list[Accesses]:
+    """Return the accesses of operations' local buffers to the rank's own windows, for each window while it exists.
+
+    `local`: the local buffers of the rank's operations and messages.
+    """
+    found: list[Accesses] = []
+    for id in rank.definitions.ids(Def.WINDOW) if len(local) else ():
+        definition, window = rank.definitions.window(id), gatherings.window(rank, id)
+        if definition is None or window is None or definition.flavor == _DYNAMIC or not definition.base:
+            continue
+        low, high = np.uint64(definition.base), np.uint64(definition.base + definition.size)
+        begin, end = _life(rank, id)
+        inside = (local.low >= low) & (local.high <= high) & (local.begin > begin) & (local.begin < end)
+        rows = np.flatnonzero(inside)
+        if len(rows) and window in of.windows:
+            found.append(_accesses(rank, of, local, rows, (*window, definition.base)))
+    return found
+
+
+def _life(rank: Rank, window: int) -> tuple[int, int]:
+    """Return the calls that made and freed a window: outside of these its bytes are plain memory."""
+    table, ids = masks(rank.trace.functions), rank.events["object"]
+    made = table.where(rank, calls.WINDOW_MAKERS)
+    freed = table.where(rank, calls.syncs(Sync.FREE))
+    made, freed = made[ids[made] == window], freed[ids[freed] == window]
+    return int(made[0]) if len(made) else -1, int(freed[0]) if len(freed) else len(rank)
+
+
+def _accesses(
+    rank: Rank, of: Epochs, local: pending_buffers.Accesses, rows: Ints, place: tuple[int, int, int]
+) -> Accesses:
+    """Make window accesses out of the rows of local buffers. `place`: communicator, ordinal and first byte of the
+    window.
+    """
+    comm, ordinal, base = place
+    event, n = local.begin[rows], len(rows)
+    number = of.windows.index((comm, ordinal))
+    end = np.where(local.end[rows] < len(rank), local.end[rows], -1)
+
+    low, high = ((column[rows] - np.uint64(base)).astype(np.int64) for column in (local.low, local.high))
+    sort = np.where(local.writes[rows], WRITE, READ).astype(np.int64)
+
+    def each(value: int) -> Ints:
+        return np.full(n, value, np.int64)
+
+    return Accesses(
+        each(rank.index), event, rank.events["site"][event].astype(np.int64), each(comm), each(ordinal),
+        each(rank.index), low, high, sort,
+        each(0), each(0), each(0), -(1 << 40) - np.arange(n, dtype=np.int64), _fences(of, number, event), event, end,
+        each(-1), each(-1), _own_lock(rank, of, number, event), each(LOCAL), local.shape[rows],
+    )  # fmt: skip
+
+
+def _fences(of: Epochs, window: int, event: Ints) -> Ints:
+    """Return the number of the window's fence epoch that each event is in, -1 outside of any."""
+    fences = of.event[(of.call == FENCE) & (of.window == window)]
+    count = np.searchsorted(fences, event)
+    return np.where((count > 0) & (count < len(fences)), count + of.fenced[window], -1).astype(np.int64)
+
+
+def _own_lock(rank: Rank, of: Epochs, window: int, event: Ints) -> Ints:
+    """Return the type of the lock that the rank holds on its own part of the window at each event, 0 for none."""
+    comm = rank.trace.communicators[of.windows[window][0]]
+    row_window = of.window[np.searchsorted(of.event, of.begin)]
+    mine = (row_window == window) & ((of.sort == LOCK_ALL) | (of.sort == LOCK))
+    peer = rank.events["peer"][of.begin]
+    mine &= (of.sort == LOCK_ALL) | (peer == comm.rank_of(rank.index))
+    found = np.zeros(len(event), np.int64)
+    for epoch in np.flatnonzero(mine).tolist():
+        end = int(of.end[epoch]) if of.end[epoch] >= 0 else len(rank)
+        held = (event > of.begin[epoch]) & (event < end)
+        found[held] = SHARED if of.sort[epoch] == LOCK_ALL else int(of.lock_type[epoch])
+    return found

@@ -1,0 +1,61 @@
+"""Find partitions that are marked ready wrongly (MPI-4.1, 4.2.1): twice, too early, or that do not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft.deadlock.partitions import made_ready
+from weft.deadlock.traffic import Traffic
+from weft.findings import Finding
+from weft.terms import calls
+from weft.terms.calls import catalogue
+from weft.terms.event_findings import Some, cause, finding, said
+from weft.trace import Event
+
+
+def wrong_readies(of: Traffic) -> Iterator[Finding]:
+    """Report calls of MPI_Pready and its kin that do not fit their request."""
+    if not catalogue(of.rank).count(of.masks.table(calls.READIES)):
+        return
+    inits = of.masks.where(of.rank, frozenset(("Psend_init",)))
+    some = Some()
+    for init in (of.rank.event(int(index)) for index in inits):
+        for event, why, others in _of_request(of, init):
+            if some.more(event.site_id):
+                message = f"rank {of.rank.index} in {said(event)} says {why.format(request=said(init))}"
+                yield finding("request-misuse", message, [event, *others, init], cause=cause(event))
+
+
+def _of_request(of: Traffic, init: Event) -> Iterator[tuple[Event, str, list[Event]]]:
+    """Yield the wrong calls on the request that `init` made: the call, what it says wrongly, and other calls
+    involved.
+    """
+    events, enter, leave = of.rank.events, of.rank.enter_ns(), of.rank.exit_ns()
+    readies = of.masks.where(of.rank, calls.READIES)
+    steps = [(int(enter[i]), int(i), "ready") for i in readies[events["object"][readies] == init.object]]
+    begun, request, _ = of.starts
+    steps += [(int(enter[i]), int(i), "start") for i in begun[request == init.object]]
+    # Another thread may be in the wait that completes it while partitions become ready.
+    steps += [(int(leave[i]), int(i), "done") for i in of.done[1][of.done[0] == init.object]]
+    partitions, active = int(init.args.get("partitions", 0)), False
+    ready: dict[int, Event] = {}
+    for _, index, step in sorted(steps):
+        if step != "ready":
+            active, ready = step == "start", {}
+            continue
+        event = of.rank.event(index)
+        for partition in made_ready(event):
+            if not 0 <= partition < partitions:
+                yield event, f"that partition {partition} is ready, but {{request}} has {partitions}", []
+            elif not active:
+                yield event, f"that partition {partition} of {{request}} is ready, which is not started", []
+            elif partition in ready:
+                yield (
+                    event,
+                    f"for the second time that partition {partition} of {{request}} is ready",
+                    [ready[partition]],
+                )
+            else:
+                ready[partition] = event
+                continue
+            break

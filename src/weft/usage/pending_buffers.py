@@ -1,0 +1,329 @@
+"""Find operations that share bytes while they are pending (native/kernel/overlaps.c)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.event_id import EventId
+from weft.base.lazy import dataclass
+from weft.deadlock.traffic import Traffic, behind
+from weft.evidence import BufferAccess, Overlap
+from weft.findings import Finding
+from weft.match import NONE
+from weft.mpi.meaning import Act, Form, base, named
+from weft.native.bridge import several
+from weft.native.headers import layouts as c_layouts
+from weft.native.headers import overlaps as c_overlaps
+from weft.native.headers import requests
+from weft.native.headers.requests import Access
+from weft.terms import calls
+from weft.terms.argument_columns import Ints, distinct, numbered
+from weft.terms.buffer_blocks import Shapes, no_shapes, numbered_shapes, spread
+from weft.terms.byte_layouts import shared, whole
+from weft.terms.calls import catalogue, masks
+from weft.terms.datatype_sizes import solid, solids
+from weft.terms.event_findings import cause, finding, left_out, said
+from weft.trace import Rank
+from weft.trace.functions import FunctionTable
+from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL, Def
+from weft.usage.object_ids import MOST_TYPES, believed, end_of_ids
+
+MAX_OVERLAPS = 10_000
+"""Pairs of lines of one rank that are told."""
+
+STEPS: Final = 1 << 25
+"""Steps in which the layouts of one rank's buffers are held against each other: about a second."""
+
+_COLLECTIVES: Final = named(Act.COLLECTIVE, where=lambda m: m.form is Form.BLOCKING and m.uses_its_count)
+"""Those of which every member uses at least `count` elements of the buffer in the slot."""
+ICOLLECTIVES: Final = calls.nonblocking(_COLLECTIVES)
+_READS: Final = (
+    calls.SENDS | calls.ISENDS | calls.SEND_INITS | _COLLECTIVES | ICOLLECTIVES | calls.FILE_WRITES | calls.FILE_IWRITES
+)
+_WRITES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.FILE_READS | calls.FILE_IREADS
+_PENDING: Final = calls.ISENDS | calls.IRECVS | calls.ICOLLECTIVES | calls.FILE_IREADS | calls.FILE_IWRITES
+_OF_FILES: Final = calls.FILE_READS | calls.FILE_IREADS | calls.FILE_WRITES | calls.FILE_IWRITES
+_BROADCASTS: Final = calls.forms(calls.BROADCASTS, Form.BLOCKING, Form.NONBLOCKING)
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """Operations on buffers of one rank, in the order of their start.
+
+    An operation is pending from event `begin` until the return of event `end`, on the bytes `low` to `high`. `args` is
+    the event that names the buffer: `begin`, or the init of a persistent request. `shape`: a Layout that says which of
+    these bytes, None for all.
+    """
+
+    begin: Ints
+    end: Ints
+    args: Ints
+    low: NDArray[np.uint64]
+    high: NDArray[np.uint64]
+    writes: NDArray[np.bool_]
+    shape: Shapes
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+
+class Overlaps(NamedTuple):
+    """Pairs of rows that share bytes, the earlier first; and one pair, if any, for which that is not decided."""
+
+    pairs: list[tuple[int, int]]
+    undecided: tuple[int, int] | None = None
+
+
+def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> Overlaps:
+    """Find rows that share bytes while both are pending and at least one writes; for each pair of call sites the first.
+
+    `site`: the call site of each row. `events`: number of events of the rank. MemoryError if memory is short.
+    """
+    if not accesses.writes.any():
+        return Overlaps([])
+    sites = distinct(site)
+    of = numbered(sites, site)
+    shape = numbered_shapes(accesses.shape)
+    layouts = [accesses.shape[row] for row in np.unique(shape, return_index=True)[1].tolist() if shape[row]]
+    given = c_overlaps.Accesses(
+        count=len(accesses), site=np.ascontiguousarray(of, np.uint32), sites=len(sites), events=events, shape=shape,
+        layouts=several([layout.table() for layout in layouts], c_layouts.Layout),
+        **{f.name: np.ascontiguousarray(getattr(accesses, f.name)) for f in fields(accesses) if f.name != "shape"},
+    )  # fmt: skip
+    earlier, later = np.empty(MAX_OVERLAPS, np.uint32), np.empty(MAX_OVERLAPS, np.uint32)
+    steps, undecided = np.array([STEPS], np.uint64), np.empty(2, np.uint32)
+    found = c_overlaps.kernel().weft_overlaps(given, MAX_OVERLAPS, earlier, later, steps, undecided)
+    if found < 0:
+        raise MemoryError("no memory to compare pending buffers")
+    pairs = list(zip(earlier[:found].tolist(), later[:found].tolist(), strict=True))
+    return Overlaps(pairs, None if undecided[0] == NONE else (int(undecided[0]), int(undecided[1])))
+
+
+def not_told(rank: Rank, rows: Accesses, found: Overlaps) -> Iterator[Finding]:
+    """Yield a note if it was not decided whether two rows share bytes."""
+    if found.undecided is not None:
+        unknown = [row for row in found.undecided if rows.shape[row] is not None]
+        event = rank.event(int(rows.begin[unknown[0]]))
+        yield left_out("buffer-reuse", event, "it shares bytes with others that are pending")
+
+
+def _met(rows: Accesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return first byte and end of a block of each of two rows that share bytes."""
+    ends = [(int(rows.low[row]), int(rows.high[row])) for row in (one, two)]
+    shapes = [rows.shape[row] for row in (one, two)]
+    if shapes == [None, None]:
+        return ends[0], ends[1]
+    laid = [whole(high - low) if of is None else of for of, (low, high) in zip(shapes, ends, strict=True)]
+    starts = [low - of.low for of, (low, _) in zip(laid, ends, strict=True)]
+    found = shared(laid[0], laid[1], starts[1] - starts[0])
+    if found is None:
+        return ends[0], ends[1]
+    first, second = ((at + of[0], at + sum(of)) for at, of in zip(starts, found, strict=True))
+    return first, second
+
+
+def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Finding:
+    """Make the finding for rows `one` and `two` that share bytes. `held_by`: a text in which {} stands for the call
+    that has them already.
+    """
+    first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
+    met = _met(rows, one, two)
+    shared = min(high for _, high in met) - max(low for low, _ in met)
+    of_file = base(second.function.name) in _OF_FILES
+    verb = ("reads" if of_file else "receives into") if rows.writes[two] else ("writes" if of_file else "sends from")
+    held = "is received into" if rows.writes[one] else "is sent"
+    return finding(
+        "buffer-reuse",
+        f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by {held_by.format(said(first))}",
+        [second, first],
+        evidence=Overlap(
+            bytes=shared,
+            accesses=[_access(rank, rows, row, at) for row, at in zip((one, two), met, strict=True)],
+        ),
+        cause=cause(second, first),
+    )
+
+
+def _access(rank: Rank, rows: Accesses, row: int, at: tuple[int, int]) -> BufferAccess:
+    """Return one of the two accesses as evidence, in the form that weft.usage.proof reads. `at`: the shared bytes."""
+    begin, end, args = (int(column[row]) for column in (rows.begin, rows.end, rows.args))
+    return BufferAccess(
+        as_="buffer", access="write" if rows.writes[row] else "read", from_=at[0],
+        to=at[1], call=EventId(rank.index, begin), named=EventId(rank.index, args),
+        until=EventId(rank.index, end) if end < len(rank) else None,
+    )  # fmt: skip
+
+
+def messages_of(of: Traffic) -> Accesses:
+    """Return the buffers of a rank's messages and collectives."""
+    return accesses(of, _READS, _WRITES)
+
+
+def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
+    """Return the buffers of the operations that call `reads` or `writes`: nonblocking ones until their completion, and
+    blocking ones.
+    """
+    found = _direct(of, reads, writes)
+    if not len(of.masks.where(of.rank, calls.STARTS)):
+        return found
+    event, request, init = of.starts
+    begun = init >= 0
+    event, request, init = event[begun], request[begun], init[begun]
+    end = ends_of_starts(of, request, event)
+    low, high, good = spans(of.rank, init)
+    written = of.masks.table(writes)[of.events["function"][init]]
+    started = Accesses(
+        event[good], end[good], init[good], low[good], high[good], written[good], no_shapes(int(good.sum()))
+    )
+    return joined(found, started)
+
+
+def joined(*parts: Accesses) -> Accesses:
+    """Merge several tables of accesses in order of their start."""
+    columns = [np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Accesses)]
+    order = np.argsort(columns[0], kind="stable")
+    return Accesses(*(column[order] for column in columns))
+
+
+@cache
+def _sorted_out(
+    functions: FunctionTable, reads: frozenset[str], writes: frozenset[str]
+) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:  # fmt: skip
+    """Return, by function id, whether it is such an operation, and its bits of `Access` (native/kernel/requests.h)."""
+    table = masks(functions).table
+    chosen = table(reads | writes) & ~table(calls.PERSISTENT)
+    sort = chosen * np.uint8(Access.MADE)
+    sort[chosen & table(writes)] |= Access.WRITES.value
+    sort[chosen & table(_PENDING)] |= Access.PENDING.value
+    # A send whose completion was not seen may have been complete at once (see requests.Requests._spare).
+    sort[chosen & table(calls.ISENDS)] |= Access.SHORT.value
+    sort[table(calls.COMPLETIONS)] |= Access.COMPLETES.value
+    return chosen, sort
+
+
+def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
+    """Return the accesses of operations other than starts of persistent requests (native/kernel/requests.c)."""
+    events = np.ascontiguousarray(of.events)
+    chosen, sort = _sorted_out(of.rank.trace.functions, reads, writes)
+    room = catalogue(of.rank).count(chosen)
+    types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
+    last = min(end_of_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE))), MOST_TYPES)
+    solid_ = np.zeros(min(max(types, default=0) + 1, last), np.uint64)
+    gaps = np.zeros(len(solid_), np.bool_)
+    for id in types:
+        if id < last:
+            size = solid(of.rank.datatype(id))
+            gaps[id] = not size and id
+            solid_[id] = size or gaps[id]  # of one with gaps any: its blocks come below
+    done = first_done(of)
+    made: list[NDArray[Any]] = [np.empty(room, t) for t in (np.int64, np.int64, np.uint64, np.uint64, np.bool_)]
+    given = requests.Buffers(
+        events=events,
+        count=len(events),
+        sort=sort,
+        solid=solid_,
+        types=len(solid_),
+        done=done.at,
+        first=done.first,
+        requests=len(done.at),
+    )
+    count = requests.kernel().weft_buffers(given, *made)
+    begin, end, low, high, written = (column[:count] for column in made)
+    _broadcasts(of, begin, written)
+    return _in_blocks(of.rank, Accesses(begin, end, begin, low, high, written, no_shapes(count)), gaps)
+
+
+def _in_blocks(rank: Rank, of: Accesses, gaps: NDArray[np.bool_]) -> Accesses:
+    """Split accesses whose datatypes have gaps into a row for each block; `gaps`: by datatype id whether it has
+    gaps.
+    """
+    datatype = rank.events["datatype"][of.args].astype(np.int64)
+    inside = datatype < len(gaps)
+    rows = np.flatnonzero(inside & gaps[np.where(inside, datatype, 0)])
+    if not len(rows):
+        return of
+    parts = spread(rank, datatype[rows], rank.events["count"][of.args[rows]].astype(np.int64))
+    mine, whole = rows[parts.buffer], np.delete(np.arange(len(of)), rows)
+    low = of.low[mine] + parts.offset.astype(np.uint64)
+    high = low + parts.length.astype(np.uint64)
+    unknown = np.array([shape is not None and not shape.is_known for shape in parts.shape], np.bool_)
+    low[unknown], high[unknown] = 0, np.iinfo(np.uint64).max
+    blocks = Accesses(of.begin[mine], of.end[mine], of.args[mine], low, high, of.writes[mine], parts.shape)
+    return joined(Accesses(*(getattr(of, f.name)[whole] for f in fields(of))), blocks)
+
+
+def _broadcasts(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
+    """Mark in `written` that a broadcast writes the buffer at every member but its root."""
+    rows = np.flatnonzero(of.masks.table(_BROADCASTS)[of.events["function"][begin]])
+    comms, roots = of.events["comm"][begin[rows]], of.events["peer"][begin[rows]]
+    for id in distinct(comms).tolist():
+        comm = of.rank.comm(id)
+        here = comms == id
+        written[rows[here]] = comm is not None and roots[here] != comm.rank_of(of.rank.index)
+
+
+class Overs(NamedTuple):
+    """The event that completed or freed each request, by id from `first` on; NONE for one that never ended."""
+
+    first: int
+    at: NDArray[np.uint32]
+
+
+def first_done(of: Traffic) -> Overs:
+    """Return for each request of a rank the event that completed it first, or else freed it."""
+    request, event = of.done
+    frees = of.masks.where(of.rank, calls.RELEASES)
+    freed = of.events["object"][frees].astype(np.int64)
+    frees, freed = frees[freed >= ID_DYNAMIC], freed[freed >= ID_DYNAMIC]
+    held = believed(of.rank, lambda: of.events["object"][of.masks.where(of.rank, calls.REQUEST_MAKERS)])
+    most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
+    first = min(int(request.min(initial=held.stop)), int(freed.min(initial=held.stop)))
+    is_sane, first = held.start <= first and most < held.stop, max(first, held.start)
+    found = np.full(max(min(most + 1, held.stop) - first, 0), NONE, np.uint32)
+    for ids, by in ((freed, frees), (request, event)):
+        sane = slice(None) if is_sane else (ids >= held.start) & (ids < held.stop)
+        found[ids[sane][::-1] - first] = by[sane][::-1]  # of several the first stays
+    return Overs(first, found)
+
+
+def over_at(rank: Rank, rows: Ints, done: Overs) -> Ints:
+    """Return the event that completed or freed the request of each of some calls; the number of events if none did."""
+    places = rank.events["object"][rows].astype(np.int64) - done.first
+    found = np.full(len(rows), NONE, np.int64)
+    inside = (places >= 0) & (places < len(done.at))
+    found[inside] = done.at[places[inside]]
+    return np.where(found == NONE, len(rank), found)
+
+
+def ends_of_starts(of: Traffic, request: Ints, start: Ints) -> Ints:
+    """Return the event that completed each start of a persistent request, or freed it; the number of events if none
+    did.
+    """
+    frees = of.masks.where(of.rank, calls.RELEASES)
+    done = np.concatenate([of.done[0], of.events["object"][frees].astype(np.int64)])
+    event = np.concatenate([of.done[1], frees])
+    row = behind(done, event, request, start)
+    ends: Ints = (
+        np.where(row >= 0, event[np.maximum(row, 0)], len(of.events)) if len(event) else row * 0 + len(of.events)
+    )
+    return ends
+
+
+def spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
+    """Return first byte and end of each operation's buffer, and False for one with gaps, without an address, or to
+    MPI_PROC_NULL.
+
+    `args`: the events that name the buffers.
+    """
+    events = rank.events
+    address_, count, datatype = events["buffer"][args], events["count"][args], events["datatype"][args]
+    size = solids(rank, datatype).astype(np.uint64)
+    good = (address_ != 0) & (address_ != np.uint64(IN_PLACE)) & (count > 0) & (count != COUNT_IN_TAIL) & (size > 0)
+    good &= (events["peer"][args] != PROC_NULL) & (events["error"][args] == 0)
+    return address_, address_ + size * np.maximum(count, 0).astype(np.uint64), good

@@ -1,0 +1,45 @@
+"""Check ready sends, whose receive must be posted before they start (MPI-4.1, 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from weft.evidence import Parameter
+from weft.findings import Finding
+from weft.match import NONE, Match, Post
+from weft.order import Order
+from weft.terms.event_findings import Some, cause, finding, said
+from weft.trace import Trace
+
+
+def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
+    """Find ready sends whose receive is posted after them, or may be."""
+    return list(_early(trace, match, order))
+
+
+def _early(trace: Trace, match: Match, order: Order) -> Iterator[Finding]:
+    """Yield a finding for each ready send that happens-before does not place after its receive."""
+    sends, recvs = match.sends, match.recvs
+    rows = np.flatnonzero(((sends.flags & Post.READY) != 0) & (sends.partner != NONE))
+    some = Some()
+    for row in rows.tolist():
+        send, recv = sends.id(row), recvs.id(int(sends.partner[row]))
+        if order.reaches(recv, send, b_end=False):
+            continue
+        event, receive = trace.event(*send), trace.event(*recv)
+        if not some.more((event.site_id, receive.site_id)):
+            continue
+        after = order.reaches(send, recv, b_end=False)
+        when = "is posted only after that" if after else "may be posted after that: nothing orders them"
+        yield finding(
+            "invalid-argument",
+            f"rank {send[0]} makes the ready send {said(event)}, whose receive, {said(receive)} of rank {recv[0]}, "
+            f"{when}",
+            [event, receive],
+            severity="error" if after else "warning",
+            certainty="certain" if after else "possible",
+            evidence=Parameter(parameter="time"),
+            cause=cause(event, receive),
+        )

@@ -1,0 +1,103 @@
+"""Collect the receive buffers of messages and collectives that the slot of their event does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from weft.deadlock.traffic import Traffic
+from weft.mpi import meaning
+from weft.mpi.meaning import Share, base
+from weft.terms import calls
+from weft.terms.argument_columns import Ints, argument, distinct
+from weft.terms.buffer_blocks import no_shapes
+from weft.terms.calls import catalogue
+from weft.terms.datatype_sizes import solids
+from weft.terms.significant_arguments import significant
+from weft.trace import Function, Rank
+from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
+from weft.usage.pending_buffers import Accesses, first_done, joined, messages_of, over_at
+
+_PAIRS: Final = calls.SENDRECVS | calls.ISENDRECVS
+_COLLECTIVES: Final = (calls.DATA_COLLECTIVES | calls.ICOLLECTIVES) - calls.forms(frozenset(("Exscan",)))
+"""The first member's buffer counts for nothing in MPI_Exscan."""
+_PENDING: Final = calls.ISENDRECVS | calls.ICOLLECTIVES
+
+
+def of_messages(of: Traffic) -> Accesses:
+    """Return the buffers of a rank's messages and collectives, with the receive buffers of calls that also send."""
+    return joined(messages_of(of), received(of))
+
+
+def received(of: Traffic) -> Accesses:
+    """Return both buffers of MPI_Sendrecv and its kin, and the receive buffers of collectives, each until it is
+    complete.
+
+    Buffers with gaps, and those with a block for each member, are left out.
+    """
+    none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
+    parts = [Accesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))]
+    done = None
+    for id in catalogue(of.rank).present:
+        function = of.rank.trace.functions[id]
+        name = base(function.name)
+        if name not in _PAIRS | _COLLECTIVES:
+            continue
+        which = catalogue(of.rank).of(function)
+        which = which[of.events["error"][which] == 0]
+        end = which
+        if name in _PENDING and len(which):
+            done = first_done(of) if done is None else done
+            end = over_at(of.rank, which, done)
+        parts += _of_function(of.rank, function, which, end) if len(which) else ()
+    return joined(*parts) if len(parts) > 1 else parts[0]
+
+
+def _of_function(rank: Rank, function: Function, which: Ints, end: Ints) -> Iterator[Accesses]:
+    """Yield the buffers of the calls of one function. `end`: the event that completes each call."""
+    names = function.by_name
+    if "recvbuf" in names:
+        yield _buffer(rank, function, which, end, "recv")
+    if base(function.name) in _PAIRS and "sendbuf" in names:
+        yield _buffer(rank, function, which, end, "send")
+    elif base(function.name) in _PAIRS:  # MPI_Sendrecv_replace
+        yield _buffer(rank, function, which, end, "")
+
+
+def _buffer(rank: Rank, function: Function, which: Ints, end: Ints, side: str) -> Accesses:
+    """Return one buffer of the calls of a function, as far as its bytes are known and significant. `side`: "send",
+    "recv" or "".
+    """
+    names, row = function.by_name, meaning.of(function.name)
+    either = (side + "count", "count"), (side + "type", "datatype")
+    count, kind = (next((name for name in of if name in names), "") for of in either)
+    good = significant(rank, which, side + "buf")
+    if not count or not kind or row is None or row.neighbours:
+        good[:] = False
+        count, kind = "", ""
+    address = argument(rank, which, side + "buf")
+    counts = argument(rank, which, count) if count else np.zeros(len(which), np.int64)
+    good &= ~np.isin(address, _NOWHERE) & (counts > 0) & (counts != COUNT_IN_TAIL)
+    size = solids(rank, argument(rank, which, kind)) if kind else counts
+    if row is not None and row.receives is Share.EACH and side == "recv":
+        counts = counts * _members(rank, which)
+    good &= size > 0
+    low = address[good].view(np.uint64)
+    high = low + (counts[good] * size[good]).astype(np.uint64)
+    written = np.full(len(low), side != "send")
+    return Accesses(which[good], end[good], which[good], low, high, written, no_shapes(len(low)))
+
+
+_NOWHERE: Final = np.array([0, IN_PLACE], np.uint64).view(np.int64)
+
+
+def _members(rank: Rank, which: Ints) -> Ints:
+    """Return the number of peers in each call's communicator."""
+    ids = rank.events["comm"][which]
+    found = np.zeros(len(which), np.int64)
+    for id in distinct(ids).tolist():
+        comm = rank.comm(id)
+        found[ids == id] = len(comm.peers(rank.index)) if comm is not None else 0
+    return found

@@ -1,0 +1,196 @@
+"""Find objects that a rank made and never freed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from weft import sources
+from weft.evidence import OfClass
+from weft.findings import Finding
+from weft.mpi import meaning
+from weft.mpi.meaning import base
+from weft.terms.argument_columns import Ints, columns, distinct, ints
+from weft.terms.calls import masks, words
+from weft.terms.describe import where
+from weft.terms.event_findings import Some, cause, finding
+from weft.terms.library_code import library_code
+from weft.terms.rank_progress import reached_finalize
+from weft.trace import Event, Rank, Trace
+from weft.trace.layout import ID_DYNAMIC
+
+
+class _Class(NamedTuple):
+    """A class of objects: which functions make and free one, and the slot's field that names it in the frees."""
+
+    noun: str
+    handle: str
+    makers: frozenset[str]
+    frees: frozenset[str]
+    freed: str = "object"
+
+
+_NOUNS: Final = {
+    "COMM": "communicator", "DATATYPE": "datatype", "GROUP": "group", "OP": "operation", "WINDOW": "window",
+    "FILE": "file", "INFO": "info object", "ERRHANDLER": "error handler", "SESSION": "session",
+}  # fmt: skip
+_FREED: Final = {"COMM": "comm", "DATATYPE": "datatype", "OP": "tag"}
+
+
+def _class(handle: str) -> _Class:
+    """Describe the class of objects with a kind of handle, from the table of functions."""
+    rows = meaning.every().values()
+    # A request's communicator is there when the request is complete, and the call's object is the request.
+    makers = meaning.names(m for m in rows if handle in m.makes and "REQUEST" not in m.makes)
+    frees = meaning.names(m for m in rows if m.frees == handle)
+    return _Class(_NOUNS[handle], handle, makers, frees, _FREED.get(handle, "object"))
+
+
+CLASSES: Final = tuple(map(_class, _NOUNS))
+_KEYVAL: Final = frozenset(("comm_delete_attr_fn", "comm_keyval"))
+
+
+def find(trace: Trace) -> list[Finding]:
+    """Find the leaks of each rank that reached its end."""
+    found: list[Finding] = []
+    for rank in trace.own:
+        if reached_finalize(rank) and not _frees_at_its_end(rank):
+            found += _leaks(rank)
+            found += _keyvals(rank)
+            found += _memory(rank)
+    return found
+
+
+def _frees_at_its_end(rank: Rank) -> bool:
+    """Return whether MPI_Finalize calls a delete function of the program, on an attribute of MPI_COMM_SELF (MPI-4.1,
+    11.2.4).
+
+    That function may free what is left, and nothing is recorded there.
+    """
+    table = masks(rank.trace.functions)
+    sets = table.where(rank, words("Comm_set_attr"))
+    sets = sets[rank.events["comm"][sets] < ID_DYNAMIC]
+    if not len(sets):
+        return False
+    deleting: set[int] = set()
+    for _, found in columns(rank, table.where(rank, words("Comm_create_keyval")), _KEYVAL):
+        if found.keys() >= _KEYVAL:
+            functions, keyvals = (ints(found, name) for name in ("comm_delete_attr_fn", "comm_keyval"))
+            deleting.update(keyvals[functions != 0].tolist())
+    return any(
+        bool(deleting.intersection(ints(found, "comm_keyval").tolist()))
+        for _, found in columns(rank, sets, frozenset(("comm_keyval",)))
+        if "comm_keyval" in found
+    )
+
+
+def _leaks(rank: Rank) -> Iterator[Finding]:
+    """Report objects of every class that are never freed."""
+    table = masks(rank.trace.functions)
+    events = rank.events
+    for kind in CLASSES:
+        makers = table.where(rank, kind.makers)
+        if not len(makers):
+            continue
+        makers, made = _made(rank, makers, kind.handle)
+        frees = table.where(rank, kind.frees)
+        freed = events[kind.freed][frees].astype(np.int64)
+        lost = makers[(made >= ID_DYNAMIC) & ~np.isin(made, freed)]
+        some = Some()
+        for index in lost.tolist():
+            event = rank.event(index)
+            if some.more(event.site_id) and not _by_library(event):
+                yield _leak(rank, kind.noun, event)
+
+
+def _made(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
+    """Return the calls that make an object with this kind of handle, and its id: from the slot, or else from the
+    tail.
+    """
+    functions = rank.events["function"][makers]
+    found: list[tuple[Ints, Ints]] = []
+    for id in distinct(functions.astype(np.int64)).tolist():
+        which = makers[functions == id]
+        made = next(
+            (p for p in rank.trace.functions[id].parameters if p.handle == handle and p.direction == "out"), None
+        )
+        if made is not None and made.place == "object":
+            found.append((which, rank.events["object"][which].astype(np.int64)))
+        elif made is not None:
+            for events, values in columns(rank, which, frozenset((made.name,))):
+                found.append((events, ints(values, made.name)))
+    calls, ids = (np.concatenate([np.zeros(0, np.int64), *(pair[i] for pair in found)]) for i in (0, 1))
+    order = np.argsort(calls, kind="stable")
+    return calls[order], ids[order]
+
+
+def _leak(rank: Rank, noun: str, event: Event) -> Finding:
+    """Make the finding for an object that is never freed. `noun` names its class, `event` made it."""
+    name = event.function.name
+    return finding(
+        "resource-leak",
+        f"rank {rank.index} never frees the {noun} that {name} made{where(event)}",
+        [event],
+        evidence=OfClass(class_=noun),
+        cause=f"{noun} {cause(event)}",
+    )
+
+
+_KEYVALS: Final = frozenset(name for name in meaning.every() if "keyval" in name.lower())
+_KEYVAL_MAKERS: Final = frozenset(name for name in _KEYVALS if "create" in name)
+_KEYVAL_FREES: Final = frozenset(name for name in _KEYVALS if "free" in name)
+MOST: Final = 10_000
+"""Calls about keys of attributes, and about memory of MPI, that are followed."""
+
+
+def _keyvals(rank: Rank) -> Iterator[Finding]:
+    """Report attribute keys that are never freed; a library gives a freed key's number to the next one."""
+    held: dict[tuple[str, int], Event] = {}
+    rows = masks(rank.trace.functions).where(rank, _KEYVAL_MAKERS | _KEYVAL_FREES)[:MOST]
+    for event in (rank.event(int(row)) for row in rows):
+        name = base(event.function.name)
+        of = "Comm" if name.startswith("Keyval") else name.partition("_")[0]
+        keyval = next((value for key, value in event.args.items() if key.endswith("keyval")), None)
+        if name in _KEYVAL_FREES:
+            held.pop((of, keyval or 0), None)
+        elif keyval is not None and not event.error and not library_code(event.site):
+            held[of, keyval] = event
+    some = Some()
+    for event in held.values():
+        if len(rows) < MOST and some.more(event.site_id):
+            yield _leak(rank, "key of attributes", event)
+
+
+def _memory(rank: Rank) -> Iterator[Finding]:
+    """Report memory of MPI_Alloc_mem if fewer pieces are freed than were made: which ones, the record does not say."""
+    table = masks(rank.trace.functions)
+    made, freed = (table.where(rank, words(name)) for name in ("Alloc_mem", "Free_mem"))
+    made = made[rank.events["error"][made] == 0]
+    if len(freed) >= len(made):
+        return
+    sites = distinct(rank.events["site"][made])
+    events = [rank.event(int(made[rank.events["site"][made] == site][0])) for site in sites]
+    if all(library_code(event.site) for event in events):
+        return
+    which = f"{len(made) - len(freed):,} of the pieces of memory" if len(made) > 1 else "the memory"
+    yield finding(
+        "resource-leak",
+        f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{where(events[0])}",
+        events,
+        evidence=OfClass(class_="memory"),
+        cause=f"memory {cause(*events)}",
+    )
+
+
+def _by_library(event: Event) -> bool:
+    """Return whether mpi4py made a communicator for itself: its lowercase collectives duplicate one and keep it.
+
+    mpi4py frees it in an attribute's delete function, inside MPI_Finalize or MPI_Comm_free, where nothing is recorded.
+    """
+    if not (event.site.file or "").endswith(".py") or event.function.name != "MPI_Comm_dup":
+        return False
+    spelled = sources.of(event.rank.trace).called(event.site.file or "", event.site.line) or ()
+    # Without the source nothing is claimed.
+    return not any(word in name.lower() for name in spelled for word in ("dup", "clone"))

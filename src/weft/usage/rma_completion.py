@@ -1,0 +1,95 @@
+"""Find when one-sided operations are complete, at their origin and at their target (MPI-4.1, 12.3 and 12.5).
+
+An operation is complete at the target with its epoch, or with a flush that is not local. At its origin a local flush or
+the wait for its request completes it as well. A fetch whose result has arrived has been read at the target.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.deadlock.traffic import Traffic
+from weft.mpi.meaning import Access, Act, named
+from weft.terms import calls
+from weft.terms.argument_columns import Ints
+from weft.terms.calls import masks
+from weft.trace import Rank
+from weft.usage.epochs import FLUSH, FLUSH_ALL, FLUSH_LOCAL, FLUSH_LOCAL_ALL, Epochs
+
+FETCHES: Final = named(Act.ACCESS, where=lambda m: Access.READ in m.access)
+_NEVER: Final = np.iinfo(np.int64).max
+
+
+class Completion(NamedTuple):
+    """For each row of an Epochs the event that completes the operation, at the origin and at the target; -1 if there is
+    none.
+    """
+
+    local: Ints
+    remote: Ints
+
+
+def completion(rank: Rank, of: Epochs) -> Completion:
+    """Return which event completes each operation of a rank. Rows of other calls have no meaning."""
+    rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
+    remote = np.full(len(of.event), _NEVER, np.int64)
+    end = of.end[of.epoch[rows]]
+    remote[rows] = np.where(end >= 0, end, _NEVER)
+    peer = rank.events["peer"][of.event].astype(np.int64)
+    _earliest(remote, rows, _following(of, rows, of.call == FLUSH, peer))
+    _earliest(remote, rows, _following(of, rows, of.call == FLUSH_ALL, None))
+    local = remote.copy()
+    _earliest(local, rows, _following(of, rows, of.call == FLUSH_LOCAL, peer))
+    _earliest(local, rows, _following(of, rows, of.call == FLUSH_LOCAL_ALL, None))
+    function = rank.events["function"][of.event]
+    table = masks(rank.trace.functions).table
+    asked = rows[table(calls.REQUEST_RMA)[function[rows]]]
+    if len(asked):
+        _earliest(local, asked, _requested(rank, of.event[asked]))
+    fetched = rows[table(FETCHES)[function[rows]]]
+    _earliest(remote, fetched, local[fetched])
+    return Completion(*(np.where(column == _NEVER, -1, column) for column in (local, remote)))
+
+
+def _earliest(column: Ints, rows: Ints, events: Ints) -> None:
+    column[rows] = np.minimum(column[rows], events)
+
+
+def _following(of: Epochs, rows: Ints, ending: NDArray[np.bool_], peer: Ints | None) -> Ints:
+    """Return for each row the event of the first call in `ending` after it on its window, with its peer if `peer` is
+    given.
+    """
+    by = np.flatnonzero(ending)
+    if not len(by):
+        return np.full(len(rows), _NEVER, np.int64)
+    key = of.window.astype(np.int64)
+    if peer is not None:
+        key = key << 32 | (peer & 0xFFFFFFFF)
+    _, number = np.unique(key, return_inverse=True)
+    number = number.reshape(-1).astype(np.int64) * (len(of.event) + 1)
+    places = np.sort(number[by] + by)
+    at = np.searchsorted(places, number[rows] + rows)
+    found = places[np.minimum(at, len(places) - 1)] - number[rows]
+    hit = (at < len(places)) & (found < len(of.event))
+    result: Ints = np.where(hit, of.event[np.where(hit, found, 0)], _NEVER)
+    return result
+
+
+def _requested(rank: Rank, events: Ints) -> Ints:
+    """Return the calls that completed the requests of some operations."""
+    request, at = Traffic(rank).done
+    order = np.lexsort((at, request))
+    request, at = request[order], at[order]
+    own = rank.events["object"][events].astype(np.int64)
+    found = np.full(len(events), _NEVER, np.int64)
+    if len(request):
+        # A library may give one handle to several: only a completion behind the call is its own.
+        width = len(rank.events) + 1
+        place = np.searchsorted(request * width + at, own * width + events)
+        inside = np.minimum(place, len(request) - 1)
+        hit = (place < len(request)) & (request[inside] == own)
+        found[hit] = at[inside[hit]]
+    return found

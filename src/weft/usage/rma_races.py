@@ -1,0 +1,392 @@
+"""Find accesses of windows that race: overlapping, concurrent, and not both reads or equal updates (MPI-4.1, 12.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.event_id import EventId
+from weft.evidence import WindowAccess, WindowOverlap
+from weft.findings import Finding
+from weft.mpi.meaning import Access, Act, base, named
+from weft.order import Order
+from weft.terms.argument_columns import Ints
+from weft.terms.buffer_blocks import numbered_shapes
+from weft.terms.byte_layouts import Layout, meet, shared, whole
+from weft.terms.event_findings import cause, finding, left_out, said
+from weft.terms.windows import EXCLUSIVE, SHARED
+from weft.trace import Trace
+from weft.usage.lock_handovers import Handovers
+from weft.usage.window_accesses import LOCAL, READ, STORED, UPDATE, WRITE, Accesses
+
+_ORIGINS: Final = ("operation", "store", "local buffer")
+_LOCKS: Final = {EXCLUSIVE: "exclusive", SHARED: "shared"}
+_SORTS: Final = ("read", "write", "update")
+_ATOMIC: Final = named(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in m.access)
+MAX_COMPARED: Final = 2_000_000
+"""Pairs of sorts of access of one window and target, and questions of order, that are looked at; more is told."""
+
+
+ASKED_OF_SHAPES: Final = 50
+"""What a look at two layouts counts for in these."""
+
+
+def races(trace: Trace, order: Order, accesses: Accesses) -> Iterator[Finding]:
+    """Find the races, for each pair of lines and each target the first.
+
+    Accesses in one epoch of a rank, and in one fence epoch of all, are compared with each other, swept by address. In
+    epochs of locks, or of starts and posts, the accesses of a rank by one line to the same bytes in one way are one
+    class: two classes that overlap and conflict race if, walking along the epochs of both ranks once, a pair is found
+    of which neither comes first.
+    """
+    if not len(accesses):
+        return
+    keys = np.stack([accesses.comm, accesses.ordinal, accesses.target])
+    order_of = np.lexsort((accesses.bucket, accesses.rank, *keys[::-1]))
+    accesses = accesses.pick(order_of)
+    handed = Handovers(trace, order, accesses)
+    changed = (np.diff(keys[:, order_of], axis=1) != 0).any(axis=0)
+    cuts = [0, *(np.flatnonzero(changed) + 1).tolist(), len(accesses)]
+    for first, last in pairwise(cuts):
+        yield from _Target(trace, order, handed, accesses.pick(slice(first, last))).races()
+
+
+class _Target:
+    """All accesses of one rank's part of one window."""
+
+    def __init__(self, trace: Trace, order: Order, handed: Handovers, accesses: Accesses) -> None:
+        self.trace, self.order, self.handed, self.all = trace, order, handed, accesses
+        self.asked = 0
+        self.left: tuple[int, int] | None = None
+        """Accesses of which it is not known whether they share bytes."""
+        self.names: dict[tuple[int, int], str] = {}
+        if self._several_ranks:
+            self._classify()
+
+    @property
+    def _several_ranks(self) -> bool:
+        return bool((self.all.rank != self.all.rank[0]).any())
+
+    def _classify(self) -> None:
+        """Sort the accesses into classes of equal rank, line, bytes and operation."""
+        accesses = self.all
+        by = (numbered_shapes(accesses.shape), *(getattr(accesses, name) for name in _OF_A_CLASS))
+        by_class = np.lexsort(by)  # stable: each class keeps the order of buckets
+        table = np.stack([c[by_class] for c in by])
+        starts = np.flatnonzero(np.concatenate([[True], (np.diff(table, axis=1) != 0).any(axis=0)]))
+        self.by_class, self.starts = by_class, np.append(starts, len(by_class))
+        self.classes = accesses.pick(by_class[starts])
+        fence, lock = accesses.fence[by_class], accesses.lock[by_class]
+        self.fenced = np.minimum.reduceat(fence, starts) >= 0
+        self.excluding = np.logical_and.reduceat(lock == EXCLUSIVE, starts)
+
+    def races(self) -> Iterator[Finding]:
+        """Sweep the accesses by address and report the races; say so if too much overlaps to compare all of it."""
+        told: set[tuple[str, str]] = set()
+        seen: set[tuple[int, int, int, int]] = set()
+        between = chain(self._in_one_fence(), self._in_classes(told)) if self._several_ranks else ()
+        rank, site = self.all.rank.item, self.all.site.item
+        for one, two in chain(self._in_one_epoch(), between):
+            sites = rank(one), site(one), rank(two), site(two)
+            if sites in seen:
+                continue
+            seen.add(sites)
+            key = self._lines(one, two)
+            if key not in told:
+                told.add(key)
+                yield self._race(one, two)
+        if self.left is not None:
+            event = self.trace.event(int(self.all.rank[self.left[0]]), int(self.all.event[self.left[0]]))
+            yield left_out("rma-race", event, "it touches bytes that others do")
+        if self.asked > MAX_COMPARED:
+            yield self._given_up()
+
+    def _in_one_epoch(self) -> Iterator[tuple[int, int]]:
+        """Yield conflicting accesses of one rank in one epoch."""
+        of = self.all
+        for pair in self._within(np.arange(len(of)), np.stack([of.rank, of.bucket])):
+            if of.rank.item(pair[0]) == of.rank.item(pair[1]) and not self._one_over(*pair):
+                yield pair
+
+    def _one_over(self, one: int, two: int) -> bool:
+        """Return whether one of a rank's two accesses is complete when the other begins."""
+        one_at, two_at = self.all.event.item(one), self.all.event.item(two)
+        first, later = (one, two_at) if one_at <= two_at else (two, one_at)
+        return 0 <= self.all.end.item(first) < later
+
+    def _in_one_fence(self) -> Iterator[tuple[int, int]]:
+        """Yield conflicting accesses of two ranks between the same fences."""
+        of = self.all
+        rows = np.flatnonzero(of.fence >= 0)
+        for pair in self._within(rows, of.fence[rows][None]):
+            if of.rank.item(pair[0]) != of.rank.item(pair[1]):
+                yield pair
+
+    def _within(self, rows: Ints, keys: Ints) -> Iterator[tuple[int, int]]:
+        """Yield pairs of rows with equal keys that overlap and conflict. `keys`: columns by row."""
+        of = self.all
+        order = np.lexsort((of.low[rows], *keys[::-1]))
+        rows, keys = rows[order], keys[:, order]
+        if not len(rows):
+            return
+        new = np.concatenate([[True], (np.diff(keys, axis=1) != 0).any(axis=0)])
+        part = np.cumsum(new) - 1
+        base = int(of.low[rows].min())
+        span = int(of.high[rows].max()) - base + 1
+        if span * (int(part[-1]) + 1) >= 2**62:  # too far apart to be put in one row: no part is left out below
+            span = 0
+        shift = part * span - base
+        if span:  # parts lie one behind the other: what begins behind all ends before it overlaps none of them
+            top = np.maximum.accumulate(of.high[rows] + shift)
+            new = np.concatenate([[True], (of.low[rows] + shift)[1:] >= top[:-1]])
+        firsts = np.flatnonzero(new)
+        worth = _worth_a_look(of.pick(rows), firsts)
+        ends = np.append(firsts[1:], len(rows))
+        for first, last in zip(firsts[worth].tolist(), ends[worth].tolist(), strict=True):
+            pending = rows[:0]
+            for row in rows[first:last].tolist():
+                pending = pending[of.high[pending] > of.low[row]]
+                self.asked += 1 + len(pending) // 1000
+                if self.asked > MAX_COMPARED:
+                    return
+                for other in pending[_differ(of, pending, row)].tolist():
+                    self.asked += 1
+                    if self._meet(other, row):
+                        yield other, row
+                pending = np.append(pending, row)
+
+    def _in_classes(self, told: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
+        """Yield conflicting accesses of two ranks in epochs of locks, or of starts and posts, that nothing orders.
+
+        `told`: pairs of lines that are reported already.
+        """
+        pending = np.zeros(0, np.int64)
+        of = self.classes
+        new = np.concatenate([[True], of.low[1:] >= np.maximum.accumulate(of.high)[:-1]])
+        worth = _worth_a_look(of, np.flatnonzero(new))[np.cumsum(new) - 1]
+        for k in np.flatnonzero(worth).tolist():
+            pending = pending[of.high[pending] > of.low[k]]
+            self.asked += len(pending) // 1000
+            if self.asked > MAX_COMPARED:
+                return
+            ordered = (self.fenced[pending] & self.fenced[k]) | (self.excluding[pending] & self.excluding[k])
+            differ = _differ(of, pending, k) & (of.rank[pending] != of.rank[k])
+            for other in pending[differ & ~ordered].tolist():
+                a, b = self.rows(other), self.rows(k)
+                self.asked += 1
+                if self.asked > MAX_COMPARED:
+                    return
+                if self._lines(int(a[0]), int(b[0])) not in told and self._meet(int(a[0]), int(b[0])):
+                    pair = self._unordered(a, b, self.all.fence[a] >= 0, self.all.fence[b] >= 0)
+                    if pair is not None:
+                        yield pair
+            pending = np.append(pending, k)
+
+    def _meet(self, one: int, two: int) -> bool:
+        """Return whether two accesses whose ranges overlap share a byte, as far as that is known."""
+        shapes = self.all.shape
+        if shapes[one] is None and shapes[two] is None:
+            return True
+        self.asked += ASKED_OF_SHAPES
+        found = meet(*self._laid(one, two))
+        if found is None:
+            self.left = self.left or ((one, two) if shapes[one] is not None else (two, one))
+        return bool(found)
+
+    def _laid(self, one: int, two: int) -> tuple[Layout, Layout, int]:
+        """Return the layouts of two accesses, and how many bytes the second begins after the first."""
+        of = self.all
+        several = [
+            (int(of.low[row]), whole(int(of.high[row] - of.low[row])) if of.shape[row] is None else of.shape[row])
+            for row in (one, two)
+        ]
+        (low, first), (high, second) = several
+        return first, second, high - second.low - (low - first.low)
+
+    def _met(self, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return first byte and end of a block of each of two accesses that share bytes."""
+        of = self.all
+        ends = [(int(of.low[row]), int(of.high[row])) for row in (one, two)]
+        if of.shape[one] is None and of.shape[two] is None:
+            return ends[0], ends[1]
+        laid = self._laid(one, two)
+        found = shared(*laid) or ((laid[0].low, laid[0].high), (laid[1].low, laid[1].high))
+        first, second = (
+            (low - layout.low + of[0], low - layout.low + sum(of))
+            for (low, _), layout, of in zip(ends, laid[:2], found, strict=True)
+        )
+        return first, second
+
+    def rows(self, k: int) -> Ints:
+        """Return the accesses of class `k`, in their order."""
+        return self.by_class[self.starts[k] : self.starts[k + 1]]
+
+    def _lines(self, one: int, two: int) -> tuple[str, str]:
+        names = sorted(self._name(row) for row in (one, two))
+        return names[0], names[1]
+
+    def _name(self, row: int) -> str:
+        key = int(self.all.rank[row]), int(self.all.site[row])
+        if key not in self.names:
+            self.names[key] = cause(self.trace.event(key[0], int(self.all.event[row])))
+        return self.names[key]
+
+    def _unordered(
+        self, a: Ints, b: Ints, fenced_a: NDArray[np.bool_], fenced_b: NDArray[np.bool_]
+    ) -> tuple[int, int] | None:
+        """Return the first pair of accesses of two classes that nothing orders, None if there is none.
+
+        Walks along the epochs of both ranks in their order: what comes before an epoch comes before all later ones.
+        `a`, `b`: the accesses of the classes; `fenced_a`, `fenced_b`: which are in fence epochs.
+        """
+        of = self.all
+        exclusive = (of.lock[a] == EXCLUSIVE).all() and (of.lock[b] == EXCLUSIVE).all()
+        if (fenced_a.all() and fenced_b.all()) or exclusive:
+            return None
+        i = j = 0
+        while i < len(a) and j < len(b) and self.asked <= MAX_COMPARED:
+            self.asked += 1
+            one, two = int(a[i]), int(b[j])
+            if self._before(one, two):
+                i += 1
+            elif self._before(two, one):
+                j += 1
+            elif (fenced_a[i] and fenced_b[j]) or self._exclude(one, two):
+                # Excluded or ordered by the fences: the one that ends first in time is passed.
+                if self._ends(one) <= self._ends(two):
+                    i += 1
+                else:
+                    j += 1
+            else:
+                return one, two
+        return None
+
+    def _exclude(self, one: int, two: int) -> bool:
+        """Return whether both accesses hold locks of which one excludes the other."""
+        locks = {int(self.all.lock[one]), int(self.all.lock[two])}
+        return 0 not in locks and EXCLUSIVE in locks
+
+    def _ends(self, row: int) -> float:
+        """Return when an access is complete, ns; infinity if never."""
+        end = int(self.all.end[row])
+        event = self.trace.event(int(self.all.rank[row]), end) if end >= 0 else None
+        leave = event.exit_ns if event else None
+        return float("inf") if leave is None else leave
+
+    def _before(self, one: int, two: int) -> bool:
+        """Return whether one access is over before the other begins, as the origins or the target know it."""
+        of = self.all
+        target = int(of.target[0])
+        ends = EventId(int(of.rank[one]), int(of.end[one])), EventId(target, int(of.closed[one]))
+        begins = EventId(int(of.rank[two]), int(of.begin[two])), EventId(target, int(of.opened[two]))
+        if any(self.order.before(end, begin) for end in ends if end[1] >= 0 for begin in begins if begin[1] >= 0):
+            return True
+        return ends[0][1] >= 0 and self.handed.reaches(*ends[0], *begins[0])
+
+    def _race(self, one: int, two: int) -> Finding:
+        """Make the finding for two accesses that race."""
+        of, target = self.all, int(self.all.target[0])
+        one, two = sorted((one, two), key=lambda r: (int(of.rank[r]), int(of.event[r])))
+        first, second = (self.trace.event(int(of.rank[r]), int(of.event[r])) for r in (one, two))
+        met = self._met(one, two)
+        shared = min(high for _, high in met) - max(low for low, _ in met)
+        sorts = f"{_SORTS[int(of.sort[one])]} and {_SORTS[int(of.sort[two])]}"
+        apart = bool(_apart(of, np.array([one]), two)[0])
+        if apart:
+            sorts += " of elements that do not coincide, so that neither is atomic to the other"
+        # Locks and counters are made of these. By default only one operation may be used at a time (MPI-4.1, 12.2.1,
+        # accumulate_ops), but every MPI does them one after the other.
+        atomic = (
+            of.sort[one] == of.sort[two] == UPDATE
+            and not apart
+            and any(base(e.function.name) in _ATOMIC for e in (first, second))
+        )
+        return finding(
+            "rma-race",
+            f"rank {first.rank.index} {self._does(one)} and rank {second.rank.index} {self._does(two)} access the same "
+            f"{shared:,} bytes of rank {target}'s window ({sorts}), and nothing orders them",
+            [first, second],
+            severity="warning" if atomic else "error",
+            certainty="possible" if atomic else "certain",
+            evidence=WindowOverlap(
+                target=target, bytes=shared, accesses=[self._access(one, met[0]), self._access(two, met[1])]
+            ),
+            cause="; ".join(sorted((cause(first), cause(second)))),
+        )
+
+    def _access(self, row: int, at: tuple[int, int]) -> WindowAccess:
+        """Return an access as evidence, in the form that weft.usage.proof reads. `at`: the shared bytes."""
+        of = self.all
+        rank, target, event, fence = (int(column[row]) for column in (of.rank, of.target, of.event, of.fence))
+
+        def place(of_rank: int, column: Ints) -> EventId | None:
+            return EventId(of_rank, int(column[row])) if column[row] >= 0 else None
+
+        return WindowAccess(
+            as_=_ORIGINS[int(of.origin[row])], access=_SORTS[int(of.sort[row])], from_=at[0],
+            to=at[1], call=EventId(rank, event), named=EventId(rank, event), begins=place(rank, of.begin),
+            until=place(rank, of.end), opened=place(target, of.opened), closed=place(target, of.closed),
+            lock=_LOCKS.get(int(of.lock[row])), fence=fence if fence >= 0 else None,
+        )  # fmt: skip
+
+    def _given_up(self) -> Finding:
+        """Make the note that too many accesses overlap to compare every pair."""
+        event = self.trace.event(int(self.all.rank[0]), int(self.all.event[0]))
+        return finding(
+            "rma-race",
+            f"too many accesses of rank {int(self.all.target[0])}'s window overlap to look at every pair: "
+            f"after {MAX_COMPARED:,} Weft gave up, and there may be more races than are told",
+            [event], severity="note", certainty="undecided", cause="given up",
+        )  # fmt: skip
+
+    def _does(self, row: int) -> str:
+        """Say in words what an access is: the operation, or for a store of the program the fence after it."""
+        told = said(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
+        if self.all.origin[row] == LOCAL:
+            return f"in {told}, whose own buffer lies there,"
+        return f"in {'a store of its own before ' if self.all.origin[row] == STORED else ''}{told}"
+
+
+_OF_A_CLASS: Final = ("element", "operation", "sort", "site", "rank", "high", "low")
+"""What the accesses of one class have in common, the last the first to sort by."""
+
+
+def _apart(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
+    """Return which of the accesses `others` are updates whose elements do not coincide with those of the update `one`.
+
+    Such updates are not atomic to each other.
+    """
+    updates = (of.sort[others] == UPDATE) & (of.sort[one] == UPDATE)
+    known = (of.element[others] > 0) & (of.element[one] > 0)
+    result: NDArray[np.bool_] = updates & known & (of.element[others] != of.element[one])
+    return result
+
+
+def _differ(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
+    """Return which of the accesses `others` conflict with `one` if they overlap (MPI-4.1, 12.7).
+
+    Allowed are reads, and updates of the same elements that are of one operation, or of one origin that keeps order.
+    """
+    no_op, mine = of.operation[others] < 0, of.operation[one] < 0
+    reads = ((of.sort[others] == READ) | no_op) & ((of.sort[one] == READ) | mine)
+    updates = (of.sort[others] == UPDATE) & (of.sort[one] == UPDATE)
+    same = (of.operation[others] == of.operation[one]) | no_op | mine
+    same |= (of.rank[others] == of.rank[one]) & (of.ordered[others] > 0) & (of.ordered[one] > 0)
+    result: NDArray[np.bool_] = ~reads & (~(updates & same) | _apart(of, others, one))
+    return result
+
+
+def _worth_a_look(of: Accesses, firsts: Ints) -> NDArray[np.bool_]:
+    """Return which groups of rows, that begin at `firsts`, have several accesses that are not all reads or equal
+    updates.
+    """
+    kind = np.where(of.sort == UPDATE, UPDATE + (np.abs(of.operation) << 32 | of.element), of.sort)
+    mixed = np.minimum.reduceat(kind, firsts) != np.maximum.reduceat(kind, firsts)
+    writes = np.maximum.reduceat((of.sort == WRITE).astype(np.int8), firsts) > 0
+    several = np.diff(np.append(firsts, len(of))) > 1
+    result: NDArray[np.bool_] = several & (mixed | writes)
+    return result

@@ -1,0 +1,94 @@
+"""List the edges of topologies: which member sends to which neighbour (MPI-4.1, 8.5.1, 8.5.4 and 8.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from weft.mpi.meaning import base
+from weft.terms.calls import masks, words
+from weft.trace import Communicator, Event, Rank, Trace
+
+_MAKERS: Final = words("Cart_create Dist_graph_create_adjacent")
+MOST: Final = 4096
+"""Members of a topology that is looked at."""
+
+
+class Edge(NamedTuple):
+    """An edge from `sender` to `receiver`: neighbour number `out` of the sender, number `into` of the receiver; -1
+    unknown.
+    """
+
+    sender: int
+    out: int
+    receiver: int
+    into: int
+
+
+def edges(trace: Trace, comm: Communicator) -> list[Edge]:
+    """List the edges of a communicator's topology by ranks in it, as far as the calls that made the topology are known.
+
+    A member that was still inside that call when the run ended has no edges.
+    """
+    makers = {comm.rank_of(index): made for index in comm.members if (made := _maker(trace.ranks[index], comm))}
+    names = {base(event.function.name) for event in makers.values()}
+    if len(names) != 1 or len(comm.members) > MOST:
+        return []
+    if names == {"Cart_create"}:
+        args = next(iter(makers.values())).args
+        return list(_of_grid(args["dims"], [bool(one) for one in args["periods"]]))
+    return list(_of_graph(makers))
+
+
+def _maker(rank: Rank, comm: Communicator) -> Event | None:
+    """Return the call by which a rank made a communicator with a topology."""
+    for index in masks(rank.trace.functions).where(rank, _MAKERS).tolist():
+        event = rank.event(index)
+        made = rank.comm(event.args.get("comm_cart", event.args.get("comm_dist_graph", 0)))
+        if made is not None and made.index == comm.index:
+            return event
+    return None
+
+
+def _of_grid(dims: list[int], periods: list[bool]) -> Iterator[Edge]:
+    """Yield the edges of a Cartesian grid: in each dimension the lower neighbour first; the last dimension counts
+    fastest.
+    """
+    size = 1
+    for n in dims:
+        size *= n
+    for rank in range(size):
+        step = size
+        for d, n in enumerate(dims):
+            step //= n
+            at = rank // step % n
+            for out, to in ((2 * d, at - 1), (2 * d + 1, at + 1)):
+                if periods[d] or 0 <= to < n:
+                    # Of the neighbour in one direction the member lies in the other. Where both are one rank,
+                    # libraries pair them in two ways (MPI-4.1 says which, older texts do not).
+                    other = rank + (to % n - at) * step
+                    yield Edge(rank, out, other, out ^ 1) if n > 2 or not periods[d] else Edge(rank, -1, other, -1)
+
+
+def _of_graph(makers: dict[int, Event]) -> Iterator[Edge]:
+    """Yield the edges that both ends name, pairing the n-th from one to the other with the n-th."""
+    sources = {rank: event.args["sources"] for rank, event in makers.items()}
+    for sender, event in makers.items():
+        seen: dict[int, int] = {}
+        for out, receiver in enumerate(event.args["destinations"]):
+            nth = seen[receiver] = seen.get(receiver, -1) + 1
+            places = [place for place, rank in enumerate(sources.get(receiver, [])) if rank == sender]
+            if nth < len(places):
+                yield Edge(sender, out, receiver, places[nth])
+
+
+def unequal(events: dict[int, Event]) -> tuple[Event, Event, int, int] | None:
+    """Return two members that disagree on their edges: the first names so many to the second, which names another
+    number.
+    """
+    for sender, event in events.items():
+        for receiver, other in events.items():
+            gives, takes = event.args["destinations"].count(receiver), other.args["sources"].count(sender)
+            if gives != takes:
+                return event, other, gives, takes
+    return None

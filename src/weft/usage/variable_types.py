@@ -1,0 +1,133 @@
+"""Compare the type that a call names for a buffer with that of the variable behind it (MPI-4.1, 3.3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from weft.evidence import Evidence
+from weft.findings import Finding
+from weft.kinds import Severity
+from weft.sources.variables import Part, Type
+from weft.terms.call_buffers import Region
+from weft.terms.datatype_sizes import kind_of, size_of
+from weft.terms.event_findings import cause, finding, said
+from weft.terms.type_maps import Run, typemap
+from weft.trace import Event
+from weft.usage.buffer_memory import Memory, Room
+
+_ELEMENTS: Final = 64
+"""Elements of a datatype that are held against a structure."""
+_INSTANCES: Final = 3
+_SORTS: Final = {"i": "i", "u": "i", "f": "f", "c": "c"}
+
+
+class Variable(Evidence):
+    """The datatype of a call, and the variable that is of another type."""
+
+    datatype: str
+    variable: str
+    type: str
+    parameter: str
+
+
+def misfits(memory: Memory, event: Event, region: Region, room: Room | None) -> Iterator[Finding]:
+    """Report a buffer whose elements are not those of its variable.
+
+    `room`: the memory behind the buffer, if known. A pointer's declared type proves less, as its memory may have been
+    made for another use: that is a warning.
+    """
+    if region.datatype is None or region.parameter == "base":
+        return
+    if room is not None and room.type is not None:
+        offset, kind, name, severity = region.address - room.low, room.type, room.name, "error"
+    elif room is None or room.heap:
+        pointed = memory.pointed(event, region.parameter)
+        if pointed is None:
+            return
+        offset, (name, kind), severity = 0, pointed, "warning"
+    else:
+        return
+    wrong = _first_wrong(region, kind, offset, whole=severity == "error")
+    if wrong is not None:
+        yield _told(event, region, (name, kind), wrong, "error" if severity == "error" else "warning")
+
+
+def _told(event: Event, region: Region, named: tuple[str, Type], wrong: str, severity: Severity) -> Finding:
+    """Make the finding; `named`: name and type of the variable, `wrong`: where it does not fit, in words."""
+    name, kind = named
+    datatype = region.datatype.name if region.datatype else "?"
+    points = "is" if severity == "error" else "points to"
+    verb = "receives into" if region.written else "takes"
+    return finding(
+        "type-mismatch",
+        f"rank {event.rank.index} {verb} `{name}` as {datatype} in {said(event)}, but `{name}` {points} {kind.text}"
+        f"{wrong}",
+        [event],
+        severity=severity,
+        certainty="certain" if severity == "error" else "possible",
+        evidence=Variable(datatype=datatype, variable=name, type=kind.text, parameter=region.parameter),
+        cause=cause(event),
+    )
+
+
+def _first_wrong(region: Region, kind: Type, offset: int, *, whole: bool) -> str | None:
+    """Say in words where the first element does not fit; None if all fit, or that is unknown.
+
+    `offset`: bytes from the variable's begin to the buffer's. `whole`: several elements of the datatype are compared.
+    """
+    runs = typemap(region.datatype)
+    if not runs or not kind.element or not kind.parts or any(p.sort == "?" for p in kind.parts):
+        return None
+    extent = region.datatype.extent if region.datatype is not None else None
+    extent = extent if extent is not None else size_of(region.datatype) or 0
+    for k in range(min(region.elements, _INSTANCES) if whole or len(kind.parts) == 1 else 1):
+        for run in runs[:_ELEMENTS]:
+            wrong = _of_run(run, offset + k * extent, kind)
+            if wrong is not None:
+                return wrong
+    return None
+
+
+def _of_run(run: Run, start: int, kind: Type) -> str | None:
+    """Say in words which element of a run does not fit the variable; None if all fit."""
+    for k in range(min(run.times, _ELEMENTS)):
+        place = (start + run.at + k * run.width) % kind.element
+        part = next((p for p in kind.parts if p.at <= place < p.at + p.width), None)
+        if _fits(run.name, run.width, place, part):
+            continue
+        if len(kind.parts) == 1:
+            return ""
+        if part is None:
+            return f", in which {run.name} at byte {place} meets no member"
+        if place != part.at and part.sort == _sort(run.name):
+            return f", in which {run.name} at byte {place} lies inside of `{part.name}`"
+        return f", in which {run.name} at byte {place} meets `{part.name}`"
+    return None
+
+
+def _sort(name: str) -> str:
+    """Return the letter of a basic type: i of integers, f of floats, c of complex; "" for a type that may be
+    anything.
+    """
+    kind = kind_of(name)
+    return _SORTS.get(kind[0], "") if kind[1:].isdigit() else ""
+
+
+def _fits(name: str, width: int, place: int, part: Part | None) -> bool:
+    """Return whether an element of a basic type may lie at byte `place` of a structure. `part`: the member there."""
+    sort = _sort(name)
+    if not sort or width == 1:
+        return True  # bytes are taken of anything
+    if part is None:
+        return False
+    if part.sort == "b":
+        return True  # room for anything
+    if part.sort == "p":
+        return sort == "i" and width == part.width
+    inside = (place - part.at) % width == 0
+    if sort == "f" and part.sort == "c":
+        return inside and width * 2 == part.width
+    if sort == "c" and part.sort == "f":
+        return width == part.width * 2
+    return sort == part.sort and width == part.width and place == part.at

@@ -1,0 +1,135 @@
+"""Find stores of a rank into its own window that meet operations of others in one fence epoch (MPI-4.1, 12.7).
+
+The recorder says which bytes of the window changed (StoredDefinition). A byte that no operation writes was changed by a
+store of the window's owner. A byte that a single operation writes, and that had two new values, was too: an operation
+gives each byte its value once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.deadlock.collective_calls import Gatherings
+from weft.mpi.meaning import Sync
+from weft.terms import calls
+from weft.terms.argument_columns import Ints, distinct
+from weft.terms.buffer_blocks import no_shapes
+from weft.terms.calls import masks
+from weft.trace import Rank, Trace
+from weft.trace.definitions import StoredDefinition
+from weft.usage.epochs import Window
+from weft.usage.window_accesses import READ, STORED, WRITE, Accesses
+
+_FENCE: Final = calls.syncs(Sync.FENCE)
+_MOST: Final = 1 << 16
+"""Bytes from the start of a window that are looked at here; the recorder keeps fewer."""
+
+
+def stores(trace: Trace, gatherings: Gatherings, accesses: Accesses, unplaced: set[Window]) -> Accesses | None:
+    """Return the stores as accesses, for windows whose operations are all in fence epochs with known bytes; None if
+    there are none.
+
+    `unplaced`: windows with operations whose bytes are not known.
+    """
+    rows: list[tuple[int, ...]] = []
+    for rank in trace.ranks:
+        for id, of in _stored(rank):
+            window = gatherings.window(rank, id)
+            if window is None or window in unplaced:
+                continue
+            on = _on(accesses, window, rank.index)
+            if len(on) and (on.fence >= 0).all():
+                rows += _of_window(rank, window, of, on)
+    if not rows:
+        return None
+    columns: list[Any] = [*np.ascontiguousarray(np.array(rows, np.int64).T), no_shapes(len(rows))]
+    return Accesses(*columns)
+
+
+def await_more(rank: Rank, gatherings: Gatherings, accesses: Accesses) -> bool:
+    """Return whether a rank's stores before its last fence can only be told apart from what others write after that
+    fence.
+    """
+    for id, of in _stored(rank):
+        window = gatherings.window(rank, id)
+        last = of.before + len(of.fences) - 1
+        late = [stored for stored in of.stored if stored.fences == last]
+        if not late or window is None:
+            continue
+        on = _on(accesses, window, rank.index)
+        on = on.pick(on.fence == last)
+        for low, high in chain.from_iterable(_ranges(stored, on) for stored in late):
+            if ((on.low < high) & (on.high > low)).any():
+                return True
+    return False
+
+
+class _Stored(NamedTuple):
+    """What changed in a window between its fences; `before`: how many fences came before the first of them."""
+
+    stored: Sequence[StoredDefinition]
+    fences: Ints
+    before: int
+
+
+def _stored(rank: Rank) -> Iterator[tuple[int, _Stored]]:
+    """Yield for each window what a rank's own stores may have changed between two of its fences."""
+    if rank.file is None or len(rank.touches) or not rank.definitions.stored:
+        return  # what is touched is each of its stores, by line (weft.access)
+    which = masks(rank.trace.functions).where(rank, _FENCE)
+    of, before = rank.events["object"][which], rank.fenced
+    for id in distinct(of).tolist():
+        fences, low = which[of == id], before.get(id, 0)
+        several = rank.definitions.stored_in.get(id, [])
+        first, last = (bisect_left(several, n, key=lambda one: one.fences) for n in (low + 1, low + len(fences)))
+        if first < last:
+            yield id, _Stored(several[first:last], fences, low)
+
+
+def _on(accesses: Accesses, window: Window, target: int) -> Accesses:
+    """Return the accesses of a rank's part of a window."""
+    mine = (accesses.comm == window[0]) & (accesses.ordinal == window[1]) & (accesses.target == target)
+    return accesses.pick(np.flatnonzero(mine))
+
+
+def _of_window(rank: Rank, window: Window, of: _Stored, on: Accesses) -> Iterator[tuple[int, ...]]:
+    """Yield the stores to one window as rows of Accesses. `on`: the operations on it."""
+    for number, stored in enumerate(of.stored):
+        nth = stored.fences - of.before
+        begin, end = int(of.fences[nth - 1]), int(of.fences[nth])
+        for low, high in _ranges(stored, on):
+            yield (
+                rank.index, end, int(rank.events["site"][end]), *window, rank.index, low, high, WRITE, 0, 0, 0,
+                -1 - number, stored.fences, begin, end, -1, -1, 0, STORED,
+            )  # fmt: skip
+
+
+def _ranges(stored: StoredDefinition, on: Accesses) -> Iterator[tuple[int, int]]:
+    """Yield first byte and end of what the owner surely stored."""
+    size = min(max((at + n for at, n, _ in stored.ranges), default=0), _MOST)
+    changed, again = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    for at, n, twice in stored.ranges:
+        changed[at : at + n] = True
+        again[at : at + n] = twice
+    now = _writers(on, stored.fences, size)
+    later = _writers(on, stored.fences + 1, size)
+    sure = changed & (later == 0) & ((now == 0) | (again & (now == 1)))
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], sure.view(np.int8), [0]])))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def _writers(on: Accesses, fence: int, size: int) -> NDArray[np.int32]:
+    """Return how many operations of a fence epoch write each of the first `size` bytes."""
+    rows = np.flatnonzero((on.fence == fence) & (on.sort != READ) & (on.low < size))
+    steps = np.zeros(size + 1, np.int32)
+    low: Ints = np.clip(on.low[rows], 0, size)
+    np.add.at(steps, low, 1)
+    np.add.at(steps, np.clip(on.high[rows], 0, size), -1)
+    result: NDArray[np.int32] = np.cumsum(steps[:-1], dtype=np.int32)
+    return result

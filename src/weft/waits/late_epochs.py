@@ -1,0 +1,149 @@
+"""Waiting in general active target synchronisation (MPI-4.1, 12.5.2): late posts and early waits.
+
+The n-th access epoch in which an origin names a target belongs to the n-th exposure epoch in which the target names
+the origin. MPI may hold the origin in MPI_Win_start or only in MPI_Win_complete: the one that was there when the last
+target posted waited. MPI_Win_wait waits for the last origin's MPI_Win_complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.mpi.meaning import Sync
+from weft.terms import calls
+from weft.terms.argument_columns import columns, distinct, ints
+from weft.terms.calls import masks
+from weft.terms.windows import Window, group_members, window_of
+from weft.trace import Rank, Trace
+from weft.waits.causes import Cause
+from weft.waits.event_times import Clockwork
+from weft.waits.kernels import Ints
+
+_OPENS = calls.syncs(Sync.START, Sync.POST)
+_ACCESS = calls.syncs(Sync.START, Sync.COMPLETE)
+_CALLS = calls.syncs(Sync.START, Sync.COMPLETE, Sync.POST, Sync.WAIT)
+
+
+@dataclass
+class _Epochs:
+    """The access or the exposure epochs of a rank on a window, in order.
+
+    `opened` and `closed` are places of their calls, -1 while there is none; `group` numbers the ranks in `members`.
+    """
+
+    opened: Ints
+    closed: Ints
+    group: Ints
+    members: Mapping[int, frozenset[int]]
+
+    def about(self, other: int) -> Ints:
+        """Those that name a rank."""
+        named = [group for group, members in self.members.items() if other in members]
+        return np.flatnonzero(np.isin(self.group, named))
+
+    @property
+    def others(self) -> set[int]:
+        """The ranks that any of them names."""
+        return {member for members in self.members.values() for member in members}
+
+
+_Key = tuple[int, Window]
+_Waits = tuple[Ints, Ints, Ints, NDArray[np.uint8]]
+
+
+def late_epochs(trace: Trace, clock: Clockwork) -> _Waits:
+    """The waits of access and exposure epochs as columns: places that waited, ns, places that were late, causes."""
+    access: dict[_Key, _Epochs] = {}
+    exposure: dict[_Key, _Epochs] = {}
+    for rank in trace.ranks:
+        for (accesses, window), epochs in _read(rank, int(clock.first[rank.index])):
+            (access if accesses else exposure)[rank.index, window] = epochs
+    found = [_none()]
+    for key, epochs in access.items():
+        posts = _last(key, epochs, exposure, {k: e.opened for k, e in exposure.items()}, clock)
+        found += [_waits(clock, calls, posts, Cause.LATE_POST) for calls in (epochs.opened, epochs.closed)]
+    for key, epochs in exposure.items():
+        completes = _last(key, epochs, access, {k: e.closed for k, e in access.items()}, clock)
+        found.append(_waits(clock, epochs.closed, completes, Cause.EARLY_WAIT))
+    places, ns, late, causes = (np.concatenate(column) for column in zip(*found, strict=True))
+    return places, ns, late, causes
+
+
+def _none() -> _Waits:
+    none = np.zeros(0, np.int64)
+    return none, none, none, np.zeros(0, np.uint8)
+
+
+def _read(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], _Epochs]]:
+    """The rank's epochs by sort (whether of access) and window."""
+    of, events = masks(rank.trace.functions), rank.events
+    rows = of.where(rank, _CALLS)
+    rows = rows[events["error"][rows] == 0].astype(np.int64)
+    if not len(rows):
+        return
+    opens, accesses = (of.table(names)[events["function"][rows]] for names in (_OPENS, _ACCESS))
+    group, handle = _groups(rank, rows, opens), events["object"][rows]
+    windows: dict[Window, list[int]] = {}
+    for id in distinct(handle).tolist():
+        window = window_of(rank, id)
+        if window is not None:
+            windows.setdefault(window, []).append(id)
+    members = {id: frozenset(group_members(rank, id)) for id in distinct(group[opens]).tolist()}
+    for window, ids in windows.items():
+        for sort in (True, False):
+            mine = np.flatnonzero(np.isin(handle, ids) & (accesses == sort))
+            if len(mine):
+                yield (sort, window), _paired(rows[mine] + first, opens[mine], group[mine], members)
+
+
+def _groups(rank: Rank, rows: Ints, opens: NDArray[np.bool_]) -> Ints:
+    """The group that each call which opens an epoch was given, 0 of the others."""
+    group = np.zeros(len(rows), np.int64)
+    opening = rows[opens]
+    for some, found in columns(rank, opening, frozenset(("group",))) if len(opening) else ():
+        if "group" in found:
+            group[np.searchsorted(rows, some)] = ints(found, "group")
+    return group
+
+
+def _paired(places: Ints, opens: NDArray[np.bool_], group: Ints, members: Mapping[int, frozenset[int]]) -> _Epochs:
+    """Epochs out of the calls on a window in their order: the first behind one that opens it closes it."""
+    opened = np.flatnonzero(opens)
+    behind = opened + 1
+    has = behind < len(places)
+    has[has] = ~opens[behind[has]]
+    closed = np.where(has, places[np.minimum(behind, len(places) - 1)], -1)
+    return _Epochs(places[opened], closed, group[opened], members)
+
+
+def _last(
+    key: _Key, epochs: _Epochs, theirs: Mapping[_Key, _Epochs], needed: Mapping[_Key, Ints], clock: Clockwork
+) -> Ints:
+    """Of each epoch the place of the last of its partners' calls, -1 where the record does not hold them all."""
+    me, window = key
+    last = np.full(len(epochs.opened), -1, np.int64)
+    lost = np.zeros(len(last), np.bool_)
+    for other in sorted(epochs.others):
+        mine = epochs.about(other)
+        there = theirs.get((other, window))
+        calls = needed[other, window][there.about(me)] if there is not None else last[:0]
+        calls = np.append(calls, np.full(max(len(mine) - len(calls), 0), -1))[: len(mine)]
+        lost[mine] |= calls < 0
+        later = (calls >= 0) & ((last[mine] < 0) | (clock.enter[calls] > clock.enter[last[mine]]))
+        last[mine[later]] = calls[later]
+    last[lost] = -1
+    return last
+
+
+def _waits(clock: Clockwork, calls: Ints, needed: Ints, cause: Cause) -> _Waits:
+    """Which of the calls waited for what they need; one that returned before it came did not."""
+    here = np.flatnonzero((calls >= 0) & (needed >= 0))
+    places, late = calls[here], needed[here]
+    at, enter, leave = clock.enter[late], clock.enter[places], clock.exit[places]
+    waited = (enter < at) & (at <= leave)
+    places, late, ns = places[waited], late[waited], (at - enter)[waited]
+    return places, ns, late, np.full(len(places), int(cause), np.uint8)

@@ -1,0 +1,108 @@
+"""Where the time went: by function, rank and call site; and who sent how much to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.match import Match
+from weft.terms.argument_columns import distinct
+from weft.terms.datatype_sizes import size_of
+from weft.terms.describe import where
+from weft.trace import Rank, Trace
+from weft.trace.layout import COUNT_IN_TAIL
+from weft.waits.event_times import Clockwork
+from weft.waits.wait_states import waiting
+
+Key = Literal["function", "rank", "site"]
+KEYS: Final[tuple[Key, ...]] = ("function", "rank", "site")
+MOST_BYTES: Final = 1 << 50
+"""Of one message."""
+
+
+class CallTimes(NamedTuple):
+    """Calls and their time; `name` is a function, a rank or a call site with its function.
+
+    `waiting` is the part of the time in which the calls waited for somebody who was late (causes.LATE).
+    """
+
+    name: str
+    calls: int
+    ns: int
+    waiting: int
+
+
+def profile(trace: Trace, by: Key = "function", match: Match | None = None) -> list[CallTimes]:
+    """Time in MPI, the most first. Calls that never returned count without their time; without `match` nobody waits."""
+    return times(trace, match)[by]
+
+
+def times(trace: Trace, match: Match | None = None) -> Mapping[Key, list[CallTimes]]:
+    """The table by each key."""
+    found = waiting(trace, match) if match is not None else None
+    clock = found.clock if found else Clockwork(trace)
+    waits = found.by_event() if found else np.zeros(len(clock.enter), np.int64)
+    spent = np.where(clock.exit >= 0, clock.exit - clock.enter, 0)
+    return {by: _rows(clock, by, spent, waits) for by in KEYS}
+
+
+def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np.int64]) -> list[CallTimes]:
+    rows: dict[str, list[int]] = {}
+    for rank in clock.trace.ranks:
+        part = slice(int(clock.first[rank.index]) + rank.ahead, int(clock.first[rank.index + 1]))
+        if part.start == part.stop:
+            continue
+        events = rank.events[rank.ahead :]
+        keys = np.zeros(len(events), np.int64) if by == "rank" else events[by].astype(np.int64)
+        if by == "site":  # a site of unknown place says nothing of the function
+            keys = keys << 16 | events["function"]
+        unique, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        count = np.bincount(inverse, minlength=len(unique))
+        total = np.bincount(inverse, weights=spent[part], minlength=len(unique))
+        waited = np.bincount(inverse, weights=waits[part], minlength=len(unique))
+        for place, n, ns, wait in zip(first.tolist(), count.tolist(), total.tolist(), waited.tolist(), strict=True):
+            event = rank.event(rank.ahead + place)
+            name = f"rank {rank.index}" if by == "rank" else event.function.name
+            name += where(event) if by == "site" else ""
+            row = rows.setdefault(name, [0, 0, 0])
+            row[0] += n
+            row[1] += int(ns)
+            row[2] += int(wait)
+    return sorted((CallTimes(name, *row) for name, row in rows.items()), key=lambda row: -row.ns)
+
+
+def matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Messages and bytes from each rank (row) to each rank (column), as sent; of unknown types only the messages."""
+    n = len(trace.ranks)
+    messages, sizes = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
+    for rank in trace.ranks:
+        part = match.sends.of_rank(rank.index)
+        peer, args = match.sends.peer[part].astype(np.int64), match.sends.args[part].astype(np.int64)
+        known = (peer >= 0) & (args < len(rank.events))
+        peer, args = peer[known], args[known]
+        messages[rank.index] = np.bincount(peer, minlength=n)
+        np.add.at(sizes[rank.index], peer, bytes_of(rank, args))
+    return messages, sizes
+
+
+def bytes_of(rank: Rank, events: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bytes of some sends; 0 where they are not known, or more than a message can hold: then the record is damaged."""
+    types, counts = rank.events["datatype"][events], rank.events["count"][events].astype(np.int64)
+    size = np.zeros(len(events), np.int64)
+    for id in distinct(types).tolist():
+        size[types == id] = size_of(rank.datatype(id)) or 0
+    counts[(counts < 0) | (counts == COUNT_IN_TAIL) | (size.astype(np.float64) * counts > MOST_BYTES)] = 0
+    return size * counts
+
+
+def blocks(values: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], int]:
+    """A square matrix merged into at most `most` rows and columns, and how many ranks one of them stands for."""
+    n = len(values)
+    each = max(1, -(-n // most))
+    starts = np.arange(0, n, each)
+    merged = np.add.reduceat(np.add.reduceat(values, starts, axis=0), starts, axis=1) if n else values
+    return merged, each
