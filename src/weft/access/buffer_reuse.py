@@ -106,7 +106,7 @@ class _PendingBuffers:
             yield from self._accesses_to_blocks(hold, rows)
 
     def _rows_while_pending(self, hold: int) -> Ints:
-        """Return the accesses during an operation: between its calls, or by the clock if the rank has several threads."""
+        """Return the accesses during an operation: between its calls, or by the clock if there are several threads."""
         start, end = int(self.holds.event[hold]), int(self.end[hold])
         if not self.several:
             before = self.touches.before

@@ -90,7 +90,7 @@ class _WindowMemory:
         self.own = [_group_program_accesses(program) for program in programs]
 
     def look_for_polls(self) -> None:
-        """Note, for the ordering, from which access on a rank knows of others' operations by having waited for a value."""
+        """Note, for the ordering, from which access on a rank knows others' operations by having polled a value."""
         for program, classes in zip(self.programs, self.own, strict=True):
             for mine in classes:
                 for other in self.operated.overlapping(mine):

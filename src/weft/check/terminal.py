@@ -23,7 +23,7 @@ MOST_SITES = 8
 
 
 def print_result(checked: CheckResult, to: TextIO, directives: bool = False) -> None:
-    """Print the findings, worst first, coloured and wrapped on a terminal; `directives`: list the directives that ran."""
+    """Print the findings, worst first, coloured and wrapped on a terminal; `directives`: list those that ran."""
     print_blocks(render_blocks(checked, directives), to)
 
 

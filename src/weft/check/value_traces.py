@@ -157,7 +157,7 @@ def most_detailed_accesses(configuration: Configuration) -> int:
 
 
 def copy_values_library(folder: Path, count: int) -> None:
-    """Copy the library that records values once for each processor: a library that is loaded twice is still only one."""
+    """Copy the library that records values once for each processor: a library loaded twice is still only one."""
     source = recording.library()
     if source is None:
         raise UsageError("what keeps values is not built (python setup.py build_ext --inplace)")
@@ -166,7 +166,7 @@ def copy_values_library(folder: Path, count: int) -> None:
 
 
 def make_traceable(marked: MarkedSource) -> MarkedSource:
-    """Return a marked source in which processors skip the iterations of others, and report the number types of arrays."""
+    """Return a marked source in which processors skip the iterations of others, and report number types of arrays."""
     text = marked.text
     if marked.suffix.startswith(".f"):
         text = _FORTRAN_STEP.sub(r"\1if (weft_check_skips\2(\3) /= 0) cycle", text)
