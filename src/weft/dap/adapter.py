@@ -24,7 +24,7 @@ from weft.debug.debugger import Debugger
 from weft.debug.prompt import COMMANDS, Quit, completions, parse
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.tasks.backend import How
-from weft.tasks.ranks import TaskPrompt, hand_in, prepare
+from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
 
 Body = dict[str, Any]
 Later = Callable[[], None]
@@ -39,7 +39,7 @@ ENDING = ("disconnect", "terminate")
 
 def prepare_replay_folder(folder: Path) -> None:
     """Create in the replay's `folder` what its ranks need: the files of the task tools and the output folder."""
-    prepare(folder)
+    prepare_replay_folder(folder)
     output.create_output_folder(folder)
 
 
@@ -241,7 +241,7 @@ class Adapter:
         try:
             run, program = launch.find_or_record_run(arguments, said, self._handle_while_running)
             options = launch.replay_options(arguments) + ([] if program else launch.trust_options(run, arguments))
-            debugger = Debugger(run, self._findings, options, program, hand=hand_in, prepare=prepare_replay_folder)
+            debugger = Debugger(run, self._findings, options, program, hand=inspect_rank, prepare=prepare_replay_folder)
             native = arguments.get("nativeFrames")
             self._session = Session(
                 TaskPrompt(debugger, as_json=False),

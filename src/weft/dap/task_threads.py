@@ -7,9 +7,9 @@ from typing import Any, Final
 from weft.errors import DebuggerError, UsageError
 from weft.tasks.backend import How
 from weft.tasks.debugger import Answer
-from weft.tasks.model import Task
+from weft.tasks.model import TaskRow
 from weft.tasks.ranks import AsyncioHand, OpenMPHand, TaskPrompt
-from weft.tasks.views import View, view
+from weft.tasks.views import TaskView, open_task_view
 
 Body = dict[str, Any]
 FIRST_TASK_NUMBER: Final = 1 << 20
@@ -24,7 +24,7 @@ class TaskThreads:
     def __init__(self, prompt: TaskPrompt) -> None:
         self._prompt = prompt
         self._numbers: dict[tuple[int, int], int] = {}
-        self._rows: dict[int, list[Task]] = {}
+        self._rows: dict[int, list[TaskRow]] = {}
         self._told: set[int] = set()
 
     def refresh(self) -> list[str]:
@@ -36,7 +36,7 @@ class TaskThreads:
             try:
                 hand = debugger.hand(rank)
                 if isinstance(hand, (AsyncioHand, OpenMPHand)):
-                    with hand.looking():
+                    with hand.while_halted():
                         self._rows[rank] = hand.backend.tasks()
             except DebuggerError:  # it has ended, or has no tasks
                 continue
@@ -85,23 +85,23 @@ class TaskThreads:
         hand = self._prompt.debugger.hands.get(rank)
         return isinstance(hand, AsyncioHand) and not hand.follows and self.running_task(rank) == task
 
-    def task_view(self, rank: int, task: int) -> View:
+    def task_view(self, rank: int, task: int) -> TaskView:
         """Return the view that reads the frames of a task. DebuggerError if the rank has no tasks."""
         hand = self._prompt.debugger.hand(rank)
         if not isinstance(hand, (AsyncioHand, OpenMPHand)):
             raise DebuggerError(f"rank {rank} has no tasks that can be looked at")
-        return view(hand, task)
+        return open_task_view(hand, task)
 
     def step_task(self, how: How, rank: int, task: int) -> Answer:
         """Step one task to its next line, wherever it runs; the others run as they like. `how`: next,
         step or finish.
         """
-        commands = self._prompt.commands_of(rank)
+        commands = self._prompt.debugger_of_rank(rank)
         commands.focus = task
-        return commands.go(how)
+        return commands.advance(how)
 
 
-def task_label(task: Task) -> str:
+def task_label(task: TaskRow) -> str:
     """Return the name of a task in the list of threads: its label, what it waits for, and its line."""
     waits = f" waits ({task.wait.kind})" if task.wait is not None else " has not begun" if task.state == "new" else ""
     return f"{task.label}{waits}" + (f" · {task.at}" if task.at is not None else "")

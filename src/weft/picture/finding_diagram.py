@@ -201,7 +201,7 @@ def _waiting_rows(groups: Sequence[_WaitingGroup], standstill: Standstill, colum
 def _missing_strokes(group: _WaitingGroup, drawn: Sequence[int], column: dict[int, int]) -> list[Stroke]:
     """Return the strokes for the messages, receives or members that a group waits for."""
     places = sorted(column[rank] for rank in drawn)
-    if group.first.reasons and group.one.reasons[0].what == "members":
+    if group.first.reasons and group.first.reasons[0].what == "members":
         name = describe.call(group.first.event, peers=False).split("(")[0]
         return [Stroke(places[0], places[-1], "gathering", name)] if len(places) > 1 else []
     found = []

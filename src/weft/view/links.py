@@ -169,7 +169,7 @@ class Links:
         sends, recvs = self._rows_in_window(self.match.sends, events), self._rows_in_window(self.match.recvs, events)
         count = max(sends.count, recvs.count)
         if count <= many:
-            return {"messages": self._messages_of_rows(scale, sends.all_rows(), recvs.rows()), "hidden": 0}
+            return {"messages": self._messages_of_rows(scale, sends.all_rows(), recvs.all_rows()), "hidden": 0}
         if hits is not None:
             rows = [self._rows_of_hits(posts, events, hits) for posts in (self.match.sends, self.match.recvs)]
             if max(map(len, rows)) <= many and any(map(len, rows)):

@@ -270,7 +270,7 @@ class _RunStates:
         """Mark the values that differ, with the size of their errors."""
         numbers = {id(process): n for n, process in enumerate(of.made.after.processes)}
         for key, some in zip(of.made.keys, of.made.found, strict=True):
-            first, end = np.searchsorted(self.places, [of.moment_position(key), of.place(key) + 1])
+            first, end = np.searchsorted(self.places, [of.moment_position(key), of.moment_position(key) + 1])
             for one in some:
                 mine = first + np.flatnonzero(self.processes[first:end] == numbers[id(one.after.process)])
                 self.state[mine] = DIFFERS
