@@ -37,7 +37,7 @@ SHOWN_FAILURES = ("launch", "attach", "restart", "setVariable", "setExpression")
 ENDING = ("disconnect", "terminate")
 
 
-def prepare_replay_folder(folder: Path) -> None:
+def prepare_rank_files(folder: Path) -> None:
     """Create in the replay's `folder` what its ranks need: the files of the task tools and the output folder."""
     prepare_replay_folder(folder)
     output.create_output_folder(folder)
@@ -241,7 +241,7 @@ class Adapter:
         try:
             run, program = launch.find_or_record_run(arguments, said, self._handle_while_running)
             options = launch.replay_options(arguments) + ([] if program else launch.trust_options(run, arguments))
-            debugger = Debugger(run, self._findings, options, program, hand=inspect_rank, prepare=prepare_replay_folder)
+            debugger = Debugger(run, self._findings, options, program, hand=inspect_rank, prepare=prepare_rank_files)
             native = arguments.get("nativeFrames")
             self._session = Session(
                 TaskPrompt(debugger, as_json=False),
