@@ -80,7 +80,7 @@ def test_a_run_without_calls_is_refused(tmp_path: Path) -> None:
 def test_a_run_without_a_single_call_is_an_empty_export(to: str, tmp_path: Path) -> None:
     b = Builder(ranks=2)
     told = write(b.open(), to, tmp_path / "out")
-    assert told[0].count == 0 and (tmp_path / "out").exists()
+    assert told[0].number == 0 and (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("to", sorted(FORMATS))

@@ -35,7 +35,7 @@ class ThreadCalls:
 
     rank: Rank
     events: Ints
-    call_keys: Keys
+    shape: Keys
     taken: Keys
 
     def __len__(self) -> int:

@@ -25,7 +25,7 @@ class ContentReport:
 
     contents: ContentComparison | None
     results: ResultComparison | None
-    render_results: list[str]
+    lines: list[str]
 
     @property
     def alike(self) -> bool | None:

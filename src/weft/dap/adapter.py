@@ -313,13 +313,15 @@ class Adapter:
             raise UsageError("breakpoints are set in files: this source has no path")
         files = self.session.debugger.record.files()
         places = [(source_location(path, int(one["line"]), files), one) for one in arguments.get("breakpoints") or []]
-        told = self.session.breakpoints.replace(path, places)
+        told = self.session.breakpoints.replace_group(path, places)
         return {"breakpoints": [{**one, "source": {"path": path}} for one in told]}
 
     def _set_function_breakpoints(self, arguments: Body) -> Body:
         given = arguments.get("breakpoints") or []
         return {
-            "breakpoints": self.session.breakpoints.replace("functions", [(str(one["name"]), one) for one in given])
+            "breakpoints": self.session.breakpoints.replace_group(
+                "functions", [(str(one["name"]), one) for one in given]
+            )
         }
 
     def _set_data_breakpoints(self, arguments: Body) -> Body:
@@ -330,7 +332,7 @@ class Adapter:
         named = self.session.stacks.instructions.breakpoint_location
         given = arguments.get("breakpoints") or []
         places = [(named(str(one["instructionReference"]), int(one.get("offset") or 0)), one) for one in given]
-        return {"breakpoints": self.session.breakpoints.replace("instructions", places)}
+        return {"breakpoints": self.session.breakpoints.replace_group("instructions", places)}
 
     # Values
 

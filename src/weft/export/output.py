@@ -25,7 +25,7 @@ IN_MEMORY = 1 << 20
 class ExportCount(NamedTuple):
     """How many of something an export holds, for people: `ExportCount(12, "call")`."""
 
-    count: int
+    number: int
     noun: str
 
 

@@ -120,7 +120,7 @@ class _Blocks:
         """Return the index of the block's first element by the rule, whatever its shape."""
         return [first for first, _ in self._block_bounds()]
 
-    def _block(self) -> list[tuple[int, int]]:
+    def _block_bounds(self) -> list[tuple[int, int]]:
         rule = [block(n, p, k) for n, p, k in zip(self.shape, self.parts, self.at, strict=False)]
         return rule + [(0, n) for n in self.shape[len(rule) :]]
 

@@ -26,7 +26,7 @@ class Judgement:
     compared: int = 0
     differing: int = 0
     rounded: int = 0
-    ulp_distances: float = 0.0
+    ulps: float = 0.0
     most: float = 0.0
     largest: float = 0.0
     first: tuple[int, ...] | None = None

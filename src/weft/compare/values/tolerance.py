@@ -23,7 +23,7 @@ class Tolerance:
 
     absolute: float = 0.0
     relative: float = 0.0
-    ulp_distances: int = 0
+    ulps: int = 0
     nan_equal: bool = True
     rounding: bool = True
 

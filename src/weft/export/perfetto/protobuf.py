@@ -48,7 +48,7 @@ class NumberPiece(NamedTuple):
 
     values: NDArray[np.uint64]
     width: int
-    fixed64_column: bool
+    fixed: bool
 
     def rows(self) -> NDArray[np.uint8]:
         """Return the bytes, (rows, width) uint8."""
