@@ -324,7 +324,7 @@ UNSAFE: Final = frozenset(("call_expression", "update_expression", "assignment_e
 
 
 def split_assigned_call(tree: c_tree.Tree, node: Node) -> tuple[Node, Node] | None:
-    """Return the variable that an assignment or declaration gives a value, and the call that makes it; None otherwise."""
+    """Return the variable that an assignment or declaration gives a value, and the call that makes it, or None."""
     if node.type == "assignment_expression":
         operator = node.child_by_field_name("operator")
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")

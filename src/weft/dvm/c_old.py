@@ -87,7 +87,7 @@ def find_directives(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def modernize_directive(old: str, place: Position) -> str | None:
-    """Return a directive in the current form; None if it means nothing to the checks. DirectiveError if it is unknown."""
+    """Return a directive in the current form; None if it means nothing to the checks. DirectiveError if unknown."""
     words = " ".join(old.split())
     keyword = re.match(r"\*?\s*(\w+)", words)
     name = keyword[1].upper() if keyword else ""

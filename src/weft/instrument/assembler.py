@@ -413,7 +413,7 @@ def find_loop(lines: list[str], at: int) -> Loop | None:
 
 
 def _are_flags_free(body: list[str]) -> bool:
-    """Return whether the flags are unused when an iteration begins: they are set, or a hook is called, before any use."""
+    """Return whether the flags are unused when an iteration begins: they are set, or a hook called, before any use."""
     for line in body:
         if _HOOK.match(line) or re.match(r"\t(?:cmp|test|add|sub)[bwlq]\t", line):
             return True

@@ -62,7 +62,7 @@ def _verify_syntax(script: Path) -> None:
 
 
 def read_merged_output(findings: Path, texts: SourceMap) -> RuntimeOutput:
-    """Read the runtime's output with one finding for each loop, line and variable, and indices as Python writes them."""
+    """Read the runtime's output with one finding for each loop, line and variable, and with indices as in Python."""
     told = read_runtime_output(findings)
     ranks = _array_ranks(findings.parent)
     first = _merge_by_line(list(told.raw_findings.values()), texts)
@@ -81,7 +81,7 @@ def read_merged_output(findings: Path, texts: SourceMap) -> RuntimeOutput:
 
 
 def _merge_by_line(held: Sequence[dict[str, Any]], texts: SourceMap) -> list[dict[str, Any]]:
-    """Merge findings of one line and add up their counts; findings without a line go to another of the same variable."""
+    """Merge findings of one line and add up their counts; those without a line go to another of the same variable."""
     lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in held:
         place = texts.places.get(one.get("site", 0))

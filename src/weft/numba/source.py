@@ -85,7 +85,7 @@ def _is_parallel(loop: ast.For, function: FunctionType) -> bool:
 
 
 def enclosing_loop_line(function: FunctionType, line: int, lines: Collection[int]) -> int:
-    """Return the line of the parallel loop that encloses one of `lines`; `line` if it begins a loop, or if none does."""
+    """Return the line of the parallel loop that encloses one of `lines`; `line` if it begins a loop or none does."""
     known = find_parallel_loops(function)
     if any(loop.lineno == line for loop in known):
         return line
@@ -100,7 +100,7 @@ def loop_indices(function: FunctionType, line: int) -> list[str]:
 
 
 def find_suspects(function: FunctionType, reductions: Mapping[int, Collection[str]]) -> list[Suspect]:
-    """Return the variables that may explain a wrong result; `reductions`: those that Numba takes for one, by loop line."""
+    """Return the variables that may explain a wrong result; `reductions`: what Numba takes for one, by loop line."""
     found = parse_function(function)
     if found is None:
         return []

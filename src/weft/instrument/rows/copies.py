@@ -114,7 +114,7 @@ _ONCE: Final = """\
 
 
 def _render_saving_call(name: str, called: str, kept: tuple[str, ...], vectors: list[str]) -> str:
-    """Return a routine that calls the runtime and preserves all registers; those in `kept` are readable to the runtime."""
+    """Return a routine that calls the runtime and preserves all registers; the runtime can read those in `kept`."""
     pushed = (*_PUSHED, *kept)
     room = 16 * len(vectors) + 8 * (len(pushed) % 2)
     return "\n".join(
