@@ -13,7 +13,7 @@ import pytest
 from attach.jobs import compiled, running
 from tests_support import WEFT, Installed, execute
 from weft.errors import UsageError
-from weft.watchdogs.wish import Wish, wish
+from weft.watchdogs.wish import WatchdogSettings, read_settings
 
 STANDS = Path(__file__).parent / "programs" / "stands.py"
 PATIENCE = 60.0
@@ -105,13 +105,13 @@ def test_a_line_in_a_site_s_folder_watches_over_programs_without_a_line_of_their
                                          {"WEFT_WATCHDOG": "9", "WEFT_WATCHDOG_ACTION": "explode"}])  # fmt: skip
 def test_a_wish_that_means_nothing_is_refused(environment: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="WEFT_WATCHDOG"):
-        wish(environment=environment)
+        read_settings(environment=environment)
 
 
 def test_nothing_is_watched_unless_that_is_asked_for() -> None:
-    assert wish(environment={}) is None
-    assert wish(environment={"WEFT_WATCHDOG": "0"}) is None
-    assert wish(5, environment={"WEFT_WATCHDOG": "9"}) == Wish(5.0)
+    assert read_settings(environment={}) is None
+    assert read_settings(environment={"WEFT_WATCHDOG": "0"}) is None
+    assert read_settings(5, environment={"WEFT_WATCHDOG": "9"}) == WatchdogSettings(5.0)
     assert os.environ.get("WEFT_WATCHDOG") is None
 
 
