@@ -266,7 +266,7 @@ class CDirectiveReader(CClauseReader):
         group = self.cursor.name("a group").text
         return syntax.UseGroup(self.place, self.last_line, kind, step, group)
 
-    def render_shadow_group(self) -> Directive:
+    def shadow_group(self) -> Directive:
         """`create_shadow_group group(a[1:1], b(corner))`."""
         group = self.cursor.name("a group").text
         self.cursor.expect("(")
