@@ -33,7 +33,7 @@ class SilenceWatchdog:
     def _report(self, pid: int) -> None:
         assert self._look is not None
         text, self._look = self._look.wait_for_text(), None
-        end = "the run is ended now" if self.wish.abort else "the run goes on; this is told once"
+        end = "the run is ended now" if self.wish.abort else "the run goes on; this is reported once"
         head = (
             f"weft: {telling.render_time_and_host()}: no rank has begun or ended a call for {self._quiet:.0f} s; {end}"
         )

@@ -80,7 +80,7 @@ class RankWatchdog(threading.Thread):
         """Write the report, and abort the program if the settings say so. `stood`: seconds without progress."""
         telling.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
-        end = "it is ended now" if self.wish.abort else "the program goes on; this is told once"
+        end = "it is ended now" if self.wish.abort else "the program goes on; this is reported once"
         where = f"{telling.render_time_and_host()}: {self._describe_rank()} was at {_render_program_line(frame)}"
         head = f"weft: {where} at each look for {stood:.0f} s; {end}"
         telling.write_report(head, self._report_file)  # at once: the program may end while others look
