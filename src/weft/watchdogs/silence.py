@@ -34,7 +34,8 @@ class SilenceWatchdog:
         assert self._look is not None
         text, self._look = self._look.wait_for_text(), None
         end = "the run is ended now" if self.wish.abort else "the run goes on; this is reported once"
-        head = f"weft: {reporting.render_time_and_host()}: no rank has begun or ended a call for {self._quiet:.0f} s; {end}"
+        when = reporting.render_time_and_host()
+        head = f"weft: {when}: no rank has begun or ended a call for {self._quiet:.0f} s; {end}"
         reporting.write_report(
             f"{head}\n{text}", Path(self.wish.file) if self.wish.file else reporting.default_report_file(os.getpid())
         )
