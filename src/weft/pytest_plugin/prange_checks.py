@@ -61,13 +61,13 @@ class PrangeChecks:
     def _read_findings(self) -> Sequence[Finding]:
         """Return all findings so far."""
         # As in __init__.
-        from weft.dataparallel.findings import findings
+        from weft.dataparallel.findings import make_findings
         from weft.numba.program import compared, tidied
 
         self._watch.write()
         texts = self._watch.session.compiler.texts
         told = tidied(self._watch.findings, texts)
-        return [*findings(told, texts), *compared(Path(self._folder.name))]
+        return [*make_findings(told, texts), *compared(Path(self._folder.name))]
 
     def _register_finding(self, finding: Finding) -> bool:
         """Remember a finding by kind, line and variable; return False if it was known."""
