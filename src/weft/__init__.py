@@ -57,7 +57,7 @@ def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.P
     """
     # `import weft` is all that the command line needs to print its help.
     from weft.watchdogs import watcher
-    from weft.watchdogs.wish import read_settings
+    from weft.watchdogs.settings import read_settings
 
     return watcher.start_watchdog(read_settings(seconds, action or None, file or None))
 

@@ -20,7 +20,7 @@ from tests.tasks.test_asyncio import PYTHONS
 from weft.cli.main import main
 from weft.errors import UsageError
 from weft.tasks import session
-from weft.tasks.injected import InjectionError, RemoteExecution
+from weft.tasks.code_injection import InjectionError, RemoteExecution
 
 pytestmark = pytest.mark.needs("ptrace", *(() if platform.machine() == "x86_64" else ("calls by gdb",)))
 RUNS = """import asyncio, sys

@@ -22,7 +22,17 @@ from weft.cli.main import main
 from weft.debug.ptrace import Standing
 from weft.errors import UsageError
 from weft.tasks import attached, session
-from weft.tasks.injected import AREA, CODE, ORIG_RAX, RAX, RIP, RSP, InjectionError, MainThreadCall, build_call_frame
+from weft.tasks.code_injection import (
+    AREA,
+    CODE,
+    ORIG_RAX,
+    RAX,
+    RIP,
+    RSP,
+    InjectionError,
+    MainThreadCall,
+    build_call_frame,
+)
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="this way in is one of x86-64")
 BROKEN = """#!/bin/sh

@@ -13,7 +13,7 @@ import pytest
 from attach.jobs import compiled, running
 from tests_support import WEFT, Installed, execute
 from weft.errors import UsageError
-from weft.watchdogs.wish import WatchdogSettings, read_settings
+from weft.watchdogs.settings import WatchdogSettings, read_settings
 
 STANDS = Path(__file__).parent / "programs" / "stands.py"
 PATIENCE = 60.0
@@ -40,7 +40,7 @@ def test_a_rank_that_stands_tells_of_all_once_and_when_it_goes_on(
         text = told(tmp_path)
         assert re.search(r"weft: \d{4}-\d\d-\d\d [\d:]+ on \S+: rank [012] \(process \d+\) was at \S+stands.py:\d+ "
                          r"step at each look for 2 s; the program goes on; this is reported once\n", text)  # fmt: skip
-        assert "telling.py" not in text  # Weft's own thread is not the program's
+        assert "reporting.py" not in text  # Weft's own thread is not the program's
         assert "rank 1 is in recv from 0 (tag 3) at stands.py:22 step" in text
         # It sleeps in line 19 and asks for the file in line 18.
         assert re.search(r"rank 1 names rank 0, which is outside of MPI at stands.py:1[89] step", text), text

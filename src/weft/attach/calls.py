@@ -147,7 +147,7 @@ def is_watching(stack: Stack) -> bool:
 def waits_in_suite(frame: Frame) -> bool:
     """Whether a rank waits there for the others of a suite: what it looks at meanwhile is of no interest."""
     function = frame.site.function or ""
-    return frame.python and function.endswith("wait") and bool(MEETING.search(frame.site.file or ""))
+    return frame.python and function.endswith("wait_for_all_ranks") and bool(MEETING.search(frame.site.file or ""))
 
 
 def is_source(site: CallSite) -> bool:

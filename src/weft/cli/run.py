@@ -280,9 +280,9 @@ def recorded(
             keep=args.keep, patient=args.in_place,
         )  # fmt: skip
         if args.tasks:
-            from weft.tasks import calling
+            from weft.tasks import call_recording
 
-            variables |= calling.prepare_recording(plan.line.programs, directory)
+            variables |= call_recording.prepare_recording(plan.line.programs, directory)
         variables |= recording.prepare_values(directory.path, args.probes) if args.local is None else {}
         watched = values.watched(plan, directory, args)
         variables |= watched.variables
@@ -314,8 +314,8 @@ def watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
     """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
     if not any(name.startswith("WEFT_WATCHDOG") for name in os.environ):
         return None  # without the modules
+    from weft.watchdogs.settings import ACTION, FILE, SECONDS, read_settings
     from weft.watchdogs.silence import SilenceWatchdog
-    from weft.watchdogs.wish import ACTION, FILE, SECONDS, read_settings
 
     asked = read_settings()
     for name in (SECONDS, ACTION, FILE):
@@ -375,9 +375,9 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Live
 def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
     """Take away what told the ranks' tasks; their module is loaded only for it."""
     if args.tasks:
-        from weft.tasks import calling
+        from weft.tasks import call_recording
 
-        calling.finish_recording(directory)
+        call_recording.finish_recording(directory)
 
 
 def conclude(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: LiveComparison | None = None) -> int:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from weft.pytest_plugin.meeting import SuiteMeeting
-from weft.watchdogs import telling
+from weft.watchdogs import reporting
 
 PAUSE: Final = 0.1
 GRACE: Final = 3.0
@@ -116,9 +116,9 @@ class HangMonitor(threading.Thread):
         late = self._find_unfinished_ranks(number)
         if not late:
             return
-        telling.allow_tracing()
+        reporting.allow_tracing()
         seen = WAITS.sub(
-            "through with the test", telling.JobInspection(os.getpid()).wait_for_text().partition("\n\n")[0]
+            "through with the test", reporting.JobInspection(os.getpid()).wait_for_text().partition("\n\n")[0]
         )
         if not (late := self._find_unfinished_ranks(number)):  # it was slow, and came while we looked
             return

@@ -15,8 +15,8 @@ from weft.base.debuggers import REMEDY, debuggers
 from weft.base.processes import refusal
 from weft.errors import UsageError
 from weft.tasks.backend import Stop
+from weft.tasks.code_injection import InjectionError, MainThreadCall, RemoteExecution
 from weft.tasks.gdb_call import run_script_by_gdb
-from weft.tasks.injected import InjectionError, MainThreadCall, RemoteExecution
 from weft.tasks.python import AgentConversation
 from weft.tasks.rendezvous import Rendezvous
 

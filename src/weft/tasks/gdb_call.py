@@ -11,7 +11,7 @@ from weft.base.debuggers import command
 from weft.base.processes import forbidden
 from weft.errors import UsageError
 from weft.gdb.mi import quoted
-from weft.tasks.injected import CALLS, RUN
+from weft.tasks.code_injection import CALLS, RUN
 
 IDLE = re.compile(
     r"\b(epoll_p?wait|p?select|p?poll|clock_nanosleep|read|recv\w*|accept4?|futex\w*|__futex\w*|sem_\w+)\b"

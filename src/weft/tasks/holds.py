@@ -19,7 +19,7 @@ from weft.gdb.mi import quoted
 from weft.tasks import layout
 from weft.tasks.bodies import OutlinedBodies
 from weft.tasks.gdb import Frame, Gdb, frame_site
-from weft.tasks.hung import conjugate, render_labels, render_only_held
+from weft.tasks.hang_messages import conjugate, render_labels, render_only_held
 from weft.tasks.model import NO_CODE, SourceLine, TaskRow, Wait, find_deadlocks, find_stuck_tasks
 from weft.tasks.stacks import RED_ZONE, count_entered_tasks, count_tasks_above, innermost_program_frame
 

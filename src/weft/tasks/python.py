@@ -24,7 +24,7 @@ from weft.debug.hands import connect
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.inprocess.gc_pause import gc_paused
-from weft.tasks import hung, schedule
+from weft.tasks import hang_messages, schedule
 from weft.tasks.backend import How, NoProgress, Spawn, Stop
 from weft.tasks.commandline import PythonCommand
 from weft.tasks.model import Deadlock, SourceLine, State, TaskRow, Wait, find_deadlocks
@@ -149,8 +149,8 @@ class AgentConversation:
         if not idle["quiet"] or not rows:
             return None
         if idle["held"]:
-            return Stop("stuck", text=hung.render_only_held([row for row in rows if row.id in idle["held"]]))
-        return Stop("stuck", text=hung.render_hang(self._request("hung"), rows))
+            return Stop("stuck", text=hang_messages.render_only_held([row for row in rows if row.id in idle["held"]]))
+        return Stop("stuck", text=hang_messages.render_hang(self._request("hung"), rows))
 
     def _make_go_request(self, how: How, task: int | None, *, child: bool) -> dict[str, Any]:
         """Return the request that lets the program continue; the agent ignores it if it has stopped again since."""
@@ -240,7 +240,7 @@ class AgentConversation:
             if self._over is not None or not self._request("quiet"):
                 return ""
             time.sleep(AGAIN)
-        return hung.render_hang(self._request("hung"), self.tasks())
+        return hang_messages.render_hang(self._request("hung"), self.tasks())
 
     def explain_missing_tasks(self) -> str:
         """Return that the program has tasks of another library than asyncio; empty if it has none."""

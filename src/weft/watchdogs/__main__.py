@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from weft.errors import UsageError
+from weft.watchdogs.settings import SECONDS, read_settings
 from weft.watchdogs.watcher import start_watchdog
-from weft.watchdogs.wish import SECONDS, read_settings
 
 SECONDS_OF_ITS_OWN = 120.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from weft.watchdogs import telling
-from weft.watchdogs.wish import WatchdogSettings
+from weft.watchdogs import reporting
+from weft.watchdogs.settings import WatchdogSettings
 
 
 class SilenceWatchdog:
@@ -16,7 +16,7 @@ class SilenceWatchdog:
 
     def __init__(self, wish: WatchdogSettings) -> None:
         self.wish = wish
-        self._look: telling.JobInspection | None = None
+        self._look: reporting.JobInspection | None = None
         self._told = False
         self._quiet = 0.0
 
@@ -27,16 +27,15 @@ class SilenceWatchdog:
             return self.wish.abort
         if self._look is None and not self._told and silent_for >= self.wish.seconds:
             self._told, self._quiet = True, silent_for
-            self._look = telling.JobInspection(pid)
+            self._look = reporting.JobInspection(pid)
         return False
 
     def _report(self, pid: int) -> None:
         assert self._look is not None
         text, self._look = self._look.wait_for_text(), None
         end = "the run is ended now" if self.wish.abort else "the run goes on; this is reported once"
-        head = (
-            f"weft: {telling.render_time_and_host()}: no rank has begun or ended a call for {self._quiet:.0f} s; {end}"
-        )
-        telling.write_report(
-            f"{head}\n{text}", Path(self.wish.file) if self.wish.file else telling.default_report_file(os.getpid())
+        when = reporting.render_time_and_host()
+        head = f"weft: {when}: no rank has begun or ended a call for {self._quiet:.0f} s; {end}"
+        reporting.write_report(
+            f"{head}\n{text}", Path(self.wish.file) if self.wish.file else reporting.default_report_file(os.getpid())
         )

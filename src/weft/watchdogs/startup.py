@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from weft.errors import UsageError
+from weft.watchdogs.settings import read_settings
 from weft.watchdogs.watcher import start_watchdog
-from weft.watchdogs.wish import read_settings
 
 OWN = ("weft", "mpiexec", "mpirun", "srun")
 

@@ -15,8 +15,8 @@ from typing import Final
 from weft.launch import job_step
 from weft.safety.peers import hold_name
 from weft.terms.library_code import of_library
-from weft.watchdogs import telling
-from weft.watchdogs.wish import WatchdogSettings
+from weft.watchdogs import reporting
+from weft.watchdogs.settings import WatchdogSettings
 
 PAUSE: Final = 1.0
 DEEPEST: Final = 64
@@ -52,8 +52,8 @@ class RankWatchdog(threading.Thread):
             here = self._read_position()
             stood = stood + gap if here == place else 0.0
             if told and here != place:
-                telling.write_report(
-                    f"weft: {telling.render_time_and_host()}: {self._describe_rank()} goes on", self._report_file
+                reporting.write_report(
+                    f"weft: {reporting.render_time_and_host()}: {self._describe_rank()} goes on", self._report_file
                 )
                 return
             place = here
@@ -78,13 +78,13 @@ class RankWatchdog(threading.Thread):
 
     def _report(self, stood: float) -> None:
         """Write the report, and abort the program if the settings say so. `stood`: seconds without progress."""
-        telling.allow_tracing()
+        reporting.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
         end = "it is ended now" if self.wish.abort else "the program goes on; this is reported once"
-        where = f"{telling.render_time_and_host()}: {self._describe_rank()} was at {_render_program_line(frame)}"
+        where = f"{reporting.render_time_and_host()}: {self._describe_rank()} was at {_render_program_line(frame)}"
         head = f"weft: {where} at each look for {stood:.0f} s; {end}"
-        telling.write_report(head, self._report_file)  # at once: the program may end while others look
-        telling.write_report(telling.JobInspection(os.getpid()).wait_for_text(), self._report_file)
+        reporting.write_report(head, self._report_file)  # at once: the program may end while others look
+        reporting.write_report(reporting.JobInspection(os.getpid()).wait_for_text(), self._report_file)
         if self.wish.abort:
             os.kill(os.getpid(), signal.SIGABRT)
             time.sleep(GRACE)
@@ -92,7 +92,7 @@ class RankWatchdog(threading.Thread):
 
     @property
     def _report_file(self) -> Path:
-        return Path(self.wish.file) if self.wish.file else telling.default_report_file(os.getpid())
+        return Path(self.wish.file) if self.wish.file else reporting.default_report_file(os.getpid())
 
     def _is_reporter(self) -> bool:
         """Return whether this rank reports: the first of its job on this host, by a socket name that ends with its
