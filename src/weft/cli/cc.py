@@ -67,10 +67,10 @@ def _made(line: Any, found: Sequence[str], folder: Path) -> int:
     """Compile and link; what is made keeps the call."""
     from weft.access.compilation import calls_of, compiling, linking, one_by_one, with_calls
     from weft.access.runtime import link_words
-    from weft.sources.calls import assembly
+    from weft.sources.compiler_calls import render_assembly
 
     kept = folder / "calls.s"
-    kept.write_text(assembly(calls_of(line, Path.cwd()), alone=not line.compiles_only))
+    kept.write_text(render_assembly(calls_of(line, Path.cwd()), alone=not line.compiles_only))
     if line.compiles_only:
         return _call(with_calls(compiling(line, found), found, kept), folder)
     for command in one_by_one(line, found, folder):
@@ -111,9 +111,9 @@ def _waited_for(compiler: subprocess.Popen[bytes]) -> int:
     try:
         return compiler.wait()
     except BaseException:
-        from weft.attach.processes import descendants, parents  # which no compilation has to wait for
+        from weft.attach.processes import find_descendants, read_parents  # which no compilation has to wait for
 
-        for pid in (compiler.pid, *descendants(compiler.pid, parents())):
+        for pid in (compiler.pid, *find_descendants(compiler.pid, read_parents())):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         compiler.wait()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft.dataparallel.texts import AccessPlace, Construct, Variable
-from weft.sources import today
+from weft.sources import current_files
 
 NOBODY: Final = Construct("", "", 0)
 NOWHERE: Final = AccessPlace("", 0)
@@ -78,7 +78,7 @@ def element(name: str, index: Sequence[int] | None, order: str) -> str:
 
 def operand(place: AccessPlace, write: bool) -> str:
     """What a line accesses where no name is known for the address: `*p` of `*p = 3`, as far as the line shows it."""
-    text = today.line(place.file, place.line)
+    text = current_files.line(place.file, place.line)
     found = re.match(
         r"[\s{}]*(?:[\w]+[ \t*]+(?=\w+\s*=))?([^=;]*?[^=;!<>+\-*/%&|^\s])\s*[+\-*/%&|^]?=(?!=)([^;]*);", text
     )

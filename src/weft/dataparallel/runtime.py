@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from weft.base.cache import alone
+from weft.base.cache import exclusive_build
 from weft.errors import UsageError, WeftError
 from weft.safety.folders import cache_folder, is_kept
 
@@ -149,7 +149,7 @@ def cached(name: str, held: Iterable[Traversable], facts: object, make: Callable
     if is_kept(target):
         return target
     try:
-        with alone(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        with exclusive_build(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
             if not target.exists():
                 for one, text in texts.items():
                     Path(folder, one).write_bytes(text)

@@ -9,7 +9,7 @@ from typing import Final
 
 from weft.dataparallel.record import Record
 from weft.dataparallel.texts import AccessPlace, Texts
-from weft.sources import today
+from weft.sources import current_files
 
 OPERATIONS: Final = (
     "",
@@ -287,7 +287,7 @@ def _start(record: Record) -> str:
 
 def name_at(place: AccessPlace) -> str:
     """The array whose bracket stands at a column."""
-    line = today.line(place.file, place.line)
+    line = current_files.line(place.file, place.line)
     before = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*\[?$", line[: max(place.column - 1, 0)])
     return before[1] if before else ""
 
@@ -296,5 +296,5 @@ def column(place: AccessPlace, name: str) -> int:
     """Where a variable's name first stands in a line, from 1; 0 where it does not."""
     if not name or not place.file or not Path(place.file).is_file():
         return 0
-    found = re.search(rf"\b{re.escape(name)}\b", today.line(place.file, place.line), re.IGNORECASE)
+    found = re.search(rf"\b{re.escape(name)}\b", current_files.line(place.file, place.line), re.IGNORECASE)
     return found.start() + 1 if found else 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.dataparallel.texts import AccessPlace
-from weft.debuginfo.dwarf import Module, Shape, Symbol, Variable
+from weft.debuginfo.dwarf import DwarfModule, DwarfVariable, Shape, Symbol
 from weft.openmp.record import Access, Named, Record
 
 _KEYWORDS: Final = frozenset(
@@ -41,7 +41,7 @@ class Names:
     def __init__(self, program: Path, base: int) -> None:
         self.base = base
         try:
-            self.module: Module | None = Module(program)
+            self.module: DwarfModule | None = DwarfModule(program)
         except (OSError, ValueError):
             self.module = None
         self.symbols = self.module.symbols() if self.module else []
@@ -117,7 +117,7 @@ class Names:
                 return element(one.name, one.shape, at - one.at, fortran, one.line)
         return None
 
-    def _frame(self, record: Record) -> Iterator[tuple[Variable, int]]:
+    def _frame(self, record: Record) -> Iterator[tuple[DwarfVariable, int]]:
         """The variables of the function whose frame holds the memory, and where these are counted from."""
         if record.frame is None or self.module is None:
             return
