@@ -25,7 +25,7 @@ from weft.tasks.ranks import TaskPrompt, hand_in, prepare
 RANKS = 4
 ROUNDS = 200
 RANK = 2
-BEGIN, FIRST, LINE, CALL = "the session, to its prompt", "the first breakpoint", "each one behind it", "before a call"
+BEGIN, FIRST, LINE, CALL = "the session, to its prompt", "the first breakpoint", "each one after it", "before a call"
 LIMITS = {FIRST: 3.0, LINE: 1.0, CALL: 1.0}
 """Seconds."""
 

@@ -121,7 +121,8 @@ def refuse_absent(trace: Trace, wanted: Filter) -> None:
     absent = wanted.absent_ranks(len(trace.ranks))
     if absent:
         has = f"ranks 0 to {len(trace.ranks) - 1}" if len(trace.ranks) > 1 else "rank 0 only"
-        raise UsageError(f"there is no rank {', '.join(absent)}: {escaped(str(trace.path))} has {has}")
+        lacking = f"{'rank' if len(absent) == 1 and absent[0].isdigit() else 'ranks'} {', '.join(absent)}"
+        raise UsageError(f"the filter names {lacking}, but {escaped(str(trace.path))} has {has}")
 
 
 def output(args: argparse.Namespace) -> Any:

@@ -143,7 +143,7 @@ class Suite:
         left = self._items[hang.test + 1 :]
         tell.line(f"before it: {counts or 'no test'}; not run: {len(left)}")
         if left:
-            tell.line(f"go on behind it with: --weft-from '{left[0]}'")
+            tell.line(f"continue after it with: --weft-from '{left[0]}'")
         tell._tw.flush()
 
     @pytest.hookimpl(trylast=True)

@@ -60,13 +60,13 @@ class Checks:
 
     def _all(self) -> Sequence[Finding]:
         # As in __init__.
-        from weft.dataparallel.findings import findings
+        from weft.dataparallel.findings import make_findings
         from weft.numba.program import compared, tidied
 
         self._watch.write()
         texts = self._watch.session.compiler.texts
         told = tidied(self._watch.findings, texts)
-        return [*findings(told, texts), *compared(Path(self._folder.name))]
+        return [*make_findings(told, texts), *compared(Path(self._folder.name))]
 
     def _is_new(self, finding: Finding) -> bool:
         site = finding.sites[0]

@@ -31,6 +31,6 @@ class Silence:
     def _tell(self, pid: int) -> None:
         assert self._look is not None
         text, self._look = self._look.text(), None
-        end = "the run is ended now" if self.wish.abort else "the run goes on; this is told once"
+        end = "the run is ended now" if self.wish.abort else "the run goes on; this is reported once"
         head = f"weft: {telling.moment()}: no rank has begun or ended a call for {self._quiet:.0f} s; {end}"
         telling.tell(f"{head}\n{text}", Path(self.wish.file) if self.wish.file else telling.default_file(os.getpid()))

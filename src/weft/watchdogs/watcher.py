@@ -77,7 +77,7 @@ class Watcher(threading.Thread):
     def _tell(self, stood: float) -> None:
         telling.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
-        end = "it is ended now" if self.wish.abort else "the program goes on; this is told once"
+        end = "it is ended now" if self.wish.abort else "the program goes on; this is reported once"
         head = f"weft: {telling.moment()}: {self._who()} was at {_line(frame)} at each look for {stood:.0f} s; {end}"
         telling.tell(head, self._file)  # at once: the program may end while others look
         telling.tell(telling.Look(os.getpid()).text(), self._file)

@@ -1,4 +1,4 @@
-"""Directives of other languages in a source: `weft check` reads none of them, and says so."""
+"""Find directives of OpenMP and OpenACC in a source that is checked for other directives, which are not checked."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from weft.base.words import plural
-from weft.dataparallel.looked import shown
+from weft.dataparallel.check_coverage import format_places
 
 C: Final = re.compile(r"[ \t]*#[ \t]*pragma[ \t]+(omp|acc)\b", re.I)
 FORTRAN: Final = re.compile(r"(?:[cC*!]|[ \t]*!)\$(omp|acc)\b", re.I)
 LANGUAGES: Final = {"omp": "OpenMP", "acc": "OpenACC"}
 
 
-def unread(sources: Iterable[Path], fortran: bool) -> Iterator[str]:
-    """`3 directives of OpenMP (a.c:4, 7, 9)`, a phrase for each language."""
+def describe_foreign_directives(sources: Iterable[Path], fortran: bool) -> Iterator[str]:
+    """Yield a phrase for each language: `3 directives of OpenMP (a.c:4, 7, 9)`."""
     found: dict[str, list[tuple[str, int]]] = {}
     pattern = FORTRAN if fortran else C
     for source in sources:
@@ -25,4 +25,4 @@ def unread(sources: Iterable[Path], fortran: bool) -> Iterator[str]:
             if matched := pattern.match(line):
                 found.setdefault(LANGUAGES[matched[1].lower()], []).append((str(source), number))
     for name, places in found.items():
-        yield f"{plural(len(places), 'directive')} of {name} ({shown(places)})"
+        yield f"{plural(len(places), 'directive')} of {name} ({format_places(places)})"

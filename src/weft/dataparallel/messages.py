@@ -1,4 +1,4 @@
-"""The sentence of each finding of `weft check`."""
+"""The message of each finding of `weft check` for DVM and Numba programs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.record import Record
-from weft.dataparallel.texts import AccessPlace, Texts
+from weft.dataparallel.raw_findings import RawFinding
+from weft.dataparallel.source_map import AccessPlace, SourceMap
 from weft.sources import current_files
 
 OPERATIONS: Final = (
@@ -199,23 +199,23 @@ _MESSAGES: Final[dict[tuple[str, str], str]] = {
 ITSELF: Final = "{iteration} reads {element} and then writes it: every processor has its own copy, and they differ then"
 
 
-def message(record: Record, texts: Texts) -> str:
-    """One sentence."""
+def render_message(record: RawFinding, texts: SourceMap) -> str:
+    """Return the sentence for a raw finding, chosen by its kind and case."""
     if record.kind == "directive-order":
         return f"`{record.construct.text or record.construct.kind}` {DIRECTIVES[record.why]}"
     if record.kind == "out-of-bounds" and record.value is not None:
-        return _parameter(record) if record.why in PARAMETERS else _bounds(record)
+        return _render_parameter_message(record) if record.why in PARAMETERS else _render_bounds_message(record)
     itself = record.why == "read-first" and record.other == record.iteration
     form = ITSELF if itself else _MESSAGES.get((record.kind, record.why)) or _MESSAGES[record.kind, ""]
     text = form.format(
-        iteration=_iteration(record, record.iteration),
-        other=_iteration(record, record.other, "another iteration"),
+        iteration=_describe_iteration(record, record.iteration),
+        other=_describe_iteration(record, record.other, "another iteration"),
         element=record.element,
         does="writes" if record.write else "reads",
         other_does="uses" if record.write else "writes",
-        distance=_distance(record),
+        distance=_describe_distance(record),
         bounds="",
-        array=_array(record, texts),
+        array=_array_name(record, texts),
         operation=OPERATIONS[record.operation],
         expected=record.expected,
         got=record.got,
@@ -226,13 +226,16 @@ def message(record: Record, texts: Texts) -> str:
     return text[0].upper() + text[1:] if text[0] != "`" else text
 
 
-def _array(record: Record, texts: Texts) -> str:
+def _array_name(record: RawFinding, texts: SourceMap) -> str:
     variable = texts.variables.get(record.array)
     return f"`{variable.name}`" if variable else "an array"
 
 
-def _iteration(record: Record, index: Sequence[int] | None, absent: str = "") -> str:
-    """`iteration (i=3, j=4)`; the sequential part; a task."""
+def _describe_iteration(record: RawFinding, index: Sequence[int] | None, absent: str = "") -> str:
+    """Name an iteration (`iteration i=3, j=4 of the loop at line 8`), a task, or the sequential part.
+
+    `absent`: the text if there is no index; if given, the iteration is named without its loop.
+    """
     if index:
         names = record.construct.indices
         parts = [f"{names[k]}={i}" if k < len(names) else str(i) for k, i in enumerate(index)]
@@ -246,29 +249,31 @@ def _iteration(record: Record, index: Sequence[int] | None, absent: str = "") ->
     return "the sequential part" if record.task is None else f"task {record.task}"
 
 
-def _distance(record: Record) -> str:
-    """` (1 away in dimension 2)`."""
+def _describe_distance(record: RawFinding) -> str:
+    """Return how far the element is from the iteration's own part: ` (+1 in dimension 2)`; "" if unknown."""
     parts = [f"{d:+d} in dimension {k}" for k, d in enumerate(record.delta or (), 1) if d]
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _bounds(record: Record) -> str:
+def _render_bounds_message(record: RawFinding) -> str:
+    """Return the message for an index outside its array."""
     if record.type:
-        known = name_at(record.place)
+        known = array_name_at(record.place)
         name = f"`{known}`" if known else "an array"
         extent = re.search(r"\[(\d+)\]", record.type)
         over = f"0..{int(extent[1]) - 1}" if extent else record.type
     else:
         dimension = f" in dimension {record.dimension}" if record.dimension else ""
-        name, over = f"{_known(record)}{dimension}", f"{record.low}..{record.high}"
-    return f"{_start(record)} uses index {record.value} of {name}, which goes over {over}"
+        name, over = f"{_variable_name(record)}{dimension}", f"{record.low}..{record.high}"
+    return f"{_sentence_start(record)} uses index {record.value} of {name}, which goes over {over}"
 
 
-def _parameter(record: Record) -> str:
-    start = f"`{record.construct.text or record.construct.kind}`" if record.why != "on" else _start(record)
+def _render_parameter_message(record: RawFinding) -> str:
+    """Return the message for a number in a directive that does not fit what was declared."""
+    start = f"`{record.construct.text or record.construct.kind}`" if record.why != "on" else _sentence_start(record)
     return PARAMETERS[record.why].format(
         start=start,
-        name=_known(record),
+        name=_variable_name(record),
         dimension=record.dimension,
         value=record.value,
         low=record.low,
@@ -276,24 +281,24 @@ def _parameter(record: Record) -> str:
     )
 
 
-def _known(record: Record) -> str:
+def _variable_name(record: RawFinding) -> str:
     return f"`{record.variable.name}`" if record.variable else "an array"
 
 
-def _start(record: Record) -> str:
-    text = _iteration(record, record.iteration)
+def _sentence_start(record: RawFinding) -> str:
+    text = _describe_iteration(record, record.iteration)
     return text[0].upper() + text[1:]
 
 
-def name_at(place: AccessPlace) -> str:
-    """The array whose bracket stands at a column."""
+def array_name_at(place: AccessPlace) -> str:
+    """Return the array whose subscript begins at the column of a place; "" if there is none."""
     line = current_files.line(place.file, place.line)
     before = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*\[?$", line[: max(place.column - 1, 0)])
     return before[1] if before else ""
 
 
-def column(place: AccessPlace, name: str) -> int:
-    """Where a variable's name first stands in a line, from 1; 0 where it does not."""
+def name_column(place: AccessPlace, name: str) -> int:
+    """Return the column, from 1, of the first occurrence of a name in the line of a place; 0 if it does not occur."""
     if not name or not place.file or not Path(place.file).is_file():
         return 0
     found = re.search(rf"\b{re.escape(name)}\b", current_files.line(place.file, place.line), re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Which findings of a check are told, and which let it fail: chosen, suppressed with a reason, known before."""
+"""Select the findings of a check that are reported and that let it fail: by options, suppressions and a baseline."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.base.words import plural
-from weft.check import Checked
-from weft.dataparallel.grouped import grouped
+from weft.check import CheckResult
+from weft.dataparallel.grouping import group_by_cause
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.kinds import KINDS, SEVERITIES
@@ -28,8 +28,8 @@ NEVER: Final = "never"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A line of the file of suppressions, as it stands in `where`."""
+class SuppressionRule:
+    """One line of the file of suppressions; `where` is its own file and line."""
 
     kind: str
     file: str
@@ -38,36 +38,36 @@ class Rule:
     where: str
 
     def means(self, finding: Finding) -> bool:
-        """Whether it is about a finding."""
+        """Return whether the rule applies to a finding."""
         site = finding.sites[0] if finding.sites else None
         if site is None or self.kind not in (finding.kind, "*"):
             return False
         at = not self.place or self.place == str(site.line) or self.place.lower() == site.function.lower()
-        return at and names(self.file, site.file)
+        return at and word_matches_file(self.file, site.file)
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The findings of an earlier report, by what they keep when lines move."""
+    """The findings of an earlier report, by keys that do not change when lines move."""
 
     path: Path
     known: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SelectionOptions:
     """What the user asked for; words of `only` and `skip` are kinds, files (with * and ?) or procedures."""
 
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     baseline: Baseline | None = None
-    suppress: tuple[Rule, ...] = ()
+    suppress: tuple[SuppressionRule, ...] = ()
     fail_on: tuple[str, ...] = ("error",)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The findings to be told, and a line for each group of those that are not."""
+class SelectedFindings:
+    """The findings to report, and a note for each group of findings that are left out."""
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
@@ -75,11 +75,11 @@ class Told:
     """Suppressions that suppress nothing: they give no reason, or mean no finding."""
 
 
-def verify(choice: Choice, sources: Sequence[Path]) -> None:
-    """Raise UsageError for a word that means nothing: it would make an all-clear of a mistake in typing."""
+def verify_selection(choice: SelectionOptions, sources: Sequence[Path]) -> None:
+    """Raise UsageError for a word that names nothing: a typing mistake would otherwise hide findings."""
     text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sources if path.is_file())
     for word in (*choice.only, *choice.skip):
-        named = any(names(word, str(path)) for path in sources)
+        named = any(word_matches_file(word, str(path)) for path in sources)
         if word not in KINDS and not named and not re.search(rf"\b{re.escape(word)}\b", text, re.I):
             raise UsageError(f"{word} names no kind of finding, no file and no procedure of the program")
     for word in choice.fail_on:
@@ -87,8 +87,10 @@ def verify(choice: Choice, sources: Sequence[Path]) -> None:
             raise UsageError(f"--fail-on {word}: name error, warning, note, never or a kind of finding")
 
 
-def fails(finding: Finding, choice: Choice) -> bool:
-    """Whether a finding lets the check fail: it is of a kind that was named, or as severe."""
+def lets_check_fail(finding: Finding, choice: SelectionOptions) -> bool:
+    """Return whether a finding makes the check fail: `--fail-on` names its kind, or a severity at most as severe as its
+    own.
+    """
     if NEVER in choice.fail_on:
         return False
     least = [SEVERITIES.index(word) for word in choice.fail_on if word in SEVERITIES]
@@ -96,63 +98,66 @@ def fails(finding: Finding, choice: Choice) -> bool:
     return severe or finding.kind in choice.fail_on
 
 
-def choose(checked: Checked, choice: Choice) -> Told:
-    """The findings that are left, and how many are not told, and why."""
+def select_findings(checked: CheckResult, choice: SelectionOptions) -> SelectedFindings:
+    """Return the findings to report, with notes on how many were left out and why."""
     notes: list[str] = []
     unread: list[str] = []
-    found = [one for one in checked.findings if chosen(one, choice)]
+    found = [one for one in checked.findings if is_selected(one, choice)]
     if more := len(checked.findings) - len(found):
         notes.append(f"{plural(more, 'finding')} left out by --only or --skip")
     told = []
     for one in found:
-        reason = suppressed(one, choice.suppress, unread)
+        reason = suppression_reason(one, choice.suppress, unread)
         if reason:
             notes.append(f"suppressed: {one.kind} at {file_line(one.sites[0].file, one.sites[0].line)}: {reason}")
         else:
             told.append(one)
-    unread += idle(choice.suppress, checked.findings)
+    unread += describe_unused_rules(choice.suppress, checked.findings)
     new = told
     if choice.baseline is not None:
         known = Counter(choice.baseline.known)
-        new = [one for one in told if not _take(known, key(one.to_json()))]
+        new = [one for one in told if not _take_known(known, baseline_key(one.to_json()))]
         if more := len(told) - len(new):
             notes.append(f"{plural(more, 'finding')} known from {choice.baseline.path}")
-    return Told(tuple(new), tuple(notes), tuple(dict.fromkeys(unread)))
+    return SelectedFindings(tuple(new), tuple(notes), tuple(dict.fromkeys(unread)))
 
 
-def idle(rules: Sequence[Rule], findings: Sequence[Finding]) -> Iterator[str]:
-    """Rules that no finding of this run is meant by: mended since, or a mistake in typing."""
+def describe_unused_rules(rules: Sequence[SuppressionRule], findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield a sentence for each rule that suppresses no finding of this run: the fault is fixed, or the rule is
+    mistyped.
+    """
     for rule in rules:
         if not any(rule.means(one) for one in findings):
             yield f"{rule.where}: this rule suppresses nothing: the run has no such finding"
 
 
-def _take(known: Counter[tuple[str, ...]], one: tuple[str, ...]) -> bool:
+def _take_known(known: Counter[tuple[str, ...]], one: tuple[str, ...]) -> bool:
+    """Take one finding with this key from the known ones; return whether there was one."""
     if known[one] < 1:
         return False
     known[one] -= 1
     return True
 
 
-def chosen(finding: Finding, choice: Choice) -> bool:
-    """Whether --only and --skip leave a finding in."""
-    if choice.only and not any(means(word, finding) for word in choice.only):
+def is_selected(finding: Finding, choice: SelectionOptions) -> bool:
+    """Return whether --only and --skip let a finding through."""
+    if choice.only and not any(word_matches_finding(word, finding) for word in choice.only):
         return False
-    return not any(means(word, finding) for word in choice.skip)
+    return not any(word_matches_finding(word, finding) for word in choice.skip)
 
 
-def means(word: str, finding: Finding) -> bool:
-    """Whether a word means a finding: its kind, the file or the procedure of its first site."""
+def word_matches_finding(word: str, finding: Finding) -> bool:
+    """Return whether a word names a finding's kind, or the file or procedure of its first site."""
     if word == finding.kind:
         return True
     site = finding.sites[0] if finding.sites else None
     if site is None:
         return False
-    return names(word, site.file) or site.function.lower() == word.lower()
+    return word_matches_file(word, site.file) or site.function.lower() == word.lower()
 
 
-def names(word: str, file: str) -> bool:
-    """Whether a word (with * and ?) names a file: by its name, by its path as it is told, or from this folder."""
+def word_matches_file(word: str, file: str) -> bool:
+    """Return whether a word (with * and ?) names a file: by its name, its path, or its path from the current folder."""
     path = Path(file)
     told = [file, path.name]
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
@@ -160,8 +165,11 @@ def names(word: str, file: str) -> bool:
     return any(fnmatch(one, word.removeprefix("./")) for one in told)
 
 
-def suppressed(finding: Finding, rules: Sequence[Rule], unread: list[str]) -> str:
-    """The reason that a comment beside the line, or a rule of the file, gives; "" where none does."""
+def suppression_reason(finding: Finding, rules: Sequence[SuppressionRule], unread: list[str]) -> str:
+    """Return the reason given by a comment at the finding's line, or by a rule; "" if it is not suppressed.
+
+    Comments without a reason are added to `unread`.
+    """
     if not finding.sites:
         return ""
     site = finding.sites[0]
@@ -176,36 +184,38 @@ def suppressed(finding: Finding, rules: Sequence[Rule], unread: list[str]) -> st
     return next((rule.reason for rule in rules if rule.means(finding)), "")
 
 
-def rules(path: Path | None) -> tuple[Rule, ...]:
-    """The rules of a file: `KIND FILE[:LINE|:PROCEDURE] REASON`, a line each; # begins a comment."""
-    return tuple(_rules(path)) if path else ()
+def read_suppression_rules(path: Path | None) -> tuple[SuppressionRule, ...]:
+    """Read a file of rules: `KIND FILE[:LINE|:PROCEDURE] REASON`, one a line; # begins a comment."""
+    return tuple(_parse_rules(path)) if path else ()
 
 
-def _rules(path: Path) -> Iterator[Rule]:
-    for number, line in enumerate(_text(path, "write it first").splitlines(), 1):
+def _parse_rules(path: Path) -> Iterator[SuppressionRule]:
+    """Yield the rules of a file. UsageError for a line that is not a rule."""
+    for number, line in enumerate(_read_text(path, "write it first").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         rule = RULE.match(line.strip())
         if rule is None or (rule["kind"] not in KINDS and rule["kind"] != "*"):
             raise UsageError(f"{path}:{number}: write KIND FILE[:LINE or :PROCEDURE] and a reason")
         file, _, place = rule["where"].partition(":")
-        yield Rule(rule["kind"], file, place, rule["reason"], f"{path}:{number}")
+        yield SuppressionRule(rule["kind"], file, place, rule["reason"], f"{path}:{number}")
 
 
-def baseline(path: Path | None) -> Baseline | None:
-    """The findings of an earlier report (weft-report/1)."""
+def read_baseline(path: Path | None) -> Baseline | None:
+    """Read the findings of an earlier report (weft-report/1); None without a path. UsageError if it is not a report."""
     if path is None:
         return None
-    text = _text(path, "--format json -o FILE writes one")
+    text = _read_text(path, "--format json -o FILE writes one")
     try:
         held = json.loads(text)
-        known = [key(one | {"sites": [site]}) for one in held["findings"] for site in places(one)]
+        known = [baseline_key(one | {"sites": [site]}) for one in held["findings"] for site in finding_places(one)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is not a report of weft check --format json") from error
     return Baseline(path, tuple(known))
 
 
-def _text(path: Path, remedy: str) -> str:
+def _read_text(path: Path, remedy: str) -> str:
+    """Read a text file. UsageError, with the remedy if it does not exist."""
     if not path.is_file():
         raise UsageError(f"{path} is not a file; {remedy}")
     try:
@@ -215,14 +225,14 @@ def _text(path: Path, remedy: str) -> str:
         raise UsageError(f"{path} cannot be read: {why}") from error
 
 
-def places(finding: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    """The places of a finding's report: one for each of those that it was told for."""
+def finding_places(finding: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    """Return the places of a finding in a JSON report: all of a merged finding, else its first site."""
     told: Sequence[dict[str, Any]] = finding["evidence"].get("places") or finding["sites"][:1] or [{}]
     return told
 
 
-def key(finding: dict[str, Any]) -> tuple[str, ...]:
-    """What a finding keeps when lines move: kind, case, file, procedure, variable, the loop's directive."""
+def baseline_key(finding: dict[str, Any]) -> tuple[str, ...]:
+    """Return what a finding keeps when lines move: kind, case, file, procedure, variable, the loop's directive."""
     site = (finding["sites"] or [{}])[0]
     held = finding["evidence"]
     parts = (
@@ -236,9 +246,12 @@ def key(finding: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(part or "") for part in parts)
 
 
-def applied(checked: Checked, told: Told) -> Checked:
-    """The check with the findings that are told, those of one cause as one."""
+def apply_selection(checked: CheckResult, told: SelectedFindings) -> CheckResult:
+    """Return the check with the selected findings only, those of one cause merged."""
     hidden = len(checked.findings) - len(told.findings)
     return replace(
-        checked, findings=grouped(told.findings), hidden=hidden, problems=(*checked.problems, *told.unread, *told.notes)
+        checked,
+        findings=group_by_cause(told.findings),
+        hidden=hidden,
+        problems=(*checked.problems, *told.unread, *told.notes),
     )

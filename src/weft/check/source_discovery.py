@@ -1,4 +1,4 @@
-"""The sources of a program that is named by its folder, a compilation database (compile_commands.json), or itself."""
+"""Find the sources of a program that is named by its folder, a compilation database, or the program file itself."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from weft.base.words import plural
-from weft.check.front_ends import front_ends
-from weft.dataparallel.compiled import Options
+from weft.check.front_ends import load_front_ends
+from weft.dataparallel.compilation import CompileOptions
 from weft.errors import UsageError
 from weft.sources.compiler_calls import read_compiler_calls
 
@@ -39,11 +39,11 @@ HOOKED: Final = b"__tsan_"
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
-    """Sources, and what the calls of the compiler say of each."""
+class DiscoveredSources:
+    """The sources of a program, with the compiler options of each."""
 
     sources: tuple[Path, ...]
-    own: Mapping[Path, Options] = field(default_factory=dict)
+    own: Mapping[Path, CompileOptions] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     """What a named folder holds that was not taken, a phrase each."""
     linked: tuple[str, ...] = ()
@@ -51,85 +51,89 @@ class Build:
 
     @property
     def link(self) -> tuple[str, ...]:
-        """What all calls give the linker."""
-        return unique((*self.linked, *(word for options in self.own.values() for word in options.link)))
+        """The linker options of all compiler calls."""
+        return drop_duplicates((*self.linked, *(word for options in self.own.values() for word in options.link)))
 
 
-def expanded(names: Sequence[Path]) -> Build:
-    """The sources that files, folders and databases name. UsageError for a folder without sources.
+def find_sources(names: Sequence[Path]) -> DiscoveredSources:
+    """Return the sources that files, folders and compilation databases name. UsageError for a folder without sources.
 
-    Beside a database the files are those of it that are meant, with the options of their calls.
+    If files are named beside a database that has them, only they are taken, with the options of their calls there.
     """
-    parts = [of(name) for name in names]
+    parts = [find_sources_of_name(name) for name in names]
     own = {source.resolve(): options for part in parts for source, options in part.own.items()}
     named = [name for name in names if name.resolve() in own]
-    sources = named or unique(source for part in parts for source in part.sources)
-    left = () if named else unique(phrase for part in parts for phrase in part.left)
-    return Build(tuple(sources), {one: own[one.resolve()] for one in sources if one.resolve() in own}, left)
+    sources = named or drop_duplicates(source for part in parts for source in part.sources)
+    left = () if named else drop_duplicates(phrase for part in parts for phrase in part.left)
+    return DiscoveredSources(tuple(sources), {one: own[one.resolve()] for one in sources if one.resolve() in own}, left)
 
 
-def suffixes() -> frozenset[str]:
-    """How sources are called that a compiler reads."""
-    return frozenset(suffix for one in front_ends().values() if not one.script for suffix in one.suffixes)
+def source_suffixes() -> frozenset[str]:
+    """Return the file suffixes of all sources that a compiler reads."""
+    return frozenset(suffix for one in load_front_ends().values() if not one.script for suffix in one.suffixes)
 
 
-def unique(items: Iterable[T]) -> tuple[T, ...]:
-    """Each once, in the order of its first time."""
+def drop_duplicates(items: Iterable[T]) -> tuple[T, ...]:
+    """Return the items without repetitions, in the order of their first occurrence."""
     return tuple(dict.fromkeys(items))
 
 
-def of(name: Path) -> Build:
-    """The sources that one name stands for."""
+def find_sources_of_name(name: Path) -> DiscoveredSources:
+    """Return the sources that one file, folder or database names."""
     if name.is_dir():
         kept = next((path for path in (name / DATABASE, name / "build" / DATABASE) if path.is_file()), None)
-        return database(kept) if kept else folder(name)
-    return database(name) if name.suffix == ".json" else Build((name,))
+        return read_compilation_database(kept) if kept else find_sources_in_folder(name)
+    return read_compilation_database(name) if name.suffix == ".json" else DiscoveredSources((name,))
 
 
-def folder(name: Path) -> Build:
-    """The sources of a folder and of those in it, but for what tools put there: that is told."""
+def find_sources_in_folder(name: Path) -> DiscoveredSources:
+    """Return the sources in a folder and its subfolders, without folders of build tools; those are reported as
+    unchecked.
+    """
     found: list[Path] = []
     skipped: list[Path] = []
     for at, folders, names in os.walk(name):
-        made = [one for one in sorted(folders) if by_tool(Path(at, one))]
+        made = [one for one in sorted(folders) if is_tool_folder(Path(at, one))]
         skipped += [Path(at, one) for one in made]
         folders[:] = sorted(set(folders) - set(made))
-        found += sources_at(Path(at), names)
-    left = [path for path in skipped if any(sources_at(Path(at), names) for at, _, names in os.walk(path))]
+        found += filter_sources(Path(at), names)
+    left = [path for path in skipped if any(filter_sources(Path(at), names) for at, _, names in os.walk(path))]
     shown = ", ".join(map(str, left[:MOST_LEFT])) + (f" and {len(left) - MOST_LEFT} more" if left[MOST_LEFT:] else "")
     if not found:
         beside = f" but those of {shown}, which a tool put there," if left else ""
         raise UsageError(f"{name} holds no sources{beside} and no {DATABASE}; name the program's sources")
     phrases = (f"{plural(len(left), 'folder')} of builds and tools, with sources ({shown})",) if left else ()
-    return Build(tuple(found), left=phrases)
+    return DiscoveredSources(tuple(found), left=phrases)
 
 
-def sources_at(at: Path, names: Iterable[str]) -> list[Path]:
-    """The sources among the files of a folder."""
-    return sorted(at / one for one in names if Path(one).suffix.lower() in suffixes() and (at / one).is_file())
+def filter_sources(at: Path, names: Iterable[str]) -> list[Path]:
+    """Return the sources among the file names of folder `at`, sorted."""
+    return sorted(at / one for one in names if Path(one).suffix.lower() in source_suffixes() and (at / one).is_file())
 
 
-def by_tool(path: Path) -> bool:
-    """Whether a folder is a tool's: hidden, a tree of a build, or an environment of Python."""
+def is_tool_folder(path: Path) -> bool:
+    """Return whether a folder belongs to a tool: it is hidden, a build tree, or a Python environment."""
     named = path.name in TOOLS or path.name.startswith((".", "cmake-build-"))
     return named or any((path / mark).exists() for mark in MARKS)
 
 
-def database(path: Path) -> Build:
-    """The sources of a compilation database, with the folders, macros and options of their calls."""
+def read_compilation_database(path: Path) -> DiscoveredSources:
+    """Return the sources of a compilation database, with the options of their calls. UsageError if it is not one."""
     try:
-        return called(json.loads(path.read_text(encoding="utf-8")), path.parent)
+        return parse_entries(json.loads(path.read_text(encoding="utf-8")), path.parent)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is not a compilation database: {error}") from error
 
 
-def built(words: Sequence[str]) -> tuple[int, Build]:
-    """Which word of a command is a program that `weft cc` built, and what its calls gave the compiler and the linker.
+def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
+    """Return which word of a command is a program that `weft cc` built, and its sources with their compiler options.
 
-    What stands before it starts it. UsageError where there is none.
+    The words before it are its launcher. UsageError if no word is such a program.
     """
     paths = [Path(shutil.which(word) or word) for word in words]
-    read = ((number, read_compiler_calls(path)) for number, path in enumerate(paths) if path.is_file() and is_elf(path))
+    read = (
+        (number, read_compiler_calls(path)) for number, path in enumerate(paths) if path.is_file() and is_elf_file(path)
+    )
     at, calls = next(((number, calls) for number, calls in read if calls), (0, []))
     if not calls:
         gone = next((word for word, path in zip(words, paths, strict=True) if "/" in word and not path.exists()), None)
@@ -139,22 +143,22 @@ def built(words: Sequence[str]) -> tuple[int, Build]:
             "sources: weft check prog.c"
         )
     path = paths[at]
-    build = called([one for one in calls if "file" in one], path.parent)
+    build = parse_entries([one for one in calls if "file" in one], path.parent)
     left = [source for source in build.sources if not source.is_file()]
     if left:
         raise UsageError(f"{path} was built from {left[0]}, which is not there any more")
-    linked = unique(word for one in calls if "file" not in one for word in of_link(one))
+    linked = drop_duplicates(word for one in calls if "file" not in one for word in link_inputs(one))
     return at, dataclasses.replace(build, linked=linked)
 
 
-def is_elf(path: Path) -> bool:
-    """Whether a file is a program, a library or an object."""
+def is_elf_file(path: Path) -> bool:
+    """Return whether a file is an ELF file: a program, library or object."""
     with path.open("rb") as file:
         return file.read(4) == b"\x7fELF"
 
 
-def of_link(entry: Mapping[str, Any]) -> Iterator[str]:
-    """What a call that linked gives the linker: libraries, their folders, and objects without sources of their own."""
+def link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a recorded link gives the linker: libraries, their folders, and objects without recorded sources."""
     folder = Path(entry["directory"])
     for word in entry["arguments"][1:]:
         path = folder / word
@@ -167,37 +171,37 @@ def of_link(entry: Mapping[str, Any]) -> Iterator[str]:
                 f"{path} has hooks, but no call: clang or an older `weft cc` made it; make it again, with gcc"
             )
         yield str(path)
-    yield from options(entry["arguments"], folder).link
+    yield from parse_compiler_options(entry["arguments"], folder).link
 
 
-def called(entries: Iterable[Mapping[str, Any]], base: Path) -> Build:
-    """What entries of a compilation database say; folders are below `base` where they are not absolute."""
-    own: dict[Path, Options] = {}
+def parse_entries(entries: Iterable[Mapping[str, Any]], base: Path) -> DiscoveredSources:
+    """Return the sources that entries of a compilation database list; relative folders are below `base`."""
+    own: dict[Path, CompileOptions] = {}
     for entry in entries:
         folder = base / entry.get("directory", "")
         source = folder / entry["file"]
         words = list(entry["arguments"]) if "arguments" in entry else shlex.split(entry["command"])
-        if source.suffix.lower() in suffixes() and source not in own:
-            own[source] = options(words, folder)
-    return Build(tuple(own), own)
+        if source.suffix.lower() in source_suffixes() and source not in own:
+            own[source] = parse_compiler_options(words, folder)
+    return DiscoveredSources(tuple(own), own)
 
 
 @cache
-def implied(compiler: str) -> tuple[str, ...]:
-    """What an MPI's wrapper adds to a call: it says so when asked to show it."""
+def wrapper_options(compiler: str) -> tuple[str, ...]:
+    """Return the options that an MPI compiler wrapper adds to a call, as it prints them for `-show`."""
     if not WRAPPER.search(compiler) or shutil.which(compiler) is None:
         return ()
     done = subprocess.run([compiler, "-show"], capture_output=True, text=True, check=False, timeout=ASK_SECONDS)
     return tuple(shlex.split(done.stdout)[1:]) if done.returncode == 0 else ()
 
 
-def options(words: Sequence[str], folder: Path) -> Options:
-    """What a call of the compiler in a folder says of its sources, and gives the linker."""
+def parse_compiler_options(words: Sequence[str], folder: Path) -> CompileOptions:
+    """Return the include folders, macros, flags and linker options of one compiler call, made in `folder`."""
     include: list[Path] = []
     define: list[str] = []
     flags: list[str] = []
     link: list[str] = []
-    waiting = iter((*words[1:], *implied(words[0])))
+    waiting = iter((*words[1:], *wrapper_options(words[0])))
     for word in waiting:
         if word in WITH_VALUE:
             next(waiting, None)
@@ -217,4 +221,4 @@ def options(words: Sequence[str], folder: Path) -> Options:
             link.append(word)
         elif word.startswith(KEPT) and not word.startswith("-fsanitize"):
             flags.append(word)
-    return Options(tuple(include), tuple(define), tuple(flags), tuple(link))
+    return CompileOptions(tuple(include), tuple(define), tuple(flags), tuple(link))

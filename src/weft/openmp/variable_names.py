@@ -1,4 +1,4 @@
-"""What the program calls the memory of a finding: by its debugging information, else by the lines that access it."""
+"""Name the memory of a finding by the program's debugging information, else by the source lines that access it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.texts import AccessPlace
+from weft.dataparallel.source_map import AccessPlace
 from weft.debuginfo.dwarf import DwarfModule, DwarfVariable, Shape, Symbol
-from weft.openmp.record import Access, Named, Record
+from weft.openmp.raw_findings import Access, NamedElement, RawOpenMPFinding
 
 _KEYWORDS: Final = frozenset(
     "if else for while do return int long double float char unsigned signed const static struct sizeof void auto bool"
@@ -35,8 +35,8 @@ MOST_SHIFTED: Final = 4
 """Columns that macros make of a difference."""
 
 
-class Names:
-    """The names in one program that runs at an address."""
+class VariableNames:
+    """Variables of one program, looked up by address; `base` is the address at which the program was loaded."""
 
     def __init__(self, program: Path, base: int) -> None:
         self.base = base
@@ -48,77 +48,87 @@ class Names:
         self.starts = [one.at for one in self.symbols]
 
     def close(self) -> None:
-        """Give the program's file back."""
+        """Close the program's file."""
         if self.module:
             self.module.close()
 
-    def of(self, record: Record, places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> Named:
-        """What a finding of the runtime is about; `places`: its accesses, and whether they write."""
-        address, pc = record.address, record.one.pc - self.base
-        found = self._static(address - self.base, pc, fortran) or self._local(record, fortran)
+    def name_memory(
+        self, record: RawOpenMPFinding, places: Sequence[tuple[AccessPlace, bool]], fortran: bool
+    ) -> NamedElement:
+        """Return the variable and element that a raw finding is about.
+
+        `places`: the place of each access, and whether it writes; the lines give the name if debugging information does
+        not.
+        """
+        address, pc = record.address, record.access.pc - self.base
+        found = self._name_static_variable(address - self.base, pc, fortran) or self._name_local_variable(
+            record, fortran
+        )
         if found is not None:
             return found
-        name = said(places, fortran)
+        name = guess_common_name(places, fortran)
         if not name:
-            return Named()
-        shape = self._shape(pc, name)
+            return NamedElement()
+        shape = self._find_shape(pc, name)
         element = (shape.element or shape.size) if shape else 0
-        if record.block is not None and element and _subscripts(places, name, fortran) == 1:
-            return Named(name, ((address - record.block) // element + fortran,))
-        scalar = record.block is None and not _subscripts(places, name, fortran)
-        return Named(name, (), scalar)
+        if record.block is not None and element and _count_subscripts(places, name, fortran) == 1:
+            return NamedElement(name, ((address - record.block) // element + fortran,))
+        scalar = record.block is None and not _count_subscripts(places, name, fortran)
+        return NamedElement(name, (), scalar)
 
-    def one_variable(self, record: Record, near: int) -> bool:
-        """Whether another address lies in the variable that a finding of the runtime is about."""
+    def is_same_variable(self, record: RawOpenMPFinding, near: int) -> bool:
+        """Return whether the address `near` is in the variable that a raw finding is about."""
         address = record.address
-        one = self._symbol(address - self.base)
+        one = self._find_symbol(address - self.base)
         if one is not None:
             return one.at <= near - self.base < one.at + one.size
         return any(
             v.at <= address - cfa < v.at + v.shape.size and v.at <= near - cfa < v.at + v.shape.size
-            for v, cfa in self._frame(record)
+            for v, cfa in self._frame_variables(record)
         )
 
-    def _symbol(self, address: int) -> Symbol | None:
+    def _find_symbol(self, address: int) -> Symbol | None:
         before = bisect_right(self.starts, address)
         return next((s for s in self.symbols[max(0, before - 4) : before] if s.at <= address < s.at + s.size), None)
 
-    def column(self, pc: int) -> int:
-        """The column of an access, from its return address; 0 where it is not known."""
+    def access_column(self, pc: int) -> int:
+        """Return the source column of an access from its return address; 0 if it is unknown."""
         try:
             return self.module.column(pc - self.base - 1) if self.module else 0
         except Exception:  # what a strange file makes of the reader's insides cannot be foreseen
             return 0
 
-    def with_column(self, access: Access) -> AccessPlace:
-        """The place of an access with its column."""
-        return dataclasses.replace(access.place, column=self.column(access.pc))
+    def place_with_column(self, access: Access) -> AccessPlace:
+        """Return the place of an access, with its column."""
+        return dataclasses.replace(access.place, column=self.access_column(access.pc))
 
-    def _shape(self, pc: int, name: str) -> Shape | None:
+    def _find_shape(self, pc: int, name: str) -> Shape | None:
         try:
             return self.module.named(pc - 1, name) if self.module else None
         except Exception:  # as above
             return None
 
-    def _static(self, address: int, pc: int, fortran: bool) -> Named | None:
-        symbol = self._symbol(address)
+    def _name_static_variable(self, address: int, pc: int, fortran: bool) -> NamedElement | None:
+        symbol = self._find_symbol(address)
         if symbol is None or self.module is None:
             return None
         known = [v for v in (*self.module.globals(pc - 1), *self.module.statics(pc - 1)) if v.at == symbol.at]
         name = known[0].name if known else re.sub(r"\.\d+$", "", symbol.name)
         if known:
-            return element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
-        return Named(name, (), symbol.size <= 8)
+            return name_element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
+        return NamedElement(name, (), symbol.size <= 8)
 
-    def _local(self, record: Record, fortran: bool) -> Named | None:
-        for one, cfa in self._frame(record):
+    def _name_local_variable(self, record: RawOpenMPFinding, fortran: bool) -> NamedElement | None:
+        for one, cfa in self._frame_variables(record):
             at = record.address - cfa
             if one.at <= at < one.at + max(one.shape.size, 1):
-                return element(one.name, one.shape, at - one.at, fortran, one.line)
+                return name_element(one.name, one.shape, at - one.at, fortran, one.line)
         return None
 
-    def _frame(self, record: Record) -> Iterator[tuple[DwarfVariable, int]]:
-        """The variables of the function whose frame holds the memory, and where these are counted from."""
+    def _frame_variables(self, record: RawOpenMPFinding) -> Iterator[tuple[DwarfVariable, int]]:
+        """Yield the variables of the function whose frame holds the memory, each with the frame's canonical address
+        (CFA).
+        """
         if record.frame is None or self.module is None:
             return
         pc, cfa = record.frame
@@ -131,46 +141,53 @@ class Names:
                 yield one, cfa
 
 
-def element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> Named:
-    """The element of a variable at an offset in bytes."""
+def name_element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> NamedElement:
+    """Return the element of a variable at `offset`, in bytes from its start. Fortran indices begin at 1, last index
+    slowest.
+    """
     lengths = [int(n) for n in re.findall(r"\[(\d+)\]", shape.text)]
     size = shape.element or shape.size
     for one in lengths:
         if shape.element == 0:
             size //= max(one, 1)
     if not lengths or not size:
-        return Named(name, (), not lengths and shape.size <= 16, line)
+        return NamedElement(name, (), not lengths and shape.size <= 16, line)
     number, index = offset // size, []
     for length in lengths if fortran else reversed(lengths):
         index.append(number % length)
         number //= length
     if fortran:  # the first index is the fastest; counted from 1, whatever the bounds are
-        return Named(name, tuple(i + 1 for i in index), False, line)
-    return Named(name, tuple(reversed(index)), False, line)
+        return NamedElement(name, tuple(i + 1 for i in index), False, line)
+    return NamedElement(name, tuple(reversed(index)), False, line)
 
 
-def is_fortran(place: AccessPlace) -> bool:
-    """Whether a place is in a file of Fortran."""
+def is_fortran_place(place: AccessPlace) -> bool:
+    """Return whether a place is in a Fortran file."""
     return Path(place.file).suffix.lower().startswith(".f")
 
 
-def source(place: AccessPlace) -> str:
-    """The text of a place's line."""
+def source_line(place: AccessPlace) -> str:
+    """Return the text of the source line of a place; "" if it cannot be read."""
     return linecache.getline(place.file, place.line) if place.file and place.line else ""
 
 
-def line_of(place: AccessPlace) -> str:
-    """The text of a line as GCC's preprocessor leaves it, whose columns the program has; macros are not replaced."""
-    text = source(place)
+def preprocessed_line(place: AccessPlace) -> str:
+    """Return a source line as GCC's preprocessor spaces it, so that columns fit; macros are not expanded, pragmas are
+    "".
+    """
+    text = source_line(place)
     if _PRAGMA.match(text):
         return ""
     text = re.sub(r"//.*|/\*.*?\*/", " ", text).rstrip()
     return re.sub(r"(?<=\S)\s+", " ", text)
 
 
-def single_of(at: AccessPlace, access: AccessPlace) -> AccessPlace:
-    """The directive of a single block: gfortran gives some another line; there the last one before counts."""
-    if at.file != access.file or (at.line <= access.line and _SINGLE.match(source(at))):
+def find_single_directive(at: AccessPlace, access: AccessPlace) -> AccessPlace:
+    """Return the place of the directive of a single block that holds `access`.
+
+    gfortran gives some blocks another line (`at`); then the last such directive before the access counts.
+    """
+    if at.file != access.file or (at.line <= access.line and _SINGLE.match(source_line(at))):
         return at
     for line in range(access.line, max(0, access.line - MOST_LINES), -1):
         if _SINGLE.match(linecache.getline(at.file, line)):
@@ -178,8 +195,11 @@ def single_of(at: AccessPlace, access: AccessPlace) -> AccessPlace:
     return at
 
 
-def behind_atomic(file: str, line: int) -> int:
-    """The line of the statement that a directive `atomic` belongs to: the compiler gives it the directive's."""
+def atomic_statement_line(file: str, line: int) -> int:
+    """Return the line of the statement after a directive `atomic`, as the compiler gives it the directive's line.
+
+    Any other line is returned as it is.
+    """
     if not _ATOMIC.match(linecache.getline(file, line) if file and line else ""):
         return line
     for k in range(line + 1, line + 4):
@@ -189,10 +209,10 @@ def behind_atomic(file: str, line: int) -> int:
     return line
 
 
-def said(places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
-    """The name that the lines of two accesses have in common, what is written first."""
-    texts = [line_of(place) for place, _ in places]
-    sets = [set(_names(text, fortran)) for text in texts]
+def guess_common_name(places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
+    """Guess the variable that two accesses share: a name that all their lines hold, preferably one that is written."""
+    texts = [preprocessed_line(place) for place, _ in places]
+    sets = [set(_identifiers(text, fortran)) for text in texts]
     common = set.intersection(*sets) if sets else set()
     for (place, write), text in zip(places, texts, strict=True):
         assigned = list(_ASSIGNED.finditer(text)) if write else []
@@ -202,19 +222,19 @@ def said(places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
             if name in common:
                 return name
     for (place, write), text in zip(places, texts, strict=True):
-        if not write and not fortran and (name := _subscripted(text, place.column)) in common:
+        if not write and not fortran and (name := _subscripted_name(text, place.column)) in common:
             return name
     for text in texts:
-        for name in _names(text, fortran):
+        for name in _identifiers(text, fortran):
             if name in common and re.search(rf"\b{re.escape(name)}\s*[\[(]", text, re.I if fortran else 0):
                 return name
-    return next((name for text in texts for name in _names(text, fortran) if name in common), "")
+    return next((name for text in texts for name in _identifiers(text, fortran) if name in common), "")
 
 
-def _subscripted(text: str, column: int) -> str:
-    """The name whose subscript begins at a column, which is that of a read of an element; of several the last one.
+def _subscripted_name(text: str, column: int) -> str:
+    """Return the name whose subscript begins near `column`, as the column of an element's read is its last bracket.
 
-    Macros before it shift a column by a little.
+    Macros earlier in the line shift columns a little.
     """
     begins = [k for k, one in enumerate(text, 1) if one == "[" and abs(k - column) <= MOST_SHIFTED]
     if not column or not begins:
@@ -231,11 +251,12 @@ def _subscripted(text: str, column: int) -> str:
 
 
 def _statement_end(text: str, at: int) -> int:
-    """Where the statement with a place of a line ends."""
+    """Return the index of the end of the statement that holds index `at`."""
     return next((k for k in range(at, len(text)) if text[k] in ";{}"), len(text))
 
 
-def _names(text: str, fortran: bool) -> Iterable[str]:
+def _identifiers(text: str, fortran: bool) -> Iterable[str]:
+    """Yield the identifiers of a line that are no keywords and not in strings."""
     pattern = _FORTRAN_NAME if fortran else _NAME
     for found in pattern.findall(re.sub(r'"[^"]*"', "", text)):
         name = found.lower() if fortran else found
@@ -243,9 +264,9 @@ def _names(text: str, fortran: bool) -> Iterable[str]:
             yield name
 
 
-def _subscripts(places: Sequence[tuple[AccessPlace, bool]], name: str, fortran: bool) -> int:
-    """How many subscripts a name has in the first of the lines."""
-    text = line_of(places[0][0])
+def _count_subscripts(places: Sequence[tuple[AccessPlace, bool]], name: str, fortran: bool) -> int:
+    """Return how many subscripts a name has in the line of the first place."""
+    text = preprocessed_line(places[0][0])
     if fortran:
         found = re.search(rf"\b{re.escape(name)}\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text, re.I)
         return re.sub(r"\([^()]*\)", "", found[1]).count(",") + 1 if found else 0

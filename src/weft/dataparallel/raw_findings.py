@@ -1,4 +1,4 @@
-"""One finding as the runtime wrote it, with the texts of the program that it is about."""
+"""Findings as the runtime of `weft check` wrote them, with names and places of the program that they are about."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft.dataparallel.texts import AccessPlace, Construct, Variable
+from weft.dataparallel.source_map import AccessPlace, DeclaredVariable, SourceConstruct
 from weft.sources import current_files
 
-NOBODY: Final = Construct("", "", 0)
+NOBODY: Final = SourceConstruct("", "", 0)
 NOWHERE: Final = AccessPlace("", 0)
 
 
 @dataclass(slots=True)
-class Record:
-    """What the runtime tells of one finding; None and 0: it does not say."""
+class RawFinding:
+    """One finding as the runtime wrote it; a field that is None or 0 was not given."""
 
     id: int
     kind: str
@@ -28,8 +28,8 @@ class Record:
     """The number of its place, where no program counter tells it."""
     pc: int = 0
     place: AccessPlace = NOWHERE
-    construct: Construct = NOBODY
-    variable: Variable | None = None
+    construct: SourceConstruct = NOBODY
+    variable: DeclaredVariable | None = None
     others: Sequence[tuple[AccessPlace, bool]] = ()
     """Places in the same construct that may have made the other access; whether they write."""
     data: int = 0
@@ -62,12 +62,12 @@ class Record:
     def element(self) -> str:
         """The element or variable as the program writes it: `a[3][4]`, `a(3, 4)`, `s`."""
         if self.variable is None:
-            return self.symbol or operand(self.place, self.write)
-        return element(self.variable.name, self.index, self.order)
+            return self.symbol or guess_operand(self.place, self.write)
+        return format_element(self.variable.name, self.index, self.order)
 
 
-def element(name: str, index: Sequence[int] | None, order: str) -> str:
-    """`a[3][4]`; `a(3, 4)` in Fortran, `a[3, 4]` in Python."""
+def format_element(name: str, index: Sequence[int] | None, order: str) -> str:
+    """Return an element in its language's notation: `a[3][4]` in C, `a(3, 4)` in Fortran, `a[3, 4]` in Python."""
     if not index:
         return f"`{name}`"
     if order == "c":
@@ -76,8 +76,8 @@ def element(name: str, index: Sequence[int] | None, order: str) -> str:
     return f"`{name}({listed})`" if order == "fortran" else f"`{name}[{listed}]`"
 
 
-def operand(place: AccessPlace, write: bool) -> str:
-    """What a line accesses where no name is known for the address: `*p` of `*p = 3`, as far as the line shows it."""
+def guess_operand(place: AccessPlace, write: bool) -> str:
+    """Guess from the source line what it accesses, if no name is known for the address: `*p` for `*p = 3`."""
     text = current_files.line(place.file, place.line)
     found = re.match(
         r"[\s{}]*(?:[\w]+[ \t*]+(?=\w+\s*=))?([^=;]*?[^=;!<>+\-*/%&|^\s])\s*[+\-*/%&|^]?=(?!=)([^;]*);", text

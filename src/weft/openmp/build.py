@@ -1,4 +1,4 @@
-"""An OpenMP program with the compiler's access hooks and the simulated runtime in place of libgomp."""
+"""Build an OpenMP program with the compiler's access hooks and the simulated runtime in place of libgomp."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.compiled import beside, compile_one
-from weft.dataparallel.front_end import Request
-from weft.dataparallel.runtime import cached, compiler, is_clang, one_object, run, shared
+from weft.dataparallel.compilation import include_options, run_compiler
+from weft.dataparallel.front_end import CheckRequest
+from weft.dataparallel.runtime import (
+    build_once,
+    find_compiler,
+    is_clang,
+    link_one_object,
+    run_build_tool,
+    shared_headers,
+)
 from weft.errors import UsageError
 from weft.native.library import headers, wrapped
-from weft.openmp.sources import (
+from weft.openmp.source_rewriting import (
     FIXED_SUFFIXES,
-    constructs,
-    language,
-    one_memory,
-    rewritten_c,
-    rewritten_fortran,
+    read_directives,
+    requires_shared_memory,
+    rewrite_c,
+    rewrite_fortran,
+    source_language,
 )
 
 HOOKS: Final = (
@@ -85,41 +92,47 @@ MOST_BEFORE: Final = 4
 """Lines from a directive to the head of its loop."""
 
 
-def native() -> Traversable:
-    """The folder of the simulated runtime's sources."""
+def runtime_sources() -> Traversable:
+    """Return the folder of the simulated runtime's C sources."""
     return files("weft.openmp") / "native"
 
 
-def gnu(of: str) -> str:
-    """GCC's compiler of a language: the runtime takes the place of its libgomp. UsageError where it is another one."""
-    name = compiler(of)
-    if of != "fortran" and is_clang(name):
-        variable = {"c": "CC", "c++": "CXX"}[of]
+def find_gcc_compiler(language: str) -> str:
+    """Return the GNU compiler of a language. UsageError if it is clang: the runtime replaces GCC's libgomp."""
+    name = find_compiler(language)
+    if language != "fortran" and is_clang(name):
+        variable = {"c": "CC", "c++": "CXX"}[language]
         raise UsageError(f"checking OpenMP programs needs gcc and g++; {variable} names {name}: unset it")
     return name
 
 
 @cache
-def runtime() -> Path:
-    """The simulated runtime as an object file, built on first use."""
-    tool = gnu("c")
+def build_runtime() -> Path:
+    """Return the simulated runtime as an object file; it is compiled on first use."""
+    tool = find_gcc_compiler("c")
 
     def make(folder: Path, units: list[str]) -> None:
         for unit in units:
-            run([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
+            run_build_tool([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
         compiled = [unit.replace(".c", ".o") for unit in units]
-        one_object(folder, compiled, wrapped(*(folder / one for one in compiled)), KNOWN)
+        link_one_object(folder, compiled, wrapped(*(folder / one for one in compiled)), KNOWN)
 
-    held = [*headers(), *shared(), *(one for one in native().iterdir() if one.name.endswith((".c", ".h")))]
-    return cached("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN), make)
+    held = [
+        *headers(),
+        *shared_headers(),
+        *(one for one in runtime_sources().iterdir() if one.name.endswith((".c", ".h"))),
+    ]
+    return build_once("weft-openmp.o", held, (tool, RUNTIME_FLAGS, KNOWN), make)
 
 
 @cache
-def offloaded() -> tuple[list[str], list[str]]:
-    """The compiler's objects that a list of the device's variables begins and ends with; none where it has none."""
+def find_offload_objects() -> tuple[list[str], list[str]]:
+    """Return the compiler's objects that go before and after all others to list the device's variables; [] if it has
+    none.
+    """
     found = []
     for name in ("crtoffloadbegin.o", "crtoffloadend.o", "crtoffloadtable.o"):
-        asked = [*gnu("c").split(), f"-print-file-name={name}"]
+        asked = [*find_gcc_compiler("c").split(), f"-print-file-name={name}"]
         found.append(subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip())
     if not all(Path(one).is_absolute() for one in found):
         return [], []
@@ -127,25 +140,25 @@ def offloaded() -> tuple[list[str], list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """A program, and the directives that the compiler does not take in the simulated runtime's form."""
+class BuiltProgram:
+    """A built program, and the (file, line) of directives that the compiler does not accept in the runtime's form."""
 
     path: Path
-    kept: tuple[tuple[Path, int], ...] = ()
+    unchanged_directives: tuple[tuple[Path, int], ...] = ()
 
 
-def build(request: Request, folder: Path) -> Built:
-    """Compile and link a program in `folder`. UsageError with the compiler's first error where that fails."""
+def build_program(request: CheckRequest, folder: Path) -> BuiltProgram:
+    """Compile and link a program in `folder`. UsageError with the compiler's first error if that fails."""
     kept: list[tuple[Path, int]] = []
     objects = []
-    for number, source in enumerate(_ordered(request.sources)):
-        made, lines = _object(request, source, number, folder)
+    for number, source in enumerate(_order_by_modules(request.sources)):
+        made, lines = _compile_source(request, source, number, folder)
         objects.append(made)
         kept += [(source, line) for line in sorted(lines)]
-    languages = {language(source) for source in request.sources}
-    linker = gnu("fortran" if "fortran" in languages else "c++" if "c++" in languages else "c").split()
+    languages = {source_language(source) for source in request.sources}
+    linker = find_gcc_compiler("fortran" if "fortran" in languages else "c++" if "c++" in languages else "c").split()
     program = folder / request.sources[-1].stem
-    begin, end = offloaded()
+    begin, end = find_offload_objects()
     command = [
         *linker,
         "-g",
@@ -153,26 +166,26 @@ def build(request: Request, folder: Path) -> Built:
         str(program),
         *begin,
         *map(str, objects),
-        str(runtime()),
-        *(f"-Wl,--wrap={name}" for name in wrapped(runtime())),
+        str(build_runtime()),
+        *(f"-Wl,--wrap={name}" for name in wrapped(build_runtime())),
         *request.link,
         *end,
-        *(["-Wl,--defsym=weft_omp_one_memory=1"] if any(map(one_memory, request.sources)) else []),
+        *(["-Wl,--defsym=weft_omp_one_memory=1"] if any(map(requires_shared_memory, request.sources)) else []),
         *(["-lstdc++"] if languages >= {"fortran", "c++"} else []),
         "-lm",
         "-lpthread",
         "-ldl",
     ]
-    compile_one(command, request.sources[-1], folder)
-    return Built(program, tuple(kept))
+    run_compiler(command, request.sources[-1], folder)
+    return BuiltProgram(program, tuple(kept))
 
 
-def _ordered(sources: Sequence[Path]) -> list[Path]:
-    """Sources in Fortran behind those that make the modules which they use."""
+def _order_by_modules(sources: Sequence[Path]) -> list[Path]:
+    """Order Fortran sources so that each module is compiled before the sources that use it."""
     made: dict[str, Path] = {}
     used: dict[Path, set[str]] = {}
     for one in sources:
-        text = one.read_text(encoding="utf-8", errors="replace") if language(one) == "fortran" else ""
+        text = one.read_text(encoding="utf-8", errors="replace") if source_language(one) == "fortran" else ""
         used[one] = {name.lower() for name in re.findall(r"^\s*use\b(?:[^:\n]*::)?\s*(\w+)", text, re.I | re.M)}
         for name in re.findall(r"^\s*module\s+(\w+)\s*(?:!.*)?$", text, re.I | re.M):
             made[name.lower()] = one
@@ -191,29 +204,32 @@ def _ordered(sources: Sequence[Path]) -> list[Path]:
     return found
 
 
-def flags(request: Request, source: Path, folder: Path) -> list[str]:
-    """The compiler's options for a source, but for what it is to make."""
-    fortran = language(source) == "fortran"
-    options = request.options.of(source)
+def compiler_flags(request: CheckRequest, source: Path, folder: Path) -> list[str]:
+    """Return the compiler's options for a source, without those for its input and output."""
+    fortran = source_language(source) == "fortran"
+    options = request.options.for_source(source)
     # What the compiler would do itself in place of a call would pass by the wrapped functions.
-    called = [f"-fno-builtin-{name}" for name in wrapped(runtime()) if not name.startswith("_")]
+    called = [f"-fno-builtin-{name}" for name in wrapped(build_runtime()) if not name.startswith("_")]
     return [
         *KEPT,
         *called,
         *HOOKS,
         *((*FORTRAN, "-J", str(folder)) if fortran else ()),
-        *beside(source, fortran=fortran),
+        *include_options(source, fortran=fortran),
         *(f"-I{path}" for path in options.include),
         *(f"-D{name}" for name in options.define),
         *options.flags,
     ]
 
 
-def _object(request: Request, source: Path, number: int, folder: Path) -> tuple[Path, set[int]]:
-    """A source's object, and the lines of directives that stay as they are: the compiler takes no other form there."""
-    of = language(source)
+def _compile_source(request: CheckRequest, source: Path, number: int, folder: Path) -> tuple[Path, set[int]]:
+    """Compile one source; return its object, and the lines of directives that had to stay as they are.
+
+    A directive that the compiler rejects in its rewritten form is left unchanged, and the source compiled again.
+    """
+    of = source_language(source)
     target = folder / f"{number}-{source.stem}.o"
-    words = flags(request, source, folder)
+    words = compiler_flags(request, source, folder)
     fortran = of == "fortran"
     copy = folder / f"{number}-{source.stem}{source.suffix if fortran else '.i' if of == 'c' else '.ii'}"
     fixed = source.suffix.lower() in FIXED_SUFFIXES
@@ -221,15 +237,15 @@ def _object(request: Request, source: Path, number: int, folder: Path) -> tuple[
         text = source.read_text(encoding="utf-8", errors="surrogateescape")
         words += [f"-fdebug-prefix-map={copy}={source.absolute()}"]
     else:
-        text = _preprocessed(of, words, source, folder)
+        text = _preprocess(of, words, source, folder)
     kept: set[int] = set()
     while True:
-        made = rewritten_fortran(text, copy, fixed, kept) if fortran else rewritten_c(text, of, kept)
+        made = rewrite_fortran(text, copy, fixed, kept) if fortran else rewrite_c(text, of, kept)
         copy.write_text(made, encoding="utf-8", errors="surrogateescape")
         try:
-            compile_one([*gnu(of).split(), *words, "-c", str(copy), "-o", str(target)], source, folder)
+            run_compiler([*find_gcc_compiler(of).split(), *words, "-c", str(copy), "-o", str(target)], source, folder)
         except UsageError as error:
-            line = _directive_at(str(error), source)
+            line = _directive_at_error(str(error), source)
             if line is None or line in kept:
                 raise
             kept.add(line)
@@ -237,17 +253,18 @@ def _object(request: Request, source: Path, number: int, folder: Path) -> tuple[
             return target, kept
 
 
-def _directive_at(message: str, source: Path) -> int | None:
-    """The line of the directive that the compiler's first error is about: at its place, or shortly before it."""
+def _directive_at_error(message: str, source: Path) -> int | None:
+    """Return the line of the directive that the compiler's first error is about; None if no directive is near."""
     found = re.search(r":(\d+): the program does not compile", message)
     if not found:
         return None
-    lines = [line for line, _ in constructs(source) if 0 <= int(found[1]) - line <= MOST_BEFORE]
+    lines = [line for line, _ in read_directives(source) if 0 <= int(found[1]) - line <= MOST_BEFORE]
     return lines[-1] if lines else None
 
 
-def _preprocessed(of: str, words: Sequence[str], source: Path, folder: Path) -> str:
+def _preprocess(of: str, words: Sequence[str], source: Path, folder: Path) -> str:
+    """Return the preprocessed text of a source; `of` is its language, `words` the compiler's options."""
     made = folder / "preprocessed"
-    command = [*gnu(of).split(), *words, "-E", str(source.absolute()), "-o", str(made)]
-    compile_one(command, source, folder)
+    command = [*find_gcc_compiler(of).split(), *words, "-E", str(source.absolute()), "-o", str(made)]
+    run_compiler(command, source, folder)
     return made.read_text(encoding="utf-8", errors="surrogateescape")

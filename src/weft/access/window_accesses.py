@@ -1,4 +1,4 @@
-"""The program's accesses of window memory, by window and by the rank whose memory it is."""
+"""Collect the program's own accesses to window memory, by window and by the rank that owns the memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import fields
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.access.touches import Placed, Touches
+from weft.access.recorded_accesses import AccessTable, PlacedRows
 from weft.base.lazy import dataclass
 from weft.deadlock.collective_calls import Gatherings
 from weft.terms.argument_columns import Ints
@@ -23,77 +23,77 @@ Key = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Exposed:
-    """Accesses of one rank to one memory of a window; their addresses count from the memory's start.
+class WindowAccesses:
+    """Accesses of one rank to one rank's memory of a window, with addresses relative to the start of that memory.
 
-    By access: `fence`, how many fences of the window came before it; `lock`, the type of the lock that the rank holds
-    there, else 0.  `flagged`: it uses atomic or volatile variables there.
+    For each access, `fence` is the number of fences of the window before it, and `lock` the type of the lock that the
+    rank holds on that memory, 0 for none. `flagged`: some accesses are atomic or volatile.
     """
 
     rank: Rank
-    touches: Touches
+    touches: AccessTable
     fence: Ints
     lock: Ints
     separate: bool
     flagged: bool
 
 
-def exposed(trace: Trace, gatherings: Gatherings) -> dict[Key, list[Exposed]]:
-    """The accesses of all ranks to all windows' memory."""
-    found: dict[Key, list[Exposed]] = defaultdict(list)
+def collect_window_accesses(trace: Trace, gatherings: Gatherings) -> dict[Key, list[WindowAccesses]]:
+    """Return the accesses of all ranks to the memory of all windows."""
+    found: dict[Key, list[WindowAccesses]] = defaultdict(list)
     for rank in trace.ranks:
         if len(rank.touches) and len(rank):
-            for key, one in _OfRank(rank, gatherings).find():
+            for key, one in _RankWindows(rank, gatherings).find():
                 found[key].append(one)
     return found
 
 
-class _OfRank:
-    """What one rank does to the windows that it knows."""
+class _RankWindows:
+    """The accesses of one rank to the windows that it knows."""
 
     def __init__(self, rank: Rank, gatherings: Gatherings) -> None:
-        placed = Placed(rank)
+        placed = PlacedRows(rank)
         self.rank, self.gatherings = rank, gatherings
         self.touches, self.memory = placed.touches(), placed.memory()
         self.of = epochs(rank, gatherings) if len(self.memory.window) and len(self.touches) else None
 
-    def find(self) -> Iterator[tuple[Key, Exposed]]:
+    def find(self) -> Iterator[tuple[Key, WindowAccesses]]:
         for number in range(len(self.memory.window)) if len(self.touches) else ():
             window = self.gatherings.window(self.rank, int(self.memory.window[number]))
-            owner = self._owner(window, int(self.memory.target[number])) if window else -1
-            rows = self._inside(number)
+            owner = self._owner_rank(window, int(self.memory.target[number])) if window else -1
+            rows = self._rows_inside(number)
             if window and owner >= 0 and len(rows):
-                yield (*window, owner), self._exposed(number, window, rows)
+                yield (*window, owner), self._make_accesses(number, window, rows)
 
-    def _owner(self, window: Window, target: int) -> int:
-        """The rank, as index in the trace, of a member of the window's group; -1 unknown."""
+    def _owner_rank(self, window: Window, target: int) -> int:
+        """Return the rank, as index in the trace, of a member of the window's group; -1 if unknown."""
         members = self.rank.trace.communicators[window[0]].peers(self.rank.index)
         return int(members[target]) if 0 <= target < len(members) else -1
 
-    def _inside(self, number: int) -> Ints:
+    def _rows_inside(self, number: int) -> Ints:
         t, m = self.touches, self.memory
         inside = (t.low >= m.low[number]) & (t.high <= m.high[number])
         return np.flatnonzero(inside & (t.before > m.begin[number]) & (t.before <= m.end[number]))
 
-    def _exposed(self, number: int, window: Window, rows: Ints) -> Exposed:
+    def _make_accesses(self, number: int, window: Window, rows: Ints) -> WindowAccesses:
         memory, rank = self.memory, self.rank
         # A dynamic window has no start: displacements are addresses.
-        mine = _moved(self.touches.pick(rows), int(memory.low[number]) if memory.unit[number] else 0)
-        lock = self._locks(window, int(memory.target[number]), mine.before)
+        mine = _rebase(self.touches.pick(rows), int(memory.low[number]) if memory.unit[number] else 0)
+        lock = self._lock_types(window, int(memory.target[number]), mine.before)
         flagged = bool((mine.kind & (TouchKind.ATOMIC | TouchKind.VOLATILE)).any())
-        fence = self._fences(window, mine.before)
-        return Exposed(rank, mine, fence, lock, bool(memory.separate[number]), flagged)
+        fence = self._fence_epochs(window, mine.before)
+        return WindowAccesses(rank, mine, fence, lock, bool(memory.separate[number]), flagged)
 
-    def _fences(self, window: Window, before: Ints) -> Ints:
-        """How many fences came before each access: the number of its fence epoch, as rmaraces counts them."""
+    def _fence_epochs(self, window: Window, before: Ints) -> Ints:
+        """Return how many fences came before each access: the number of its fence epoch."""
         of = self.of
         if of is None or window not in of.windows:
             return np.zeros(len(before), np.int64)
         fences = of.event[(of.call == FENCE) & (of.window == of.windows.index(window))]
         return np.searchsorted(fences, before).astype(np.int64)
 
-    def _locks(self, window: Window, target: int, before: Ints) -> Ints:
-        """The type of the lock that the rank holds on a target at each access, 0 for none."""
+    def _lock_types(self, window: Window, target: int, before: Ints) -> Ints:
+        """Return the type of the lock that the rank holds on a target at each access, 0 for none."""
         found = np.zeros(len(before), np.int64)
         of = self.of
         if of is None or window not in of.windows:
@@ -108,6 +108,6 @@ class _OfRank:
         return found
 
 
-def _moved(touches: Touches, base: int) -> Touches:
-    columns = {f.name: getattr(touches, f.name) for f in fields(Touches)}
-    return Touches(**(columns | {"low": touches.low - base, "high": touches.high - base}))
+def _rebase(touches: AccessTable, base: int) -> AccessTable:
+    columns = {f.name: getattr(touches, f.name) for f in fields(AccessTable)}
+    return AccessTable(**(columns | {"low": touches.low - base, "high": touches.high - base}))

@@ -1,4 +1,4 @@
-"""The lines in which a runtime of `weft check` tells what it found and what ran: one JSON object each."""
+"""Read the file in which a runtime of `weft check` writes what it found and what ran: one JSON object a line."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from weft.debuginfo.addr2line import Found, run_addr2line
 
 
 @dataclass(slots=True)
-class Told:
-    """What a process of the program told."""
+class RuntimeOutput:
+    """What the runtime wrote in one process of the program."""
 
-    found: dict[int, dict[str, Any]] = field(default_factory=dict)
+    raw_findings: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What was found, by its number; `count`: how often."""
-    ran: dict[int, tuple[int, int]] = field(default_factory=dict)
+    construct_runs: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By a construct's number: how often it ran, with how many iterations."""
     constructs: list[dict[str, Any]] = field(default_factory=list)
     """The same of constructs that have no numbers but a program counter."""
@@ -34,12 +34,14 @@ class Told:
     """Why it could not be checked."""
 
     @property
-    def base(self) -> int:
-        """Where the program lies."""
+    def program_base(self) -> int:
+        """The address at which the program was loaded."""
         return int(self.modules[0]["base"]) if self.modules else 0
 
-    def frames(self, counters: Iterable[int]) -> dict[int, Sequence[Found]]:
-        """By a program counter: the functions that it lies in, innermost first."""
+    def resolve_frames(self, counters: Iterable[int]) -> dict[int, Sequence[Found]]:
+        """Return for each program counter its (file, line, function), with inlined functions first, innermost to
+        outermost.
+        """
         wanted = set(counters)
         found: dict[int, Sequence[Found]] = {}
         for module in self.modules:
@@ -50,20 +52,20 @@ class Told:
         return found
 
 
-def read(path: Path) -> Told:
-    """What a runtime's file tells; nothing where there is none."""
-    told = Told()
-    for held in _objects(path) if path.exists() else ():
+def read_runtime_output(path: Path) -> RuntimeOutput:
+    """Read a runtime's file; the result is empty if the file does not exist."""
+    told = RuntimeOutput()
+    for held in _read_json_lines(path) if path.exists() else ():
         if "kind" in held:
-            told.found[held["id"]] = {"count": 1, **held}
+            told.raw_findings[held["id"]] = {"count": 1, **held}
         elif "count" in held:
-            told.found.get(held["id"], {})["count"] = held["count"]
+            told.raw_findings.get(held["id"], {})["count"] = held["count"]
         elif "modules" in held:
             told.modules, told.rank = held["modules"], held["rank"]
         elif "usage" in held:
             told.usage = held
         elif "ran" in held:
-            told.ran[held["ran"]] = (held["times"], held["iterations"])
+            told.construct_runs[held["ran"]] = (held["times"], held["iterations"])
         elif "construct" in held:
             told.constructs.append(held)
         elif "places" in held:
@@ -75,8 +77,8 @@ def read(path: Path) -> Told:
     return told
 
 
-def _objects(path: Path) -> Iterator[dict[str, Any]]:
-    """Each line of a runtime's file; one that a killed program left cut off is passed over."""
+def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the object of each line; a line that a killed program left incomplete is skipped."""
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             yield json.loads(line)

@@ -1,4 +1,4 @@
-"""A compilation database of the calls that `weft cc --commands FILE` passes on: what `weft check FILE` reads."""
+"""Write a compilation database of the compiler calls made by `weft cc --commands FILE`, for `weft check FILE`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from weft.access.compilation import parsed
+from weft.access.command_line import parse_command
 from weft.errors import UsageError
 
 
-def add(database: Path, command: Sequence[str], folder: Path) -> None:
-    """Put a call that was made in `folder` into a database, in the place of the last one of the same source and output.
+def add_command(database: Path, command: Sequence[str], folder: Path) -> None:
+    """Add a call that was made in `folder` to a database, replacing an earlier one of the same source and output.
 
-    Calls of a parallel build wait for each other. UsageError where the file cannot be one.
+    The file is locked, as builds run in parallel. UsageError if it cannot be written or is not a database.
     """
-    line = parsed(command)
+    line = parse_command(command)
     if line.passes or not line.sources:
         return
     output = {"output": line.output} if line.has("-o") else {}
@@ -26,15 +26,16 @@ def add(database: Path, command: Sequence[str], folder: Path) -> None:
         with database.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            held = _entries(file, database)
-            new = {_key(one) for one in made}
+            held = _read_entries(file, database)
+            new = {_entry_key(one) for one in made}
             file.truncate(0)
-            json.dump([*(one for one in held if _key(one) not in new), *made], file, indent=1)
+            json.dump([*(one for one in held if _entry_key(one) not in new), *made], file, indent=1)
     except OSError as error:
         raise UsageError(f"weft cc: {database} cannot be written: {error.strerror}") from error
 
 
-def _entries(file: TextIO, database: Path) -> list[dict[str, Any]]:
+def _read_entries(file: TextIO, database: Path) -> list[dict[str, Any]]:
+    """Read the entries of an open database. UsageError if it is not one."""
     try:
         held = json.loads(file.read() or "[]")
     except ValueError:
@@ -44,5 +45,5 @@ def _entries(file: TextIO, database: Path) -> list[dict[str, Any]]:
     return held
 
 
-def _key(entry: dict[str, Any]) -> tuple[object, object, object]:
+def _entry_key(entry: dict[str, Any]) -> tuple[object, object, object]:
     return entry.get("directory"), entry.get("file"), entry.get("output")

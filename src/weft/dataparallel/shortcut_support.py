@@ -1,6 +1,7 @@
-"""Whether a compiler writes assembly in the way that Weft's shortcuts know, asked of a program that has what they take.
+"""Check whether a compiler writes assembly that Weft's shortcuts recognise, by compiling a program that has all of
+them.
 
-Where it does not, a check finds the same and takes longer, and nothing else would tell.
+If it does not, a check finds the same but takes longer, and nothing else would tell the user.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.runtime import run
+from weft.dataparallel.runtime import run_build_tool
 from weft.instrument.assembly import POSSIBLE, SHORTENED, rewrite
 
 FEWEST: Final = 48
@@ -36,8 +37,8 @@ _COPY: Final = re.compile(r"^\.Lweftr(\d+):\n\t\.long\t3, 0\n\t\.quad\t0\n\t\.lo
 HOOKED, LOOPS, STRAIGHT = "the calls of its access hooks", "loops", "long code without loops"
 
 
-def unknown(text: str, *, gcc: bool) -> list[str]:
-    """What is not recognised in the program's assembly."""
+def find_unrecognised(text: str, *, gcc: bool) -> list[str]:
+    """Return what Weft does not recognise in the assembly of PROGRAM: hooks, loops, long code without loops."""
     if not POSSIBLE:
         return []
     made = rewrite(text, gcc=gcc)
@@ -49,8 +50,8 @@ def unknown(text: str, *, gcc: bool) -> list[str]:
     return [what for rank, what in (("2", LOOPS), ("-1", STRAIGHT)) if rank not in ranks]
 
 
-def ask(command: list[str], folder: Path, *, gcc: bool) -> list[str]:
-    """The same of a compiler of any language, as what it makes of C."""
+def check_compiler(command: list[str], folder: Path, *, gcc: bool) -> list[str]:
+    """Compile PROGRAM with `command` and return what Weft does not recognise in its assembly."""
     (folder / "shortcuts.c").write_text(PROGRAM)
-    run([*command, "-x", "c", "-S", "shortcuts.c", "-o", "shortcuts.s"], folder)
-    return unknown((folder / "shortcuts.s").read_text(errors="surrogateescape"), gcc=gcc)
+    run_build_tool([*command, "-x", "c", "-S", "shortcuts.c", "-o", "shortcuts.s"], folder)
+    return find_unrecognised((folder / "shortcuts.s").read_text(errors="surrogateescape"), gcc=gcc)

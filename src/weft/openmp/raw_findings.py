@@ -1,4 +1,4 @@
-"""One finding as the simulated runtime tells it: two accesses of one memory, or two places, with their lines."""
+"""Findings as the simulated OpenMP runtime writes them: two accesses to one memory, or two places, with their lines."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weft.dataparallel.lines import Told
-from weft.dataparallel.record import NOWHERE
-from weft.dataparallel.texts import AccessPlace
+from weft.dataparallel.raw_findings import NOWHERE
+from weft.dataparallel.runtime_output import RuntimeOutput
+from weft.dataparallel.source_map import AccessPlace
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A name, and what element of it; `scalar`: it is one number."""
+class NamedElement:
+    """The variable, and its element if it is an array, that a finding is about; `scalar`: it is a single number."""
 
     name: str = ""
     index: tuple[int, ...] = ()
     scalar: bool = False
     line: int = 0
 
-    def text(self, fortran: bool) -> str:
-        """`a[3][4]`, `a(4, 3)`."""
+    def render(self, fortran: bool) -> str:
+        """Return the element as the program writes it: `a[3][4]`, in Fortran `a(4, 3)`."""
         if not self.name:
             return "data without a name"
         if not self.index:
@@ -33,7 +33,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Strand:
-    """What accesses memory: an iteration, a task, a thread."""
+    """What executes code and accesses memory: an iteration, a task, a thread. `what`: its kind; `index`: its number."""
 
     what: str = ""
     index: int = 0
@@ -46,7 +46,9 @@ class Strand:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A place of the program, and what it does there."""
+    """One access to memory: its place in the source, its program counter, whether it writes, and the strand that makes
+    it.
+    """
 
     place: AccessPlace
     pc: int
@@ -60,15 +62,17 @@ class Access:
 
 
 @dataclass(slots=True)
-class Record:
-    """A finding of the runtime's; of a race `one` is the later access, and `named` the memory."""
+class RawOpenMPFinding:
+    """A finding as the runtime wrote it; of a race, `access` is the later access, and `named` the memory that both
+    touch.
+    """
 
     id: int
     kind: str
     why: str
     count: int
-    one: Access
-    other: Access
+    access: Access
+    other_access: Access
     address: int
     bytes: int
     device: bool
@@ -81,11 +85,11 @@ class Record:
     """Of the function on whose stack it lies: the return address into it, and where its variables are counted from."""
     region: AccessPlace
     """The target region."""
-    named: Named = Named()
+    named: NamedElement = NamedElement()
 
 
-def records(told: Told, places: Mapping[int, AccessPlace]) -> list[Record]:
-    """What a process told, at the places of its program counters."""
+def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> list[RawOpenMPFinding]:
+    """Return the raw findings of a process, with program counters replaced by their source places."""
 
     def at(pc: int) -> AccessPlace:
         return places.get(pc, NOWHERE)
@@ -93,15 +97,15 @@ def records(told: Told, places: Mapping[int, AccessPlace]) -> list[Record]:
     def strand(held: Mapping[str, Any] | None) -> Strand:
         return Strand(**held, at=at(held["pc"])) if held else Strand()
 
-    def record(held: Mapping[str, Any]) -> Record:
+    def record(held: Mapping[str, Any]) -> RawOpenMPFinding:
         here, there, frame, block = held["pc"], held["other_pc"], held.get("frame"), held.get("block")
-        return Record(
+        return RawOpenMPFinding(
             id=held["id"],
             kind=held["kind"],
             why=held["why"],
             count=held["count"],
-            one=Access(at(here), here, held.get("write", False), strand(held.get("strand"))),
-            other=Access(at(there), there, held.get("other_write", False), strand(held.get("other"))),
+            access=Access(at(here), here, held.get("write", False), strand(held.get("strand"))),
+            other_access=Access(at(there), there, held.get("other_write", False), strand(held.get("other"))),
             address=held.get("address", 0),
             bytes=held.get("bytes", 0),
             device=held.get("device", False),
@@ -111,13 +115,13 @@ def records(told: Told, places: Mapping[int, AccessPlace]) -> list[Record]:
             region=at(held.get("region_pc", 0)),
         )
 
-    return [record(one) for one in told.found.values()]
+    return [record(one) for one in told.raw_findings.values()]
 
 
-def counters(told: Told) -> set[int]:
-    """The program counters of what a process told."""
-    found = {held["pc"] for held in (*told.found.values(), *told.constructs)}
-    for held in told.found.values():
+def collect_program_counters(told: RuntimeOutput) -> set[int]:
+    """Return all program counters in the output of a process, to be looked up in the debugging information."""
+    found = {held["pc"] for held in (*told.raw_findings.values(), *told.constructs)}
+    for held in told.raw_findings.values():
         found |= {held["other_pc"], held.get("region_pc", 0)}
         found |= {held[key]["pc"] for key in ("strand", "other") if key in held}
     return found - {0}

@@ -1,4 +1,4 @@
-"""Copies of OpenMP sources with the directives that the simulated runtime wants; every line stays its own."""
+"""Rewrite OpenMP sources for the simulated runtime: the directives change, and every line keeps its number."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.openmp import privates
-from weft.openmp.directives import Directive, apart, parsed, simulated
+from weft.openmp import private_variables
+from weft.openmp.directives import OpenMPDirective, parse_directive, rewrite_for_runtime, split_combined
 
 C_SUFFIXES: Final = frozenset((".c",))
 CPLUSPLUS_SUFFIXES: Final = frozenset((".cpp", ".cc", ".cxx"))
@@ -45,18 +45,18 @@ _READY: Final = frozenset(("extern template class basic_string<char>;",))
 _DO: Final = re.compile(r"^\s*(?:\w+\s*:\s*)?do\s+(?:\d+\s*,?\s*)?(?P<index>[A-Za-z]\w*)\s*=", re.I)
 
 
-def language(source: Path) -> str:
-    """The language of a source by its ending."""
+def source_language(source: Path) -> str:
+    """Return the language of a source by its suffix: `c`, `c++` or `fortran`."""
     suffix = source.suffix
     if suffix.lower() in FORTRAN_SUFFIXES:
         return "fortran"
     return "c" if suffix == ".c" else "c++"
 
 
-def rewritten_c(text: str, of: str = "c", kept: Container[int] = ()) -> str:
-    """Preprocessed C or C++ with the runtime's directives, and the program's own question for its thread.
+def rewrite_c(text: str, language: str = "c", unchanged_lines: Container[int] = ()) -> str:
+    """Return preprocessed C or C++ with directives for the runtime, and `omp_get_thread_num` replaced by the runtime's.
 
-    `kept`: lines of directives that stay as they are.
+    `language`: `c` or `c++`. `unchanged_lines`: lines of directives that must stay as they are.
     """
     lines = text.split("\n")
     number = 0
@@ -70,33 +70,33 @@ def rewritten_c(text: str, of: str = "c", kept: Container[int] = ()) -> str:
         if found is None:
             continue
         if _REQUIRES.match(found["text"]):
-            lines[k] = _required(found["start"], found["text"])
-        if number not in kept and _ALL_MEMORY.search(found["text"]):
+            lines[k] = _rewrite_requires(found["start"], found["text"])
+        if number not in unchanged_lines and _ALL_MEMORY.search(found["text"]):
             lines[k] = found["start"] + _ALL_MEMORY.sub(_ALL, found["text"])
             found = _PRAGMA.match(lines[k]) or found
-        one = parsed(found["text"])
-        if one is not None and number not in kept:
-            lines[k] = found["start"] + str(simulated(one, "for", number, _index_c(lines, k)))
-            privates.watched(lines, k, one, of)
-    lines.insert(0, f"{privates.DECLARED[of]} {_ALL_DECLARED[of]}")
+        one = parse_directive(found["text"])
+        if one is not None and number not in unchanged_lines:
+            lines[k] = found["start"] + str(rewrite_for_runtime(one, "for", number, _loop_variable_c(lines, k)))
+            private_variables.insert_watch_call_c(lines, k, one, language)
+    lines.insert(0, f"{private_variables.DECLARED[language]} {_ALL_DECLARED[language]}")
     return re.sub(r"\bomp_get_thread_num\b", "weft_omp_get_thread_num", "\n".join(lines))
 
 
-def _required(start: str, text: str) -> str:
-    """A directive `requires` with what the compiler takes of it."""
+def _rewrite_requires(start: str, text: str) -> str:
+    """Return a directive `requires` with the clauses that the compiler accepts; "" if none is left."""
     left = _UNTAKEN.sub("", text)
     return start + left if re.search(r"requires\W*\w", left, re.I) else ""
 
 
-def one_memory(source: Path) -> bool:
-    """Whether the program requires that host and device share memory."""
+def requires_shared_memory(source: Path) -> bool:
+    """Return whether a source requires that host and device share memory (`requires unified_shared_memory`)."""
     text = source.read_text(encoding="utf-8", errors="replace")
-    sentinel = r"!\$omp" if language(source) == "fortran" else r"#\s*pragma\s+omp"
+    sentinel = r"!\$omp" if source_language(source) == "fortran" else r"#\s*pragma\s+omp"
     return bool(re.search(rf"^\s*{sentinel}\s+requires\b.*\bunified_shared_memory\b", text, re.I | re.M))
 
 
-def _index_c(lines: Sequence[str], at: int) -> str:
-    """The variable of the loop behind a directive, where it is declared before the loop."""
+def _loop_variable_c(lines: Sequence[str], at: int) -> str:
+    """Return the variable of the loop after the directive at line `at`; "" if the loop's head declares it."""
     for line in lines[at + 1 : at + 8]:
         if not line.strip() or _MARKER.match(line):
             continue
@@ -105,39 +105,40 @@ def _index_c(lines: Sequence[str], at: int) -> str:
     return ""
 
 
-def rewritten_fortran(text: str, path: Path, fixed: bool, kept: Container[int] = ()) -> str:
-    """Fortran with the directives that the runtime wants; a directive of several lines stands in its first one.
+def rewrite_fortran(text: str, copy_path: Path, fixed: bool, unchanged_lines: Container[int] = ()) -> str:
+    """Return Fortran source with directives for the runtime; a directive of several lines moves to the first of them.
 
-    `kept`: lines of those that stay as they are; `path` is the copy's name.
+    `copy_path`: the file to which the text will be written. `fixed`: the source is in fixed form. `unchanged_lines`:
+    lines of directives that must stay as they are.
     """
     lines = text.split("\n")
     if not fixed:
-        _all_declared(lines)
-    for first, last, start, words in _fortran(lines, fixed):
+        _declare_all_memory(lines)
+    for first, last, start, words in _fortran_directives(lines, fixed):
         if _REQUIRES.match(words):
-            lines[first] = _required(start, words)
+            lines[first] = _rewrite_requires(start, words)
             lines[first + 1 : last + 1] = ["!"] * (last - first)
-        one = parsed(words, folded=True)
-        if one is None or first + 1 in kept:
+        one = parse_directive(words, folded=True)
+        if one is None or first + 1 in unchanged_lines:
             continue
         if not fixed:
-            privates.watched_fortran(lines, last, one)
-        made = simulated(one, "do", first + 1, _index_fortran(lines, last))
-        parts = apart(made)
+            private_variables.insert_watch_calls_fortran(lines, last, one)
+        made = rewrite_for_runtime(one, "do", first + 1, _loop_variable_fortran(lines, last))
+        parts = split_combined(made)
         if parts == (one,):
             continue
         lines[first] = "\n".join(f"{start} {part}" for part in parts)
         for k in range(first + 1, last + 1):
             lines[k] = "!" if not fixed else "C"
         if fixed and len(lines[first]) > COLUMNS:
-            lines[first] = "\n".join(map(_in_columns, lines[first].split("\n")))
+            lines[first] = "\n".join(map(_wrap_fixed_form, lines[first].split("\n")))
         if "\n" in lines[first]:
-            lines[first] += f'\n# {first + 2} "{path}"'
+            lines[first] += f'\n# {first + 2} "{copy_path}"'
     return "\n".join(lines)
 
 
-def _in_columns(line: str) -> str:
-    """A directive in fixed form that is too long for a line, on several."""
+def _wrap_fixed_form(line: str) -> str:
+    """Wrap a directive in fixed form that is too long for one line into several."""
     start, rest = line[:6], line[6:]
     parts: list[str] = []
     while rest:
@@ -148,8 +149,8 @@ def _in_columns(line: str) -> str:
     return "\n".join((start if not k else start[:5] + "&") + part for k, part in enumerate(parts))
 
 
-def _fortran(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str, str]]:
-    """First and last line of each directive, its sentinel and its words."""
+def _fortran_directives(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str, str]]:
+    """Yield first line, last line, sentinel and text of each directive, its continuation lines joined."""
     k = 0
     while k < len(lines):
         found = _FIXED.match(lines[k]) if fixed else _SENTINEL.match(lines[k])
@@ -172,10 +173,11 @@ def _fortran(lines: Sequence[str], fixed: bool) -> Iterator[tuple[int, int, str,
         yield first, k - 1, found["start"], words
 
 
-def _all_declared(lines: list[str]) -> None:
-    """Where a program unit names all memory, the runtime's variable, behind the unit's last declaration before it.
+def _declare_all_memory(lines: list[str]) -> None:
+    """Declare the runtime's variable for `omp_all_memory` in each program unit that uses the word, and use it instead.
 
-    By a name of its own, as long as the word: from gfortran 13 on that is one of the language, which nothing declares.
+    The variable has another name than the word, of equal length: gfortran 13 and later know `omp_all_memory`
+    themselves.
     """
     for k, line in enumerate(lines):
         if not _SENTINEL.match(line) or not _ALL_MEMORY.search(line):
@@ -188,7 +190,8 @@ def _all_declared(lines: list[str]) -> None:
             lines[at] += f"; integer(1) :: {_ALL_FORTRAN}; common /weft_omp_all_memory/ {_ALL_FORTRAN}"
 
 
-def _index_fortran(lines: Sequence[str], at: int) -> str:
+def _loop_variable_fortran(lines: Sequence[str], at: int) -> str:
+    """Return the variable of the do loop after the directive at line `at`; "" if no loop follows."""
     for line in lines[at + 1 : at + 8]:
         if not line.strip() or line.lstrip().startswith(("!", "#")):
             continue
@@ -197,13 +200,13 @@ def _index_fortran(lines: Sequence[str], at: int) -> str:
     return ""
 
 
-def constructs(source: Path) -> Iterator[tuple[int, Directive]]:
-    """The directives of a source with their lines, as far as they stand there as such."""
+def read_directives(source: Path) -> Iterator[tuple[int, OpenMPDirective]]:
+    """Yield (line, directive) for each directive that a source file spells out; those made by macros are not seen."""
     text = source.read_text(encoding="utf-8", errors="replace")
     lines = text.split("\n")
-    if language(source) == "fortran":
-        for first, _, _, words in _fortran(lines, source.suffix.lower() in FIXED_SUFFIXES):
-            if (one := parsed(words, folded=True)) is not None:
+    if source_language(source) == "fortran":
+        for first, _, _, words in _fortran_directives(lines, source.suffix.lower() in FIXED_SUFFIXES):
+            if (one := parse_directive(words, folded=True)) is not None:
                 yield first + 1, one
         return
     for k, line in enumerate(lines):
@@ -214,5 +217,5 @@ def constructs(source: Path) -> Iterator[tuple[int, Directive]]:
         while words.rstrip().endswith("\\") and more + 1 < len(lines):
             more += 1
             words = words.rstrip()[:-1] + " " + lines[more]
-        if (one := parsed(re.sub(r"/\*.*?\*/|//.*", " ", words))) is not None:
+        if (one := parse_directive(re.sub(r"/\*.*?\*/|//.*", " ", words))) is not None:
             yield k + 1, one

@@ -1,4 +1,4 @@
-"""Findings of one cause, told as one with how often and at which places it showed."""
+"""Merge findings of one cause into one, with how often and at which places it was seen."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ BY_PLACE: Final = frozenset(("out-of-bounds", "directive-order", "wrong-reductio
 """Kinds whose places are wrong each by itself."""
 
 
-def grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding for each cause, where the first of it stood."""
+def group_by_cause(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return one finding for each cause, in the order of the first of each."""
     causes: defaultdict[object, list[Finding]] = defaultdict(list)
     for one in findings:
-        causes[cause(one)].append(one)
-    return tuple(together(held) for held in causes.values())
+        causes[finding_cause(one)].append(one)
+    return tuple(merge_findings(held) for held in causes.values())
 
 
-def cause(finding: Finding) -> object:
-    """What findings that one change mends have in common: kind, case, variable and loop; else the finding itself."""
+def finding_cause(finding: Finding) -> object:
+    """Return a key that all findings share which one change mends: kind, case, variable and loop; else the finding's
+    own.
+    """
     held = finding.evidence
     if finding.kind in BY_PLACE or not isinstance(held, CheckCase) or not held.variable:
         return id(finding)
@@ -33,34 +35,34 @@ def cause(finding: Finding) -> object:
     return (finding.kind, held.case, held.variable, *places)
 
 
-def together(findings: Sequence[Finding]) -> Finding:
-    """The first of some findings, with the places and counts of all."""
+def merge_findings(findings: Sequence[Finding]) -> Finding:
+    """Return the first of some findings, with the places and counts of all."""
     first = findings[0]
     if len(findings) == 1:
         return first
     assert isinstance(first.evidence, CheckCase)
-    count = sum(counted(one) for one in findings)
-    said = first.message.removesuffix(times(counted(first)))
+    count = sum(finding_count(one) for one in findings)
+    said = first.message.removesuffix(format_times(finding_count(first)))
     added = tuple(one.sites[0] for one in findings[1:])
     return replace(
         first,
         message=f"{said} ({plural(count, 'time')} at {len(findings)} places)",
         sites=tuple(dict.fromkeys((*first.sites, *added))),
-        evidence=changed(first.evidence, count=count, places=[place(one) for one in findings]),
+        evidence=changed(first.evidence, count=count, places=[place_with_count(one) for one in findings]),
     )
 
 
-def place(finding: Finding) -> Group:
-    """Where one of the findings is, and how often."""
+def place_with_count(finding: Finding) -> Group:
+    """Return the place of a finding and how often it was seen there, for the evidence."""
     site: Site = finding.sites[0]
-    return Group(file=site.file, line=site.line, function=site.function, count=counted(finding))
+    return Group(file=site.file, line=site.line, function=site.function, count=finding_count(finding))
 
 
-def counted(finding: Finding) -> int:
-    """How often it was seen."""
+def finding_count(finding: Finding) -> int:
+    """Return how often a finding was seen."""
     return finding.evidence.count if isinstance(finding.evidence, CheckCase) else 1
 
 
-def times(count: int) -> str:
-    """` (3 times)`, as a finding's sentence ends; nothing for once."""
+def format_times(count: int) -> str:
+    """Return ` (3 times)`, the end of a finding's message; "" for a single time."""
     return f" ({plural(count, 'time')})" if count > 1 else ""

@@ -1,4 +1,4 @@
-"""The object that `weft cc` links programs with, compiled on first use with the system's compiler."""
+"""Build the object that `weft cc` links programs with, on first use, with the system's compiler."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ _FLAGS: Final = (
 _BUILD_SECONDS: Final = 120
 
 
-def link_words() -> list[str]:
-    """What a link needs beside the program's own words."""
-    target = built()
+def link_options() -> list[str]:
+    """Return the words that a link needs beside the program's own."""
+    target = build_hook_object()
     return [str(target), *(f"-Wl,--wrap={name}" for name in wrapped(target))]
 
 
-def built() -> Path:
-    """The object. WeftError where it cannot be built."""
+def build_hook_object() -> Path:
+    """Return the object with the hooks. WeftError if it cannot be built."""
     weft = files("weft")
     texts = [weft / "access/native/hooks.c", weft / "recorder/client.h", *headers()]
     contents = {text.name: text.read_bytes() for text in texts}
     key = hashlib.sha256(b"".join(contents.values()) + repr(_FLAGS).encode()).hexdigest()[:16]
     target = cache_folder() / "access" / key / "weft-access.o"
     if not is_kept(target):
-        _build(contents, target)
+        _compile_hooks(contents, target)
     return target
 
 
-def inlining() -> list[str]:
-    """The options with which gcc's own hooks are no calls: an assembler of ours before the system's (x86-64 only).
+def inlining_options() -> list[str]:
+    """Return options that make gcc use Weft's assembler, which replaces most hook calls by inline code (x86-64 only).
 
-    Nothing where there is none: then each hook is called, which takes several times as long.
+    [] where that is impossible: then each hook is a call, which takes several times as long.
     """
     real = shutil.which("as")
     if platform.machine() != "x86_64" or real is None or not shutil.which("sh"):
@@ -75,7 +75,7 @@ def inlining() -> list[str]:
     return [f"-B{folder}/", "-fverbose-asm"]
 
 
-def _build(contents: dict[str, bytes], target: Path) -> None:
+def _compile_hooks(contents: dict[str, bytes], target: Path) -> None:
     compiler = next((c for c in (os.environ.get("WEFT_CC"), "gcc", "cc", "clang") if c and shutil.which(c)), None)
     if compiler is None:
         raise UsageError("there is no C compiler for the hooks of `weft cc`: install gcc, or name one in WEFT_CC")

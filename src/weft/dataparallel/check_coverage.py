@@ -1,4 +1,4 @@
-"""What a check looked at, and what it did not: no all-clear without it."""
+"""Tell what a check covered and what it did not, so that a clean result is not mistaken for more than it is."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weft.base.words import plural
-from weft.dataparallel.lines import Told
-from weft.dataparallel.texts import Construct, Texts
+from weft.dataparallel.runtime_output import RuntimeOutput
+from weft.dataparallel.source_map import SourceConstruct, SourceMap
 
 LOOPS: Final = frozenset(("parallel", "prange"))
 WORK: Final = LOOPS | {"on", "task_region", "region", "remote_access", "own", "own computations", "task"}
@@ -20,15 +20,15 @@ MOST_PLACES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ConstructRun:
     """A construct that ran: how often, and with how many iterations in all."""
 
-    construct: Construct
+    construct: SourceConstruct
     times: int
     iterations: int
 
     def to_json(self) -> dict[str, Any]:
-        """The same as numbers and texts."""
+        """Return the construct and its counts as JSON values."""
         one = self.construct
         return {
             "kind": one.kind,
@@ -41,22 +41,22 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What ran, in the order of its first time; the places whose accesses were looked at; what was left out."""
+class CheckCoverage:
+    """The constructs that ran, in the order of their first run, how many places were checked, and what was not."""
 
-    ran: tuple[Ran, ...] = ()
+    ran: tuple[ConstructRun, ...] = ()
     places: int = 0
-    left: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
     full_stack: int = 0
     """The KiB of the stack that was too small for the program; 0: it was not."""
 
     @property
-    def nothing(self) -> bool:
-        """Whether no access was compared with any promise."""
+    def is_empty(self) -> bool:
+        """Whether no access was compared with what a directive promises."""
         return not any(one.construct.kind in WORK for one in self.ran)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as numbers and texts."""
+        """Return the counts and the unchecked parts as JSON values."""
         loops = [one for one in self.ran if one.construct.kind in LOOPS]
         written = [one for one in self.ran if one.construct.kind not in NO_DIRECTIVES]
         return {
@@ -65,26 +65,35 @@ class Looked:
             "instances": sum(one.times for one in loops),
             "iterations": sum(one.iterations for one in loops),
             "places": self.places,
-            "not": list(self.left),
+            "not": list(self.unchecked),
         }
 
 
-def looked(told: Told, texts: Texts, left: Iterable[str] = ()) -> Looked:
-    """What the runtime tells of what ran; `left`: what is known besides not to have been looked at."""
-    ran = tuple(Ran(texts.constructs[id], *counts) for id, counts in told.ran.items() if id in texts.constructs)
-    return Looked(ran, told.places, (*texts.left, *_never(texts, told.ran), *left), told.stack)
+def summarize_coverage(told: RuntimeOutput, texts: SourceMap, left: Iterable[str] = ()) -> CheckCoverage:
+    """Return what a run covered, from the runtime's output; `left` are more phrases for what was not checked."""
+    ran = tuple(
+        ConstructRun(texts.constructs[id], *counts)
+        for id, counts in told.construct_runs.items()
+        if id in texts.constructs
+    )
+    return CheckCoverage(
+        ran, told.places, (*texts.unchecked, *_describe_never_run(texts, told.construct_runs), *left), told.stack
+    )
 
 
-def _never(texts: Texts, ran: Iterable[int]) -> Iterator[str]:
-    """The loops that never ran. A loop of Numba is known by each compilation: one that ran answers for all."""
+def _describe_never_run(texts: SourceMap, ran: Iterable[int]) -> Iterator[str]:
+    """Yield a phrase for the parallel loops that never ran.
+
+    Each compilation of a Numba function adds its loops again: if one of them ran, all count as run.
+    """
     done = {(one.file, one.line) for id in ran if (one := texts.constructs.get(id)) is not None}
     never = {(one.file, one.line) for one in texts.constructs.values() if one.kind in LOOPS} - done
     if never:
-        yield f"{plural(len(never), 'parallel loop')} that never ran ({shown(sorted(never))})"
+        yield f"{plural(len(never), 'parallel loop')} that never ran ({format_places(sorted(never))})"
 
 
-def shown(places: Sequence[tuple[str, int]]) -> str:
-    """`a.c:4, 12; b.c:7 and 3 more`."""
+def format_places(places: Sequence[tuple[str, int]]) -> str:
+    """Return places as text: `a.c:4, 12; b.c:7 and 3 more`."""
     lines: dict[str, list[str]] = defaultdict(list)
     for file, line in places[:MOST_PLACES]:
         lines[file].append(str(line))
@@ -92,8 +101,10 @@ def shown(places: Sequence[tuple[str, int]]) -> str:
     return "; ".join(f"{file}:{', '.join(held)}" for file, held in lines.items()) + more
 
 
-def sentence(looked: Looked) -> str:
-    """`Looked at: 12 directives, 3 parallel loops (40 runs, 64,000 iterations), accesses at 57 places`."""
+def render_coverage(looked: CheckCoverage) -> str:
+    """Return the sentence `Looked at: 12 directives, 3 parallel loops (40 runs, 64,000 iterations), accesses at 57
+    places`.
+    """
     held = looked.to_json()
     counts = f"{plural(held['instances'], 'run')}, {plural(held['iterations'], 'iteration')}"
     loops = f"{plural(held['loops'], 'parallel loop')} ({counts})"

@@ -1,4 +1,4 @@
-"""What is said of OpenMP programs, a sentence a finding."""
+"""The messages of findings about OpenMP programs, one sentence each."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from weft.dataparallel.texts import AccessPlace
-from weft.openmp.names import line_of, source
-from weft.openmp.record import Named, Record, Strand
+from weft.dataparallel.source_map import AccessPlace
+from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
+from weft.openmp.variable_names import preprocessed_line, source_line
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
 
@@ -23,8 +23,12 @@ ONE_MEMORY: Final = "which copies of the target regions are old: the program req
 KEPT: Final = "iterations of one thread among each other where the compiler takes no schedule ({at})"
 
 
-def barrier(why: str, other: AccessPlace) -> str:
-    """Threads of a team that do not meet at one barrier."""
+def describe_barrier(why: str, other: AccessPlace) -> str:
+    """Say that the threads of a team do not meet at one barrier.
+
+    `why`: `work` (not all reach a worksharing construct), `left` (some have left the region), else they wait at
+    `other`.
+    """
     if why == "work":
         return "Some threads of a team come to this construct and others do not: all must share in its work, or none"
     if why == "left":
@@ -32,34 +36,34 @@ def barrier(why: str, other: AccessPlace) -> str:
     return f"Threads wait at this barrier while others of their team wait at another one (line {other.line})"
 
 
-def lock_order(other: AccessPlace) -> str:
-    """Two locks that are taken in both orders."""
+def describe_lock_order(other: AccessPlace) -> str:
+    """Say that two locks are taken in both orders; `other` is the place of the other order."""
     where = f" at line {other.line}" if other.line else ""
     return f"A lock is taken here while another is held; elsewhere{where} the two are taken in the other order"
 
 
-def deadlock(other: AccessPlace) -> str:
-    """No thread can go on."""
+def describe_deadlock(other: AccessPlace) -> str:
+    """Say that no thread can continue; `other` is the place at which another thread waits."""
     where = f", another at line {other.line}" if other.line else ""
     return f"No thread can go on: one waits here for ever{where}"
 
 
-def reduction(name: str, declared: str, does: str, loop: bool) -> str:
-    """A reduction that combines by another operation than its loop, or its block, uses."""
+def describe_wrong_reduction(name: str, declared: str, does: str, loop: bool) -> str:
+    """Say that a reduction is declared with another operation than its loop (`loop`) or its block computes."""
     what = f"the {'loop' if loop else 'block'} {'computes' if ' ' in does else 'combines by'} {does}"
     return (
         f"`{name}` is declared as a reduction by {declared}, and {what}: the threads' results are put together wrongly"
     )
 
 
-def valueless(name: str, one: str) -> str:
-    """A private variable that is read before it is written."""
+def describe_uninitialised_read(name: str, one: str) -> str:
+    """Say that `one`, an iteration, task or thread, reads the private variable `name` before it has a value."""
     text = f"{one} reads `{name}`, which is private there and has no value yet: write it first, or make it firstprivate"
     return text[0].upper() + text[1:]
 
 
-def who(strand: Strand, place: AccessPlace) -> str:
-    """`iteration 3 of the loop at line 8`, `task 2 made at line 12`, `thread 1`."""
+def describe_strand(strand: Strand, place: AccessPlace) -> str:
+    """Name a strand: `iteration 3 of the loop at line 8`, `task 2 made at line 12`, `thread 1`."""
     where = f" at line {place.line}" if place.line else ""
     what, index = strand.what, strand.index
     if what == "iteration":
@@ -69,7 +73,7 @@ def who(strand: Strand, place: AccessPlace) -> str:
     if what == "section":
         return f"section {index + 1} of the sections{where}"
     if what == "single":
-        return f"the {'workshare' if _WORKSHARE.search(source(place)) else 'single'} block{where}"
+        return f"the {'workshare' if _WORKSHARE.search(source_line(place)) else 'single'} block{where}"
     if what == "target":
         return f"the target region{where}"
     if what == "copy":
@@ -81,60 +85,63 @@ def who(strand: Strand, place: AccessPlace) -> str:
     return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
 
 
-def race(record: Record, who: tuple[str, str], fortran: bool) -> str:
-    """The two accesses and what is missing between them."""
+def describe_race(record: RawOpenMPFinding, who: tuple[str, str], fortran: bool) -> str:
+    """Say which two accesses race; `who` names the strands of the later and of the earlier access."""
     one, two = who
-    other = record.other
+    other = record.other_access
     line = f" at line {other.place.line}" if other.place.line else ""
-    name = record.named.text(fortran)
-    text = f"{one} {record.one.does}s {name}, which {two} {other.does}s{line}: nothing orders the two"
+    name = record.named.render(fortran)
+    text = f"{one} {record.access.does}s {name}, which {two} {other.does}s{line}: nothing orders the two"
     return text[0].upper() + text[1:]
 
 
-def advice(races: Iterable[Record], named: Named, place: AccessPlace, fortran: bool) -> str:
-    """What a scalar that all share looks like: a sum that is no reduction, or a value of each iteration's own."""
+def suggest_clause(races: Iterable[RawOpenMPFinding], named: NamedElement, place: AccessPlace, fortran: bool) -> str:
+    """Suggest `private` or `reduction` for a shared scalar, if the source line shows which; "" otherwise.
+
+    `races`: all races on the scalar; `place`: the access whose line is read.
+    """
     if not named.scalar or not named.name:
         return ""
-    text = line_of(place)
+    text = preprocessed_line(place)
     name = re.escape(named.name)
     if re.search(rf"\bfor\s*\(\s*{name}\s*=|^\s*do\s+(?:\d+\s+)?{name}\s*=", text, re.I if fortran else 0):
         return f"; `{named.name}` counts an inner loop, and belongs in private"
     again = re.search(rf"\b{name}\s*=(?!=)[^;]*\b{name}\b", text, re.I if fortran else 0)
     if again or re.search(rf"(?:\b{name}\s*(?:{_COMPOUND.pattern})|(?:\+\+|--)\s*{name}\b)", text):
         return f"; if all add to `{named.name}`, it belongs in a reduction"
-    if all(one.one.write for one in races):  # none reads another one's value: each writes first
+    if all(one.access.write for one in races):  # none reads another one's value: each writes first
         return f"; if each needs a value of its own, `{named.name}` belongs in private"
     return ""
 
 
-def unawaited(record: Record) -> str:
-    """What would order two, one of which a construct of the device does beside the other."""
-    if record.one.strand.beside != record.other.strand.beside:
+def suggest_taskwait(record: RawOpenMPFinding) -> str:
+    """Suggest `taskwait` or `depend` if one of two accesses is in a construct that the device runs asynchronously."""
+    if record.access.strand.beside != record.other_access.strand.beside:
         return "; a `taskwait` between them is missing, or a `depend` at both"
     return ""
 
 
-def nowait(record: Record) -> str:
-    """What would order the same iteration of two loops, one of which has no barrier at its end."""
-    one, two = record.one.strand, record.other.strand
+def suggest_static_schedule(record: RawOpenMPFinding) -> str:
+    """Suggest `schedule(static)` if the accesses are by the same iteration of two loops, one of which has `nowait`."""
+    one, two = record.access.strand, record.other_access.strand
     loops = one.what == two.what == "iteration" and one.pc != two.pc
     if not loops or one.index != two.index:
         return ""
     return "; only with schedule(static) on both loops, which are as long, is one thread sure to run both"
 
 
-def copied(record: Record, name: str) -> str:
-    """What is wrong with a copy, or that there is none."""
+def describe_copy_fault(record: RawOpenMPFinding, name: str) -> str:
+    """Say what is wrong with a copy on the device, or that there is none; `name` is the variable as text."""
     if record.kind == "old-copy":
-        return old_copy(record, name)
+        return describe_old_copy(record, name)
     if record.kind == "beyond":
         return f"A map goes {record.bytes:,} bytes beyond the block of memory in which it begins"
-    return unmapped(record, name)
+    return describe_unmapped(record, name)
 
 
-def old_copy(record: Record, name: str) -> str:
-    """A read of the copy that is older, or has no value."""
-    line = record.other.place.line
+def describe_old_copy(record: RawOpenMPFinding, name: str) -> str:
+    """Say that host or device reads a copy that is older than the other side's, or has no value; add the remedy."""
+    line = record.other_access.place.line
     what, remedy = _OLD[record.why, record.device]
     reader = f"The target region at line {record.region.line}" if record.device else "The host"
     return f"{reader} reads {name}, {what.format(at=f' at line {line}' if line else '')}: {remedy}"
@@ -163,10 +170,11 @@ _OLD: Final = {
 """By what made a copy old, and whether the device reads it: what happened, and the remedy."""
 
 
-def unmapped(record: Record, name: str) -> str:
-    """An access of what the device does not have."""
+def describe_unmapped(record: RawOpenMPFinding, name: str) -> str:
+    """Say that a target region accesses data that is not on the device, or only in part."""
     if record.why == "part":
         return "A map of data of which another map has brought a part to the device already: no map can grow"
     return (
-        f"The target region at line {record.region.line} {record.one.does}s {name}, which no map brings to the device"
+        f"The target region at line {record.region.line} {record.access.does}s {name}, "
+        "which no map brings to the device"
     )

@@ -1,5 +1,7 @@
-"""What is put at the start of a construct's body: that private variables have no value yet, and the address of what a
-task shares, as the compiler would give it the value."""
+"""Insert calls at the start of a construct's body that tell the runtime which private variables have no value yet.
+
+For a task the call also takes the address of shared scalars, so that the compiler does not pass them by value.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from weft.openmp.directives import Directive, closing
+from weft.openmp.directives import OpenMPDirective, find_closing_bracket
 
 DECLARED: Final = {
     "c": "extern int weft_omp_private(void *, unsigned long);",
@@ -30,8 +32,8 @@ MOST_LINES: Final = 60
 """Of a construct, in which its inner loops are looked for."""
 
 
-def named(one: Directive, *words: str) -> list[str]:
-    """The variables of some clauses."""
+def clause_variables(one: OpenMPDirective, *words: str) -> list[str]:
+    """Return the variables that the clauses with the given words list."""
     found: list[str] = []
     for clause in one.clauses:
         if clause.word in words and clause.inside and ":" not in clause.inside:
@@ -39,14 +41,17 @@ def named(one: Directive, *words: str) -> list[str]:
     return found
 
 
-def names(one: Directive) -> list[str]:
-    """The variables whose copies have no value yet."""
-    first = named(one, "firstprivate", "linear", "reduction")
-    return [name for name in named(one, "private", "lastprivate") if name not in first]
+def variables_without_value(one: OpenMPDirective) -> list[str]:
+    """Return the variables of a directive whose private copies begin without a value."""
+    first = clause_variables(one, "firstprivate", "linear", "reduction")
+    return [name for name in clause_variables(one, "private", "lastprivate") if name not in first]
 
 
-def call(names: Sequence[str], shared: Sequence[str], of: str) -> str:
-    """What stands before the construct's body: it is always true."""
+def render_watch_call(names: Sequence[str], shared: Sequence[str], of: str) -> str:
+    """Return the text to insert before a construct's body: an `if` that is always true and calls the runtime.
+
+    `names`: private variables without a value; `shared`: variables whose address is taken; `of`: `c` or `c++`.
+    """
     address = "&" if of == "c" else "__builtin_addressof"
     calls = [f"({address}({name}), 1)" for name in shared]
     calls += (
@@ -59,43 +64,51 @@ def call(names: Sequence[str], shared: Sequence[str], of: str) -> str:
     return f" if ({' && '.join(calls)}) "
 
 
-def watched(lines: list[str], at: int, one: Directive, of: str) -> None:
-    """Put the call into the lines behind the directive at a line; the variables of inner loops are left out."""
+def insert_watch_call_c(lines: list[str], at: int, one: OpenMPDirective, of: str) -> None:
+    """Insert the runtime's call into `lines` after the directive at line `at`, in place.
+
+    Variables that count inner loops are left out, as they are always written first. `of`: `c` or `c++`.
+    """
     loop = bool(_LOOPS & set(one.head))
     if not loop and one.head not in _BLOCKS:
         return
     behind = "\n".join(lines[at + 1 : at + 1 + MOST_LINES])
-    shared = shared_by_task(lines, at, one)
-    found = [name for name in names(one) if not re.search(rf"\bfor\s*\(\s*{name}\s*=", behind)]
+    shared = task_shared_scalars_c(lines, at, one)
+    found = [name for name in variables_without_value(one) if not re.search(rf"\bfor\s*\(\s*{name}\s*=", behind)]
     inscan = any(clause.word == "reduction" and (clause.inside or "").startswith("inscan") for clause in one.clauses)
     if not (found or shared) or inscan:
         return
-    end = _body(lines, at + 1, _depth(one) if loop else 0)
+    end = _find_body_start(lines, at + 1, _loop_depth(one) if loop else 0)
     if end is not None:
         line, column = end
-        lines[line] = lines[line][:column] + call(found, shared, of) + lines[line][column:]
+        lines[line] = lines[line][:column] + render_watch_call(found, shared, of) + lines[line][column:]
 
 
-def shared_by_task(lines: Sequence[str], at: int, one: Directive) -> list[str]:
-    """Scalars that a task shares with a region around it, as far as their declarations can be read."""
+def task_shared_scalars_c(lines: Sequence[str], at: int, one: OpenMPDirective) -> list[str]:
+    """Return the scalars that a task shares with the region around it, if their declarations are found in the lines
+    before.
+    """
     if "task" not in one.head and "taskloop" not in one.head:
         return []
     first = next((k for k in range(at - 1, -1, -1) if lines[k].startswith("}")), -1) + 1
     region = next((k for k in range(at - 1, first - 1, -1) if _PARALLEL.match(lines[k])), None)
     known = "\n".join(lines[first:at])
     before = "\n".join(lines[first:region]) if region is not None else ""
-    said = named(one, "shared")
-    own = {*said, *named(one, "private", "firstprivate", "lastprivate", "linear")}
-    used = dict.fromkeys(name for name in _NAME.findall(_statement(lines, at + 1)) if name not in own)
-    return [name for name in said if _declared(name, known)] + [name for name in used if _declared(name, before)]
+    said = clause_variables(one, "shared")
+    own = {*said, *clause_variables(one, "private", "firstprivate", "lastprivate", "linear")}
+    used = dict.fromkeys(name for name in _NAME.findall(_statement_text(lines, at + 1)) if name not in own)
+    return [name for name in said if _is_declared_scalar(name, known)] + [
+        name for name in used if _is_declared_scalar(name, before)
+    ]
 
 
-def _declared(name: str, text: str) -> bool:
+def _is_declared_scalar(name: str, text: str) -> bool:
+    """Return whether a text declares a variable of a scalar type."""
     return bool(re.search(rf"{_SCALAR}{name}\s*[=;,)]", text))
 
 
-def _statement(lines: Sequence[str], at: int) -> str:
-    """The statement that begins at a line."""
+def _statement_text(lines: Sequence[str], at: int) -> str:
+    """Return the text of the statement or block that begins at a line."""
     text = "\n".join("" if line.lstrip().startswith("#") else line for line in lines[at : at + MOST_LINES])
     depth = 0
     for k, one in enumerate(text):
@@ -105,15 +118,15 @@ def _statement(lines: Sequence[str], at: int) -> str:
     return text
 
 
-def shared_by_task_fortran(lines: Sequence[str], at: int, one: Directive) -> list[str]:
-    """The same in free form."""
+def task_shared_variables_fortran(lines: Sequence[str], at: int, one: OpenMPDirective) -> list[str]:
+    """Return the variables that a task of a Fortran program in free form shares with the region around it."""
     if one.head != ("task",):
         return []
     first = next((k for k in range(at - 1, -1, -1) if _UNIT.match(lines[k])), 0)
     region = any(_PARALLEL.match(line) and not _END.match(line) for line in lines[first:at])
     end = next((k for k in range(at + 1, len(lines)) if _END.match(lines[k])), at + 1)
-    said = [name.lower() for name in named(one, "shared")]
-    own = {*said, *(name.lower() for name in named(one, "private", "firstprivate"))}
+    said = [name.lower() for name in clause_variables(one, "shared")]
+    own = {*said, *(name.lower() for name in clause_variables(one, "private", "firstprivate"))}
     body = "\n".join(line.partition("!")[0] for line in lines[at + 1 : end]).lower()
     used = dict.fromkeys(name for name in _NAME.findall(body) if name not in own) if region else {}
     known = "\n".join(lines[first:at])
@@ -124,8 +137,11 @@ def shared_by_task_fortran(lines: Sequence[str], at: int, one: Directive) -> lis
     ]
 
 
-def watched_fortran(lines: list[str], at: int, one: Directive) -> None:
-    """The same in free form, behind a directive's last line: variables that are declared of a type of the language."""
+def insert_watch_calls_fortran(lines: list[str], at: int, one: OpenMPDirective) -> None:
+    """Insert the runtime's calls into Fortran lines in free form, after a directive's last line `at`, in place.
+
+    Only variables that are declared with an intrinsic type are watched.
+    """
     loop = "do" in one.head
     if not loop and one.head not in _BLOCKS:
         return
@@ -133,24 +149,24 @@ def watched_fortran(lines: list[str], at: int, one: Directive) -> None:
     text = "\n".join(lines)
     found = [
         name
-        for name in names(one)
+        for name in variables_without_value(one)
         if not re.search(rf"\bdo\s+(\d+\s+)?{name}\s*=", behind, re.I)
         and re.search(rf"^[ \t]*{_DECLARED}::.*\b{name}\b", text, re.I | re.M)
     ]
-    shared = shared_by_task_fortran(lines, at, one)
+    shared = task_shared_variables_fortran(lines, at, one)
     calls = "; ".join(
         [f"call weft_omp_private(%val(loc({name})), %val(0_8))" for name in shared]
         + [f"call weft_omp_private(%val(loc({name})), %val(sizeof({name})))" for name in found]
     )
-    heads = _depth(one) if loop else 0
+    heads = _loop_depth(one) if loop else 0
     line = at + 1
     for _ in range(heads):
-        while line < len(lines) and _comment(lines[line]):
+        while line < len(lines) and _is_comment(lines[line]):
             line += 1
         if line >= len(lines) or not re.match(r"\s*do\s+[a-z]\w*\s*=[^&!;]*$", lines[line], re.I):
             return
         line += 1
-    while not heads and line < len(lines) and _comment(lines[line]):
+    while not heads and line < len(lines) and _is_comment(lines[line]):
         line += 1
     if not calls or line >= len(lines) or (not heads and not re.match(r"\s*[a-z]", lines[line], re.I)):
         return
@@ -160,29 +176,29 @@ def watched_fortran(lines: list[str], at: int, one: Directive) -> None:
         lines[line] = f"{calls}; {lines[line].lstrip()}"
 
 
-def _comment(line: str) -> bool:
+def _is_comment(line: str) -> bool:
     stripped = line.lstrip()
     return not stripped or (stripped.startswith("!") and not stripped.lower().startswith("!$"))
 
 
-def _depth(one: Directive) -> int:
-    """How many loops belong to the construct."""
-    clauses = (one.clause("collapse"), one.clause("ordered"))
+def _loop_depth(one: OpenMPDirective) -> int:
+    """Return how many nested loops belong to the construct, by its `collapse` and `ordered` clauses."""
+    clauses = (one.find_clause("collapse"), one.find_clause("ordered"))
     numbers = [int(c.inside) for c in clauses if c and c.inside and c.inside.strip().isdigit()]
     return max([1, *numbers])
 
 
-def _body(lines: Sequence[str], at: int, loops: int) -> tuple[int, int] | None:
-    """Line and column behind the heads of so many loops; None where something else stands there."""
+def _find_body_start(lines: Sequence[str], at: int, loops: int) -> tuple[int, int] | None:
+    """Return line and column after the heads of `loops` nested loops; None if the text there is anything else."""
     column = 0
     for _ in range(loops):
-        while at < len(lines) and _passes(lines[at][column:]):
+        while at < len(lines) and _is_blank_or_line_marker(lines[at][column:]):
             at, column = at + 1, 0
         head = _FOR.match(lines[at], column) if at < len(lines) else None
         if head is None:
             return None
         text, last = lines[at], at
-        while (end := closing(text, head.end())) < 0 and last + 1 < len(lines) and last < at + 8:
+        while (end := find_closing_bracket(text, head.end())) < 0 and last + 1 < len(lines) and last < at + 8:
             last += 1
             text += "\n" + lines[last]
         if end < 0 or "#" in text[head.end() : end]:
@@ -190,11 +206,11 @@ def _body(lines: Sequence[str], at: int, loops: int) -> tuple[int, int] | None:
         at, column = last, end + 1 - (text.rfind("\n", 0, end) + 1)
     if loops:
         return at, column
-    while at < len(lines) and _passes(lines[at]):
+    while at < len(lines) and _is_blank_or_line_marker(lines[at]):
         at += 1
     return None if at == len(lines) or lines[at].lstrip().startswith("#") else (at, 0)
 
 
-def _passes(line: str) -> bool:
-    """Whether nothing but the place of the next line stands there."""
+def _is_blank_or_line_marker(line: str) -> bool:
+    """Return whether a preprocessed line is empty or only a line marker (`# 12 "file"`)."""
     return not line.strip() or bool(re.match(r"#\s*(line\s+)?\d", line))
