@@ -56,7 +56,7 @@ def test_the_page_that_is_printed_is_the_page_of_the_site() -> None:
         [sys.executable, "-m", "weft.mpi.coverage"], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == coverage.render_page()
-    assert 'yield "coverage.md", coverage.page()' in (ROOT / "tools" / "site.py").read_text()
+    assert 'yield "coverage.md", coverage.render_page()' in (ROOT / "tools" / "site.py").read_text()
 
 
 def test_the_page_names_every_function_once() -> None:

@@ -201,7 +201,7 @@ def test_tasks_of_this_user_meet(shared: Path, monkeypatch: pytest.MonkeyPatch) 
         assert shared_run.choose_folder(step, "prog") == path
         first = shared_run.create_or_join(step, path, {}, RunDirectory.write)
         second = shared_run.create_or_join(step, path, {}, RunDirectory.write)
-        assert len(second.tasks()) == len(first.tasks()) == 2
+        assert len(second.read_tasks()) == len(first.read_tasks()) == 2
 
 
 def test_who_answers_instead_of_rank_0_is_not_listened_to_for_ever(listener: socket.socket) -> None:
