@@ -342,7 +342,7 @@ def test_an_order_of_tasks_is_read_as_far_as_it_is_one(tmp_path: Path) -> None:
     file = tmp_path / "order"
     head = json.dumps({"schema": SCHEMA}) + "\n"
     file.write_text(head + "0 main.1\n0 main\n1 !0.f.1\n0 main.")  # killed as it wrote
-    schedule.check("replay", str(file), "asyncio")
+    schedule.check_schedule_file("replay", str(file), "asyncio")
     assert read_schedule(str(file)) == {0: ["main.1", "main"], 1: ["!0.f.1"]}
     for wrong in ("x main\n", "\u0661 main\n", "9" * 5000 + " main\n", "0 " + "a" * (1 << 17)):
         file.write_text(head + wrong)
@@ -355,7 +355,7 @@ def test_what_is_no_order_of_tasks_is_refused(tmp_path: Path, text: str) -> None
     file = tmp_path / "order"
     file.write_text(text)
     with pytest.raises(UsageError, match="did not write this file"):
-        schedule.check("replay", str(file), "asyncio")
+        schedule.check_schedule_file("replay", str(file), "asyncio")
     with pytest.raises(ValueError, match="did not write this file"):
         read_schedule(str(file))
 
@@ -366,7 +366,7 @@ def test_an_order_of_tasks_of_another_version_is_refused(tmp_path: Path, runtime
     for version, why in (("2", "it is of version 2, and this Weft reads version 1: record the order again"), ("1", "")):
         file.write_text(json.dumps({"schema": f"weft-schedule/{version}", "runtime": runtime}) + "\n")
         with pytest.raises(UsageError, match=why) if why else nullcontext():
-            schedule.check("replay", str(file), runtime)
+            schedule.check_schedule_file("replay", str(file), runtime)
         with pytest.raises(ValueError, match=why) if why else nullcontext():
             read_schedule(str(file))
 
@@ -374,7 +374,7 @@ def test_an_order_of_tasks_of_another_version_is_refused(tmp_path: Path, runtime
 def test_a_pipe_in_the_place_of_an_order_of_tasks_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "order")
     with pytest.raises(UsageError, match="did not write this file"):
-        schedule.check("replay", str(tmp_path / "order"), "openmp")
+        schedule.check_schedule_file("replay", str(tmp_path / "order"), "openmp")
 
 
 def test_calls_that_wait_for_each_other_in_a_circle_are_not_taken_one_by_one_for_ever() -> None:

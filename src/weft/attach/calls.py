@@ -150,7 +150,7 @@ def waits_in_suite(frame: Frame) -> bool:
     interest.
     """
     function = frame.site.function or ""
-    return frame.python and function.endswith("wait") and bool(MEETING.search(frame.site.file or ""))
+    return frame.python and function.endswith("wait_for_all_ranks") and bool(MEETING.search(frame.site.file or ""))
 
 
 def is_source(site: CallSite) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.launch.plan import LaunchPlan
     from weft.launch.rundir import RunDirectory
     from weft.launch.shared_run import SharedRun
-    from weft.watchdogs.silence import Silence
+    from weft.watchdogs.silence import SilenceWatchdog
 
 DEADLOCK_STATUS = 3
 BESIDE: Final = 5.0
@@ -58,7 +58,7 @@ def step_of(plan: LaunchPlan, args: argparse.Namespace) -> JobStep | None:
 
 def record(
     step: JobStep, plan: LaunchPlan, command: list[str], args: argparse.Namespace, *,
-    conclude: Callable[[LaunchPlan, Job, argparse.Namespace], int], alarm: Silence | None,
+    conclude: Callable[[LaunchPlan, Job, argparse.Namespace], int], alarm: SilenceWatchdog | None,
 ) -> int:  # fmt: skip
     """Record this task's rank into the run of its step; the task that reports calls `conclude`."""
     shim = recorder.build_recorder(plan)

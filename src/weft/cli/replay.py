@@ -215,16 +215,16 @@ def started(
     if trace.system.grows:
         from weft.pvm import tasks
 
-        tasks.hand_on(trace.path, laid_out)
+        tasks.copy_to_replay(trace.path, laid_out)
     variables = (
         recorder.make_recorder_variables(shim, directory, "trace") | more | {"WEFT_INTERNAL_REPLAY": str(laid_out)}
     )
     if session.driver is not None:
         variables["WEFT_INTERNAL_AGENT"] = str(session.driver.folder)
     if session.driver is not None or trace.run.get("tasks"):
-        from weft.tasks.runtime import for_ranks
+        from weft.tasks.runtime import replay_environment
 
-        variables |= for_ranks(start.line.programs)  # a runtime makes threads in an order of its own
+        variables |= replay_environment(start.line.programs)  # a runtime makes threads in an order of its own
     try:
         with inside(Path(str(directory.facts["cwd"]))):
             return run_job(start, directory, variables, observer=session.observe)
@@ -293,7 +293,7 @@ def silent(trace: Trace) -> set[int]:
         return set()
     from weft.pvm import tasks
 
-    return {task.rank for task in tasks.read(trace.path) if not task.pid}
+    return {task.rank for task in tasks.read_tasks(trace.path) if not task.pid}
 
 
 def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:

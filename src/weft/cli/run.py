@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from weft.report import Ground, Report
     from weft.report.document import Subject
     from weft.values.folder import Recorded
-    from weft.watchdogs.silence import Silence
+    from weft.watchdogs.silence import SilenceWatchdog
 
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
@@ -262,7 +262,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
 
 
 def recorded(
-    plan: LaunchPlan, shim: Shim, directory: RunDirectory, args: argparse.Namespace, alarm: Silence | None
+    plan: LaunchPlan, shim: Shim, directory: RunDirectory, args: argparse.Namespace, alarm: SilenceWatchdog | None
 ) -> int:
     """Start, watch, finish, tell."""
     from weft.launch import recorder
@@ -280,9 +280,9 @@ def recorded(
             keep=args.keep, patient=args.in_place,
         )  # fmt: skip
         if args.tasks:
-            from weft.tasks import calling
+            from weft.tasks import call_recording
 
-            variables |= calling.begin(plan.line.programs, directory)
+            variables |= call_recording.prepare_recording(plan.line.programs, directory)
         variables |= recording.begin(directory.path, args.probes) if args.local is None else {}
         watched = values.watched(plan, directory, args)
         variables |= watched.variables
@@ -310,19 +310,19 @@ def recorded(
     return values.compared(conclude(plan, job, args, against), job, against, debug=args.debug)
 
 
-def watchdog(args: argparse.Namespace) -> Silence | None:
+def watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
     """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
     if not any(name.startswith("WEFT_WATCHDOG") for name in os.environ):
         return None  # without the modules
-    from weft.watchdogs.silence import Silence
-    from weft.watchdogs.wish import ACTION, FILE, SECONDS, wish
+    from weft.watchdogs.settings import ACTION, FILE, SECONDS, read_settings
+    from weft.watchdogs.silence import SilenceWatchdog
 
-    asked = wish()
+    asked = read_settings()
     for name in (SECONDS, ACTION, FILE):
         os.environ.pop(name, None)
     if asked is not None and args.level == "outcomes":
         raise UsageError(f"{SECONDS} needs --level trace: level `outcomes` does not record where a rank is")
-    return Silence(asked) if asked is not None else None
+    return SilenceWatchdog(asked) if asked is not None else None
 
 
 def observed(against: Against | None, witness: LiveFindings | None) -> Callable[[RankWatch], bool] | None:
@@ -375,9 +375,9 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Live
 def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
     """Take away what told the ranks' tasks; their module is loaded only for it."""
     if args.tasks:
-        from weft.tasks import calling
+        from weft.tasks import call_recording
 
-        calling.end(directory)
+        call_recording.finish_recording(directory)
 
 
 def conclude(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: Against | None = None) -> int:

@@ -65,8 +65,8 @@ def finish_run(job: Job) -> Ending:
     if job.run.facts.get("system") == "pvm":
         installation.remove_machine_folder(job.run.path)
         task_records.close_server_records(job.run.path)
-        job.run.facts["names"] = tasks.labels(job.run.path)
-        job.run.facts["children"] = tasks.children(job.run.path)
+        job.run.facts["names"] = tasks.read_labels(job.run.path)
+        job.run.facts["children"] = tasks.read_children(job.run.path)
     files = list_rank_files(job.run)
     headers = {path.name: header for path in files if (header := rank_processes.read_rank_header(path)) is not None}
     trim_records(path for path in files if path.name in headers)

@@ -193,7 +193,7 @@ def of_schedules(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
     def act() -> str:
         try:
-            schedule.check("replay", str(file), "asyncio")
+            schedule.check_schedule_file("replay", str(file), "asyncio")
             return "read" if read_schedule(str(file)) else "empty"
         except (UsageError, ValueError):
             return "refused"
