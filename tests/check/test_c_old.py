@@ -220,9 +220,9 @@ def test_an_unknown_directive_has_its_place(tmp_path: Path) -> None:
     ],
 )
 def test_the_old_form_in_todays_words(old: str, today: str | None) -> None:
-    assert c_old.today(old, Position("p", 1, 1)) == today
+    assert c_old.modernize_directive(old, Position("p", 1, 1)) == today
 
 
 def test_an_unknown_clause_is_an_error() -> None:
     with pytest.raises(DirectiveError, match="`SHADOW_RENW` is not a clause of PARALLEL"):
-        c_old.today("PARALLEL [i] ON A[i]; SHADOW_RENW A", Position("p", 1, 1))
+        c_old.modernize_directive("PARALLEL [i] ON A[i]; SHADOW_RENW A", Position("p", 1, 1))

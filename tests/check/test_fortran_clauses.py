@@ -12,7 +12,7 @@ import pytest
 from weft.check import CheckRequest, check_program
 from weft.dvm.fortran_lines import Sentinel, read_source
 from weft.dvm.fortran_text import split_top
-from weft.dvm.fortran_units import units_of
+from weft.dvm.fortran_units import find_program_units
 
 PROGRAMS = Path(__file__).parent / "fortran" / "right" / "clauses.fdv"
 ARGUMENTS = {"sweep": "(6)"}
@@ -52,7 +52,7 @@ def subroutines() -> dict[str, list[str]]:
             for at in range(item.first + 1, item.last + 1):
                 lines[at] = "C"
     found = {}
-    for unit in units_of(source):
+    for unit in find_program_units(source):
         assert unit.header
         found[unit.name] = lines[unit.header.first : unit.items[-1].last + 1]
     return found

@@ -47,7 +47,7 @@ def checked(
 @needs_gcc
 def test_rows_without_hooks_find_what_the_hooks_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken, found = checked(tmp_path / "rows")
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     none, expected = checked(tmp_path / "hooks")
     assert int(taken) > 400
     assert none == "0"
@@ -65,7 +65,7 @@ def test_random_loops_are_found_out_alike_with_rows_and_with_hooks(
     source = tmp_path / "loops.cdv"
     source.write_text(loops.program(seed))
     taken, found = checked(tmp_path / "rows", source, "weft_check_row", grid)
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     none, expected = checked(tmp_path / "hooks", source, "weft_check_row", grid)
     assert int(taken) > 0
     assert none == "0"
@@ -78,7 +78,7 @@ def test_code_without_a_loop_is_found_out_alike_with_a_copy_and_with_hooks(
 ) -> None:
     source = SOURCE.with_name("straight.cdv")
     taken, found = checked(tmp_path / "rows", source)
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     none, expected = checked(tmp_path / "hooks", source)
     assert int(taken) > 60
     assert none == "0"
@@ -95,7 +95,7 @@ def test_the_copy_of_code_without_a_loop_computes_the_same(
     source = tmp_path / "straight.cdv"
     source.write_text(straights.program(seed))
     printed, found = checked(tmp_path / "rows", source)
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     expected, judged = checked(tmp_path / "hooks", source)
     assert int(printed.split()[0]) > 10
     assert printed.split()[1:] == expected.split()[1:]
@@ -110,7 +110,7 @@ def test_a_variable_that_is_read_where_something_is_thrown_has_its_value(
 ) -> None:
     source = SOURCE.with_name("thrown.cpp")
     printed, found = checked(tmp_path / "rows", source)
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     expected, _ = checked(tmp_path / "hooks", source)
     assert int(printed.split()[0]) > 10
     assert printed.split()[1:] == expected.split()[1:]
@@ -185,7 +185,7 @@ def test_a_branch_on_what_the_loop_writes_goes_the_programs_own_way(
         'printf("%d %g %d\\n", ran, sum, edge);\nreturn 0;\n}\n'
     )
     printed, found = checked(tmp_path / "rows", source, "weft_check_row")
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     expected, judged = checked(tmp_path / "hooks", source, "weft_check_row")
     assert printed.split()[1:] == expected.split()[1:]
     assert found == judged

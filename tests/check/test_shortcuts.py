@@ -72,6 +72,6 @@ def test_it_is_said_with_what_a_check_says(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "one.cdv").write_text(PROGRAM)
     request = CheckRequest((tmp_path / "one.cdv",), timeout=30)
     assert check_program(request, tmp_path).problems == ()
-    monkeypatch.setattr(front_end, "slower", lambda marked: ["it takes longer"])
+    monkeypatch.setattr(front_end, "describe_unknown_compilers", lambda marked: ["it takes longer"])
     checked = check_program(request, tmp_path)
     assert (checked.problems, checked.findings, checked.whole) == (("it takes longer",), (), True)

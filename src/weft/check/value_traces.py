@@ -115,13 +115,13 @@ def build_marked_program(front_end: MarkingFrontEnd, request: CheckRequest, fold
 def python_command(request: CheckRequest, folder: Path) -> list[str]:
     """Return the command that runs a Python program with its values traced."""
     # A front end is imported to ask for its suffixes; its engine is not.
-    from weft.numba.program import needs_numba
-    from weft.numba.runtime import library
+    from weft.numba.program import require_numba
+    from weft.numba.runtime import build_numba_library
 
-    needs_numba()
+    require_numba()
     (folder / "names").write_text("")
     texts = folder / "texts.json"
-    inside = own_python("-m", "weft.numba.inside", str(texts), str(library()))
+    inside = own_python("-m", "weft.numba.inside", str(texts), str(build_numba_library()))
     return [*inside, str(request.sources[0]), *request.arguments]
 
 

@@ -1,4 +1,4 @@
-"""One C source being marked: its tree, its directives with the statements they stand before, its names."""
+"""One C source being marked: its syntax tree, its directives with their statements, its names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tree_sitter import Node
 from weft.base.words import plural
 from weft.dataparallel.source_map import CPLUSPLUS, SourceMap
 from weft.dvm import c_calls, c_tree, c_uses, syntax
-from weft.dvm.c_source import Marks, Source
+from weft.dvm.c_source import CInsertions, CSource
 from weft.dvm.c_tree import Tree, Variable
 from weft.dvm.syntax import Directive, DirectiveError, Position, Reference
 
 
 @dataclass(slots=True)
-class Shared:
-    """What the sources of a program have in common: ids of external names, and what directives say of them."""
+class ProgramNames:
+    """What the sources of a program share: numbers of external names, and what directives say of them."""
 
     texts: SourceMap
     names: dict[str, int] = field(default_factory=dict)
@@ -32,17 +32,17 @@ FIRST: Final = 60001
 """Priority of the constructors that name data."""
 
 
-class Unit:
+class SourceUnit:
     """One source being marked.
 
-    `attached` gives the statement behind each directive, by the directive's offset; `parallels` the parallel loops.
+    `attached`: the statement after each directive, by the directive's offset. `parallels`: the parallel loops.
     """
 
-    def __init__(self, source: Source, shared: Shared) -> None:
+    def __init__(self, source: CSource, shared: ProgramNames) -> None:
         self.source = source
         self.shared = shared
         self.tree: Tree = c_tree.parse(source.text, source.path.suffix in CPLUSPLUS)
-        self.marks = Marks(source)
+        self.marks = CInsertions(source)
         for begin, end in self.tree.registers:
             # The address of a register variable cannot be taken; without the word it is the same program.
             source.text = source.text[:begin] + " " * (end - begin) + source.text[end:]
@@ -144,7 +144,7 @@ class Unit:
         number = self.tasks(reference, at)
         variable = self.tree.resolve(reference.name, at)
         sizes = variable.sizes if variable is not None else ()
-        return c_calls.call("task_array", number, 0, sizes[0]) if sizes and sizes[0] else ""
+        return c_calls.render_call("task_array", number, 0, sizes[0]) if sizes and sizes[0] else ""
 
     def privates(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
         """The variables of a loop's `private`."""

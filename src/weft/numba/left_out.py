@@ -69,7 +69,9 @@ class Left:
             names = {one.target.name: one.value.name for one in assigned}
             for one in block.find_exprs(op="call"):
                 if isinstance(known.get(one.func.name), CALLED):
-                    name = names.get(one.func.name) or loops.named(one.func.name, lowerer.func_ir) or "a function"
+                    name = (
+                        names.get(one.func.name) or loops.argument_name(one.func.name, lowerer.func_ir) or "a function"
+                    )
                     self._in(parfor, f"what `{name}` does, a compiled function")
 
     def _in(self, parfor: Any, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Texts of a program whose values are traced: the runtime is told what each number means as soon as it is given out."""
+"""A source map for traced values, which tells the runtime each name as soon as it gets a number."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ TYPES: Final = {
 }
 
 
-class ToldTexts(SourceMap):
-    """Texts that a runtime hears of (native/trace.c)."""
+class TracedSourceMap(SourceMap):
+    """A source map that passes every new name on to the loaded runtime (native/trace.c)."""
 
     __slots__ = ("library",)
 

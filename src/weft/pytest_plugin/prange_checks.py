@@ -13,7 +13,7 @@ from weft.base.lifetime import temporary_folder
 
 if TYPE_CHECKING:
     from weft.findings import Finding
-    from weft.numba.inside import Watch
+    from weft.numba.inside import ProcessChecks
 
 
 class FoundError(Exception):
@@ -26,13 +26,13 @@ class PrangeChecks:
     def __init__(self) -> None:
         # Numba is only there where the checks are installed.
         from weft.errors import WeftError
-        from weft.numba.inside import begin
-        from weft.numba.program import needs_numba
-        from weft.numba.runtime import library
+        from weft.numba.inside import begin_checks
+        from weft.numba.program import require_numba
+        from weft.numba.runtime import build_numba_library
 
         try:
-            needs_numba()
-            runtime = library()
+            require_numba()
+            runtime = build_numba_library()
         except WeftError as error:
             raise pytest.UsageError(f"weft: {error}") from error
         self._folder = temporary_folder("check")
@@ -41,7 +41,7 @@ class PrangeChecks:
         found.touch()
         os.environ["WEFT_INTERNAL_CHECK_FINDINGS"] = str(found)
         try:
-            self._watch: Watch = begin(folder / "texts.json", runtime)
+            self._watch: ProcessChecks = begin_checks(folder / "texts.json", runtime)
         except WeftError as error:
             raise pytest.UsageError(f"weft: {error}") from error
         self._seen: set[tuple[Any, ...]] = set()
@@ -62,12 +62,12 @@ class PrangeChecks:
         """Return all findings so far."""
         # As in __init__.
         from weft.dataparallel.findings import make_findings
-        from weft.numba.program import compared, tidied
+        from weft.numba.program import read_comparison_findings, read_merged_output
 
         self._watch.write()
         texts = self._watch.session.compiler.texts
-        told = tidied(self._watch.findings, texts)
-        return [*make_findings(told, texts), *compared(Path(self._folder.name))]
+        told = read_merged_output(self._watch.findings, texts)
+        return [*make_findings(told, texts), *read_comparison_findings(Path(self._folder.name))]
 
     def _register_finding(self, finding: Finding) -> bool:
         """Remember a finding by kind, line and variable; return False if it was known."""

@@ -24,10 +24,12 @@ class NumbaPrange(FrontEnd):
         from weft import numba
 
         texts = folder / "texts.json"
-        ended = numba.run(request.sources[0], request.arguments, found, texts, request.timeout)
+        ended = numba.run_checked(request.sources[0], request.arguments, found, texts, request.timeout)
         held = SourceMap.read(texts) if texts.exists() else SourceMap("python")
-        told = numba.tidied(found, held)
-        return CheckOutcome(ended, held, tuple(numba.compared(folder)), tuple(numba.left(folder)), runtime_output=told)
+        told = numba.read_merged_output(found, held)
+        unchecked = tuple(numba.read_unchecked(folder))
+        differences = tuple(numba.read_comparison_findings(folder))
+        return CheckOutcome(ended, held, differences, unchecked, runtime_output=told)
 
 
 FRONT_END: Final[FrontEnd] = NumbaPrange()
