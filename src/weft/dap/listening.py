@@ -15,8 +15,8 @@ from pathlib import Path
 
 from weft.dap.wire import Wire
 from weft.errors import WeftError
-from weft.safety.folders import weakness
-from weft.safety.peers import is_ours, peer
+from weft.safety.folders import find_weakness
+from weft.safety.peers import find_peer_user, is_ours
 
 Serve = Callable[[Wire], None]
 
@@ -37,7 +37,7 @@ def port(number: int) -> Iterator[socket.socket]:
 @contextmanager
 def unix_socket(path: Path) -> Iterator[socket.socket]:
     """A socket in the file system that only this user can connect to; gone at the end. WeftError where it cannot be."""
-    if why := weakness(path):
+    if why := find_weakness(path):
         raise WeftError(f"--socket {path}: {why}, who could put another socket there; choose a folder of yours")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         before = os.umask(0o177)
@@ -62,7 +62,9 @@ def answer(server: socket.socket, serve: Serve) -> None:
             editor, _ = server.accept()
             with editor, as_before():
                 if not is_ours(editor):
-                    if (user := peer(editor)) not in told:  # once: who comes again and again fills no terminal
+                    if (
+                        user := find_peer_user(editor)
+                    ) not in told:  # once: who comes again and again fills no terminal
                         print(f"weft: user {user} has connected, and is sent away", file=sys.stderr, flush=True)
                     told.add(user)
                     continue

@@ -22,7 +22,7 @@ from weft.report import Ground, Report, examine
 from weft.report.failure import failure_lines
 from weft.report.rings import describe_scope
 from weft.report.text import heading, replays
-from weft.safety.runs import doubt, executes
+from weft.safety.runs import describe_execution, explain_doubt
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
 from weft.view.delivery import message
@@ -130,8 +130,8 @@ class Picture:
     def here(self) -> dict[str, Any]:
         """The facts, as this machine's server tells them; what is exported says the same everywhere."""
         run = self.trace.run
-        foreign = bool(doubt(self.trace.path, run)) or run.get("host") != platform.node()
-        return {**self.facts(), "elsewhere": foreign, "folder": executes(run)[1]}
+        foreign = bool(explain_doubt(self.trace.path, run)) or run.get("host") != platform.node()
+        return {**self.facts(), "elsewhere": foreign, "folder": describe_execution(run)[1]}
 
     def axis(self, name: str) -> dict[str, Any]:
         """Where the axis ends, and what is folded."""
