@@ -25,7 +25,7 @@ from weft.launch import shared_run
 from weft.launch.job_step import JobStep
 from weft.launch.local import rendezvous
 from weft.launch.rundir import RunDirectory
-from weft.safety.peers import GONE, hold_name, is_ours, peer
+from weft.safety.peers import GONE, claim_name, find_peer_user, is_ours
 from weft.trace import Trace
 from weft.view.run_view import RunView
 from weft.view.server import ViewServer
@@ -49,7 +49,7 @@ def test_the_other_end_is_known_also_where_it_sends_no_more_or_is_closed(listene
         one, _ = listener.accept()
         with one:
             one.recv(1)
-            users.append(peer(one))
+            users.append(find_peer_user(one))
             one.sendall(b"x")
 
     def sends_no_more() -> None:
@@ -88,7 +88,7 @@ def test_the_other_end_is_known_whatever_kind_of_socket_it_connects_by(
         one, _ = listener.accept()
         with one:
             assert is_ours(one) == (visit is visits)
-            assert peer(one) not in (None, GONE)
+            assert find_peer_user(one) not in (None, GONE)
         visitor.join(20)
 
 
@@ -201,7 +201,7 @@ def test_tasks_of_this_user_meet(shared: Path, monkeypatch: pytest.MonkeyPatch) 
         assert shared_run.choose_folder(step, "prog") == path
         first = shared_run.create_or_join(step, path, {}, RunDirectory.write)
         second = shared_run.create_or_join(step, path, {}, RunDirectory.write)
-        assert len(second.tasks()) == len(first.tasks()) == 2
+        assert len(second.read_tasks()) == len(first.read_tasks()) == 2
 
 
 def test_who_answers_instead_of_rank_0_is_not_listened_to_for_ever(listener: socket.socket) -> None:
@@ -269,9 +269,9 @@ def test_a_name_of_the_kernel_that_another_user_took_keeps_nobody_silent(listens
     try:
         release.settimeout(20)
         assert release.recv(1) == b"x"
-        held = hold_name(name)
+        held = claim_name(name)
         assert held is not None
-        assert hold_name(name) is None, "one of this user's has it"
+        assert claim_name(name) is None, "one of this user's has it"
         held.close()
     finally:
         release.sendall(b"x")

@@ -233,7 +233,7 @@ def test_where_nothing_goes_gdbs_own_words_are_told_at_once(
 ) -> None:
     monkeypatch.setattr(attached.RemoteExecution, "request_script", no_way)
     monkeypatch.setattr(attached.MainThreadCall, "request_script", no_way)
-    monkeypatch.setattr("weft.base.debuggers._of_wheel", lambda: None)
+    monkeypatch.setattr("weft.base.debuggers._find_wheel_gdb", lambda: None)
     with running(sys.executable, tmp_path) as process:
         before = time.monotonic()
         with pytest.raises(UsageError, match="and gdb says: Couldn't write extended state status: Bad address"):

@@ -9,7 +9,7 @@ from typing import Final
 from weft.base.words import visible
 from weft.evidence import CheckCase
 from weft.findings import Finding, Site
-from weft.sources import today
+from weft.sources import current_files
 
 MOST: Final = 100
 """Characters of a line that are shown."""
@@ -18,7 +18,7 @@ ACCESSES: Final = frozenset(("read", "write"))
 
 def render_excerpt(finding: Finding, site: Site) -> tuple[str, ...]:
     """Return `18 |     b[i] = a[i - 1];` and a line that marks the access; () if the source cannot be read."""
-    text = today.line(site.file, site.line)
+    text = current_files.line(site.file, site.line)
     if not text.strip():
         return ()
     text = text.expandtabs(4)

@@ -18,7 +18,7 @@ from weft.errors import UsageError
 from weft.findings import Finding
 from weft.kinds import KINDS, SEVERITIES
 from weft.report.text import file_line
-from weft.sources import today
+from weft.sources import current_files
 
 COMMENT: Final = re.compile(
     r"(?:/[*/]|!|#|^[Cc]|^\s*\*)\s*weft:\s*ignore\s+(?P<kind>[a-z-]+)\s*:?\s*(?P<reason>.*?)\s*(?:\*/)?\s*$"
@@ -174,7 +174,7 @@ def suppression_reason(finding: Finding, rules: Sequence[SuppressionRule], unrea
         return ""
     site = finding.sites[0]
     for number in (site.line, site.line - 1):
-        matched = COMMENT.search(today.line(site.file, number))
+        matched = COMMENT.search(current_files.line(site.file, number))
         if matched and matched["kind"] == finding.kind:
             if matched["reason"]:
                 return matched["reason"]

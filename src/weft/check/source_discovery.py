@@ -19,7 +19,7 @@ from weft.base.words import plural
 from weft.check.front_ends import load_front_ends
 from weft.dataparallel.compilation import CompileOptions
 from weft.errors import UsageError
-from weft.sources.calls import within
+from weft.sources.compiler_calls import read_compiler_calls
 
 T = TypeVar("T")
 DATABASE: Final = "compile_commands.json"
@@ -131,7 +131,9 @@ def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
     The words before it are its launcher. UsageError if no word is such a program.
     """
     paths = [Path(shutil.which(word) or word) for word in words]
-    read = ((number, within(path)) for number, path in enumerate(paths) if path.is_file() and is_elf_file(path))
+    read = (
+        (number, read_compiler_calls(path)) for number, path in enumerate(paths) if path.is_file() and is_elf_file(path)
+    )
     at, calls = next(((number, calls) for number, calls in read if calls), (0, []))
     if not calls:
         gone = next((word for word, path in zip(words, paths, strict=True) if "/" in word and not path.exists()), None)
@@ -162,7 +164,7 @@ def link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
         path = folder / word
         if word.startswith("-") or not OBJECT.search(word) or not path.is_file():
             continue
-        if path.suffix == ".o" and within(path):
+        if path.suffix == ".o" and read_compiler_calls(path):
             continue
         if path.suffix == ".o" and HOOKED in path.read_bytes():
             raise UsageError(

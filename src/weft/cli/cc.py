@@ -73,10 +73,10 @@ def _made(line: Any, found: Sequence[str], folder: Path) -> int:
         link_command,
     )
     from weft.access.hook_object import link_options
-    from weft.sources.calls import assembly
+    from weft.sources.compiler_calls import render_assembly
 
     kept = folder / "calls.s"
-    kept.write_text(assembly(command_entries(line, Path.cwd()), alone=not line.is_compile_only))
+    kept.write_text(render_assembly(command_entries(line, Path.cwd()), alone=not line.is_compile_only))
     if line.is_compile_only:
         return _call(embed_command_record(compile_command(line, found), found, kept), folder)
     for command in compile_commands(line, found, folder):
@@ -117,9 +117,9 @@ def _waited_for(compiler: subprocess.Popen[bytes]) -> int:
     try:
         return compiler.wait()
     except BaseException:
-        from weft.attach.processes import descendants, parents  # which no compilation has to wait for
+        from weft.attach.processes import find_descendants, read_parents  # which no compilation has to wait for
 
-        for pid in (compiler.pid, *descendants(compiler.pid, parents())):
+        for pid in (compiler.pid, *find_descendants(compiler.pid, read_parents())):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         compiler.wait()

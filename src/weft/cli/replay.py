@@ -122,7 +122,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.replay import Cut, Driver, Replay
-    from weft.safety.runs import signed
+    from weft.safety.runs import add_signature
     from weft.values import recording
 
     recording.check_configuration(args.probes)
@@ -152,7 +152,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     )  # fmt: skip
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
-        directory.facts |= signed(directory.facts)
+        directory.facts |= add_signature(directory.facts)
         directory.facts["hashes"] = args.hash_messages
         recorder.describe_recorder(start, shim, directory)
         more = recording.prepare_values(directory.path, args.probes) if args.probes is not None else {}
@@ -235,9 +235,9 @@ def started(
 
 def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[list[str], int | None]:
     """What to start, and on how many ranks with our own mpiexec."""
-    from weft.safety.runs import words_of  # with hashlib and json, which other commands' starts go without
+    from weft.safety.runs import read_command  # with hashlib and json, which other commands' starts go without
 
-    command = other or words_of(trace.run)
+    command = other or read_command(trace.run)
     if not command:
         raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
     try:

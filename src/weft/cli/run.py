@@ -586,7 +586,7 @@ def shared_memory(job: Job) -> list[str]:
     if job.hosts is not None:
         return []
     ends = {job.process.signal, *job.process.signals, (job.process.exit_code or 0) & 0x7F}
-    told = abilities.crash_for_want_of_it(signal.SIGBUS in ends)
+    told = abilities.explain_shared_memory_crash(signal.SIGBUS in ends)
     return [f"it may be for want of shared memory: {told}"] if told else []
 
 

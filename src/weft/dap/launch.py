@@ -17,7 +17,7 @@ from typing import Any
 from weft.base.lifetime import bound_to_parent
 from weft.errors import UsageError, WeftError
 from weft.launch.rundir import BASE, find_newest_run, read_facts
-from weft.safety.runs import agreement, doubt, executes
+from weft.safety.runs import describe_execution, explain_doubt, hash_execution
 from weft.safety.started import own_python
 
 Arguments = Mapping[str, Any]
@@ -72,10 +72,10 @@ def trust_options(run: Path, arguments: Arguments) -> list[str]:
     Raises UsageError for another user's run that neither `trust` nor `agreed` in `arguments` allows.
     """
     facts = read_facts(run)
-    word = agreement(facts)
+    word = hash_execution(facts)
     given = arguments.get("trust") is True or arguments.get("agreed") == word
-    if (why := doubt(run, facts)) and not given:
-        command, place = executes(facts)
+    if (why := explain_doubt(run, facts)) and not given:
+        command, place = describe_execution(facts)
         raise UsageError(
             f"{run}: {why}; a replay executes, as you, `{command}` in {place}: launch it with trust: true to have it so"
         )

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from weft.dap.wire import Wire
 from weft.errors import WeftError
-from weft.safety.folders import weakness
-from weft.safety.peers import is_ours, peer
+from weft.safety.folders import find_weakness
+from weft.safety.peers import find_peer_user, is_ours
 
 Serve = Callable[[Wire], None]
 
@@ -41,7 +41,7 @@ def listen_on_unix_socket(path: Path) -> Iterator[socket.socket]:
 
     Raises WeftError if the folder is not safe or the socket cannot be made.
     """
-    if why := weakness(path):
+    if why := find_weakness(path):
         raise WeftError(f"--socket {path}: {why}, who could put another socket there; choose a folder of yours")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         before = os.umask(0o177)
@@ -69,7 +69,9 @@ def serve_connections(server: socket.socket, serve: Serve) -> None:
             editor, _ = server.accept()
             with editor, restored_environment():
                 if not is_ours(editor):
-                    if (user := peer(editor)) not in told:  # once: who comes again and again fills no terminal
+                    if (
+                        user := find_peer_user(editor)
+                    ) not in told:  # once: who comes again and again fills no terminal
                         print(f"weft: user {user} has connected, and is sent away", file=sys.stderr, flush=True)
                     told.add(user)
                     continue

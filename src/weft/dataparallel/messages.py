@@ -9,7 +9,7 @@ from typing import Final
 
 from weft.dataparallel.raw_findings import RawFinding
 from weft.dataparallel.source_map import AccessPlace, SourceMap
-from weft.sources import today
+from weft.sources import current_files
 
 OPERATIONS: Final = (
     "",
@@ -292,7 +292,7 @@ def _sentence_start(record: RawFinding) -> str:
 
 def array_name_at(place: AccessPlace) -> str:
     """Return the array whose subscript begins at the column of a place; "" if there is none."""
-    line = today.line(place.file, place.line)
+    line = current_files.line(place.file, place.line)
     before = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*\[?$", line[: max(place.column - 1, 0)])
     return before[1] if before else ""
 
@@ -301,5 +301,5 @@ def name_column(place: AccessPlace, name: str) -> int:
     """Return the column, from 1, of the first occurrence of a name in the line of a place; 0 if it does not occur."""
     if not name or not place.file or not Path(place.file).is_file():
         return 0
-    found = re.search(rf"\b{re.escape(name)}\b", today.line(place.file, place.line), re.IGNORECASE)
+    found = re.search(rf"\b{re.escape(name)}\b", current_files.line(place.file, place.line), re.IGNORECASE)
     return found.start() + 1 if found else 0

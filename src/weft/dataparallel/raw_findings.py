@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft.dataparallel.source_map import AccessPlace, DeclaredVariable, SourceConstruct
-from weft.sources import today
+from weft.sources import current_files
 
 NOBODY: Final = SourceConstruct("", "", 0)
 NOWHERE: Final = AccessPlace("", 0)
@@ -78,7 +78,7 @@ def format_element(name: str, index: Sequence[int] | None, order: str) -> str:
 
 def guess_operand(place: AccessPlace, write: bool) -> str:
     """Guess from the source line what it accesses, if no name is known for the address: `*p` for `*p = 3`."""
-    text = today.line(place.file, place.line)
+    text = current_files.line(place.file, place.line)
     found = re.match(
         r"[\s{}]*(?:[\w]+[ \t*]+(?=\w+\s*=))?([^=;]*?[^=;!<>+\-*/%&|^\s])\s*[+\-*/%&|^]?=(?!=)([^;]*);", text
     )

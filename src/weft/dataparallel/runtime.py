@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from weft.base.cache import alone
+from weft.base.cache import exclusive_build
 from weft.errors import UsageError, WeftError
 from weft.safety.folders import cache_folder, is_kept
 
@@ -156,7 +156,7 @@ def build_once(name: str, held: Iterable[Traversable], facts: object, make: Call
     if is_kept(target):
         return target
     try:
-        with alone(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        with exclusive_build(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
             if not target.exists():
                 for one, text in texts.items():
                     Path(folder, one).write_bytes(text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.debuginfo.addr2line import Found, addr2line
+from weft.debuginfo.addr2line import Found, run_addr2line
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class RuntimeOutput:
             base, size = module["base"], module["size"]
             offsets = sorted(pc - base for pc in wanted if base <= pc - 1 < base + size)
             if offsets:
-                found |= {int(at) + base: frames for at, frames in addr2line(module["path"], offsets, []).items()}
+                found |= {int(at) + base: frames for at, frames in run_addr2line(module["path"], offsets, []).items()}
         return found
 
 

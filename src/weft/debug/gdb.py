@@ -21,7 +21,7 @@ from weft.debug.hands import Frame, Marks, NoLines, Part, Place, Tally
 from weft.debug.maps import NOT_THE_PROGRAM, Maps
 from weft.debug.skips import is_file
 from weft.errors import DebuggerError
-from weft.gdb.mi import Mi, quoted, referred
+from weft.gdb.mi import Mi, quoted, strip_reference
 from weft.gdb.point import Point
 
 COUNT = Path(__file__).parent / "count_gdb.py"
@@ -149,7 +149,7 @@ class NativeHand:
         with self.halted():
             where = f"--thread {self.thread} --frame {self._level(level)}"
             found = self.gdb.ask(f"-stack-list-variables {where} --all-values").get("variables", [])
-        return [(str(row["name"]), referred(str(row.get("value", "")))) for row in found]
+        return [(str(row["name"]), strip_reference(str(row.get("value", "")))) for row in found]
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
         """Return members, elements or target of a value, by gdb's own printers if there are some (C++'s library)."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from weft.base.debuggers import find_gdb
-from weft.base.interrupts import heeded, kept, limited
+from weft.base.interrupts import immediate_interrupts, kept, limited
 from weft.debug.answers import tell
 from weft.debug.debugger import Answer, Debugger
 from weft.errors import UsageError, WeftError
@@ -207,7 +207,7 @@ class Console:
             return
         begun = time.monotonic()
         try:
-            with heeded(), limited(self.limit):
+            with immediate_interrupts(), limited(self.limit):
                 answer = self.answer(line)
             self.show(line, answer, None)
         except WeftError as error:
@@ -256,7 +256,7 @@ class Console:
     def piped() -> Iterator[str]:
         """Yield the lines of a script from standard input; Ctrl-C while waiting for one ends the session."""
         while True:
-            with heeded():
+            with immediate_interrupts():
                 line = sys.stdin.readline()
             if not line:
                 return
@@ -283,7 +283,7 @@ class Console:
 
 def asked() -> str:
     """Read a line from the terminal."""
-    with heeded():
+    with immediate_interrupts():
         return input("(weft) ")
 
 

@@ -18,7 +18,7 @@ from weft.launch.pvm import installation, task_records
 from weft.launch.rankfile import Header, trim_rank_file
 from weft.pvm import tasks
 from weft.sources import variables
-from weft.sources.keep import keep
+from weft.sources.keep_sources import keep_sources
 from weft.trace import Trace, site_lines
 from weft.trace.layout import State, StopReason
 from weft.trace.packing import pack
@@ -137,7 +137,7 @@ def resolve_sites(path: Path, *, with_source_texts: bool = True, is_own_run: boo
         site_lines.resolve(trace)
         problems = variables.resolve(trace)
         if is_own_run:
-            problems = keep(trace, texts=with_source_texts, more=find_crash_frames(trace)) + problems
+            problems = keep_sources(trace, texts=with_source_texts, more=find_crash_frames(trace)) + problems
     except (OSError, WeftError, ValueError) as error:
         return f"the call sites could not be resolved: {error}"
     return "; ".join(problems) or None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.dataparallel.source_map import AccessPlace
-from weft.debuginfo.dwarf import Module, Shape, Symbol, Variable
+from weft.debuginfo.dwarf import DwarfModule, DwarfVariable, Shape, Symbol
 from weft.openmp.raw_findings import Access, NamedElement, RawOpenMPFinding
 
 _KEYWORDS: Final = frozenset(
@@ -41,7 +41,7 @@ class VariableNames:
     def __init__(self, program: Path, base: int) -> None:
         self.base = base
         try:
-            self.module: Module | None = Module(program)
+            self.module: DwarfModule | None = DwarfModule(program)
         except (OSError, ValueError):
             self.module = None
         self.symbols = self.module.symbols() if self.module else []
@@ -125,7 +125,7 @@ class VariableNames:
                 return name_element(one.name, one.shape, at - one.at, fortran, one.line)
         return None
 
-    def _frame_variables(self, record: RawOpenMPFinding) -> Iterator[tuple[Variable, int]]:
+    def _frame_variables(self, record: RawOpenMPFinding) -> Iterator[tuple[DwarfVariable, int]]:
         """Yield the variables of the function whose frame holds the memory, each with the frame's canonical address
         (CFA).
         """

@@ -11,7 +11,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from weft.base.debuggers import REMEDY, debuggers
+from weft.base.debuggers import REMEDY, find_debuggers
 from weft.base.processes import refusal
 from weft.errors import UsageError
 from weft.tasks.backend import Stop
@@ -105,7 +105,7 @@ class AttachedBackend(AgentConversation):
 
     def _try_gdb(self, place: Rendezvous, why: str) -> socket.socket | None:
         """Let gdb make the program run the agent's script. UsageError with gdb's own words if that fails."""
-        known = debuggers()
+        known = find_debuggers()
         if not known:
             raise UsageError(f"{why}; gdb brings Weft into a program: {REMEDY}")
         for gdb in known:

@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from weft.base.processes import forbidden, maps_of
+from weft.base.processes import explain_forbidden, maps_of
 from weft.debug.ptrace import Standing, registers_of, set_registers
 from weft.errors import UsageError
 from weft.tasks.symbols import LoadedModule, ProcessMemory, find_symbol, find_symbol_address, read_modules
@@ -302,12 +302,12 @@ def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[L
             held.hold([pid])
             threads = held.threads(pid)
             if pid not in threads:
-                raise UsageError(forbidden(pid))
+                raise UsageError(explain_forbidden(pid))
             if threads[pid] is None:
                 raise InjectionError("its main thread is in the kernel and does not come out of it")
             yield held, memory, known
     except PermissionError as error:
-        raise UsageError(forbidden(pid)) from error
+        raise UsageError(explain_forbidden(pid)) from error
     except (OSError, struct.error, OverflowError, ValueError) as error:
         raise InjectionError(f"its memory is not as it should be: {error}") from error
     finally:

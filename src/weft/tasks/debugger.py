@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from weft.base.interrupts import heeded, kept, limited
+from weft.base.interrupts import immediate_interrupts, kept, limited
 from weft.base.words import plural
 from weft.debug.frames import split_format
 from weft.errors import DebuggerError, UsageError, WeftError
@@ -104,7 +104,7 @@ class TaskDebugger:
         """Advance once; Ctrl-C or the time limit interrupts the program."""
         begun = time.monotonic()
         try:
-            with heeded(), limited(self.limit):
+            with immediate_interrupts(), limited(self.limit):
                 return self.backend.advance(how, self.focus, child=self.child)
         except KeyboardInterrupt:
             stop = self._keep_focus(how, self.backend.interrupt())

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.base.interrupts import interruptible
+from weft.base.interrupts import raise_deferred_interrupt
 from weft.errors import DebuggerError
 from weft.gdb.mi import Mi, quoted, word
 from weft.tasks.backend import NoProgress
@@ -152,7 +152,7 @@ class Gdb(Mi):
         until = None if seconds is None else time.monotonic() + seconds
         while not self.stops:
             if heed:
-                interruptible()
+                raise_deferred_interrupt()
             if until is not None and time.monotonic() > until:
                 return None
             patience = 0.1 if self.idle is None else TICK

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 from weft.base.debuggers import command
-from weft.base.processes import forbidden
+from weft.base.processes import explain_forbidden
 from weft.errors import UsageError
 from weft.gdb.mi import quoted
 from weft.tasks.code_injection import CALLS, RUN
@@ -72,5 +72,5 @@ def _run_gdb(gdb: str, pid: int, *commands: str) -> str:
             raise UsageError(f"gdb does not come into process {pid}") from error
     said = done.stdout + done.stderr
     if "ptrace" in said and "not permitted" in said:
-        raise UsageError(forbidden(pid))
+        raise UsageError(explain_forbidden(pid))
     return said

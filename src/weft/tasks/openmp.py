@@ -15,7 +15,7 @@ import numpy as np
 from weft.base.interrupts import kept
 from weft.debug.answers import change
 from weft.errors import DebuggerError, UsageError
-from weft.gdb.mi import core_names, quoted, referred, word
+from weft.gdb.mi import core_names, quoted, strip_reference, word
 from weft.gdb.point import Point
 from weft.tasks import layout, schedule
 from weft.tasks.backend import How, Spawn, Stop
@@ -463,7 +463,9 @@ class NativeBackend:
         if watch is None:
             return None
         values = stop.get("value") or {}
-        text = change(watch.text, referred(str(values.get("old", ""))), referred(str(values.get("new", ""))))
+        text = change(
+            watch.text, strip_reference(str(values.get("old", ""))), strip_reference(str(values.get("new", "")))
+        )
         return self._make_stop("watch", thread, point=watch.id, text=text)
 
     def _resume_task(self, how: How, address: int | None) -> Stop:
@@ -698,7 +700,9 @@ class NativeBackend:
             raise DebuggerError(BEFORE_MAIN)
         told = self._gdb.ask(f"-stack-list-variables --thread {thread} --frame {at} --all-values")["variables"]
         return [
-            (name, referred(str(one.get("value", "")))) for one in told if not MADE_UP.match(name := str(one["name"]))
+            (name, strip_reference(str(one.get("value", ""))))
+            for one in told
+            if not MADE_UP.match(name := str(one["name"]))
         ]
 
     def _is_before_main(self, level: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.debuginfo.addr2line import addr2line
+from weft.debuginfo.addr2line import run_addr2line
 from weft.errors import TraceError
 from weft.native.headers.value_format import VALUES_HEADER, VALUES_PAGE
 from weft.values.configuration import Configuration, read_configuration
@@ -71,7 +71,7 @@ def _look_up_lines(run: Path) -> None:
                 places[path.name, place.number] = place
                 for module, offset in place.callers:
                     wanted[module][offset].append((path.name, place.number))
-    known = {module: addr2line(module, sorted(offsets), []) for module, offsets in wanted.items()}
+    known = {module: run_addr2line(module, sorted(offsets), []) for module, offsets in wanted.items()}
     found: dict[str, dict[str, list[object]]] = defaultdict(dict)
     for (file, number), place in places.items():
         line = next(_program_frames(place, known), None)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.errors import UsageError, WeftError
-from weft.safety.runs import agreement
+from weft.safety.runs import hash_execution
 from weft.trace import Trace
 from weft.view.adapter_process import START_SECONDS, AdapterProcess, Body
 from weft.view.scale import Scale
@@ -176,7 +176,7 @@ class ReplaySession:
         try:
             adapter.request("initialize", adapterID="weft")
             # The word for what was shown, not a yes: the run may be changed before it is read again.
-            how |= {"agreed": agreement(self.trace.run)} if self.trusted else {}
+            how |= {"agreed": hash_execution(self.trace.run)} if self.trusted else {}
             adapter.request("launch", START_SECONDS, run=str(self.trace.path.resolve()), **how)
             self._set_stops(self.stops)
             self._update(state="running", said="")

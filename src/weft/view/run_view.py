@@ -22,7 +22,7 @@ from weft.report import Ground, Report, examine
 from weft.report.failure import failure_lines
 from weft.report.rings import describe_scope
 from weft.report.text import heading, replays
-from weft.safety.runs import doubt, executes
+from weft.safety.runs import describe_execution, explain_doubt
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
 from weft.view.call_details import call_facts, tooltip_facts
@@ -130,8 +130,8 @@ class RunView:
     def local_run_facts(self) -> dict[str, Any]:
         """Return the facts of the run with those that depend on this machine; an exported file leaves them out."""
         run = self.trace.run
-        foreign = bool(doubt(self.trace.path, run)) or run.get("host") != platform.node()
-        return {**self.run_facts(), "elsewhere": foreign, "folder": executes(run)[1]}
+        foreign = bool(explain_doubt(self.trace.path, run)) or run.get("host") != platform.node()
+        return {**self.run_facts(), "elsewhere": foreign, "folder": describe_execution(run)[1]}
 
     def axis_facts(self, name: str) -> dict[str, Any]:
         """Return where the axis ends, and which spans are folded."""

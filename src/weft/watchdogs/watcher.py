@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Final
 
 from weft.launch import job_step
-from weft.safety.peers import hold_name
+from weft.safety.peers import claim_name
 from weft.terms.library_code import of_library
 from weft.watchdogs import reporting
 from weft.watchdogs.settings import WatchdogSettings
@@ -101,7 +101,7 @@ class RankWatchdog(threading.Thread):
         job = job_step.find_own_step()
         if job is None:
             return True
-        self._chosen = hold_name(f"weft-watch-{job.name}")
+        self._chosen = claim_name(f"weft-watch-{job.name}")
         return self._chosen is not None
 
     def _describe_rank(self) -> str:

@@ -64,7 +64,7 @@ def of_cores(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
     def act() -> str:
         try:
-            cores.read(file)
+            cores.read_core(file)
         except UsageError:
             return "refused"
         return "read"

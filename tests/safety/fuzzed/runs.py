@@ -26,7 +26,7 @@ from weft.export import FORMATS
 from weft.halo.log import HEAD, MAGIC, NUMBER, READ, Kind
 from weft.native.headers.record import kernel
 from weft.pvm import table, tasks
-from weft.sources import keep
+from weft.sources import keep_sources
 from weft.trace import Level
 from weft.trace.builder import Builder
 from weft.trace.builder.record import RecordFile
@@ -171,8 +171,8 @@ def _keep_sources(run: Path) -> None:
     entry = {"path": "step.py", "found": "/nowhere/step.py", "size": len(text), "mtime_ns": 1, "own": True,
              "sha256": hashlib.sha256(text).hexdigest(), "calls": {"9": ["comm.send"]}, "spans": [[1, 39]],
              "at": 0, "packed": len(packed), "plain": len(text)}  # fmt: skip
-    (run / keep.INDEX).write_text(json.dumps({"schema": keep.SCHEMA, "files": [entry]}))
-    (run / keep.TEXTS).write_bytes(packed)
+    (run / keep_sources.INDEX).write_text(json.dumps({"schema": keep_sources.SCHEMA, "files": [entry]}))
+    (run / keep_sources.TEXTS).write_bytes(packed)
 
 
 def _ghosts() -> bytes:

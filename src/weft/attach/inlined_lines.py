@@ -1,4 +1,4 @@
-"""Lines of calls that gdb takes for those of a function inlined before them: addr2line tells them apart."""
+"""Correct the lines that gdb takes for those of a function inlined before them, with addr2line."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import Any, Final
 
 from weft.base.processes import maps_of
 from weft.debuginfo.addr2line import lines_of
-from weft.debuginfo.elf import build_id_of
+from weft.debuginfo.elf import read_build_id
 
 Told = dict[str, Any]
 """A frame as gdb tells it."""
 ET_DYN: Final = 3
 
 
-def correct(stacks: Mapping[int, Sequence[Told]], ended: Mapping[int, str]) -> None:
-    """Put the right lines into the frames of processes, innermost first, whose lines are not of their function's file.
+def correct_inlined_lines(stacks: Mapping[int, Sequence[Told]], ended: Mapping[int, str]) -> None:
+    """Correct in place the lines of frames, innermost first, that do not belong to the file of their function.
 
-    `ended`: what processes had mapped that are no more.
-
-    What cannot be looked up loses its line: none is better than one of another file.
+    `ended`: the memory maps of processes that have ended. A line that cannot be looked up is removed: none is better
+    than one of another file.
     """
     strange: dict[str, list[tuple[int, Told]]] = {}
     for pid, frames in stacks.items():
@@ -28,17 +27,19 @@ def correct(stacks: Mapping[int, Sequence[Told]], ended: Mapping[int, str]) -> N
             if frame["address"]:
                 strange.setdefault(frame["module"], []).append((pid, frame))
     for module, of in strange.items():
-        offsets = [frame["address"] - begin(ended.get(pid) or maps_of(pid), module) for pid, frame in of]
+        offsets = [frame["address"] - find_load_address(ended.get(pid) or maps_of(pid), module) for pid, frame in of]
         try:
-            found = lines_of(module, build_id_of(Path(module)), sorted(set(offsets)), [])
+            found = lines_of(module, read_build_id(Path(module)), sorted(set(offsets)), [])
         except (OSError, ValueError):
             found = {}
         for (_, frame), offset in zip(of, offsets, strict=True):
             frame["file"], frame["line"], _ = found.get(str(offset), [(None, 0, None)])[0]
 
 
-def begin(maps: str, module: str) -> int:
-    """Where a module begins in a process that has this mapped; 0 where its addresses are those of its file."""
+def find_load_address(maps: str, module: str) -> int:
+    """Return the load address of a module in a process with this memory map; 0 if its addresses are those of
+    its file.
+    """
     try:
         with Path(module).open("rb") as file:
             if int.from_bytes(file.read(18)[16:], "little") != ET_DYN:

@@ -1,4 +1,4 @@
-"""Source files as they are today: of a program that was not recorded, and ran just now."""
+"""Read source files as they are today, for a program that was not recorded and ran just now."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def line(file: str, number: int) -> str:
 
 
 def excerpt(file: str, number: int, around: int) -> Excerpt | None:
-    """The lines around one; None where that is not there."""
+    """Return the lines around line `number`; None if there is no such line."""
     held = lines(file) if file else ()
     if not 0 < number <= len(held):
         return None

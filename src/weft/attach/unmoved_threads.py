@@ -1,9 +1,9 @@
-"""Whether a thread that stands is still in the native function that it was in before, without unwinding its stack.
+"""Find out whether a stopped thread is still in the native function that it was in before, without unwinding its stack.
 
 The stack is read whole and compared from its outer end. The innermost word that points into the code of the function's
-callers is where they go on, and the next one further in where the function itself does. As long as these two and all
-outside of them are the same, the function has not returned, or came again by the same way at the same place, which two
-stacks would not tell apart either. Where this cannot be known the answer is no: to unwind a stack takes some hundred
+callers is their return address, and the next one further in is that of the function itself. As long as these two and
+all outside them are the same, the function has not returned, or came again by the same way to the same location, which
+two stacks would not tell apart either. If this cannot be known the answer is no: to unwind a stack takes some hundred
 times as long.
 """
 
@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.attach.processes import quietly_mapped
+from weft.attach.processes import read_maps_or_nothing
 from weft.base.lazy import dataclass
 
 MOST: Final = 1 << 20
@@ -28,7 +28,9 @@ WORD: Final = 8
 
 @dataclass(frozen=True)
 class Position:
-    """Where a thread stood: the words of its stack from the innermost to the one before `end`, and in the code."""
+    """The position of a stopped thread: the words of its stack from the innermost to the one before `end`, and the
+    address in the code.
+    """
 
     words: NDArray[np.uint64]
     end: int
@@ -36,18 +38,18 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Stacks:
-    """The stacks of a process that stood, by thread."""
+class StackBytes:
+    """The stacks of a stopped process, by thread."""
 
     code: list[tuple[int, int, str]]
     """First address, that behind the last, and file of what may be executed, in order."""
     of: dict[int, Position]
 
 
-def stacks_of(pid: int) -> Stacks:
-    """The stacks of all threads of a process that stands, without those that cannot be read."""
+def read_stack_bytes(pid: int) -> StackBytes:
+    """Read the stacks of all threads of a stopped process, except those that cannot be read."""
     areas, code = [], []
-    for line in quietly_mapped(pid).splitlines():
+    for line in read_maps_or_nothing(pid).splitlines():
         row = line.split(maxsplit=5)
         first, _, behind = row[0].partition("-")
         areas.append((int(first, 16), int(behind, 16)))
@@ -65,17 +67,19 @@ def stacks_of(pid: int) -> Stacks:
                 if len(held) == end - begin:
                     words = np.frombuffer(held[len(held) % WORD :], np.uint64)
                     found[thread] = Position(words, end, int(at, 16))
-    return Stacks(code, found)
+    return StackBytes(code, found)
 
 
-def stays(thread: int, callers: Collection[str], before: Stacks, now: Stacks) -> bool:
-    """Whether the function that a thread has called from one of these modules has not returned in between."""
+def has_stayed(thread: int, callers: Collection[str], before: StackBytes, now: StackBytes) -> bool:
+    """Return whether the function that a thread called from one of the modules `callers` has not returned in
+    between.
+    """
     old, new = before.of.get(thread), now.of.get(thread)
     if old is None or new is None or old.end != new.end:
         return False
     count = min(old.words.size, new.words.size)
-    code = pointing(new.words, [(first, last) for first, last, _ in now.code])
-    calls = pointing(new.words, [(first, last) for first, last, file in now.code if file in callers])
+    code = find_pointers(new.words, [(first, last) for first, last, _ in now.code])
+    calls = find_pointers(new.words, [(first, last) for first, last, file in now.code if file in callers])
     if not calls.size:
         return False
     changed = np.flatnonzero(old.words[-count:] != new.words[-count:]) + new.words.size - count
@@ -87,7 +91,7 @@ def stays(thread: int, callers: Collection[str], before: Stacks, now: Stacks) ->
     return bool(inner >= new.words.size - count and (not changed.size or changed[-1] < inner))
 
 
-def pointing(words: NDArray[np.uint64], areas: Sequence[tuple[int, int]]) -> NDArray[np.intp]:
+def find_pointers(words: NDArray[np.uint64], areas: Sequence[tuple[int, int]]) -> NDArray[np.intp]:
     """Which words are addresses in some areas, which are in order."""
     if not areas:
         return np.zeros(0, np.intp)

@@ -1,4 +1,4 @@
-"""The sources of a run, read again: statements, excerpts, what a line calls, and what has changed since."""
+"""Read the sources of a run: statements, excerpts, what a line calls, and what has changed since."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from weft.base.json_files import read_json
 from weft.base.lazy import dataclass
-from weft.safety.runs import is_signed, own_facts
+from weft.safety.runs import is_signed, read_own_facts
 from weft.sources import changes, files, statement
 from weft.sources.layout import INDEX, MAX_FILE, MAX_FILES, MAX_PACKED, SCHEMA, TEXTS, Excerpt, Statement
 from weft.trace import Run, RunError, Trace
@@ -31,8 +31,8 @@ _WAITING_LOOP: Final = re.compile(r"\b(while|until)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What a run says of one file."""
+class KeptFile:
+    """What a run keeps of one file."""
 
     mark: changes.Mark
     spans: tuple[tuple[int, int], ...]
@@ -46,15 +46,15 @@ class Kept:
 
 
 class Sources:
-    """The sources of a run. Of a run that has none, recorded before they were kept, the files of today are read."""
+    """The sources of a run. For a run that has none, as older ones, the files of today are read."""
 
     def __init__(self, root: Path, *, here: bool = True, problem: Callable[[str], None] | None = None) -> None:
         """`here`: whether this machine ran the program, `problem`: whom to tell what cannot be read."""
         self._problem = problem or (lambda text: None)
         self._here = here
         self._root = root
-        self._own = is_signed(own_facts(root) or {})
-        self._files: dict[str, Kept] = {}
+        self._own = is_signed(read_own_facts(root) or {})
+        self._files: dict[str, KeptFile] = {}
         self._texts: dict[str, list[str]] = {}
         self._held = 0
         self._colours: dict[tuple[str, int], Any] = {}
@@ -66,7 +66,7 @@ class Sources:
     # Lines
 
     def lines(self, file: str, line: int) -> tuple[int, list[str]] | None:
-        """The stretch of known lines that holds a line: its first line, and the lines."""
+        """Return the known lines around a line: the number of the first, and the lines; None if they are not known."""
         if not self.kept:
             return self._today(file, line)
         known = self._files.get(file)
@@ -81,7 +81,7 @@ class Sources:
         return (first, found) if line < first + len(found) else None
 
     def loops(self, file: str, line: int, around: int = 0) -> bool:
-        """Whether a line, or one of those `around` it, has the head or the end of a loop that waits for something."""
+        """Return whether a line, or one within `around` lines, begins or ends a loop that waits for something."""
         first, lines = self.lines(file, line) or (0, [])
         near = lines[max(0, line - around - first) : line + around + 1 - first] if lines else []
         return any(_WAITING_LOOP.search(text) for text in near)
@@ -93,7 +93,7 @@ class Sources:
             self._hold(file, found.lines if found else [])
         return (1, self._texts[file]) if 0 < line <= len(self._texts[file]) else None
 
-    def _text(self, file: str, known: Kept) -> list[str]:
+    def _text(self, file: str, known: KeptFile) -> list[str]:
         if file not in self._texts:
             self._hold(file, self._unpacked(file, known))
         return self._texts[file]
@@ -107,7 +107,7 @@ class Sources:
         self._texts[file] = lines
         self._held += size
 
-    def _unpacked(self, file: str, known: Kept) -> list[str]:
+    def _unpacked(self, file: str, known: KeptFile) -> list[str]:
         try:
             with os.fdopen(open_inside(self._root / TEXTS, self._root), "rb") as texts:
                 texts.seek(known.at)
@@ -123,12 +123,12 @@ class Sources:
     # What views show
 
     def statement(self, file: str, line: int) -> Statement | None:
-        """The statement of a call at a line, out of the run; None where the run does not have it."""
+        """Return the statement of a call at a line, None if the run does not have it."""
         found = self.lines(file, line) if self.kept else None
         return statement.statement(found[1], found[0], line, file) if found else None
 
     def excerpt(self, file: str, line: int, around: int = AROUND) -> Excerpt | None:
-        """The lines around a call's, its whole statement at least; None where they are not known."""
+        """Return the lines around a call, at least its whole statement; None if they are not known."""
         if not self.kept and not file.startswith("/"):
             return None
         found = self.lines(file, line)
@@ -142,7 +142,7 @@ class Sources:
         return Excerpt(file, line, first, shown, self.kept)
 
     def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
-        """The lines of an excerpt as (class, text) pairs: see weft.sources.colour.CLASSES."""
+        """Return the lines of an excerpt as (class, text) pairs: see weft.sources.colour.CLASSES."""
         # Only pages have colours.
         from weft.sources import colour
 
@@ -151,10 +151,10 @@ class Sources:
             return colour.plain(excerpt.lines)
         key = excerpt.file, found[0]
         if key not in self._colours:
-            self._colours[key] = colour.tokens(found[1], excerpt.file)
+            self._colours[key] = colour.colour_lines(found[1], excerpt.file)
         made = self._colours[key]
         at = excerpt.first - found[0]
-        return [colour.cut(line, MAX_WIDTH) for line in made[at : at + len(excerpt.lines)]]
+        return [colour.cut_line(line, MAX_WIDTH) for line in made[at : at + len(excerpt.lines)]]
 
     def panel(self, file: str, line: int, around: int = AROUND) -> dict[str, object] | None:
         """An excerpt as plain values for a page; None where the lines are not known.
@@ -173,12 +173,12 @@ class Sources:
         }  # fmt: skip
 
     def called(self, file: str, line: int) -> tuple[str, ...] | None:
-        """What a line of Python calls, such as `comm.recv`; None where its source is not known."""
+        """Return what a line of Python calls, such as `comm.recv`; None if its source is not known."""
         if self.kept:
             known = self._files.get(file)
             return known.calls.get(line) if known else None
         found = self.lines(file, line)
-        return statement.called(found[1], line - found[0], file) if found else None
+        return statement.find_called_names(found[1], line - found[0], file) if found else None
 
     # What is no longer as it was
 
@@ -188,20 +188,20 @@ class Sources:
         return [file for file, known in self._files.items() if known.own]
 
     def changes(self, of: Iterable[str] | None = None) -> list[changes.Change]:
-        """Which files (by default: those that call MPI) are not what they were when the run was recorded."""
+        """Return which files (by default: those that call MPI) are not what they were when the run was recorded."""
         wanted = self.own if of is None else [file for file in dict.fromkeys(of) if file in self._files]
         return [found for file in wanted if (found := changes.change(self._files[file].mark, self._here)) is not None]
 
     def note(self, of: Iterable[str] | None = None) -> str | None:
         """One sentence on the files that have changed since the run; None where all are as they were."""
-        return changes.sentence(self.changes(of))
+        return changes.describe_changes(self.changes(of))
 
 
 _OF: WeakKeyDictionary[Run, Sources] = WeakKeyDictionary()
 
 
 def of(trace: Run) -> Sources:
-    """The sources of a run, read when they are first asked for."""
+    """Return the sources of a run, read at the first request."""
     trace = trace.origin
     found = _OF.get(trace)
     if found is None:
@@ -215,11 +215,11 @@ def forget(trace: Trace) -> None:
     _OF.pop(trace, None)
 
 
-def _index(root: Path, problem: Callable[[str], None]) -> dict[str, Kept]:
+def _index(root: Path, problem: Callable[[str], None]) -> dict[str, KeptFile]:
     problems: list[str] = []
     data = read_json(root, INDEX, SCHEMA, problems, limit=MAX_INDEX)
     entries = data.get("files")
-    found: dict[str, Kept] = {}
+    found: dict[str, KeptFile] = {}
     for entry in entries[:MAX_FILES] if isinstance(entries, list) else []:
         try:
             found[str(entry["path"])] = _kept(entry)
@@ -231,7 +231,7 @@ def _index(root: Path, problem: Callable[[str], None]) -> dict[str, Kept]:
     return found
 
 
-def _kept(entry: dict[str, Any]) -> Kept:
+def _kept(entry: dict[str, Any]) -> KeptFile:
     spans = tuple((int(first), int(count)) for first, count in entry.get("spans", ())[:_MAX_SPANS])
     at, packed, plain = (int(entry.get(name, 0)) for name in ("at", "packed", "plain"))
     if not (0 <= at <= MAX_PACKED and 0 <= packed <= MAX_PACKED and 0 <= plain <= 3 * MAX_FILE):
@@ -250,4 +250,4 @@ def _kept(entry: dict[str, Any]) -> Kept:
         str(entry["path"]), str(entry["found"]), int(entry["size"]), int(entry["mtime_ns"]), str(entry["sha256"]),
         doubt if doubt in ("newer", "edited") else "",
     )  # fmt: skip
-    return Kept(mark, spans, at, packed, plain, calls, entry.get("own") is True)
+    return KeptFile(mark, spans, at, packed, plain, calls, entry.get("own") is True)

@@ -1,4 +1,4 @@
-"""What the generator asks of a function: what its row in weft.mpi.meaning comes to for the recorder."""
+"""Answer the generator's questions about a function, from its row in weft.mpi.meaning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from weft.mpi.meaning import Act, Form, Leaves, Meaning, Mode, Sync, Trait
 from weft.mpi.table import Function, Parameter
 
 
-def promises(f: Function) -> bool:
+def promises_communicator(f: Function) -> bool:
     """Whether the call makes a communicator that is there only when its request completes."""
     made = [p for p in f.parameters if p.handle in ("COMM", "REQUEST") and p.direction == "out"]
     return len(made) == 2
@@ -18,8 +18,10 @@ def meaning_of(f: Function) -> Meaning:
     return meaning.every()[meaning.base(f.name)]
 
 
-def watched(f: Function) -> tuple[str, str | None, str, str]:
-    """How the buffer of a call that makes a request is watched, and the parameters that say buffer, count, datatype."""
+def choose_buffer_watch(f: Function) -> tuple[str, str | None, str, str]:
+    """Return how the buffer of a call that makes a request is watched, and its parameters for buffer, count and
+    datatype.
+    """
     buffer, row = f.parameter("buffer"), meaning_of(f)
     if buffer is None or row.mode is Mode.PARTITIONED:
         return "NO_WATCH", None, "", ""
@@ -34,17 +36,17 @@ def watched(f: Function) -> tuple[str, str | None, str, str]:
     return "WATCH_AT_ROOT" if row.leaves is Leaves.AFTER_ROOT else "WATCH_SEND", buffer.name, count, datatype
 
 
-def persistent(f: Function) -> bool:
+def is_persistent(f: Function) -> bool:
     """Whether the request that the call makes is started by other calls."""
     return meaning_of(f).form is Form.PERSISTENT
 
 
-def silent(f: Function) -> bool:
+def has_silent_status(f: Function) -> bool:
     """Whether the status of the request that the call makes tells nothing."""
     return Trait.TELLS_STATUS not in meaning_of(f).traits
 
 
-def pairs(f: Function) -> bool:
+def sends_and_receives(f: Function) -> bool:
     """Whether the call sends one message and receives another."""
     return meaning_of(f).act is Act.SEND_RECEIVE
 
@@ -59,7 +61,7 @@ def posts(f: Function) -> bool:
     return meaning_of(f).posts
 
 
-def gets(f: Function) -> bool:
+def gives_known_handle(f: Function) -> bool:
     """Whether the handle that comes out of the call names what may be there already."""
     return Trait.GIVES_KNOWN in meaning_of(f).traits
 
@@ -93,7 +95,9 @@ _COMPLETING = (
 
 
 def completes_accesses(f: Function) -> str | None:
-    """The target whose accesses the call completes at their origin at least; -1: of all targets, None: of none."""
+    """Return the parameter with the target whose accesses the call completes; -1 for all targets, None for no
+    access.
+    """
     if meaning_of(f).sync not in _COMPLETING:
         return None
     return "rank" if any(p.name == "rank" for p in f.parameters) else "-1"

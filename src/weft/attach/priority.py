@@ -1,6 +1,6 @@
-"""Before ranks that poll: they leave little of the processors to who looks at them, until they stand.
+"""Give Weft priority over ranks that poll, which leave little of the processors to others, until they are stopped.
 
-Only root may do so, and it is for what is soon done. Nothing is imported here that takes time: see weft.__main__.
+Only root may do so, and only for short work. Nothing is imported here that takes time: see weft.__main__.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ HERE = 0
 """This process."""
 
 
-def take(pid: int = HERE) -> bool:
-    """Let a process come first from now on, but not what it starts. Whether the system allows it."""
+def raise_priority(pid: int = HERE) -> bool:
+    """Give a process, but not its children, real-time priority; return whether the system permits it."""
     try:
         if os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER:
             return False  # it does already, or somebody has chosen for it
@@ -27,8 +27,8 @@ def take(pid: int = HERE) -> bool:
     return True
 
 
-def leave(pid: int = HERE) -> None:
-    """Let a process that took it be one among others again."""
+def restore_priority(pid: int = HERE) -> None:
+    """Give a process its ordinary priority back."""
     try:
         if os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR:
             os.sched_setscheduler(pid, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
@@ -36,17 +36,17 @@ def leave(pid: int = HERE) -> None:
         return
 
 
-class first:  # noqa: N801 - it is read as a word: with first():
-    """This process and others come first meanwhile, where the system allows it."""
+class raised_priority:  # noqa: N801 - it is read as a word: with first():
+    """Give this process and others priority during a `with` block, if the system permits it."""
 
     def __init__(self, others: Sequence[int] = ()) -> None:
         self._asked = (HERE, *others)
 
     def __enter__(self) -> None:
         """Take it."""
-        self._took = [pid for pid in self._asked if take(pid)]
+        self._took = [pid for pid in self._asked if raise_priority(pid)]
 
     def __exit__(self, *_: object) -> None:
         """Those that took it leave it."""
         for pid in self._took:
-            leave(pid)
+            restore_priority(pid)

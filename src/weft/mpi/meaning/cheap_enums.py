@@ -1,7 +1,7 @@
-"""Enums that cost little to define: the words of the table are some hundred, and every command defines them.
+"""Provide enums that cost little to define: the words of the table are some hundred, and every command defines them.
 
-The standard's Enum takes 20 to 40 microseconds a member. These have what the table needs of it: members are one object
-each, with `name` and `value`; the class is iterated, and asked by name. The type checker reads them as the standard's.
+The standard's Enum takes 20 to 40 microseconds a member. These have what the table needs: members are one object each,
+with `name` and `value`; the class is iterable, and indexed by name. The type checker reads them as the standard's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Words(type):
-    """The class of a set of words: texts and numbers in its body are its members."""
+    """The metaclass of cheap enums: texts and numbers in the class body become members."""
 
     _members: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""At the end of a recording: the source around every recorded site is put into the run."""
+"""Put the source around every recorded call site into the run, at the end of a recording."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from weft.base.json_files import write_whole
 from weft.base.lazy import dataclass
-from weft.sources import files, kept, statement
+from weft.sources import files, kept_sources, statement
 from weft.sources.layout import (
     AROUND,
     INDEX,
@@ -35,8 +35,8 @@ SLACK_NS: Final = 1_000_000_000
 
 
 @dataclass
-class Wanted:
-    """What the sites of a run want of one file."""
+class WantedLines:
+    """The lines of one file that a run's call sites name."""
 
     own: set[int] = field(default_factory=set)
     """Lines with calls of MPI."""
@@ -46,18 +46,18 @@ class Wanted:
     """Programs and libraries that were built from it."""
 
 
-def keep(trace: Trace, *, texts: bool = True, more: Iterable[Frame] = ()) -> list[str]:
+def keep_sources(trace: Trace, *, texts: bool = True, more: Iterable[Frame] = ()) -> list[str]:
     """Write RUN/sources.json and RUN/sources.bin. Returns sentences on what could not be written.
 
-    To be called on the machine that ran the program, soon after, when RUN/sites.json is there. `more` are further
-    places that a report may name, such as the frames of tracebacks. Without `texts` no line of source is kept, only
-    what each line with a call calls.
+    To be called on the machine that ran the program, soon after, when RUN/sites.json exists. `more`: further locations
+    that a report may name, such as frames of tracebacks. Without `texts` no line of source is kept, only the names of
+    the functions that each line with a call calls.
     """
     cwd = str(trace.run.get("cwd") or "")
     entries: list[dict[str, Any]] = []
     packed: list[bytes] = []
-    room = Room(MAX_PLAIN if texts else 0, MAX_PACKED)
-    for path, wanted in _in_order(wanted_of(trace, more))[:MAX_FILES]:
+    room = PackingRoom(MAX_PLAIN if texts else 0, MAX_PACKED)
+    for path, wanted in _order_files(collect_wanted_lines(trace, more))[:MAX_FILES]:
         found = os.path.join(cwd, path) if cwd else path  # noqa: PTH118 - a Path would tidy what the record says
         source = files.read(found) if found.startswith("/") else None
         if source is None:
@@ -66,9 +66,9 @@ def keep(trace: Trace, *, texts: bool = True, more: Iterable[Frame] = ()) -> lis
         entry = {
             "path": path, "found": found, "size": len(source.data), "mtime_ns": source.mtime_ns,
             "sha256": hashlib.sha256(source.data).hexdigest(), "own": bool(wanted.own),
-            **(_doubt(trace, path, source.mtime_ns, wanted) or _calls(path, lines, wanted)),
+            **(_find_doubt(trace, path, source.mtime_ns, wanted) or _find_calls(path, lines, wanted)),
         }  # fmt: skip
-        text = room.take(_spans(lines, wanted, len(source.data)), lines)
+        text = room.take(_choose_spans(lines, wanted, len(source.data)), lines)
         if text is not None:
             entry |= {"spans": text.spans, "at": text.at, "packed": len(text.data), "plain": text.plain}
             packed.append(text.data)
@@ -80,13 +80,13 @@ def keep(trace: Trace, *, texts: bool = True, more: Iterable[Frame] = ()) -> lis
         _write(trace.path / TEXTS, b"".join(packed), problems)
     if not problems:
         _write(trace.path / INDEX, json.dumps({"schema": SCHEMA, "files": entries}).encode(), problems)
-    kept.forget(trace)
+    kept_sources.forget(trace)
     return problems
 
 
-def wanted_of(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, Wanted]:
-    """The lines that the record of a run names, by file."""
-    wanted: dict[str, Wanted] = defaultdict(Wanted)
+def collect_wanted_lines(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, WantedLines]:
+    """Return the lines that the record of a run names, by file."""
+    wanted: dict[str, WantedLines] = defaultdict(WantedLines)
     seen: set[CallSite] = set()
     tasks: list[Placed] = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
     for rank in [*trace.ranks, *tasks]:
@@ -94,40 +94,40 @@ def wanted_of(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, Wanted]:
             site = trace.site(rank, id)
             if site not in seen:
                 seen.add(site)
-                _want(wanted, site, own=True)
+                _add_site(wanted, site, own=True)
     for file, line, _ in more:
         wanted[file].others.add(line)
     return {file: lines for file, lines in wanted.items() if file and not file.startswith("<")}
 
 
-def _want(wanted: Mapping[str, Wanted], site: CallSite, *, own: bool) -> None:
+def _add_site(wanted: Mapping[str, WantedLines], site: CallSite, *, own: bool) -> None:
     if site.file and site.line > 0:
         of = wanted[site.file]
         (of.own if own else of.others).add(site.line)
         if site.module:
             of.modules.add(site.module)
     for caller in site.callers:
-        _want(wanted, caller, own=False)
+        _add_site(wanted, caller, own=False)
 
 
-def _in_order(wanted: Mapping[str, Wanted]) -> list[tuple[str, Wanted]]:
-    """Files with calls of MPI first: should there be no room for all, theirs are kept."""
+def _order_files(wanted: Mapping[str, WantedLines]) -> list[tuple[str, WantedLines]]:
+    """Sort files with calls of MPI first: if there is no room for all, theirs are kept."""
     return sorted(wanted.items(), key=lambda item: (not item[1].own, item[0]))
 
 
-def _calls(path: str, lines: Sequence[str], wanted: Wanted) -> dict[str, Any]:
-    """What the lines with calls call: mpi4py makes other calls inside its own, and messages name the program's.
+def _find_calls(path: str, lines: Sequence[str], wanted: WantedLines) -> dict[str, Any]:
+    """Return what the lines with calls call: mpi4py makes other calls inside its own, and messages name the program's.
 
-    Of a text that may not be what ran this is not kept: then messages name what MPI was asked for.
+    If the text may not be what ran, this is not kept: messages then name the MPI function.
     """
     if statement.language(path) != "python":
         return {}
-    found = {str(n): statement.called(lines, n - 1, path) for n in sorted(wanted.own) if n <= len(lines)}
+    found = {str(n): statement.find_called_names(lines, n - 1, path) for n in sorted(wanted.own) if n <= len(lines)}
     return {"calls": {line: list(names) for line, names in found.items()}}
 
 
-def _doubt(trace: Trace, path: str, mtime_ns: int, wanted: Wanted) -> dict[str, str]:
-    """Why the text may not be what ran: it was written while the program ran, or after the program was built."""
+def _find_doubt(trace: Trace, path: str, mtime_ns: int, wanted: WantedLines) -> dict[str, str]:
+    """Return why the text may not be what ran: it was written while the program ran, or after the program was built."""
     started = min((r.header.start.realtime_ns for r in trace.ranks if r.header), default=0)
     if started and mtime_ns > started + SLACK_NS:
         return {"doubt": "edited"}
@@ -148,8 +148,8 @@ Spans = list[list[int]]
 """[first line, number of lines] of stretchs, in order."""
 
 
-def _spans(lines: Sequence[str], wanted: Wanted, size: int) -> Spans:
-    """The whole file, or of a long one the lines around its sites."""
+def _choose_spans(lines: Sequence[str], wanted: WantedLines, size: int) -> Spans:
+    """Return the spans of lines to keep: the whole file, or for a long one the lines around its call sites."""
     if size <= MAX_WHOLE:
         return [[1, len(lines)]]
     spans: Spans = []
@@ -163,7 +163,7 @@ def _spans(lines: Sequence[str], wanted: Wanted, size: int) -> Spans:
 
 
 @dataclass(frozen=True)
-class Text:
+class PackedText:
     """The packed lines of a file."""
 
     spans: Spans
@@ -173,22 +173,22 @@ class Text:
 
 
 @dataclass
-class Room:
-    """What may still be kept."""
+class PackingRoom:
+    """How many bytes may still be kept."""
 
     plain: int
     packed: int
     at: int = 0
 
-    def take(self, spans: Spans, lines: Sequence[str]) -> Text | None:
-        """The lines, packed; None where they do not fit any more."""
+    def take(self, spans: Spans, lines: Sequence[str]) -> PackedText | None:
+        """Pack the lines of the spans; None if there is no room for them."""
         text = "".join(f"{line}\n" for first, count in spans for line in lines[first - 1 : first - 1 + count]).encode()
         if not text or len(text) > self.plain:
             return None
         data = zlib.compress(text, 6)
         if len(data) > self.packed:
             return None
-        taken = Text(spans, self.at, len(text), data)
+        taken = PackedText(spans, self.at, len(text), data)
         self.plain -= len(text)
         self.packed -= len(data)
         self.at += len(data)

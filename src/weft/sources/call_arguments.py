@@ -1,4 +1,4 @@
-"""What a statement gives a function for its arguments, as text: `buf` of `MPI_Send(&buf[2], n, ...)`."""
+"""Read the texts of a call's arguments from a statement: `buf` from `MPI_Send(&buf[2], n, ...)`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _NAME: Final = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\s*\w+)?|&\s*([A-Za-z_]\w*)\s*
 _MOST: Final = 2000
 
 
-def named(lines: Sequence[str], function: str, index: int) -> str | None:
-    """The variable that argument `index` of the one call of a function is given; None where it is no plain one."""
-    texts = given(lines, function) or []
+def find_plain_argument(lines: Sequence[str], function: str, index: int) -> str | None:
+    """Return the variable given as argument `index` of the only call of a function; None if it is no plain variable."""
+    texts = find_call_arguments(lines, function) or []
     found = _NAME.fullmatch(texts[index].strip()) if index < len(texts) else None
     return found[1] or found[2] if found else None
 
 
-def given(lines: Sequence[str], function: str) -> list[str] | None:
-    """What the one call of a function is given; None where there is none, or more than one."""
+def find_call_arguments(lines: Sequence[str], function: str) -> list[str] | None:
+    """Return the argument texts of the only call of a function; None if there is none, or more than one."""
     text = "\n".join(lines)[:_MOST]
     calls = list(re.finditer(rf"\b{re.escape(function)}\s*\(", text))
     return _arguments(text, calls[0].end()) if len(calls) == 1 else None
 
 
 def _arguments(text: str, start: int) -> list[str]:
-    """The arguments that begin at a place in a text; nothing where the bracket stays open."""
+    """Return the argument texts that begin at an offset in a text, none if the bracket is not closed."""
     depth, begin = 0, start
     found: list[str] = []
     for at in range(start, len(text)):

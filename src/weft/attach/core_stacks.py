@@ -1,4 +1,4 @@
-"""A look at core files: where the ranks of a job were when they ended."""
+"""Read the stacks in core files: where the ranks of a job were when they ended."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from weft.attach import calls, cores, python
 from weft.attach.cores import Core
-from weft.attach.look import arguments_of, threads_of
-from weft.attach.model import Frame, Job, Seen
+from weft.attach.model import Frame, Job, RankStacks
 from weft.attach.native import Native
+from weft.attach.rank_stacks import read_call_arguments, select_threads
 from weft.attach.reader import Reader, readers
-from weft.attach.sentences import MOST, place_of
+from weft.attach.sentences import MOST, innermost_line
 from weft.base.processes import PYTHON
 from weft.base.words import rank_words
-from weft.debuginfo.elf import build_id_of
+from weft.debuginfo.elf import read_build_id
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.mi import core_names, word
 from weft.trace.sites import CallSite
@@ -37,20 +37,20 @@ Lines = list[tuple[Frame, bool]]
 """Python's frames, innermost first, and of each whether the interpreter began a frame of its own with it."""
 
 
-def look(paths: Sequence[Path], program: str = "") -> Job:
-    """What each core file shows. `program`: the executable, where it does not lie where it ran."""
-    read = [cores.read(path) for path in paths]
-    found = numbered(read)
-    calls.prepare()
+def look_at_cores(paths: Sequence[Path], program: str = "") -> Job:
+    """Return the stacks in core files as one job. `program`: the executable, if it is not where it ran."""
+    read = [cores.read_core(path) for path in paths]
+    found = number_cores(read)
+    calls.preload_table()
     with readers(range(len(found))) as gdbs, ThreadPoolExecutor(len(gdbs)) as pool:
         free: queue.SimpleQueue[Reader] = queue.SimpleQueue()
         for gdb in gdbs:
             free.put(gdb)
 
-        def seen(core: Core) -> tuple[Seen, str]:
+        def seen(core: Core) -> tuple[RankStacks, str]:
             gdb = free.get()
             try:
-                return _seen(core, os.path.realpath(program) if program else core.program, gdb)
+                return _read_rank(core, os.path.realpath(program) if program else core.program, gdb)
             finally:
                 free.put(gdb)
 
@@ -60,13 +60,13 @@ def look(paths: Sequence[Path], program: str = "") -> Job:
     if any(core.rank is None for core in read):
         more.append("the numbers of these ranks are Weft's: not every file says its own")
     ranks = [one for one, _ in told]
-    return Job(size, 0.0, ranks, [*notes(found, {one.rank: one for one in ranks}), *more], ended=True)
+    return Job(size, 0.0, ranks, [*describe_endings(found, {one.rank: one for one in ranks}), *more], ended=True)
 
 
-def numbered(found: Sequence[Core]) -> list[Core]:
-    """One core for each rank, numbered as they come where one does not say which it is.
+def number_cores(found: Sequence[Core]) -> list[Core]:
+    """Return one core for each rank, numbered in order if one does not say its rank.
 
-    UsageError where files are of several jobs, or several of one rank.
+    Raises UsageError if files belong to several jobs, or several to one rank.
     """
     if any(core.rank is None for core in found):
         return [replace(core, rank=number, size=len(found)) for number, core in enumerate(found)]
@@ -80,10 +80,10 @@ def numbered(found: Sequence[Core]) -> list[Core]:
     return list(found)
 
 
-def _seen(core: Core, program: str, gdb: Reader) -> tuple[Seen, str]:
-    """A rank, and why it has no lines of Python."""
-    one = Seen(core.rank or 0, core.pid, "", program)
-    one.problem = unfit(core, program)
+def _read_rank(core: Core, program: str, gdb: Reader) -> tuple[RankStacks, str]:
+    """Read the stacks of one rank; return them, and why there are no lines of Python."""
+    one = RankStacks(core.rank or 0, core.pid, "", program)
+    one.problem = explain_unfit(core, program)
     if one.problem:
         return one, ""
     native = Native([gdb], {core.pid: core.maps})
@@ -94,26 +94,26 @@ def _seen(core: Core, program: str, gdb: Reader) -> tuple[Seen, str]:
         if one.problem:
             return one, ""
         stacks = native.stacks()
-        told = {} if core.python else arguments_of(native, stacks)
+        told = {} if core.python else read_call_arguments(native, stacks)
     except DebuggerError as error:
         one.problem = str(error)
         return one, ""
     threads, why = stacks.get(core.pid, {}), ""
     if core.python:
-        lines, why = lines_of(core)
-        threads = {thread: merged(frames, lines.get(thread, [])) for thread, frames in threads.items()}
-    one.threads = threads_of(core.pid, threads, told, core.path.stat().st_mtime)
+        lines, why = read_python_frames(core)
+        threads = {thread: merge_frames(frames, lines.get(thread, [])) for thread, frames in threads.items()}
+    one.threads = select_threads(core.pid, threads, told, core.path.stat().st_mtime)
     return one, why
 
 
-def unfit(core: Core, program: str) -> str:
-    """Why a core cannot be read with a program; empty where it can."""
+def explain_unfit(core: Core, program: str) -> str:
+    """Return why a core cannot be read with a program, empty if it can."""
     if not program.startswith("/"):
         return f"{core.path} does not say which program left it: name it by --program"
     if not (program + str(core.path.resolve())).isprintable():  # gdb takes what follows a line feed for a command
         return "its path, or its program's, has characters that are not printable: give the file another name"
     try:
-        build = build_id_of(Path(program))
+        build = read_build_id(Path(program))
     except OSError:
         return f"its program {program} is not here: name it by --program"
     except ValueError:
@@ -123,9 +123,9 @@ def unfit(core: Core, program: str) -> str:
     return ""
 
 
-def lines_of(core: Core) -> tuple[dict[int, Lines], str]:
-    """Python's frames by thread, and why there are none."""
-    command = [python.program(), "dump", "--core", str(core.path), "--json", "--locals"]
+def read_python_frames(core: Core) -> tuple[dict[int, Lines], str]:
+    """Return Python's frames by thread, and why there are none."""
+    command = [python.find_py_spy(), "dump", "--core", str(core.path), "--json", "--locals"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         if done.returncode == 0:
@@ -137,11 +137,15 @@ def lines_of(core: Core) -> tuple[dict[int, Lines], str]:
 
 
 def _lines(told: Sequence[dict[str, Any]]) -> Lines:
-    return [(frame, bool(one.get("is_shim_entry"))) for one in told for frame in python.frames_of([one], starts=True)]
+    return [
+        (frame, bool(one.get("is_shim_entry"))) for one in told for frame in python.parse_frames([one], starts=True)
+    ]
 
 
-def merged(native: Sequence[Frame], lines: Lines) -> list[Frame]:
-    """One stack of both kinds: Python's lines stand where the interpreter evaluates them, its own functions nowhere."""
+def merge_frames(native: Sequence[Frame], lines: Lines) -> list[Frame]:
+    """Merge native and Python frames into one stack: Python's lines replace the interpreter's functions that evaluate
+    them.
+    """
     found: list[Frame] = []
     left = list(lines)
     for frame in native:
@@ -152,12 +156,12 @@ def merged(native: Sequence[Frame], lines: Lines) -> list[Frame]:
                 if entry:
                     break
         elif not PYTHON.search(frame.site.module or ""):
-            found.append(plain(frame))
+            found.append(demangle_cython(frame))
     return [frame for frame in (*found, *(line for line, _ in left)) if not python.is_start(frame)]
 
 
-def plain(frame: Frame) -> Frame:
-    """A frame of Cython's by the function's own name."""
+def demangle_cython(frame: Frame) -> Frame:
+    """Return a frame of a Cython function under the function's own name."""
     mangled = CYTHON.fullmatch(frame.site.function or "")
     if mangled is None:
         return frame
@@ -168,12 +172,12 @@ def plain(frame: Frame) -> Frame:
     return Frame(CallSite(frame.site.file, frame.site.line, own, frame.site.module), values=frame.values)
 
 
-def notes(found: Sequence[Core], seen: Mapping[int, Seen]) -> Iterator[str]:
-    """By which signals ranks ended and where, and whose files are not whole."""
+def describe_endings(found: Sequence[Core], seen: Mapping[int, RankStacks]) -> Iterator[str]:
+    """Yield sentences on the signals that ended ranks and where, and on files that are cut short."""
     ends: dict[str, list[int]] = {}
     for core in found:
         if core.signal:
-            ends.setdefault(f"{core.signal}{place(core, seen[core.rank or 0])}", []).append(core.rank or 0)
+            ends.setdefault(f"{core.signal}{describe_place(core, seen[core.rank or 0])}", []).append(core.rank or 0)
     for end, ranks in list(ends.items())[:MOST]:
         yield f"{rank_words(sorted(ranks))} ended by {end}"
     if len(ends) > MOST:
@@ -182,9 +186,9 @@ def notes(found: Sequence[Core], seen: Mapping[int, Seen]) -> Iterator[str]:
         yield f"{rank_words(cut)}: the core file is cut short (ulimit -c, a full disk), so that frames may be missing"
 
 
-def place(core: Core, one: Seen) -> str:
-    """Where the thread was that has caused the signal."""
+def describe_place(core: Core, one: RankStacks) -> str:
+    """Return where the thread was that caused the signal."""
     if core.sent:
         return " from another process"
     thread = next((thread for thread in one.threads if thread.id == core.thread and thread.stack), None)
-    return f" at {place_of(thread).text}" if thread is not None else ""
+    return f" at {innermost_line(thread).text}" if thread is not None else ""

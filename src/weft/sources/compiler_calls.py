@@ -1,7 +1,7 @@
-"""The compiler's calls that made a program, as `weft cc` leaves them in it: a section that no process loads.
+"""Read and write the compiler calls that made a program: `weft cc` leaves them in a section that no process loads.
 
-A line of JSON for each source, as a compilation database has it (directory, file, arguments), and one without `file`
-for each call that linked. The linker puts those of all objects that the program is made of behind each other.
+The section holds a line of JSON for each source, like a compilation database (directory, file, arguments), and one
+without `file` for each call that linked. The linker concatenates the sections of all objects.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ STACK: Final = '\t.section .note.GNU-stack,"",%progbits\n'
 """Nothing here executes what lies on the stack: an object that does not say so lets the whole program do it."""
 
 
-def assembly(calls: Iterable[Mapping[str, Any]], alone: bool) -> str:
-    """A file for the assembler that holds the calls: an object of its own, or read before what a compiler made."""
+def render_assembly(calls: Iterable[Mapping[str, Any]], alone: bool) -> str:
+    """Return assembler source that holds the calls. `alone`: as an object of its own, else before a compiler's
+    output.
+    """
     lines = [json.dumps(one).replace("\\", "\\\\").replace('"', '\\"') for one in calls]
     kept = "".join(f'\t.ascii "{line}\\n"\n' for line in lines)
     return f'\t.section {SECTION},"",%progbits\n{kept}\t.text\n{STACK if alone else ""}'
 
 
-def within(path: Path) -> list[dict[str, Any]]:
-    """The calls in a program, a library or an object, each once; none where it holds none.
+def read_compiler_calls(path: Path) -> list[dict[str, Any]]:
+    """Return the calls in a program, a library or an object, each once; none if it has none.
 
-    UsageError where the file cannot be read, or what it holds is not what `weft cc` wrote.
+    Raises UsageError if the file cannot be read, or holds something that `weft cc` did not write.
     """
     try:
         with path.open("rb") as file:
