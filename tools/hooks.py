@@ -62,7 +62,7 @@ PARTS = {
             "inprocess/attach.py",
             "processes.py",
             "inprocess/child_processes.py",
-            "injected.py",
+            "code_injection.py",
             "symbols.py",
             "rendezvous.py",
             "gdb_call.py",
@@ -73,7 +73,7 @@ PARTS = {
     "hung programs, deaths, order, holding": {
         "OpenMP": ["native/turns.c", "native/turns.h", "native/holds.c", "native/holds.h", "holds.py", "mutexes.py"],
         "asyncio": [
-            "hung.py",
+            "hang_messages.py",
             "inprocess/hangs.py",
             "inprocess/blocked_threads.py",
             "inprocess/context_managers.py",

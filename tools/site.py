@@ -65,7 +65,7 @@ def made() -> Iterator[tuple[str, str]]:
     yield "findings/index.md", "\n".join(findings())
     yield "commands/index.md", "\n".join(commands())
     yield "decisions/index.md", "\n".join(decisions())
-    yield "coverage.md", coverage.page()
+    yield "coverage.md", coverage.render_page()
     yield "evidence.md", evidence.page()
 
 

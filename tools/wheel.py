@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from weft.base.cache import digest
+from weft.base.cache import digest_files
 from weft.mpi import prebuilt, shim
 
 
@@ -23,7 +23,7 @@ def pack(venv: Path) -> None:
     mpicc = str(venv.absolute() / "bin" / "mpicc")
     made = shim.build(mpicc)
     library = shim.probe(mpicc).path
-    name = f"{made.soname}-{digest([library])[:12]}"
+    name = f"{made.soname}-{digest_files([library])[:12]}"
     print(f"packed the recorder for {made.soname} in {prebuilt.pack(library, made, name).name}")
 
 

@@ -39,11 +39,13 @@ def differences(
 
     from weft.compare.values import compare_values
     from weft.compare.values.notebook import DrawnComparison
-    from weft.values.configuration import tolerances
+    from weft.values.configuration import read_tolerances
     from weft.values.trace import ValueTrace
 
     sides = [ValueTrace.open(Path(path)) for path in (reference, run)]
-    return DrawnComparison.of(compare_values(sides[0], sides[1], tolerances(sides[1].path, tolerance)))
+    return DrawnComparison.from_comparison(
+        compare_values(sides[0], sides[1], read_tolerances(sides[1].path, tolerance))
+    )
 
 
 def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.PathLike[str] = "") -> bool:
@@ -55,22 +57,22 @@ def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.P
     """
     # `import weft` is all that the command line needs to print its help.
     from weft.watchdogs import watcher
-    from weft.watchdogs.wish import wish
+    from weft.watchdogs.settings import read_settings
 
-    return watcher.begin(wish(seconds, action or None, file or None))
+    return watcher.start_watchdog(read_settings(seconds, action or None, file or None))
 
 
 def _paint(trace: Trace, **options: Any) -> str:
     """Draw a trace: only who wants a picture pays for what draws it."""
     # Who wants no picture does not pay for it.
-    from weft.picture.svg import draw
+    from weft.picture.svg import draw_svg
 
-    return draw(trace, **options)
+    return draw_svg(trace, **options)
 
 
 def _frame(trace: Trace, form: str, query: str) -> Any:
     """A trace's calls as a table: only who wants one pays for pyarrow or pandas."""
     # Tables need a package that may not be there.
-    from weft.export import frames
+    from weft.export import arrow_tables
 
-    return {"to_arrow": frames.to_arrow, "to_pandas": frames.to_pandas}[form](trace, query)
+    return {"to_arrow": arrow_tables.to_arrow, "to_pandas": arrow_tables.to_pandas}[form](trace, query)

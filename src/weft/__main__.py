@@ -8,9 +8,9 @@ import sys
 def main() -> int:
     """Run a command, and return its exit status."""
     if sys.argv[1:2] == ["attach"]:  # beside ranks that poll already the imports that follow take long
-        from weft.attach.precedence import take
+        from weft.attach.priority import raise_priority
 
-        take()
+        raise_priority()
     # Only then: see above.
     from weft.cli.main import main as named
 

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from loops import program
 
 from tests_support import execute
-from weft.instrument.assembler import Editor, source_of
+from weft.instrument.assembler import HookEditor, source_argument
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="hooks are calls on other machines")
 
@@ -125,7 +125,7 @@ def test_a_stencil_runs_without_calls_and_saves_nothing_in_its_loop(tmp_path: Pa
 
 
 def edited(text: str) -> list[str]:
-    return list(Editor().edited(text.splitlines()))
+    return list(HookEditor().edit_lines(text.splitlines()))
 
 
 FUNCTION = """f:
@@ -201,4 +201,4 @@ def test_a_persons_assembly_within_is_left_alone() -> None:
     [(["-o", "x.o", "/tmp/a.s"], 2), (["--64", "-o", "x.s", "-"], 3), (["-I", "d.s", "-o", "x.o"], None)],
 )
 def test_the_file_to_assemble_is_told_from_the_values_of_options(words: list[str], found: int | None) -> None:
-    assert source_of(words) == found
+    assert source_argument(words) == found

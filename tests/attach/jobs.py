@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests_support import WEFT, Installed, execute
-from weft.attach.python import REMEDY, program
+from weft.attach.python import REMEDY, find_py_spy
 from weft.errors import UsageError
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -35,7 +35,7 @@ def compiled(of: Installed, name: str, folder: Path, *options: str, source: Path
 def needs_py_spy() -> None:
     """Skip a test where Pythons cannot be read."""
     try:
-        program()
+        find_py_spy()
     except UsageError:
         pytest.skip(REMEDY)
 

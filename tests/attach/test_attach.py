@@ -17,7 +17,7 @@ import pytest
 from attach.jobs import PROGRAMS, attached, compiled, needs_py_spy, once, running, where
 from launch.slurm import Slurm, started
 from tests_support import WEFT, Installed, execute
-from weft.attach.guard import status_of
+from weft.attach.guard import read_status
 
 pytestmark = pytest.mark.needs("gdb")
 ODD = "rank 1 is in {call} from 2 (tag 7) at {place}, not with the others"
@@ -151,7 +151,7 @@ def test_open_mpi_with_optimised_code_says_what_it_cannot_read(openmpi: Installe
 
 def alive(pids: list[int]) -> bool:
     """Whether all run, and nobody debugs them."""
-    return all(status_of(pid) in (("R", 0), ("S", 0), ("D", 0)) for pid in pids)
+    return all(read_status(pid) in (("R", 0), ("S", 0), ("D", 0)) for pid in pids)
 
 
 @pytest.mark.matrix
@@ -170,7 +170,7 @@ def test_the_job_goes_on_though_weft_is_killed_while_it_looks(mpich: Installed, 
             looking.wait()
             limit = time.monotonic() + 20
             while not alive(pids):
-                assert time.monotonic() < limit, [status_of(pid) for pid in pids]
+                assert time.monotonic() < limit, [read_status(pid) for pid in pids]
                 time.sleep(0.05)
         (tmp_path / "go").touch()
         assert "through" in job.communicate(timeout=60)[0]
@@ -185,7 +185,7 @@ def test_ranks_that_are_stopped_or_not_named_are_told(mpich: Installed, tmp_path
         os.kill(int(pids[3]), signal.SIGSTOP)
         try:
             done = execute([*WEFT, "attach", "--interval", "0", pids[1], pids[3]])
-            assert status_of(int(pids[3]))[0] == "T"
+            assert read_status(int(pids[3]))[0] == "T"
         finally:
             os.kill(int(pids[3]), signal.SIGCONT)
         assert "weft: stacks of 1 of 4 ranks; they show where ranks are, and prove nothing" in done.stdout

@@ -18,7 +18,7 @@ import pytest
 from attach.jobs import PROGRAMS, Told, compiled, needs_py_spy, once, running, where
 from tests_support import WEFT, Installed, execute
 from weft.attach import cores
-from weft.attach.ended import merged, numbered, plain, unfit
+from weft.attach.core_stacks import demangle_cython, explain_unfit, merge_frames, number_cores
 from weft.attach.model import Frame
 from weft.errors import UsageError
 from weft.trace.sites import CallSite
@@ -100,9 +100,9 @@ def test_a_file_that_names_a_strange_program_does_nothing(
     job: tuple[Told, list[Path], Path], program: str, tmp_path: Path
 ) -> None:
     """The path of the program is the file's word, and gdb's commands are lines."""
-    strange = replace(cores.read(job[1][1]), program=program.format(folder=tmp_path))
+    strange = replace(cores.read_core(job[1][1]), program=program.format(folder=tmp_path))
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'harmed')!r}, 'w')\n")
-    assert unfit(strange, strange.program)
+    assert explain_unfit(strange, strange.program)
     assert not (tmp_path / "harmed").exists()
 
 
@@ -122,24 +122,24 @@ def test_a_name_that_gdb_would_take_for_a_command_is_refused(
 
 
 def test_two_files_of_one_rank_are_refused(job: tuple[Told, list[Path], Path]) -> None:
-    core = cores.read(job[1][1])
+    core = cores.read_core(job[1][1])
     with pytest.raises(UsageError, match="both of rank 1"):
-        numbered([core, core])
+        number_cores([core, core])
 
 
 def test_what_is_no_core_file_is_told_with_the_remedy(tmp_path: Path, job: tuple[Told, list[Path], Path]) -> None:
     packed = tmp_path / "core.gz"
     packed.write_bytes(gzip.compress(b"core"))
     with pytest.raises(UsageError, match="packed by gzip: unpack it"):
-        cores.read(packed)
+        cores.read_core(packed)
     for file in (job[2], PROGRAMS / "hang.c"):
         with pytest.raises(UsageError, match="not a core file"):
-            cores.read(file)
+            cores.read_core(file)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="is not a file"):
-        cores.read(tmp_path / "pipe")
+        cores.read_core(tmp_path / "pipe")
     with pytest.raises(UsageError, match="No such file"):
-        cores.read(tmp_path / "none")
+        cores.read_core(tmp_path / "none")
 
 
 @pytest.mark.matrix
@@ -166,7 +166,7 @@ def tried(file: Path, held: bytes) -> None:
     """Read a file, which may be told to be damaged."""
     file.write_bytes(held)
     try:
-        cores.read(file)
+        cores.read_core(file)
     except UsageError as error:
         assert str(file) in str(error)
 
@@ -232,7 +232,7 @@ def test_lines_stand_where_the_interpreter_evaluates_them() -> None:
         frame("sort", "/a/ext.so"), evaluates, frame("Py_RunMain", PYTHON), frame("_start", "/bin/python3.11"),
     ]  # fmt: skip
     lines = [(line("key"), True), (line("inner"), False), (line("outer"), False), (line("<module>"), True)]
-    assert [one.site.function for one in merged(native, lines)] == [
+    assert [one.site.function for one in merge_frames(native, lines)] == [
         "compare",
         "key",
         "sort",
@@ -240,7 +240,7 @@ def test_lines_stand_where_the_interpreter_evaluates_them() -> None:
         "outer",
         "<module>",
     ]
-    assert [one.site.function for one in merged(native[:2], lines[:1])] == ["compare", "key"]
+    assert [one.site.function for one in merge_frames(native[:2], lines[:1])] == ["compare", "key"]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_lines_stand_where_the_interpreter_evaluates_them() -> None:
     ],
 )
 def test_a_method_of_cython_s_has_its_own_name(symbol: str, name: str) -> None:
-    assert plain(frame(symbol, "/a/mpi4py/MPI.so")).site.function == name
+    assert demangle_cython(frame(symbol, "/a/mpi4py/MPI.so")).site.function == name
 
 
 CRASH = """#include <pthread.h>

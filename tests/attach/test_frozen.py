@@ -14,7 +14,7 @@ import pytest
 
 from attach.jobs import needs_py_spy
 from weft.attach import python
-from weft.attach.hold import standing
+from weft.attach.hold import stopped
 from weft.attach.python import Dump, Frames, Pythons
 
 BEGIN = """
@@ -59,7 +59,7 @@ def looks(process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, *, 
     """Two looks, and between them a byte for the program. What is unwound is counted from the second on."""
     needs_py_spy()
     problems: dict[int, str] = {}
-    with standing([process.pid]) as held:
+    with stopped([process.pid]) as held:
         pythons = Pythons([process.pid], held, problems)
         before = pythons.stacks()[process.pid]
         held.release_all()

@@ -13,10 +13,10 @@ import pytest
 
 from tests_support import execute
 from weft.attach import guard
-from weft.attach.hold import standing
+from weft.attach.hold import stopped
 from weft.attach.native import Native
 from weft.attach.reader import is_reader, readers
-from weft.base.processes import status_of
+from weft.base.processes import read_status
 from weft.errors import DebuggerError
 from weft.gdb import mi, scripted
 
@@ -49,14 +49,14 @@ def program(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def until_it_goes_on(pid: int) -> None:
     limit = time.monotonic() + 30
-    while status_of(pid) != ("S", 0) and time.monotonic() < limit:
+    while read_status(pid) != ("S", 0) and time.monotonic() < limit:
         time.sleep(0.02)
-    assert status_of(pid) == ("S", 0)
+    assert read_status(pid) == ("S", 0)
 
 
 def test_a_gdb_that_waits_for_ever_is_ended(program: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripted, "PATIENCE", 2.0)
-    with standing([program.pid]) as held, readers([program.pid]) as gdbs:
+    with stopped([program.pid]) as held, readers([program.pid]) as gdbs:
         native = Native(gdbs)
         with pytest.raises(DebuggerError, match="no answer"):
             native.hold(held.release)
@@ -72,13 +72,13 @@ def test_a_gdb_that_waits_for_ever_ends_also_where_weft_was_killed(
     monkeypatch.setattr(guard, "PATIENCE", 1.0)
     weft = os.fork()
     if not weft:
-        with standing([program.pid]) as held, readers([program.pid]) as gdbs:
+        with stopped([program.pid]) as held, readers([program.pid]) as gdbs:
             Native(gdbs).hold(held.release)
             os._exit(0)
     limit = time.monotonic() + 30
-    while not is_reader(status_of(program.pid)[1]) and time.monotonic() < limit:
+    while not is_reader(read_status(program.pid)[1]) and time.monotonic() < limit:
         time.sleep(0.02)
-    tracer = status_of(program.pid)[1]
+    tracer = read_status(program.pid)[1]
     time.sleep(1)  # until it waits
     os.kill(weft, signal.SIGKILL)
     os.waitpid(weft, 0)
@@ -109,7 +109,7 @@ def test_no_code_of_the_program_runs_for_a_value(
     with subprocess.Popen([tmp_path / "sleeps"], stdout=subprocess.PIPE) as process:
         try:
             until_it_goes_on(process.pid)
-            with standing([process.pid]) as held, readers([process.pid]) as gdbs:
+            with stopped([process.pid]) as held, readers([process.pid]) as gdbs:
                 native = Native(gdbs)
                 native.hold(held.release)
                 [thread] = native.stacks()[process.pid].items()

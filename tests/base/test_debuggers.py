@@ -16,8 +16,8 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
         (tmp_path / name).write_text(f"#!/bin/sh\necho 'GNU gdb {version}'\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(debuggers, "_of_wheel", lambda: str(tmp_path / "wheel"))
-    debuggers._lack.cache_clear()
+    monkeypatch.setattr(debuggers, "_find_wheel_gdb", lambda: str(tmp_path / "wheel"))
+    debuggers._find_lack.cache_clear()
     return str(tmp_path / "gdb"), str(tmp_path / "wheel")
 
 
@@ -31,11 +31,11 @@ def test_the_wheels_gdb_is_used_where_the_systems_cannot_call(
 ) -> None:
     monkeypatch.setattr(debuggers, "_has_amx", lambda: True)
     assert debuggers.find_gdb() == two[1]
-    assert len(debuggers.passed_over()) == 1
-    assert f"not {two[0]}: gdb 13 calls no function" in debuggers.passed_over()[0]
-    monkeypatch.setattr(debuggers, "_of_wheel", lambda: None)
+    assert len(debuggers.describe_unused_gdbs()) == 1
+    assert f"not {two[0]}: gdb 13 calls no function" in debuggers.describe_unused_gdbs()[0]
+    monkeypatch.setattr(debuggers, "_find_wheel_gdb", lambda: None)
     assert debuggers.find_gdb() == two[0]  # better than none: it can do all else
-    assert debuggers.passed_over() == []
+    assert debuggers.describe_unused_gdbs() == []
 
 
 def test_the_wheels_gdb_is_used_where_the_system_has_none(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.dvm import syntax
-from weft.dvm.directives.c import read as read_c
-from weft.dvm.directives.fortran import read as read_fortran
+from weft.dvm.directives.c import read_c_directive as read_c
+from weft.dvm.directives.fortran import read_fortran_directive as read_fortran
 from weft.dvm.syntax import Affine, Constant, Directive, DirectiveError, Position, Section, Whole
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
-from weft.dataparallel.texts import Texts
+from weft.check import CheckRequest, check_program
+from weft.dataparallel.source_map import SourceMap
 from weft.dvm import fortran
-from weft.dvm.fortran_lines import Sentinel, Statement, read_source
-from weft.dvm.fortran_units import units_of
+from weft.dvm.fortran_lines import FortranStatement, Sentinel, read_source
+from weft.dvm.fortran_units import find_program_units
 from weft.dvm.syntax import DirectiveError, Parallel
 from weft.errors import UsageError
 from weft.findings import Finding
@@ -29,13 +29,13 @@ def write(folder: Path, **files: str) -> list[Path]:
 def findings(folder: Path, sources: list[Path], **options: str) -> tuple[Finding, ...]:
     built = folder / "built"
     built.mkdir(exist_ok=True)
-    return check(Request(tuple(sources), timeout=30, **options), built).findings  # type: ignore[arg-type]
+    return check_program(CheckRequest(tuple(sources), timeout=30, **options), built).findings  # type: ignore[arg-type]
 
 
 def told(folder: Path, text: str) -> str:
     """What is said of a source with a wrong directive."""
     with pytest.raises(DirectiveError) as error:
-        fortran.mark(write(folder, p_fdv=text), Texts())
+        fortran.mark_fortran_sources(write(folder, p_fdv=text), SourceMap())
     return str(error.value).removeprefix(f"{folder}/")
 
 
@@ -45,14 +45,14 @@ def told(folder: Path, text: str) -> str:
 def test_fixed_form_joins_continuations_and_drops_what_stands_behind_column_72(tmp_path: Path) -> None:
     line = "      A(I) = B(I) +".ljust(72) + "SEQ00010"
     (path,) = write(tmp_path, p_f=f"{line}\n     & 'C! d'   ! comment\n\tX = 1\n\t1+ 2\n")
-    statements = [item for item in read_source(path).items if isinstance(item, Statement)]
+    statements = [item for item in read_source(path).items if isinstance(item, FortranStatement)]
     assert [one.text for one in statements] == ["a(i)=b(i)+'C! d'", "x=1+2"]
     assert [one.code for one in statements] == ["a(i)=b(i)+''", "x=1+2"]
 
 
 def test_free_form_joins_continuations_and_cuts_at_semicolons(tmp_path: Path) -> None:
     (path,) = write(tmp_path, p_f90="a = b + & ! why\n  & c; d = 'x;y'\n10 continue\n")
-    statements = [item for item in read_source(path).items if isinstance(item, Statement)]
+    statements = [item for item in read_source(path).items if isinstance(item, FortranStatement)]
     assert [(one.label, one.text) for one in statements] == [("", "a=b+c"), ("", "d='x;y'"), ("10", "continue")]
 
 
@@ -73,7 +73,7 @@ def test_directives_have_several_sentinels_and_are_continued_in_column_6(tmp_pat
     loop = "      DO I = 1, 2\n      ENDDO\n      END\n"
     text = f"{sentinel} PARALLEL (I) ON A(I),\n{sentinel[:1]}DVM$* PRIVATE (S)\n{loop}"
     (path,) = write(tmp_path, p_f=text)
-    (unit,) = units_of(read_source(path))
+    (unit,) = find_program_units(read_source(path))
     (directive,) = [item.directive for item in unit.items if isinstance(item, Sentinel)]
     assert isinstance(directive, Parallel)
     assert (directive.place.line, directive.last_line, len(directive.clauses)) == (1, 2, 1)
@@ -91,7 +91,7 @@ def test_letters_of_other_alphabets_do_not_move_lines_or_columns(tmp_path: Path)
     source = read_source(path)
     assert len(source.lines) == 4
     assert [item.first for item in source.items] == [1, 2]
-    _, marked = fortran.mark([path], Texts())
+    _, marked = fortran.mark_fortran_sources([path], SourceMap())
     assert "'\u0445\u0430'" in marked.text
     assert b"\x85\xff" in marked.text.encode("utf-8", "surrogateescape")
 
@@ -105,7 +105,7 @@ def test_every_line_of_the_copy_knows_its_line_in_the_source(tmp_path: Path) -> 
         "      DO 10 I = 1, 4\n   10 A(I) = I\n      PRINT *, A\n      END\n"
     )
     sources = write(tmp_path, p_fdv=text)
-    _, marked = fortran.mark(sources, Texts())
+    _, marked = fortran.mark_fortran_sources(sources, SourceMap())
     number = 0
     seen = {}
     for line in marked.text.splitlines():

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from check import loops, straights
-from weft.check import mark
-from weft.dataparallel import compiled
-from weft.dataparallel.findings import read
-from weft.dataparallel.program import Options, build
-from weft.dataparallel.runtime import sources
+from weft.check import mark_sources
+from weft.dataparallel import compilation
+from weft.dataparallel.findings import read_findings
+from weft.dataparallel.program import CompileOptions, build_program
+from weft.dataparallel.runtime import runtime_sources
 from weft.findings import Finding
 from weft.instrument import assembly, rows
 
@@ -25,7 +25,7 @@ SOURCE = Path(__file__).parent / "rows.cdv"
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Objects of other tests were made with rows, or without."""
-    monkeypatch.setattr(compiled, "kept", lambda name: Path(os.devnull, name))
+    monkeypatch.setattr(compilation, "cached_object_path", lambda name: Path(os.devnull, name))
 
 
 needs_gcc = pytest.mark.skipif(not assembly.POSSIBLE or not shutil.which("gcc"), reason="gcc on x86-64")
@@ -36,18 +36,18 @@ def checked(
 ) -> tuple[str, list[Finding]]:
     """What the program prints, and its findings."""
     folder.mkdir()
-    marked, texts = mark([source])
-    program = build(marked, folder, Options(link=(f"-Wl,--wrap={watched}",)))
+    marked, texts = mark_sources([source])
+    program = build_program(marked, folder, CompileOptions(link=(f"-Wl,--wrap={watched}",)))
     found = folder / "findings.jsonl"
     environment = {"WEFT_INTERNAL_CHECK_FINDINGS": str(found)} | ({"WEFT_INTERNAL_CHECK_GRID": grid} if grid else {})
     done = subprocess.run([str(program)], env=environment, capture_output=True, text=True, timeout=60, check=False)
-    return done.stdout.strip(), read(found, texts)
+    return done.stdout.strip(), read_findings(found, texts)
 
 
 @needs_gcc
 def test_rows_without_hooks_find_what_the_hooks_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken, found = checked(tmp_path / "rows")
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     none, expected = checked(tmp_path / "hooks")
     assert int(taken) > 400
     assert none == "0"
@@ -65,7 +65,7 @@ def test_random_loops_are_found_out_alike_with_rows_and_with_hooks(
     source = tmp_path / "loops.cdv"
     source.write_text(loops.program(seed))
     taken, found = checked(tmp_path / "rows", source, "weft_check_row", grid)
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     none, expected = checked(tmp_path / "hooks", source, "weft_check_row", grid)
     assert int(taken) > 0
     assert none == "0"
@@ -78,7 +78,7 @@ def test_code_without_a_loop_is_found_out_alike_with_a_copy_and_with_hooks(
 ) -> None:
     source = SOURCE.with_name("straight.cdv")
     taken, found = checked(tmp_path / "rows", source)
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     none, expected = checked(tmp_path / "hooks", source)
     assert int(taken) > 60
     assert none == "0"
@@ -95,7 +95,7 @@ def test_the_copy_of_code_without_a_loop_computes_the_same(
     source = tmp_path / "straight.cdv"
     source.write_text(straights.program(seed))
     printed, found = checked(tmp_path / "rows", source)
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     expected, judged = checked(tmp_path / "hooks", source)
     assert int(printed.split()[0]) > 10
     assert printed.split()[1:] == expected.split()[1:]
@@ -110,7 +110,7 @@ def test_a_variable_that_is_read_where_something_is_thrown_has_its_value(
 ) -> None:
     source = SOURCE.with_name("thrown.cpp")
     printed, found = checked(tmp_path / "rows", source)
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     expected, _ = checked(tmp_path / "hooks", source)
     assert int(printed.split()[0]) > 10
     assert printed.split()[1:] == expected.split()[1:]
@@ -185,7 +185,7 @@ def test_a_branch_on_what_the_loop_writes_goes_the_programs_own_way(
         'printf("%d %g %d\\n", ran, sum, edge);\nreturn 0;\n}\n'
     )
     printed, found = checked(tmp_path / "rows", source, "weft_check_row")
-    monkeypatch.setattr(rows, "find", lambda lines, sites: iter(()))
+    monkeypatch.setattr(rows, "find_copied_loops", lambda lines, sites: iter(()))
     expected, judged = checked(tmp_path / "hooks", source, "weft_check_row")
     assert printed.split()[1:] == expected.split()[1:]
     assert found == judged
@@ -214,7 +214,7 @@ def test_only_loops_with_addresses_that_rise_evenly_get_a_copy(body: str, copies
         f"void f(int n, struct list *p) {{\nfor (int i = 1; i < n; i++)\nfor (int j = 1; j < n; j++) {{\n"
         f"weft_check_iteration2(i, j);\n{body}\n}}\n}}\n"
     )
-    flags = ["-O1", "-fsanitize=thread", "-fno-omit-frame-pointer", f"-I{sources()}"]
+    flags = ["-O1", "-fsanitize=thread", "-fno-omit-frame-pointer", f"-I{runtime_sources()}"]
     subprocess.run(["gcc", *flags, "-S", str(source), "-o", str(tmp_path / "loop.s")], check=True, timeout=60)
     text = (tmp_path / "loop.s").read_text()
     made = assembly.rewrite(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.compare.calls import WINDOW, Keys, aligned
+from weft.compare.calls import WINDOW, Keys, align_calls
 
 
 def keys(*numbers: int) -> Keys:
@@ -13,7 +13,7 @@ def keys(*numbers: int) -> Keys:
 
 
 def stretchs(one: Keys, two: Keys) -> list[tuple[int, int, int]]:
-    return [(s.before, s.after, s.count) for s in aligned(one, two)]
+    return [(s.before, s.after, s.count) for s in align_calls(one, two)]
 
 
 def test_calls_that_one_side_has_more_are_left_out_alone() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from weft.compare import Comparison, compare, slower
-from weft.compare.told import lines, to_json
+from weft.compare import Comparison, compare, find_slower_places
+from weft.compare.report import render_comparison, to_json
 from weft.match import match
 from weft.order import order
 from weft.trace.builder import ANY, Builder
@@ -25,7 +25,7 @@ def compared(reference: Program, run: Program, ranks: tuple[int, int] = (3, 3)) 
 
 
 def text(comparison: Comparison) -> str:
-    return "\n".join(lines(comparison, slower(comparison), ([], [])))
+    return "\n".join(render_comparison(comparison, find_slower_places(comparison), ([], [])))
 
 
 def ring(b: Builder, steps: int = 20, wrong: int = -1, count: int = 8) -> None:
@@ -177,16 +177,16 @@ def test_where_the_run_took_longer_is_told_by_line() -> None:
         return made
 
     found = compared(program(0), program(5_000_000))
-    [place] = slower(found)
+    [place] = find_slower_places(found)
     assert (place.rank, place.of_mpi) == (2, False)
     assert place.more == pytest.approx(5_000_000, rel=0.01)
     assert place.place == "computing between calls at t.c:5"
-    assert not slower(compared(program(0), program(0)))
+    assert not find_slower_places(compared(program(0), program(0)))
 
 
 def test_json_says_the_same() -> None:
     found = compared(pool(1, then=True), pool(2, then=True))
-    told = to_json(found, slower(found), ([], []))
+    told = to_json(found, find_slower_places(found), ([], []))
     assert told["schema"] == "weft-compare/1"
     assert not told["alike"]
     [first] = told["first"]

@@ -12,8 +12,8 @@ import pytest
 from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
-from weft.compare import compare, told_contents
-from weft.compare.contents import Contents, compare_contents
+from weft.compare import compare, content_report
+from weft.compare.contents import ContentComparison, compare_contents
 from weft.match import match
 from weft.order import order
 from weft.trace.builder import ANY, Builder
@@ -47,13 +47,13 @@ def relay(sent: int = 1, got: int = 1, onward: int = 1, at_last: int = 1) -> Tra
     return b.open()
 
 
-def compared(before: Trace, after: Trace) -> tuple[Contents, list[str]]:
+def compared(before: Trace, after: Trace) -> tuple[ContentComparison, list[str]]:
     one, two = match(before), match(after)
     ordered = order(after, two)
     comparison = compare(one, two, ordered)
     contents = compare_contents(comparison, ordered)
     assert contents is not None
-    return contents, told_contents.lines(contents, comparison)
+    return contents, content_report.render_contents(contents, comparison)
 
 
 def test_contents_that_are_alike_are_counted() -> None:
@@ -123,7 +123,7 @@ def test_a_run_without_hashes_is_told_as_such() -> None:
     before, after = match(relay()), match(b.open())
     comparison = compare(before, after, order(after.trace, after))
     assert compare_contents(comparison, order(after.trace, after)) is None
-    [line] = told_contents.lines(None, comparison)
+    [line] = content_report.render_contents(None, comparison)
     assert line == "what messages hold was not compared: the run was recorded without --hash-messages"
 
 

@@ -11,7 +11,7 @@ import pytest
 import weft
 from compare.test_values import written
 from weft.compare.values import compare_values
-from weft.compare.values.drawn import RAMP, colour
+from weft.compare.values.error_svg import RAMP, ramp_colour
 from weft.compare.values.notebook import DrawnComparison
 from weft.errors import TraceError, UsageError
 
@@ -21,7 +21,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def held(folder: Path, form: str = "values", wrong: int = 123) -> DrawnComparison:
     """Two runs, the second with an element of A that is wrong from iteration 1 on."""
     before, after = (written(folder / name, form, "0,100,300", row) for name, row in (("a", -1), ("b", wrong)))
-    return DrawnComparison.of(compare_values(before, after, {}))
+    return DrawnComparison.from_comparison(compare_values(before, after, {}))
 
 
 def test_a_notebook_shows_words_and_the_error_where_it_came_and_where_it_ended(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_runs_are_compared_by_their_folders_with_the_words_of_the_command(tmp_pa
 @pytest.mark.parametrize("ground", RAMP)
 def test_colours_stand_out_the_more_the_larger_the_error_whatever_their_hue(ground: str) -> None:
     """By WCAG's luminance."""
-    light = [luminance(colour(k / 64, ground)) for k in range(65)]
+    light = [luminance(ramp_colour(k / 64, ground)) for k in range(65)]
     assert light == sorted(light, reverse=ground == "light") and len(set(light)) == 65
     assert (max(light) + 0.05) / (min(light) + 0.05) > 10
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from compare.test_values import written
-from weft.compare.values import field
-from weft.compare.values.field import NOTHING, apart, error_cells, layers
+from weft.compare.values import error_map
+from weft.compare.values.error_map import NOTHING, array_layers, element_distances, error_cells
 from weft.values.process import Box
 
 
@@ -46,7 +46,7 @@ def test_each_cell_has_the_largest_error_of_its_elements(data: st.DataObject) ->
     window = tuple(_side(data, n) for n in shape)
     axes = data.draw(st.permutations(range(dims)))[: data.draw(st.integers(1, min(2, dims)))]
     most = [data.draw(st.integers(1, 6)) for _ in axes]
-    with patch.object(field, "STRETCH", data.draw(st.integers(1, 30))):
+    with patch.object(error_map, "MAX_ELEMENTS", data.draw(st.integers(1, 30))):
         found = error_cells(pairs, window, axes, most)
     np.testing.assert_array_equal(found, _slow(np.abs(one - two), shape[0] - 1, window, axes, most))
 
@@ -54,7 +54,7 @@ def test_each_cell_has_the_largest_error_of_its_elements(data: st.DataObject) ->
 def _pair(one: NDArray[Any], two: NDArray[Any], box: Box, shape: tuple[int, ...]) -> Any:
     whole = tuple((0, n) for n in shape)
     part = two[tuple(slice(first, end) for first, end in box)]
-    return field.Pair(Part(one, whole), Part(part, box), box)  # type: ignore[arg-type]
+    return error_map.ElementPair(Part(one, whole), Part(part, box), box)  # type: ignore[arg-type]
 
 
 def _side(data: st.DataObject, n: int) -> tuple[int, int]:
@@ -77,13 +77,13 @@ def _slow(error: NDArray[Any], held: int, window: Box, axes: Any, most: list[int
 def test_errors_of_numbers_that_have_no_size_or_are_wide() -> None:
     nan, inf = float("nan"), float("inf")
     one, two = np.array([nan, nan, inf, inf, 1.0]), np.array([nan, 1.0, inf, -inf, 1.0])
-    assert apart(one, two).tolist() == apart(one, two, "ulps").tolist() == [0, inf, 0, inf, 0]
+    assert element_distances(one, two).tolist() == element_distances(one, two, "ulps").tolist() == [0, inf, 0, inf, 0]
     wide = np.array([2**62, 2**62]), np.array([2**62 + 1, 2**62])
-    assert apart(*wide).tolist() == [1, 0]
-    assert apart(np.array([1.0]), np.array([np.nextafter(1.0, 2)]), "ulps").tolist() == [1]
-    assert apart(np.array([3 + 4j]), np.array([0j])).tolist() == [5]
-    assert apart(np.array([1.0 + 0j]), np.array([np.nextafter(1.0, 2) + 0j]), "ulps").tolist() == [1]
-    assert apart(np.array([True]), np.array([False])).tolist() == [1]
+    assert element_distances(*wide).tolist() == [1, 0]
+    assert element_distances(np.array([1.0]), np.array([np.nextafter(1.0, 2)]), "ulps").tolist() == [1]
+    assert element_distances(np.array([3 + 4j]), np.array([0j])).tolist() == [5]
+    assert element_distances(np.array([1.0 + 0j]), np.array([np.nextafter(1.0, 2) + 0j]), "ulps").tolist() == [1]
+    assert element_distances(np.array([True]), np.array([False])).tolist() == [1]
 
 
 @pytest.mark.cases(1)
@@ -93,10 +93,10 @@ def test_an_array_in_other_pieces_is_one_layer(form: str, tmp_path: Path) -> Non
         written(tmp_path / name, form, cuts, wrong)
         for name, cuts, wrong in (("one", "0,300", -1), ("two", "0,100,300", 123))
     )
-    kept = [[process.kept(row) for process in trace.processes for row in range(len(process.rows))]
+    kept = [[process.value_at(row) for process in trace.processes for row in range(len(process.rows))]
             for trace in (before, after)]  # fmt: skip
-    [layer] = layers(kept[0][1:2], kept[1][2:4])
+    [layer] = array_layers(kept[0][1:2], kept[1][2:4])
     assert (layer.name, layer.whole, layer.exact, len(layer.pairs)) == ("A", ((0, 300), (0, 40)), True, 2)
     cells = error_cells(layer.pairs, layer.whole, (0, 1), (300, 40))
     assert np.argwhere(cells > 0).tolist() == [[123, 7]]
-    assert layers(kept[0][1:2], []) == []
+    assert array_layers(kept[0][1:2], []) == []

@@ -12,8 +12,8 @@ import pytest
 
 from tests_support import WEFT, Installed, execute
 from weft.compare import compare
-from weft.compare.results import Results
-from weft.compare.told_results import held, to_json
+from weft.compare.result_report import compare_message_contents, to_json
+from weft.compare.results import ResultComparison
 from weft.compare.values.tolerance import Tolerance
 from weft.match import match
 from weft.order import order
@@ -54,11 +54,11 @@ def shared(ranks: int, *results: Any, root: int = 0, hashed: bool = True) -> Tra
     return b.open()
 
 
-def results_of(before: Trace, after: Trace, **said: Any) -> tuple[Results, list[str]]:
+def results_of(before: Trace, after: Trace, **said: Any) -> tuple[ResultComparison, list[str]]:
     one, two = match(before), match(after)
     ordered = order(after, two)
     comparison = compare(one, two, ordered)
-    made = held(comparison, ordered, Tolerance.of(said))
+    made = compare_message_contents(comparison, ordered, Tolerance.from_settings(said))
     assert made.results is not None
     assert json.dumps(to_json(made.results, comparison))
     return made.results, made.lines

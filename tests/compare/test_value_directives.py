@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests_support import WEFT, execute
-from weft.check import Request
-from weft.check.traced import Plan, trace
+from weft.check import CheckRequest
+from weft.check.value_traces import TracePlan, trace_both_runs
 from weft.compare.values import ValueComparison, compare_values
-from weft.compare.values.told import lines
+from weft.compare.values.report import render_values
 from weft.values.trace import ValueTrace
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -33,10 +33,10 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Any:
         source.write_text(text.replace(right, wrong) if right else text)
         for run in ("build", "sequential", "turns"):
             (folder / run).mkdir()
-        made = trace(
-            Request((source,), words, grid=grid, timeout=100),
+        made = trace_both_runs(
+            CheckRequest((source,), words, grid=grid, timeout=100),
             folder / "build",
-            Plan(folder / "sequential", folder / "turns"),
+            TracePlan(folder / "sequential", folder / "turns"),
         )
         assert [one.status for one in made.ended] == [0, 0]
         return ValueTrace.open(folder / "sequential"), ValueTrace.open(folder / "turns")
@@ -49,7 +49,7 @@ def first_of(made: ValueComparison, name: str) -> tuple[Any, ...]:
     some = made.found[0]
     one = some[0]
     process = one.after.process
-    around = [k for _, k in process.path_of(int(process.rows["parent"][one.after.row]))]
+    around = [k for _, k in process.scopes_around(int(process.rows["parent"][one.after.row]))]
     assert Path(one.after.place.file).name == name
     return one.after.place.name, one.after.place.line, around, one.element, [s.after.process.rank for s in some]
 
@@ -130,7 +130,7 @@ def test_a_planted_fault_is_the_first_difference(
 @pytest.mark.parametrize("grid", ["1", "2x3", *(pytest.param(g, marks=pytest.mark.matrix) for g in ("2", "2x2", "4"))])
 def test_the_twins_without_a_fault_are_alike(name: str, grid: str, traced: Any) -> None:
     made = compare_values(*traced(name, grid), {"": {}})
-    assert made.alike, list(lines(made))
+    assert made.alike, list(render_values(made))
     assert made.compared > 500
     assert not made.unplaced and not made.unjudged
 
@@ -178,7 +178,7 @@ def test_a_race_of_a_prange_loop_is_the_first_difference(
 def test_the_twins_of_prange_loops_are_alike(kernel: str, grid: str, traced: Any) -> None:
     pytest.importorskip("numba")
     made = compare_values(*traced("kernels_numba.py", grid, "", "", kernel), {"": {}})
-    assert made.alike, list(lines(made))
+    assert made.alike, list(render_values(made))
     assert made.compared > 300
 
 

@@ -12,7 +12,7 @@ import pytest
 from machine import need
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
-from weft.compare.values.told import lines
+from weft.compare.values.report import render_values
 from weft.values import recording
 from weft.values.trace import ValueTrace
 
@@ -54,7 +54,7 @@ def kept(mpich: Installed, debian_mpich: Installed, tmp_path_factory: pytest.Tem
         variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
         done = execute([*mpiexec, "-n", str(ranks), path, kernel, fault], env=variables)
         assert done.returncode == 0, done.stderr
-        recording.end(folder, None)  # Fortran's lines are found in the program's debug information
+        recording.finish_values(folder, None)  # Fortran's lines are found in the program's debug information
         return ValueTrace.open(folder)
 
     return recorded
@@ -105,7 +105,7 @@ def test_a_planted_fault_is_the_first_difference(
     place, process = first[0].after.place, first[0].after.process
     lines_of = (PROGRAMS / SUFFIX[language]).read_text().splitlines()
     assert (Path(place.file).name, mark in lines_of[place.line - 1]) == (SUFFIX[language], True)
-    around = [k for _, k in process.path_of(int(process.rows["parent"][first[0].after.row]))]
+    around = [k for _, k in process.scopes_around(int(process.rows["parent"][first[0].after.row]))]
     assert around == ([] if kernel == "sort" else [2])
     assert where is None or sorted({one.after.process.rank for one in first}) == where
     assert element is None or first[0].element == element
@@ -120,5 +120,5 @@ KERNELS = [("c", "heat"), ("c", "matmul"), ("c", "nbody"), ("c", "sort"),
 @pytest.mark.parametrize("ranks", [2, 4, 6])
 def test_the_twins_without_a_fault_are_alike(language: str, kernel: str, ranks: int, kept: Any) -> None:
     made = compare_values(kept(language, kernel, 1), kept(language, kernel, ranks), {"": {}})
-    assert made.alike, list(lines(made))
+    assert made.alike, list(render_values(made))
     assert made.compared > 0

@@ -12,7 +12,7 @@ import pytest
 
 from tests_support import Installed, execute
 from weft.compare.values import ValueComparison, compare_values
-from weft.compare.values.told import lines
+from weft.compare.values.report import render_values
 from weft.values import recording
 from weft.values.trace import ValueTrace
 
@@ -110,11 +110,11 @@ def test_a_planted_fault_is_the_first_difference(
     place = first[0].after.place
     assert (place.line, Path(place.file).name) == (line_of(mark), "kernels.py")
     process = first[0].after.process
-    around = [(scope.name, k) for scope, k in process.path_of(int(process.rows["parent"][first[0].after.row]))]
+    around = [(scope.name, k) for scope, k in process.scopes_around(int(process.rows["parent"][first[0].after.row]))]
     assert around == iterations
     assert where is None or sorted({one.after.process.rank for one in first}) == where
     assert element is None or first[0].element == element
-    said = list(lines(made))
+    said = list(render_values(made))
     assert said[0].startswith(f"first difference: probe {place.name} at kernels.py:{place.line} on rank")
 
 
@@ -123,11 +123,11 @@ def test_a_planted_fault_is_the_first_difference(
 @pytest.mark.parametrize("ranks", [2, 3, 4, 6])
 def test_the_twins_without_a_fault_are_alike(kernel: str, ranks: int, kept: Any) -> None:
     made = compared(kept(kernel, 1), kept(kernel, ranks))
-    assert made.alike, list(lines(made))
+    assert made.alike, list(render_values(made))
     assert made.compared > 0
     assert not made.unplaced and not made.unjudged
     back = compared(kept(kernel, ranks), kept(kernel, 1))
-    assert back.alike, list(lines(back))
+    assert back.alike, list(render_values(back))
 
 
 @pytest.mark.matrix
@@ -135,7 +135,7 @@ def test_another_order_of_sums_is_named_with_its_units_and_is_not_an_error(kept:
     made = compared(kept("cg", 1), kept("cg", 4))
     assert made.alike
     assert made.rounded
-    said = "\n".join(lines(made))
+    said = "\n".join(render_values(made))
     assert re.search(r"only rounding: \d+ elements of probe \w+, at most \d+ units? in the last place", said)
     exact = compared(kept("cg", 1), kept("cg", 4), exact=True)
     assert not exact.alike
@@ -154,7 +154,7 @@ def test_a_tolerance_lets_through_what_it_says_and_no_more(kept: Any) -> None:
 def test_a_loop_that_ran_another_number_of_times_is_named_with_both(kept: Any) -> None:
     made = compared(kept("heat", 1), kept("heat", 2, "loop"))
     assert made.parting is not None and not made.found
-    said = "\n".join(lines(made))
+    said = "\n".join(render_values(made))
     assert "the loop sweep (kernels.py:" in said
     assert "ran 5 times, in the reference 6" in said
     assert "in iteration 5 of sweep is only in the reference" in said
@@ -163,11 +163,11 @@ def test_a_loop_that_ran_another_number_of_times_is_named_with_both(kept: Any) -
 def test_another_input_is_told_as_such(kept: Any) -> None:
     made = compared(kept("heat", 1), kept("heat", 1, "input"))
     assert not made.alike
-    assert "other" not in next(iter(lines(made)))
+    assert "other" not in next(iter(render_values(made)))
 
 
 def test_another_program_is_told_as_such(kept: Any) -> None:
-    [said] = lines(compared(kept("heat", 1), kept("sort", 2)))
+    [said] = render_values(compared(kept("heat", 1), kept("sort", 2)))
     assert "no probe is in both: these are runs of different programs" in said
     assert "the reference has A and change, the run sorted" in said
 
@@ -180,6 +180,6 @@ def test_a_damaged_reference_is_told_before_anything_else(kept: Any, tmp_path: P
     made = compared(ValueTrace.open(tmp_path / "cut"), kept("heat", 2))
     assert not made.found, "what is missing at the end is not taken for other values"
     assert not made.alike, "nor for alike ones"
-    said = list(lines(made))
+    said = list(render_values(made))
     assert "is cut off: its records are" in said[0]
     assert any("the other's values end early, or its file is damaged" in line for line in said)

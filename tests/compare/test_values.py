@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
-from weft.compare.values.judged import judge
-from weft.compare.values.pieces import common, missing
-from weft.compare.values.told import lines, to_json
-from weft.compare.values.tolerance import Tolerance, ulps
+from weft.compare.values.boxes import find_uncovered_box, intersect_boxes
+from weft.compare.values.judgement import judge_arrays
+from weft.compare.values.report import render_values, to_json
+from weft.compare.values.tolerance import Tolerance, ulp_distances
 from weft.values import recording
 from weft.values.configuration import FORMS as KEPT_AS
 from weft.values.configuration import Configuration, Rule
@@ -44,7 +44,7 @@ for step in range(3):
 def written(folder: Path, form: str, cuts: str, wrong: int = -1, *more: str) -> ValueTrace:
     """The values of one process that keeps an array in pieces, as several ranks would."""
     (folder / "values").mkdir(parents=True)
-    (folder / "values" / "plan").write_text(Configuration([Rule("program", "", form=int(KEPT_AS[form]))]).plan())
+    (folder / "values" / "plan").write_text(Configuration([Rule("program", "", form=int(KEPT_AS[form]))]).plan_text())
     library = recording.library()
     variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     done = execute([sys.executable, "-c", WRITER, cuts, str(wrong), *more], env=variables)
@@ -63,7 +63,7 @@ def test_every_form_is_held_against_every_other(form: str, other: str, tmp_path:
     [first] = made.found[0]
     if "hashes" in (form, other):
         assert first.sort == "hash"
-        assert "which element is not known" in "\n".join(lines(made))
+        assert "which element is not known" in "\n".join(render_values(made))
     else:
         assert (first.sort, first.element) == ("value", (123, 7))
 
@@ -127,7 +127,7 @@ def test_rounding_that_grew_is_told_as_what_it_may_be_and_a_fault_behind_it_as_n
         traces.append(ValueTrace.open(tmp_path / name))
     made = compare_values(traces[0], traces[1], {})
     assert not made.alike
-    said = "\n".join(lines(made))
+    said = "\n".join(render_values(made))
     assert "it may be rounding that grew" in said
     allowed = float(said.partition("--relative ")[2].split()[0])
     first = made.found[0][0].judged
@@ -147,11 +147,11 @@ def test_units_in_the_last_place_are_steps_from_number_to_number(pairs: list[tup
     two = one.copy()
     for _ in range(steps):
         two = np.nextafter(two, np.inf)
-    found = ulps(one, two)
+    found = ulp_distances(one, two)
     finite = np.isfinite(one) & np.isfinite(two)
     assert (found[finite] == steps).all()
-    assert (ulps(two, one)[finite] == steps).all()
-    far = ulps(one, np.array([b for _, b in pairs]))
+    assert (ulp_distances(two, one)[finite] == steps).all()
+    far = ulp_distances(one, np.array([b for _, b in pairs]))
     assert (far >= 0).all()
 
 
@@ -160,11 +160,11 @@ def test_units_in_the_last_place_are_steps_from_number_to_number(pairs: list[tup
     st.sampled_from([{}, {"exact": True}, {"absolute": 0.5}, {"relative": 1e-3}, {"ulps": 4}, {"nan": "different"}]),
 )
 def test_judging_many_at_once_is_judging_each_alone(pairs: list[tuple[float, float]], settings: dict[str, Any]) -> None:
-    tolerance = Tolerance.of(settings)
+    tolerance = Tolerance.from_settings(settings)
     one, two = (np.array([pair[k] for pair in pairs]) for k in (0, 1))
     most = max((abs(x) for x in two.tolist() if np.isfinite(x)), default=0.0)
     expected = [i for i, (x, y) in enumerate(pairs) if not _alike(x, y, settings, most)]
-    found = judge(one, two, tolerance)
+    found = judge_arrays(one, two, tolerance)
     assert found.differing == len(expected)
     assert found.first == ((expected[0],) if expected else None)
 
@@ -178,7 +178,7 @@ def _alike(x: float, y: float, settings: dict[str, Any], most: float) -> bool:
     if not (np.isfinite(x) and np.isfinite(y)):
         return False
     apart = abs(np.float64(x) - np.float64(y))
-    units = float(ulps(np.array([x]), np.array([y]))[0])
+    units = float(ulp_distances(np.array([x]), np.array([y]))[0])
     if "absolute" in settings or "relative" in settings:
         near = max(settings.get("absolute", 0.0), settings.get("relative", 0.0) * max(abs(x), abs(y)))
         return bool(apart <= near)
@@ -195,16 +195,16 @@ def test_the_first_element_of_a_large_array_is_found_where_it_is(shape: tuple[in
     places = sorted(tuple(int(draw.integers(0, n)) for n in shape) for _ in range(5))
     for place in places:
         two[place] = 1
-    found = judge(one, two, Tolerance())
+    found = judge_arrays(one, two, Tolerance())
     assert (found.first, found.differing, found.compared) == (places[0], len(set(places)), one.size)
     assert found.low == tuple(map(min, zip(*places, strict=True)))
     assert found.high == tuple(map(max, zip(*places, strict=True)))
 
 
 def test_a_single_number_has_no_index() -> None:
-    found = judge(np.array(1.0), np.array(2.0), Tolerance())
+    found = judge_arrays(np.array(1.0), np.array(2.0), Tolerance())
     assert (found.first, found.differing, found.one, found.two) == ((), 1, 1.0, 2.0)
-    assert judge(np.array(1.0), np.array(1.0), Tolerance()).first is None
+    assert judge_arrays(np.array(1.0), np.array(1.0), Tolerance()).first is None
 
 
 @pytest.mark.parametrize(("one", "two", "differs"), [
@@ -220,7 +220,7 @@ def test_a_single_number_has_no_index() -> None:
     (np.inf, np.finfo(float).max, True),
 ])  # fmt: skip
 def test_numbers_of_all_types(one: Any, two: Any, differs: bool) -> None:
-    assert bool(judge(np.asarray(one), np.asarray(two), Tolerance()).differing) == differs
+    assert bool(judge_arrays(np.asarray(one), np.asarray(two), Tolerance()).differing) == differs
 
 
 boxes = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4)), min_size=2, max_size=2).map(
@@ -234,11 +234,11 @@ def test_what_no_box_holds_is_found_where_there_is_something(box: Any, held: lis
         return set(itertools.product(*(range(first, end) for first, end in one)))
 
     left = elements(box) - set().union(*(elements(one) for one in held))
-    hole = missing(box, held)
+    hole = find_uncovered_box(box, held)
     assert (hole is None) == (not left)
     assert hole is None or elements(hole) <= left
     for other in held:
-        shared = common(box, other)
+        shared = intersect_boxes(box, other)
         assert (elements(shared) if shared else set()) == elements(box) & elements(other)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from second_user import as_second_user
 from tests_support import WEFT
-from weft.dap import listening as module
+from weft.dap import listener as module
 from weft.dap.wire import Wire
 
 Body = dict[str, Any]
@@ -139,11 +139,11 @@ def test_a_signal_ends_the_server_also_while_an_editor_goes_away(unread: bytes) 
         wire.event("output", output="into nowhere")
         raise SystemExit(143)  # as SIGTERM does
 
-    with module.port(0) as listener, socket.create_connection(listener.getsockname(), 20) as editor:
+    with module.listen_on_port(0) as listener, socket.create_connection(listener.getsockname(), 20) as editor:
         editor.sendall(unread)
         listener.settimeout(5)  # of a server that went on
         with pytest.raises(SystemExit, match="143"):
-            module.answer(listener, serve)
+            module.serve_connections(listener, serve)
 
 
 @pytest.mark.parametrize("command", ["launch", "attach", "evaluate", "setBreakpoints", "weft/until"])

@@ -13,7 +13,7 @@ import pytest
 
 from weft.attach.reader import Reader
 from weft.errors import DebuggerError
-from weft.gdb.mi import Mi, in_one_line, quoted, word
+from weft.gdb.mi import Mi, quoted, require_one_line, word
 from weft.gdb.point import Point
 from weft.tasks.gdb import Gdb, Terminal
 
@@ -61,7 +61,7 @@ def test_a_text_comes_to_gdb_as_it_is(mi: Mi, payloads: list[str]) -> None:
 def test_a_command_of_two_lines_is_refused(mi: Mi, payloads: list[str]) -> None:
     with pytest.raises(DebuggerError, match="one line at a time"):
         mi.ask(f"-data-evaluate-expression {payloads[0]}")
-    assert in_one_line("-exec-continue") == "-exec-continue"
+    assert require_one_line("-exec-continue") == "-exec-continue"
     assert mi.ask("-list-features")  # it still answers
 
 
@@ -92,7 +92,7 @@ def test_a_program_gets_its_arguments_and_its_environment_as_they_were_given(
     terminal, gdb = Terminal(), Gdb()
     try:
         given = [text.rstrip() for text in payloads]
-        gdb.begin(str(program), given, {"OUT": str(out), "GIVEN": given[0]}, terminal.name)
+        gdb.start_program(str(program), given, {"OUT": str(out), "GIVEN": given[0]}, terminal.name)
         gdb.run("-exec-continue")
         gdb.wait(30)
     finally:

@@ -9,7 +9,7 @@ import pytest
 
 from machine import need
 from weft.debuginfo import addr2line
-from weft.debuginfo.elf import build_id_of
+from weft.debuginfo.elf import read_build_id
 
 SOURCE = "int twice(int x)\n{\n    return 2 * x;\n}\n"
 
@@ -37,7 +37,7 @@ def forbidden(*arguments: object, **options: object) -> None:
 
 
 def test_an_address_is_asked_for_once(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    of, at, problems = build_id_of(module), place(module), list[str]()
+    of, at, problems = read_build_id(module), place(module), list[str]()
     first = addr2line.lines_of(str(module), of, [at, 1], problems)
     assert first[str(at)][0][1:] == (2, "twice")
     assert set(first) == {str(at)}  # nothing is known of address 1, and that is kept too
@@ -48,14 +48,14 @@ def test_an_address_is_asked_for_once(module: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_module_that_changed_is_asked_again(module: Path) -> None:
-    of, at, problems = build_id_of(module), place(module), list[str]()
+    of, at, problems = read_build_id(module), place(module), list[str]()
     addr2line.lines_of(str(module), of, [at], problems)
     module.write_bytes(b"\x7fELF damaged")
     assert addr2line.lines_of(str(module), of, [at], problems) == {}
 
 
 def test_an_answer_that_failed_is_not_kept(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    of, at, problems = build_id_of(module), place(module), list[str]()
+    of, at, problems = read_build_id(module), place(module), list[str]()
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "")
         assert addr2line.lines_of(str(module), of, [at], problems) == {}

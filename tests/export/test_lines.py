@@ -15,8 +15,8 @@ import pytest
 
 import weft
 from weft.errors import UsageError
-from weft.export.in_time import ids, in_time, limited
-from weft.export.lines import Table, Writer
+from weft.export.call_lines import CallLineWriter, CallTable
+from weft.export.time_order import call_ids, calls_in_time_order, limit_calls
 from weft.terms.call_text import event_json
 from weft.trace import Event, Flag, Function, Parameter, Rank, Status, Trace
 from weft.trace.builder import ANY, Builder
@@ -84,20 +84,20 @@ def every_function(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 
 def events(trace: Trace) -> list[Event]:
-    return [trace.event(*one) for rows in in_time(trace, Filter("")) for one in ids(rows)]
+    return [trace.event(*one) for rows in calls_in_time_order(trace, Filter("")) for one in call_ids(rows)]
 
 
-def written(trace: Trace, table: Table | None) -> list[str]:
-    writer = Writer(trace, table)
-    text = b"".join(part for rows in in_time(trace, Filter("")) for part in writer.lines(rows))
+def written(trace: Trace, table: CallTable | None) -> list[str]:
+    writer = CallLineWriter(trace, table)
+    text = b"".join(part for rows in calls_in_time_order(trace, Filter("")) for part in writer.render_lines(rows))
     return text.decode().split("\n")[:-1]
 
 
 @pytest.mark.cases(1)
 def test_text_is_what_python_says_of_each_call(every_function: Trace) -> None:
     found = events(every_function)
-    table = Table(every_function, found[:100])
-    assert written(every_function, table) == ["  ".join(table.cells(event)).rstrip() for event in found]
+    table = CallTable(every_function, found[:100])
+    assert written(every_function, table) == ["  ".join(table.align_cells(event)).rstrip() for event in found]
 
 
 @pytest.mark.cases(1)
@@ -107,8 +107,8 @@ def test_json_is_what_python_says_of_each_call(every_function: Trace) -> None:
 
 def test_python_writes_only_what_is_rare(every_function: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[Event] = []
-    whole = Writer._one
-    monkeypatch.setattr(Writer, "_one", lambda self, event: left.append(event) or whole(self, event))
+    whole = CallLineWriter._render_unusual
+    monkeypatch.setattr(CallLineWriter, "_render_unusual", lambda self, event: left.append(event) or whole(self, event))
     written(every_function, None)
     rare = {"string", "double"}
     assert left
@@ -136,14 +136,18 @@ def test_the_order_is_that_of_time_whatever_the_blocks(seed: int, monkeypatch: p
             # Times of a damaged clock go back.
             at += draw.choice((0, 0, 1, 5, 400, -3))
             r.call("MPI_Barrier", comm=2, enter=max(at, 0), exit=max(at, 0) + 1)
-    monkeypatch.setattr("weft.export.in_time.LEAST", 4)
-    monkeypatch.setattr("weft.export.in_time.AT_ONCE", 7)
+    monkeypatch.setattr("weft.export.time_order.LEAST", 4)
+    monkeypatch.setattr("weft.export.time_order.AT_ONCE", 7)
     trace = b.open()
     wanted = merged(trace)
-    assert [one for rows in in_time(trace, Filter("")) for one in ids(rows)] == wanted
+    assert [one for rows in calls_in_time_order(trace, Filter("")) for one in call_ids(rows)] == wanted
     for count in (0, 1, 9, 10**6):
-        first = [one for rows in limited(in_time(trace, Filter("")), count, None) for one in ids(rows)]
-        last = [one for rows in limited(in_time(trace, Filter("")), None, count) for one in ids(rows)]
+        first = [
+            one for rows in limit_calls(calls_in_time_order(trace, Filter("")), count, None) for one in call_ids(rows)
+        ]
+        last = [
+            one for rows in limit_calls(calls_in_time_order(trace, Filter("")), None, count) for one in call_ids(rows)
+        ]
         assert first == wanted[:count]
         assert last == wanted[max(0, len(wanted) - count) :]
 

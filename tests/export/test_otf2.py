@@ -15,7 +15,7 @@ from machine import need
 from tests_support import execute
 from weft.export import write
 from weft.export.otf2.archive import _CALLS
-from weft.export.otf2.rows import Kind
+from weft.export.otf2.record_rows import Kind
 from weft.match import NONE, match
 from weft.trace import Trace
 from weft.trace.builder import Builder

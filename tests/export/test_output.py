@@ -16,7 +16,7 @@ from tests_support import ROOT, Installed, execute
 from weft.cli.main import main
 from weft.errors import UsageError
 from weft.export import FORMATS, default_path, write
-from weft.export.output import staged
+from weft.export.output import stage_output
 from weft.trace import Level, Trace
 from weft.trace.builder import Builder
 
@@ -33,14 +33,14 @@ def test_what_exists_is_never_overwritten(to: str, hung: Trace, tmp_path: Path) 
 
 
 def test_an_export_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), staged(tmp_path / "out") as path:
+    with pytest.raises(ZeroDivisionError), stage_output(tmp_path / "out") as path:
         path.write_text("half")
         _ = 1 // 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="was created meanwhile"), staged(tmp_path / "out") as path:
+    with pytest.raises(UsageError, match="was created meanwhile"), stage_output(tmp_path / "out") as path:
         path.write_text("new")
         (tmp_path / "out").write_text("theirs")
     assert (tmp_path / "out").read_text() == "theirs" and len(list(tmp_path.iterdir())) == 1
@@ -80,7 +80,7 @@ def test_a_run_without_calls_is_refused(tmp_path: Path) -> None:
 def test_a_run_without_a_single_call_is_an_empty_export(to: str, tmp_path: Path) -> None:
     b = Builder(ranks=2)
     told = write(b.open(), to, tmp_path / "out")
-    assert told[0].many == 0 and (tmp_path / "out").exists()
+    assert told[0].number == 0 and (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("to", sorted(FORMATS))

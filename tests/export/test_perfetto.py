@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Proto
 
 from weft.export import write
-from weft.export.perfetto import wire
+from weft.export.perfetto import protobuf
 from weft.match import NONE, match
 from weft.trace import Trace
 
@@ -149,7 +149,7 @@ def test_a_call_that_never_returned_is_a_slice_without_an_end(hung: Trace, tmp_p
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
 def test_a_column_of_numbers_decodes_to_itself(values: list[int]) -> None:
-    column = wire.rows(wire.varints(5, np.array(values, np.int64)), len(values))
+    column = protobuf.encode_rows(protobuf.varint_column(5, np.array(values, np.int64)), len(values))
     for value, row in zip(values, column, strict=True):
         data = row.tobytes()
         assert data[0] == 5 << 3

@@ -32,7 +32,7 @@ def installed(request: pytest.FixtureRequest) -> Installed:
 
 def rows() -> dict[str, list[str]]:
     """The cells of each function's row on the page, by its name."""
-    lines = [line for line in coverage.page().splitlines() if line.startswith("| `MPI_")]
+    lines = [line for line in coverage.render_page().splitlines() if line.startswith("| `MPI_")]
     cells = [[cell.strip() for cell in line.removeprefix("| ").removesuffix(" |").split(" | ")] for line in lines]
     return {name.strip("`"): rest for name, *rest in cells}
 
@@ -55,12 +55,12 @@ def test_the_page_that_is_printed_is_the_page_of_the_site() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "weft.mpi.coverage"], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout == coverage.page()
-    assert 'yield "coverage.md", coverage.page()' in (ROOT / "tools" / "site.py").read_text()
+    assert done.stdout == coverage.render_page()
+    assert 'yield "coverage.md", coverage.render_page()' in (ROOT / "tools" / "site.py").read_text()
 
 
 def test_the_page_names_every_function_once() -> None:
-    page = coverage.page()
+    page = coverage.render_page()
     for function in table.functions():
         assert page.count(f"| `{function.name}` |") == 1
 
@@ -69,17 +69,17 @@ def test_the_page_names_every_function_once() -> None:
 def test_each_exported_function_is_recorded_or_has_a_reason(installed: Installed) -> None:
     exported = {name for name in functions_in(shim.probe(installed.mpicc).path) if name.startswith("MPI_")}
     assert len(exported) > 300
-    assert coverage.unexplained(exported) == []
+    assert coverage.find_unexplained(exported) == []
 
 
 def test_a_function_that_nobody_knows_is_reported() -> None:
-    assert coverage.unexplained(["MPI_Send", "MPI_Invented", "MPI_Pcontrol"]) == ["MPI_Invented"]
+    assert coverage.find_unexplained(["MPI_Send", "MPI_Invented", "MPI_Pcontrol"]) == ["MPI_Invented"]
 
 
 @pytest.mark.cases(1)
 @pytest.mark.timeout(400)
 def test_the_recorder_has_a_wrapper_for_each_recorded_function(installed: Installed) -> None:
-    wanted = {f.name for f in generate.recorded(set(shim.probe(installed.mpicc).exported))}
+    wanted = {f.name for f in generate.select_recorded(set(shim.probe(installed.mpicc).exported))}
     wrapped = functions_in(shim.build(installed.mpicc).path)
     assert wanted - wrapped == set()
     assert {f"P{name}" for name in wanted} - wrapped == set()

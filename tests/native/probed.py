@@ -14,7 +14,7 @@ import numpy as np
 
 import weft
 from weft.compare.values import compare_values
-from weft.compare.values.told import lines
+from weft.compare.values.report import render_values
 from weft.values import recording
 from weft.values.configuration import FORMS, Configuration, Rule
 from weft.values.trace import ValueTrace
@@ -43,7 +43,7 @@ def program(rounds: int, seed: int) -> None:
 def kept(folder: Path, form: int, words: list[str], limit: int) -> ValueTrace:
     """What a process of this file keeps."""
     (folder / "values").mkdir(parents=True)
-    plan = Configuration([Rule("program", "", form=form)], limit=limit).plan()
+    plan = Configuration([Rule("program", "", form=form)], limit=limit).plan_text()
     (folder / "values" / "plan").write_text(plan)
     library = recording.library()
     variables = {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
@@ -58,7 +58,7 @@ def main() -> None:
     for name, form in FORMS.items():
         for limit in (1 << 30, 100_000):
             other = kept(folder / f"{name}-{limit}", int(form), words, limit)
-            said = list(lines(compare_values(whole, other, {})))
+            said = list(render_values(compare_values(whole, other, {})))
             assert said and len(other.processes[0].rows)
             print(name, limit, len(other.processes[0].rows), said[0][:100])
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.picture.classes import CLASSES, class_of
-from weft.picture.columns import edges, row, totals
+from weft.picture.pixel_columns import class_totals, column_edges, thread_columns
 from weft.trace import Trace
 from weft.trace.builder import Builder
 
@@ -38,8 +38,8 @@ def test_columns_equal_a_brute_force_scan(
 ) -> None:
     trace = run_of(calls, opened)
     last = 5000
-    borders = edges(start, start + span, width)
-    found = totals(row(trace.ranks[0].threads[0], borders, last), borders)
+    borders = column_edges(start, start + span, width)
+    found = class_totals(thread_columns(trace.ranks[0].threads[0], borders, last), borders)
     wanted = np.zeros((width, len(CLASSES)), np.int64)
     for event in trace.ranks[0]:
         leave = last if event.exit_ns is None else event.exit_ns
@@ -51,13 +51,13 @@ def test_columns_equal_a_brute_force_scan(
 
 def test_what_is_narrower_than_a_pixel_is_no_box_and_what_is_open_always_is() -> None:
     trace = run_of([(0, 10, 0), (0, 200, 1), (5, 1, 2)], last_open=True)
-    found = row(trace.ranks[0].threads[0], edges(0, 1000, 10), 216)
+    found = thread_columns(trace.ranks[0].threads[0], column_edges(0, 1000, 10), 216)
     assert found.boxes.position.tolist() == [1, 2] and found.boxes.open.tolist() == [False, True]
     assert found.short.sum() == 10
 
 
 def test_columns_have_no_gap_and_none_is_empty() -> None:
-    assert edges(0, 3, 10).tolist() == list(range(11))
-    assert edges(7, 1007, 3).tolist() == [7, 340, 673, 1007]
-    wide = edges(0, 2**62, 1000)
+    assert column_edges(0, 3, 10).tolist() == list(range(11))
+    assert column_edges(7, 1007, 3).tolist() == [7, 340, 673, 1007]
+    wide = column_edges(0, 2**62, 1000)
     assert (np.diff(wide) > 0).all() and wide[-1] == 2**62

@@ -8,8 +8,8 @@ import pytest
 
 from weft.deadlock import find
 from weft.findings import Finding, Site
-from weft.picture.flow import MAX_LINES, lines, of_report
-from weft.picture.strokes import Stroke, StrokeRow, draw
+from weft.picture.finding_diagram import MAX_LINES, draw_finding, draw_findings
+from weft.picture.sequence_diagram import Stroke, StrokeRow, draw_diagram
 from weft.report import analyse
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
@@ -19,7 +19,7 @@ def picture(b: Builder) -> list[str]:
     """The picture of the one deadlock of a run."""
     trace = b.open()
     [finding] = find(trace)
-    return lines(trace, finding)
+    return draw_finding(trace, finding)
 
 
 def heat() -> Builder:
@@ -52,7 +52,7 @@ def test_messages_of_one_line_share_a_row_and_crosses_stand_where_nothing_comes(
 def test_in_ascii_it_is_the_same_picture() -> None:
     trace = heat().open()
     [finding] = find(trace)
-    plain = lines(trace, finding, plain=True)
+    plain = draw_finding(trace, finding, plain=True)
     assert all(line.isascii() for line in plain)
     assert plain[2:4] == [
         "     |<---tag 1----|<---tag 1----|    heat.py:20  send, received at heat.py:22",
@@ -141,7 +141,7 @@ def test_a_race_shows_the_message_taken_and_those_that_could_have_come_first() -
     for r in b.ranks:
         r.finalize()
     trace = b.open()
-    [(finding, made)] = of_report(trace, analyse(trace), 1)
+    [(finding, made)] = draw_findings(trace, analyse(trace), 1)
     assert finding.kind == "message-race"
     assert made == [
         "   rank 0        rank 1        rank 2        rank 3",
@@ -178,11 +178,13 @@ def silent() -> Trace:
 def test_findings_of_other_kinds_have_no_picture() -> None:
     trace = silent()
     found = analyse(trace)
-    assert found and of_report(trace, found, 5) == []
+    assert found and draw_findings(trace, found, 5) == []
 
 
 def test_a_finding_that_names_no_call_of_the_run_has_no_picture() -> None:
-    assert lines(silent(), Finding("deadlock", "error", "certain", "it hangs", sites=(Site(0, "MPI_Recv"),))) == []
+    assert (
+        draw_finding(silent(), Finding("deadlock", "error", "certain", "it hangs", sites=(Site(0, "MPI_Recv"),))) == []
+    )
 
 
 def test_nothing_of_the_record_steers_the_terminal() -> None:
@@ -202,7 +204,7 @@ CASES: list[tuple[Callable[[], Stroke], str]] = [
 
 @pytest.mark.parametrize(("stroke", "wanted"), CASES)
 def test_a_stroke_crosses_what_lies_between_and_carries_its_word(stroke: Callable[[], Stroke], wanted: str) -> None:
-    [line] = draw(["rank 0", "rank 1", "rank 2"], [StrokeRow([stroke()])])[2:]
+    [line] = draw_diagram(["rank 0", "rank 1", "rank 2"], [StrokeRow([stroke()])])[2:]
     assert line.replace("─", "").replace("╌", "") == wanted.replace("─", "").replace("╌", "")
     assert len(line) == 34
 
@@ -210,4 +212,4 @@ def test_a_stroke_crosses_what_lies_between_and_carries_its_word(stroke: Callabl
 def test_no_line_is_longer_than_the_terminal() -> None:
     trace = heat().open()
     [finding] = find(trace)
-    assert max(map(len, lines(trace, finding, width=50))) == 50
+    assert max(map(len, draw_finding(trace, finding, width=50))) == 50

@@ -10,8 +10,8 @@ import pytest
 
 import weft
 from weft.errors import UsageError
-from weft.picture.paper import Picture
-from weft.picture.svg import draw
+from weft.picture.svg import draw_svg
+from weft.picture.svg_base import Picture
 from weft.trace import RunError, Trace
 from weft.trace.builder import ANY, Builder
 
@@ -40,30 +40,30 @@ def classes(picture: str, name: str) -> list[ElementTree.Element]:
 
 
 def test_messages_are_arrows_and_a_lost_one_ends_in_the_air() -> None:
-    picture = draw(hung().open())
+    picture = draw_svg(hung().open())
     assert len(classes(picture, "message")) == 1
     lost = [e.findtext(f"{NAMESPACE}title") for e in classes(picture, "trouble")]
     assert "nobody received send(dest=0, tag=9)" in lost
 
 
 def test_what_never_returned_is_torn_and_nothing_else_is() -> None:
-    torn = classes(draw(hung().open()), "torn")
+    torn = classes(draw_svg(hung().open()), "torn")
     told = [e.findtext(f"{NAMESPACE}title") or "" for e in torn]
     assert [t.split(",")[0] for t in told] == ["rank 0: recv(source=1", "rank 1: recv(source=0"]
     assert all(t.endswith("never returned") for t in told)
     b = Builder(ranks=1)
     b.ranks[0].barrier()
-    assert not classes(draw(b.open()), "torn")
+    assert not classes(draw_svg(b.open()), "torn")
 
 
 def test_who_waits_for_whom_stands_at_the_edge() -> None:
-    titles = {e.findtext(f"{NAMESPACE}title") for e in classes(draw(hung().open()), "trouble")}
+    titles = {e.findtext(f"{NAMESPACE}title") for e in classes(draw_svg(hung().open()), "trouble")}
     assert {"rank 0 waits for rank 1", "rank 1 waits for rank 0"} <= titles
 
 
 def test_boxes_lie_where_the_calls_were() -> None:
     trace = hung().open()
-    picture = draw(trace, window=(0, 6e-6), width=108 + 64 + 600)
+    picture = draw_svg(trace, window=(0, 6e-6), width=108 + 64 + 600)
     boxes = {e.findtext(f"{NAMESPACE}title"): e.get("d") for e in parsed(picture).iter(f"{NAMESPACE}path")}
     d = boxes["rank 1: recv(source=0, tag=1), at 500 ns, took 1.5 us"]
     assert re.match(r"M158\.00 [\d.]+H308\.00v", d or "")
@@ -71,10 +71,10 @@ def test_boxes_lie_where_the_calls_were() -> None:
 
 def test_a_window_and_ranks_can_be_chosen() -> None:
     trace = hung().open()
-    part = draw(trace, window="0ns-2us", ranks="1-2")
+    part = draw_svg(trace, window="0ns-2us", ranks="1-2")
     assert "rank 0" not in {e.text for e in parsed(part).iter(f"{NAMESPACE}text")}
     assert not classes(part, "torn")
-    assert classes(draw(trace, window=(None, None), ranks=[0]), "torn")
+    assert classes(draw_svg(trace, window=(None, None), ranks=[0]), "torn")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_window_and_ranks_can_be_chosen() -> None:
 )
 def test_a_wrong_choice_is_said(options: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        draw(hung().open(), **options)  # type: ignore[arg-type]
+        draw_svg(hung().open(), **options)  # type: ignore[arg-type]
 
 
 def test_nothing_of_the_record_is_markup(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_nothing_of_the_record_is_markup(tmp_path: Path) -> None:
     site = (SCRIPT + ".py", 3, SCRIPT)
     r0.send(1, comm=named, site=site, enter=5000, exit=90000)
     r1.open.recv(ANY, comm=named, site=site)
-    picture = draw(b.open())
+    picture = draw_svg(b.open())
     elements = {element.tag.removeprefix(NAMESPACE) for element in parsed(picture).iter()}
     assert elements <= {"svg", "style", "title", "text", "tspan", "rect", "path", "line", "defs", "marker"}
     assert "script&gt;" in picture and "<script" not in picture and "<b>" not in picture and "\x1b" not in picture
@@ -112,18 +112,18 @@ def test_many_ranks_become_bands_whose_shares_add_up() -> None:
     b = Builder(ranks=400)
     for r in b.ranks:
         r.barrier(enter=0, exit=1_000_000 if r.index % 2 else 500_000)
-    picture = draw(b.open())
+    picture = draw_svg(b.open())
     texts = {e.text for e in parsed(picture).iter(f"{NAMESPACE}text")}
     assert "ranks 0-4" in texts and len(picture) < 100_000
 
 
 def test_a_run_without_calls_says_so() -> None:
-    assert "no calls were recorded" in draw(Builder(ranks=2).open())
+    assert "no calls were recorded" in draw_svg(Builder(ranks=2).open())
 
 
 def test_a_notebook_shows_an_opened_run(tmp_path: Path) -> None:
     trace = weft.open(hung(tmp_path / "run").write())
-    assert trace._repr_svg_() == trace.plot() == draw(trace)
+    assert trace._repr_svg_() == trace.plot() == draw_svg(trace)
     part = trace.plot(window="0ns-2us")
     assert isinstance(part, Picture) and part._repr_svg_() == part != trace.plot()
 
@@ -137,7 +137,7 @@ def test_a_trace_without_a_painter_draws_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_picture_is_saved_once(tmp_path: Path) -> None:
-    picture = draw(hung().open())
+    picture = draw_svg(hung().open())
     picture.save(tmp_path / "run.svg")
     assert (tmp_path / "run.svg").read_text() == picture
     with pytest.raises(UsageError, match="exists"):

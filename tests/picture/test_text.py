@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from weft.picture.moments import groups
+from weft.picture.last_calls import group_ranks
 from weft.picture.options import add_options
-from weft.picture.text import draw
+from weft.picture.text import draw_text
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import State
 
@@ -43,7 +43,7 @@ def ring(n: int, stuck: int | None = None) -> Builder:
 
 
 def test_open_calls_stand_in_the_last_column_with_a_torn_edge_and_their_reason() -> None:
-    lines = draw(pair().open(), 100).splitlines()
+    lines = draw_text(pair().open(), 100).splitlines()
     first, second = (next(line for line in lines if line.startswith(name)) for name in ("rank 0", "rank 1"))
     assert first.index("recv←1 #5╌╌⟩") == second.index("recv←0 #6╌╌⟩")
     # The message arrives behind where it was sent, and before what hangs.
@@ -54,14 +54,14 @@ def test_open_calls_stand_in_the_last_column_with_a_torn_edge_and_their_reason()
 
 @pytest.mark.matrix
 def test_ranks_that_do_the_same_are_one_row() -> None:
-    lines = draw(ring(1024).open(), 100).splitlines()
+    lines = draw_text(ring(1024).open(), 100).splitlines()
     rows = [line for line in lines if line.startswith("rank")]
     assert len(rows) == 1 and rows[0].startswith("ranks 0-1023")
     assert "send→+1 #1" in rows[0] and "recv←-1 #1" in rows[0] and "finalize" in rows[0]
 
 
 def test_the_one_that_does_something_else_has_a_row_of_its_own() -> None:
-    lines = draw(ring(64, stuck=17).open(), 100).splitlines()
+    lines = draw_text(ring(64, stuck=17).open(), 100).splitlines()
     assert [line.split("  ")[0].rstrip("… ") for line in lines if line.startswith("rank")] == [
         "ranks 0-16 and 18-63",
         "rank 17",
@@ -74,7 +74,7 @@ def test_each_waits_for_its_neighbour() -> None:
     b = Builder(ranks=8, ended="deadlock")
     for r in b.ranks:
         r.open.recv((r.index - 1) % 8, tag=1)
-    lines = draw(b.open(), 100).splitlines()
+    lines = draw_text(b.open(), 100).splitlines()
     assert any(line.endswith("each waits for rank -1") for line in lines)
 
 
@@ -83,7 +83,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     b = pair()
     for _ in range(9):
         b.ranks[0].call("MPI_Comm_create_group", open=False, site=("long.py", 7, "f"))
-    for line in draw(b.open(), width, depth=12).splitlines():
+    for line in draw_text(b.open(), width, depth=12).splitlines():
         assert len(line) <= max(width, 40)
 
 
@@ -92,9 +92,9 @@ def test_a_send_that_nobody_received_is_marked() -> None:
     b.ranks[0].send(1, tag=4)
     b.ranks[0].finalize()
     b.ranks[1].finalize()
-    text = draw(b.open(), 100)
+    text = draw_text(b.open(), 100)
     assert "send→1 #4!" in text and "! nobody received it" in text
-    assert "!" not in draw(ring(2).open(), 100)
+    assert "!" not in draw_text(ring(2).open(), 100)
 
 
 def test_how_a_rank_ended_is_said() -> None:
@@ -103,7 +103,7 @@ def test_how_a_rank_ended_is_said() -> None:
     b.ranks[1].finalize()
     b.ranks[2].missing()
     b.ranks[0].state = State.EXITED
-    text = draw(b.open(), 100)
+    text = draw_text(b.open(), 100)
     assert "✗ left no record" in text and "✗ ended outside of MPI, before MPI_Finalize" in text
     assert text.count("✗") == 2
 
@@ -113,32 +113,32 @@ def test_equal_calls_in_a_row_and_failed_polls_are_counted() -> None:
     for _ in range(5):
         b.ranks[0].send(1, tag=2, site=("a.c", 1, "main"))
     b.ranks[1].iprobe(0, tag=2, flag=False, polls=1234)
-    text = draw(b.open(), 120)
+    text = draw_text(b.open(), 120)
     assert "send→1 #2 ×5" in text and "iprobe←0 #2 1,234×no" in text
 
 
 def test_colour_changes_no_letter() -> None:
     trace = pair().open()
-    coloured = draw(trace, 90, colour=True)
-    assert "\x1b[" in coloured and "\x1b" not in draw(trace, 90)
-    assert [line.rstrip() for line in ANSI.sub("", coloured).splitlines()] == draw(trace, 90).splitlines()
+    coloured = draw_text(trace, 90, colour=True)
+    assert "\x1b[" in coloured and "\x1b" not in draw_text(trace, 90)
+    assert [line.rstrip() for line in ANSI.sub("", coloured).splitlines()] == draw_text(trace, 90).splitlines()
 
 
 def test_nothing_of_the_record_steers_the_terminal() -> None:
     b = Builder(ranks=2)
     named = b.comm("MPI_Comm_split", (0, 1), name="\x1b]0;evil\x07")
     b.ranks[0].open.recv(1, comm=named, site=("\x1b[31m.py", 3, "\x07"))
-    assert not re.search(r"[\x00-\x09\x0b-\x1f]", draw(b.open(), 100))
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", draw_text(b.open(), 100))
 
 
 def test_depth_limits_the_calls_of_a_rank() -> None:
     trace = ring(4).open()
-    assert [len(group.steps) for group in groups(trace, 2)] == [2]
-    assert [len(group.steps) for group in groups(trace, 9)] == [3]
+    assert [len(group.steps) for group in group_ranks(trace, 2)] == [2]
+    assert [len(group.steps) for group in group_ranks(trace, 9)] == [3]
 
 
 def test_a_run_without_calls_says_so() -> None:
-    assert "no calls were recorded" in draw(Builder(ranks=2).open())
+    assert "no calls were recorded" in draw_text(Builder(ranks=2).open())
 
 
 def test_the_options_are_there_for_the_command() -> None:

@@ -18,7 +18,7 @@ from tests_support import WEFT, execute
 from weft.order import Order
 from weft.report import Report, examine
 from weft.report.ground import Ground
-from weft.view.picture import Picture
+from weft.view.run_view import RunView
 
 Record = Callable[..., Recorded]
 
@@ -83,7 +83,7 @@ def test_dump_and_report_speak_pvms_words(recorded: Record) -> None:
 
 
 def test_the_view_names_tasks_and_errors_as_pvm_does(recorded: Record) -> None:
-    picture = Picture(weft.open(recorded("group", "4")[0]))
+    picture = RunView(weft.open(recorded("group", "4")[0]))
     facts = picture.facts()
     assert facts["system"] == "PVM"
     assert sorted(facts["names"]) == ["group 0", "group 0.1", "group 0.2", "group 0.3", "group server"]

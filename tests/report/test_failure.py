@@ -22,7 +22,7 @@ from weft.report.page import to_html
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.sarif import to_sarif
 from weft.trace.builder import Builder
-from weft.view.picture import Picture
+from weft.view.run_view import RunView
 
 FIRST = "Weft's error, not the program's: the analysis of "
 
@@ -136,9 +136,9 @@ def test_every_form_says_it(run: Path, tmp_path: Path, monkeypatch: pytest.Monke
     [invocation] = sarif["invocations"]
     assert not invocation["executionSuccessful"]
     assert invocation["toolExecutionNotifications"][0]["message"]["text"].startswith(f"{FIRST}waits failed at weft/")
-    picture = Picture(trace)
+    picture = RunView(trace)
     picture.analyse()
-    [told] = picture.findings("time")["failures"]
+    [told] = picture.list_findings("time")["failures"]
     assert told.startswith(f"{FIRST}waits failed at weft/")
 
 

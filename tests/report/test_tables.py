@@ -16,7 +16,7 @@ from weft.report.document import JSON_SCHEMA
 from weft.report.tables import matrix_lines, tables, times_lines, to_html
 from weft.trace import Level, Trace
 from weft.trace.builder import Builder
-from weft.view.waiting import culprits
+from weft.view.culprits import waits_by_culprit
 from weft.waits import blocks, find
 
 MS = 1_000_000
@@ -105,7 +105,9 @@ def test_every_form_of_the_report_tells_the_same_numbers() -> None:
     document = to_json(trace, [], (), made)["waiting"]
     assert document["base"]["ns"] == 180 * MS and document["in_mpi_ns"] == 95 * MS and document["late_ns"] == 80 * MS
     [finding] = [f for f in find(trace, match(trace)) if f.kind == "late-sender"]
-    assert finding.facts()["ns"] == document["late_ns"] == sum(row["ns"] for row in culprits(trace, match(trace)))
+    assert (
+        finding.facts()["ns"] == document["late_ns"] == sum(row["ns"] for row in waits_by_culprit(trace, match(trace)))
+    )
     assert finding.facts()["base_ns"] == document["base"]["ns"]
     assert document["base"]["text"] in to_html(made).replace("&#x27;", "'")
     assert [row.waiting for row in made.times["rank"]] == [80 * MS, 0]

@@ -16,7 +16,7 @@ import pytest
 import weft
 from weft.cli import replay
 from weft.cli.main import main
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import SourceMap
 from weft.debug import payload
 from weft.dvm import c, fortran
 from weft.errors import RunError, UsageError, WeftError
@@ -42,7 +42,7 @@ from weft.trace.layout import BEFORE, EVENT, Def, Flag, LogKind, State, StreamKi
 from weft.trace.varint import put_s, put_u, put_z
 from weft.usage import object_ids, pending_buffers
 from weft.usage.requests import Requests
-from weft.values.configuration import read
+from weft.values.configuration import read_configuration
 from weft.waits.profiles import matrix
 
 
@@ -315,11 +315,11 @@ def test_a_state_of_a_host_that_fits_nothing_is_refused_when_it_comes(change: di
 def test_a_configuration_that_means_nothing_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(text)
     with pytest.raises(UsageError, match=r"p\.toml"):
-        read(tmp_path / "p.toml")
+        read_configuration(tmp_path / "p.toml")
     (tmp_path / "p.toml").write_text(
         'limit = 5000000000\n[loop.x]\niterations = "-5:"\n[probe.x]\nranks = "0-3,8"\nevery = 2'
     )
-    known = read(tmp_path / "p.toml")
+    known = read_configuration(tmp_path / "p.toml")
     assert len(known.rules) == 3 and known.limit == 5_000_000_000
 
 
@@ -327,22 +327,22 @@ def test_a_fortran_source_of_comments_alone_is_marked_with_the_others(tmp_path: 
     program = "      program p\n      end\n"
     for name, text in (("a.fdv", "C     nothing\n"), ("b.fdv", program)):
         (tmp_path / name).write_text(text)
-    assert len(fortran.mark([tmp_path / "a.fdv", tmp_path / "b.fdv"], Texts("fortran"))) == 2
-    assert len(fortran.mark([tmp_path / "a.fdv"], Texts("fortran"))) == 1
+    assert len(fortran.mark_fortran_sources([tmp_path / "a.fdv", tmp_path / "b.fdv"], SourceMap("fortran"))) == 2
+    assert len(fortran.mark_fortran_sources([tmp_path / "a.fdv"], SourceMap("fortran"))) == 1
 
 
 def test_bytes_that_are_no_letters_before_a_directive_move_no_place(tmp_path: Path) -> None:
     source = tmp_path / "a.cdv"
     source.write_bytes(b"int x; /* \xff */ int main(void) { return y(1); }\n#pragma dvm wrong\n")
     with pytest.raises(UsageError, match=r"a\.cdv:2"):
-        c.mark([source], Texts("c"))
+        c.mark_c_sources([source], SourceMap("c"))
 
 
 def test_an_order_of_tasks_is_read_as_far_as_it_is_one(tmp_path: Path) -> None:
     file = tmp_path / "order"
     head = json.dumps({"schema": SCHEMA}) + "\n"
     file.write_text(head + "0 main.1\n0 main\n1 !0.f.1\n0 main.")  # killed as it wrote
-    schedule.check("replay", str(file), "asyncio")
+    schedule.check_schedule_file("replay", str(file), "asyncio")
     assert read_schedule(str(file)) == {0: ["main.1", "main"], 1: ["!0.f.1"]}
     for wrong in ("x main\n", "\u0661 main\n", "9" * 5000 + " main\n", "0 " + "a" * (1 << 17)):
         file.write_text(head + wrong)
@@ -355,7 +355,7 @@ def test_what_is_no_order_of_tasks_is_refused(tmp_path: Path, text: str) -> None
     file = tmp_path / "order"
     file.write_text(text)
     with pytest.raises(UsageError, match="did not write this file"):
-        schedule.check("replay", str(file), "asyncio")
+        schedule.check_schedule_file("replay", str(file), "asyncio")
     with pytest.raises(ValueError, match="did not write this file"):
         read_schedule(str(file))
 
@@ -366,7 +366,7 @@ def test_an_order_of_tasks_of_another_version_is_refused(tmp_path: Path, runtime
     for version, why in (("2", "it is of version 2, and this Weft reads version 1: record the order again"), ("1", "")):
         file.write_text(json.dumps({"schema": f"weft-schedule/{version}", "runtime": runtime}) + "\n")
         with pytest.raises(UsageError, match=why) if why else nullcontext():
-            schedule.check("replay", str(file), runtime)
+            schedule.check_schedule_file("replay", str(file), runtime)
         with pytest.raises(ValueError, match=why) if why else nullcontext():
             read_schedule(str(file))
 
@@ -374,7 +374,7 @@ def test_an_order_of_tasks_of_another_version_is_refused(tmp_path: Path, runtime
 def test_a_pipe_in_the_place_of_an_order_of_tasks_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "order")
     with pytest.raises(UsageError, match="did not write this file"):
-        schedule.check("replay", str(tmp_path / "order"), "openmp")
+        schedule.check_schedule_file("replay", str(tmp_path / "order"), "openmp")
 
 
 def test_calls_that_wait_for_each_other_in_a_circle_are_not_taken_one_by_one_for_ever() -> None:

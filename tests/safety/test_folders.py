@@ -14,7 +14,7 @@ from second_user import as_second_user, second_user
 from weft.base import cache
 from weft.base.json_files import write_whole
 from weft.safety import folders
-from weft.safety.folders import Held, append_own, cache_folder, is_kept, make_private, weakness
+from weft.safety.folders import Held, append_own, cache_folder, find_weakness, is_kept, make_private
 
 Weft = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -23,9 +23,9 @@ Weft = Callable[..., subprocess.CompletedProcess[str]]
 def _anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.delenv(folders.TOLD, raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folders._usable.cache_clear()
+    folders._choose_cache.cache_clear()
     yield
-    folders._usable.cache_clear()
+    folders._choose_cache.cache_clear()
 
 
 @pytest.fixture
@@ -36,18 +36,20 @@ def umask() -> Iterator[Callable[[int], None]]:
 
 
 def test_a_folder_of_ours_is_not_weak_and_nor_is_what_is_not_there_yet(tmp_path: Path) -> None:
-    assert weakness(tmp_path) == ""
-    assert weakness(tmp_path / "a/b/c") == ""
+    assert find_weakness(tmp_path) == ""
+    assert find_weakness(tmp_path / "a/b/c") == ""
 
 
 @pytest.mark.parametrize(("mode", "why"), [(0o777, "everybody"), (0o703, "everybody"), (0o1777, "everybody")])
 def test_what_others_can_write_to_is_weak(tmp_path: Path, mode: int, why: str) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(mode)
-    assert why in weakness(tmp_path / "open")
+    assert why in find_weakness(tmp_path / "open")
     (tmp_path / "open/below").mkdir(mode=0o700)
     sticky = bool(mode & stat.S_ISVTX)
-    assert bool(weakness(tmp_path / "open/below")) is not sticky, "in a sticky folder ours is not renamed by others"
+    assert bool(find_weakness(tmp_path / "open/below")) is not sticky, (
+        "in a sticky folder ours is not renamed by others"
+    )
 
 
 def test_a_project_folder_that_a_group_can_write_to_is_weak_and_a_private_group_is_not(tmp_path: Path) -> None:
@@ -55,17 +57,17 @@ def test_a_project_folder_that_a_group_can_write_to_is_weak_and_a_private_group_
     (tmp_path / "project").mkdir()
     os.chown(tmp_path / "project", 0, 61_999)
     (tmp_path / "project").chmod(0o2770)
-    assert "a group can write" in weakness(tmp_path / "project/cache")
+    assert "a group can write" in find_weakness(tmp_path / "project/cache")
     os.chown(tmp_path / "project", 0, 0)
-    assert weakness(tmp_path / "project/cache") == ""
+    assert find_weakness(tmp_path / "project/cache") == ""
 
 
 def test_a_folder_or_link_of_another_user_is_weak(shared: Path) -> None:
     as_second_user(lambda: ((shared / "theirs").mkdir(), (shared / "link").symlink_to("theirs")))
-    assert "another user" in weakness(shared / "theirs")
-    assert "another user" in weakness(shared / "link/cache")
+    assert "another user" in find_weakness(shared / "theirs")
+    assert "another user" in find_weakness(shared / "link/cache")
     (shared / "ours").mkdir(mode=0o700)
-    assert weakness(shared / "ours") == ""
+    assert find_weakness(shared / "ours") == ""
 
 
 def test_each_link_on_the_way_counts(shared: Path, tmp_path: Path) -> None:
@@ -74,21 +76,21 @@ def test_each_link_on_the_way_counts(shared: Path, tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir()
     (tmp_path / "open/middle").symlink_to(tmp_path / "ours")
     (tmp_path / "first").symlink_to("open/middle")
-    assert "everybody can write" in weakness(tmp_path / "first/cache")
+    assert "everybody can write" in find_weakness(tmp_path / "first/cache")
     (tmp_path / "open").chmod(0o755)
-    assert weakness(tmp_path / "first/cache") == ""
+    assert find_weakness(tmp_path / "first/cache") == ""
     (tmp_path / "round").symlink_to("round")
-    assert "round: " in weakness(tmp_path / "round/cache")
+    assert "round: " in find_weakness(tmp_path / "round/cache")
     (shared / "kept").mkdir(mode=0o700)
     as_second_user(lambda: (shared / "theirs").symlink_to(shared / "kept"))
-    assert "another user" in weakness(shared / "theirs"), "he leads it elsewhere later"
+    assert "another user" in find_weakness(shared / "theirs"), "he leads it elsewhere later"
 
 
 def test_without_a_home_the_cache_is_among_the_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WEFT_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
-    assert folders._wanted() == "/nonexistent/weft"
+    assert folders._requested_cache() == "/nonexistent/weft"
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o002, 0o022, 0o077])
@@ -170,7 +172,7 @@ def test_which_recorder_a_library_has_is_not_taken_from_another_users_cache(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("WEFT_CACHE", str(shared))
     assert cache.recall("recorder", ["libmpi.so"], []) == {"folder": str(shared)}, "what is ours is taken"
-    folders._usable.cache_clear()
+    folders._choose_cache.cache_clear()
     user = second_user()
     os.chown(shared / "weft", user, user)
     assert cache.recall("recorder", ["libmpi.so"], []) is None
@@ -180,7 +182,7 @@ def test_a_cache_of_ours_that_can_only_be_read_is_read(tmp_path: Path, monkeypat
     """As on compute nodes: the recorder was built where the home can be written."""
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "home"))
     cache.keep("recorder", ["libmpi.so"], [], {"known": "yes"})
-    folders._usable.cache_clear()
+    folders._choose_cache.cache_clear()
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, how: "home" not in str(path) and access(path, how))
     assert cache_folder().name == f"weft-cache-{os.geteuid()}"

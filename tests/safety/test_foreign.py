@@ -17,7 +17,7 @@ from weft.errors import UsageError, WeftError
 from weft.launch.local import gather_after_run, pack
 from weft.launch.local.hosts import INCOMING
 from weft.safety import runs
-from weft.sources import kept
+from weft.sources import kept_sources
 from weft.trace.builder import Builder
 from weft.trace.run import Trace
 
@@ -38,7 +38,7 @@ def test_a_file_of_today_is_read_for_a_run_of_ours_alone(tmp_path: Path, ours: b
     if not ours:
         facts = json.loads((run / "run.json").read_text())
         (run / "run.json").write_text(json.dumps({**facts, "command": ["theirs"]}))
-    found = kept.of(Trace.open(run)).lines(str(secret), 1)
+    found = kept_sources.of(Trace.open(run)).lines(str(secret), 1)
     assert (found == (1, ["the key of this user"])) is ours
     assert ours or found is None
 
@@ -142,10 +142,12 @@ def test_a_source_of_this_user_is_kept_in_no_run_that_is_gathered_of_anothers_re
     made.ranks[0].barrier(site=(str(secret), 1, "f"))
     made.write()
     facts = json.loads((host / "run.json").read_text())
-    (host / "run.json").write_text(json.dumps(runs.signed(facts) if whose == "ours" else {**facts, "command": ["x"]}))
+    (host / "run.json").write_text(
+        json.dumps(runs.add_signature(facts) if whose == "ours" else {**facts, "command": ["x"]})
+    )
     if whose == "nobody's":
         (host / "run.json").unlink()
     assert gather_after_run.gather_copies(run, [host]).ranks == 1
     assert runs.is_signed(json.loads((run / "run.json").read_text())) is (whose == "ours")
     assert (run / "sources.bin").exists() is (run / "sources.json").exists() is (whose == "ours")
-    assert (kept.of(Trace.open(run)).lines(str(secret), 1) is not None) is (whose == "ours")
+    assert (kept_sources.of(Trace.open(run)).lines(str(secret), 1) is not None) is (whose == "ours")

@@ -25,10 +25,10 @@ from weft.launch import shared_run
 from weft.launch.job_step import JobStep
 from weft.launch.local import rendezvous
 from weft.launch.rundir import RunDirectory
-from weft.safety.peers import GONE, hold_name, is_ours, peer
+from weft.safety.peers import GONE, claim_name, find_peer_user, is_ours
 from weft.trace import Trace
-from weft.view.picture import Picture
-from weft.view.server import Server
+from weft.view.run_view import RunView
+from weft.view.server import ViewServer
 
 STEP = JobStep("mpiexec", "host:4711", 0, 2, lasting=False)
 LASTING = JobStep("slurm", "17.0", 0, 2, lasting=True)
@@ -49,7 +49,7 @@ def test_the_other_end_is_known_also_where_it_sends_no_more_or_is_closed(listene
         one, _ = listener.accept()
         with one:
             one.recv(1)
-            users.append(peer(one))
+            users.append(find_peer_user(one))
             one.sendall(b"x")
 
     def sends_no_more() -> None:
@@ -88,7 +88,7 @@ def test_the_other_end_is_known_whatever_kind_of_socket_it_connects_by(
         one, _ = listener.accept()
         with one:
             assert is_ours(one) == (visit is visits)
-            assert peer(one) not in (None, GONE)
+            assert find_peer_user(one) not in (None, GONE)
         visitor.join(20)
 
 
@@ -110,7 +110,7 @@ def test_who_is_gone_is_nobody(listener: socket.socket) -> None:
 
 
 def test_the_address_on_a_browsers_command_line_opens_the_view_for_this_user_alone(tmp_path: Path) -> None:
-    server = Server(Picture(Trace.open(runs.deadlock(tmp_path / "run"))))
+    server = ViewServer(RunView(Trace.open(runs.deadlock(tmp_path / "run"))))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
 
@@ -201,7 +201,7 @@ def test_tasks_of_this_user_meet(shared: Path, monkeypatch: pytest.MonkeyPatch) 
         assert shared_run.choose_folder(step, "prog") == path
         first = shared_run.create_or_join(step, path, {}, RunDirectory.write)
         second = shared_run.create_or_join(step, path, {}, RunDirectory.write)
-        assert len(second.tasks()) == len(first.tasks()) == 2
+        assert len(second.read_tasks()) == len(first.read_tasks()) == 2
 
 
 def test_who_answers_instead_of_rank_0_is_not_listened_to_for_ever(listener: socket.socket) -> None:
@@ -269,9 +269,9 @@ def test_a_name_of_the_kernel_that_another_user_took_keeps_nobody_silent(listens
     try:
         release.settimeout(20)
         assert release.recv(1) == b"x"
-        held = hold_name(name)
+        held = claim_name(name)
         assert held is not None
-        assert hold_name(name) is None, "one of this user's has it"
+        assert claim_name(name) is None, "one of this user's has it"
         held.close()
     finally:
         release.sendall(b"x")

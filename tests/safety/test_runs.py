@@ -14,7 +14,7 @@ from second_user import as_second_user
 from tests_support import Installed
 from weft.errors import UsageError
 from weft.launch import rundir
-from weft.safety.runs import doubt, executes, is_own, is_signed, signed, words_of
+from weft.safety.runs import add_signature, describe_execution, explain_doubt, is_own, is_signed, read_command
 from weft.values import recording
 
 Weft = Callable[..., subprocess.CompletedProcess[str]]
@@ -92,23 +92,23 @@ def test_a_run_of_ours_is_ours_and_signed_until_its_command_is_changed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = rundir.create_run(None, ["./prog"], ["./prog"], "trace")
-    assert doubt(run.path, rundir.read_facts(run.path)) == ""
+    assert explain_doubt(run.path, rundir.read_facts(run.path)) == ""
     copy = shutil.copytree(run.path, tmp_path / "copy")
-    assert doubt(copy, rundir.read_facts(copy)) == ""
+    assert explain_doubt(copy, rundir.read_facts(copy)) == ""
     for changed in ({"command": ["./other"]}, {"cwd": "/tmp"}, {"signature": None}, {"signature": 7}):
-        assert doubt(copy, {**run.facts, **changed})
+        assert explain_doubt(copy, {**run.facts, **changed})
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another's"))
-    assert doubt(run.path, run.facts)
+    assert explain_doubt(run.path, run.facts)
 
 
 @pytest.mark.parametrize("command", [{"sh": 1, "-c": 2, "touch executed": 3}, "abc", 7, None])
 def test_what_is_no_list_is_neither_shown_nor_executed(command: object) -> None:
-    assert words_of({"command": command}) == []
-    assert executes({"command": command, "cwd": "/"}) == ("", "/")
+    assert read_command({"command": command}) == []
+    assert describe_execution({"command": command, "cwd": "/"}) == ("", "/")
 
 
 def test_what_is_executed_is_shown_on_one_line() -> None:
-    assert executes({"command": ["sh", "-c", "a\nb"], "cwd": "/x\ny"}) == (r"sh -c 'a\nb'", r"/x\ny")
+    assert describe_execution({"command": ["sh", "-c", "a\nb"], "cwd": "/x\ny"}) == (r"sh -c 'a\nb'", r"/x\ny")
 
 
 def test_a_run_that_another_user_closed_is_passed_over(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_a_run_that_another_user_closed_is_passed_over(shared: Path, monkeypatch
 
 @pytest.mark.parametrize("mode", [0o644, 0o660, 0o604])
 def test_a_key_that_others_can_read_signs_nothing(tmp_path: Path, mode: int) -> None:
-    facts = signed({"command": ["a"], "cwd": "/", "started": "1"})
+    facts = add_signature({"command": ["a"], "cwd": "/", "started": "1"})
     key = tmp_path / "state/weft/key"
     assert is_signed(facts)
     assert key.stat().st_mode & 0o777 == 0o600
@@ -141,7 +141,7 @@ def test_a_key_of_another_user_signs_nothing(shared: Path, monkeypatch: pytest.M
 
     as_second_user(theirs)
     monkeypatch.setenv("XDG_STATE_HOME", str(shared))
-    assert "signature" not in signed({"command": ["a"], "cwd": "/", "started": "1"})
+    assert "signature" not in add_signature({"command": ["a"], "cwd": "/", "started": "1"})
 
 
 def test_no_key_can_be_made_in_a_home_that_is_read_only_and_the_run_is_recorded_all_the_same(
@@ -150,7 +150,7 @@ def test_no_key_can_be_made_in_a_home_that_is_read_only_and_the_run_is_recorded_
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     monkeypatch.chdir(tmp_path)
     run = rundir.create_run(None, ["./prog"], ["./prog"], "trace")
-    assert doubt(run.path, run.facts)
+    assert explain_doubt(run.path, run.facts)
 
 
 @pytest.mark.cases(1)
@@ -223,7 +223,7 @@ def test_a_run_that_was_swapped_while_it_was_recorded_takes_nothing_away_elsewhe
         precious = precious.rename(run.path)
     run.facts["ended"] = "finished"
     run.write()
-    recording.discard(run.open_folder())
+    recording.remove_value_folder(run.open_folder())
     run.discard()
     assert sorted(str(path.relative_to(precious)) for path in precious.rglob("*") if path.is_file()) == [
         "functions.json", "run.json", "values/plan",
@@ -238,5 +238,5 @@ def test_values_that_became_a_link_are_left_alone(tmp_path: Path, monkeypatch: p
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/plan").touch()
     (run.path / "values").symlink_to(tmp_path / "elsewhere")
-    recording.discard(run.open_folder())
+    recording.remove_value_folder(run.open_folder())
     assert (tmp_path / "elsewhere/plan").exists()

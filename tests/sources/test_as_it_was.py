@@ -18,8 +18,8 @@ import weft
 from tests_support import WEFT, Installed, execute
 from weft.cli import main as cli
 from weft.sources import Sources
-from weft.view.export import to_html
-from weft.view.picture import Picture
+from weft.view.html_export import render_html
+from weft.view.run_view import RunView
 
 PROGRAMS = Path(__file__).parent / "programs"
 FORMATS = ("text", "json", "sarif", "html")
@@ -46,9 +46,9 @@ def reports(folder: Path) -> dict[str, str]:
             with contextlib.redirect_stdout(out):
                 assert cli.main(["report", RUN, "--format", form]) in (0, 1)
             made[form] = out.getvalue()
-        picture = Picture(weft.open(RUN))
+        picture = RunView(weft.open(RUN))
         picture.analyse()
-        made["view"] = to_html(picture).decode()
+        made["view"] = render_html(picture).decode()
     return made
 
 

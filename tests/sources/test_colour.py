@@ -14,7 +14,7 @@ FILES = ["a.py", "a", "a.pyx", "a.c", "a.h", "a.cpp", "a.cu", "a.f90", "a.F90", 
 @pytest.mark.parametrize("file", FILES)
 def test_every_language_is_coloured_line_by_line(file: str) -> None:
     lines = ["", "      x = 1", "\ty = 'text'", "", ""]
-    made = colour.tokens(lines, file)
+    made = colour.colour_lines(lines, file)
     assert ["".join(text for _, text in line) for line in made] == lines
     assert {kind for line in made for kind, _ in line} <= {*colour.CLASSES, ""}
     assert ("n", "1") in made[1]
@@ -24,24 +24,24 @@ def test_every_language_is_coloured_line_by_line(file: str) -> None:
        st.sampled_from(FILES))  # fmt: skip
 @settings(max_examples=60, deadline=None)
 def test_the_tokens_of_any_lines_are_the_lines(lines: list[str], file: str) -> None:
-    made = colour.tokens(lines, file)
+    made = colour.colour_lines(lines, file)
     assert ["".join(text for _, text in line) for line in made] == lines
 
 
 def test_a_text_over_many_lines_is_one_to_its_end() -> None:
-    made = colour.tokens(['"""one', "two = 2", '"""', "three = 3"], "a.py")
+    made = colour.colour_lines(['"""one', "two = 2", '"""', "three = 3"], "a.py")
     assert made[1] == [("s", "two = 2")] and ("n", "3") in made[3]
 
 
 def test_what_is_very_long_stays_plain() -> None:
-    assert colour.tokens(["x = 1" * colour.MAX_TEXT], "a.py")[0][0][0] == ""
+    assert colour.colour_lines(["x = 1" * colour.MAX_TEXT], "a.py")[0][0][0] == ""
 
 
 def test_nothing_of_the_source_is_markup() -> None:
     text = '<script>alert("x")</script>'
-    made = "".join(colour.html(line) for line in colour.tokens([f"# {text}", f"x = '{text}'"], "a.py"))
+    made = "".join(colour.render_html(line) for line in colour.colour_lines([f"# {text}", f"x = '{text}'"], "a.py"))
     assert "<script" not in made and made.count("&lt;script&gt;") == 2
 
 
 def test_a_line_is_cut_within_its_tokens() -> None:
-    assert colour.cut([("k", "abc"), ("", "def")], 4) == [("k", "abc"), ("", "d")]
+    assert colour.cut_line([("k", "abc"), ("", "def")], 4) == [("k", "abc"), ("", "d")]

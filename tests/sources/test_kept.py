@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from weft.sources import kept, of
-from weft.sources.keep import keep
+from weft.sources import kept_sources, of
+from weft.sources.keep_sources import keep_sources
 from weft.sources.layout import MAX_FILE, MAX_PACKED, MAX_WHOLE
 from weft.terms import describe
 from weft.trace import Trace
@@ -49,7 +49,7 @@ def rewrite(trace: Trace, **changed: object) -> Trace:
 
 def test_what_is_kept_is_read_back_after_the_file_has_gone(tmp_path: Path) -> None:
     trace, source = recorded(tmp_path)
-    assert keep(trace) == []
+    assert keep_sources(trace) == []
     source.unlink()
     found = of(trace)
     statement = found.statement(str(source), 5)
@@ -77,7 +77,7 @@ def test_places_that_others_name_are_kept_too(tmp_path: Path) -> None:
     trace, _ = recorded(tmp_path)
     other = tmp_path / "other.py"
     other.write_text("raise KeyError(1)\n")
-    keep(trace, more=[(str(other), 1, "work"), ("<string>", 1, "x"), (str(tmp_path / "none.py"), 3, "y")])
+    keep_sources(trace, more=[(str(other), 1, "work"), ("<string>", 1, "x"), (str(tmp_path / "none.py"), 3, "y")])
     other.unlink()
     statement = of(trace).statement(str(other), 1)
     assert statement is not None and statement.text == "raise KeyError(1)"
@@ -88,7 +88,7 @@ def test_of_a_long_file_the_lines_around_its_calls_are_kept(tmp_path: Path) -> N
     filler = "x = 1  # a line of some length, so that the file is long\n"
     many = MAX_WHOLE // len(filler) + 1000
     trace, source = recorded(tmp_path, filler * many + "    comm.recv(source=0)\n" + filler * 500, line=many + 1)
-    keep(trace)
+    keep_sources(trace)
     found = of(trace)
     statement = found.statement(str(source), many + 1)
     assert statement is not None and statement.text == "comm.recv(source=0)"
@@ -102,7 +102,7 @@ def test_what_is_too_long_binary_or_no_source_is_left_out(tmp_path: Path) -> Non
         folder = tmp_path / name[0]
         folder.mkdir()
         trace, source = recorded(folder, text, name=name)
-        keep(trace)
+        keep_sources(trace)
         assert of(trace).excerpt(str(source), 5) is None, name
         assert not (trace.path / "sources.bin").exists()
 
@@ -111,19 +111,19 @@ def test_a_pipe_under_the_name_of_a_source_does_not_hang(tmp_path: Path) -> None
     trace, source = recorded(tmp_path)
     source.unlink()
     os.mkfifo(source)
-    assert keep(trace) == []
+    assert keep_sources(trace) == []
     assert of(trace).called(str(source), 5) is None
 
 
 def test_all_sources_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.sources.keep.MAX_PACKED", 2000)
+    monkeypatch.setattr("weft.sources.keep_sources.MAX_PACKED", 2000)
     trace, source = recorded(tmp_path)
     more = []
     for n in range(20):
         file = tmp_path / f"more{n}.py"
         file.write_bytes(os.urandom(400).hex().encode())
         more.append((str(file), 1, ""))
-    keep(trace, more=more)
+    keep_sources(trace, more=more)
     assert (trace.path / "sources.bin").stat().st_size <= 2000
     assert of(trace).excerpt(str(source), 5) is not None, "the files with calls come first"
     assert {len(entry.get("spans", ())) for entry in index(trace)["files"]} == {0, 1}
@@ -134,14 +134,14 @@ def test_line_ends_and_encodings_count_lines_as_compilers_do(tmp_path: Path) -> 
     trace, _ = recorded(tmp_path)
     source.write_bytes(b"# coding: latin-1\r\n# \xe9\x0c\x85 one line\r\na = 1\rb = 2\ncomm.send('\xe9')\n")
     os.utime(source, ns=(1, 1))
-    keep(trace)
+    keep_sources(trace)
     statement = of(trace).statement(str(source), 5)
     assert statement is not None and statement.text == "comm.send('é')"
 
 
 def test_a_change_is_told_once_it_is_one_of_the_text(tmp_path: Path) -> None:
     trace, source = recorded(tmp_path)
-    keep(trace)
+    keep_sources(trace)
     assert of(trace).note() is None
     source.touch()
     assert of(trace).note() is None, "the same text"
@@ -154,31 +154,31 @@ def test_a_change_is_told_once_it_is_one_of_the_text(tmp_path: Path) -> None:
 def test_a_file_that_was_edited_while_the_program_ran_may_not_be_what_ran(tmp_path: Path) -> None:
     trace, source = recorded(tmp_path)
     os.utime(source)
-    keep(trace)
+    keep_sources(trace)
     assert "edited while the program ran" in (of(trace).note() or "")
     source.write_text(TEXT.replace("recv", "bcast"))
-    keep(trace)
+    keep_sources(trace)
     assert of(trace).called(str(source), 5) is None
     assert describe.call(trace.event(0, 0)) == "recv(source=1, tag=9)", "a word that the record alone gives"
 
 
 def test_a_source_newer_than_its_program_may_not_be_what_ran(tmp_path: Path) -> None:
-    from weft.sources.keep import Wanted, _doubt
+    from weft.sources.keep_sources import WantedLines, _find_doubt
 
     trace, source = recorded(tmp_path, name="step.c")
     program = tmp_path / "program"
     program.write_bytes(b"")
     os.utime(program, ns=(1, 1))
-    wanted = Wanted({5}, set(), {str(program)})
-    assert _doubt(trace, str(source), 1, wanted) == {}
-    assert _doubt(trace, str(source), 10**10, wanted) == {"doubt": "newer"}
-    assert _doubt(trace, "step.py", 10**10, wanted) == {}
+    wanted = WantedLines({5}, set(), {str(program)})
+    assert _find_doubt(trace, str(source), 1, wanted) == {}
+    assert _find_doubt(trace, str(source), 10**10, wanted) == {"doubt": "newer"}
+    assert _find_doubt(trace, "step.py", 10**10, wanted) == {}
 
 
 @pytest.mark.matrix
 def test_a_run_cannot_make_its_reader_unpack_more_than_it_says(tmp_path: Path) -> None:
     trace, source = recorded(tmp_path)
-    keep(trace)
+    keep_sources(trace)
     bomb = zlib.compress(b"\n" * (200 << 20), 9)
     (trace.path / "sources.bin").write_bytes(bomb)
     again = rewrite(trace, at=0, packed=len(bomb))
@@ -200,7 +200,7 @@ def test_a_run_cannot_make_its_reader_unpack_more_than_it_says(tmp_path: Path) -
 )  # fmt: skip
 def test_a_damaged_index_shows_nothing_and_fails_nowhere(tmp_path: Path, changed: dict[str, Any]) -> None:
     trace, source = recorded(tmp_path)
-    keep(trace)
+    keep_sources(trace)
     again = rewrite(trace, **changed)
     for line in (-1, 0, 5, 10**6, 2**70):
         of(again).panel(str(source), line)
@@ -215,7 +215,7 @@ def test_a_damaged_index_shows_nothing_and_fails_nowhere(tmp_path: Path, changed
 )
 def test_an_index_that_cannot_be_read_is_no_source_and_a_problem(tmp_path: Path, text: str) -> None:
     trace, source = recorded(tmp_path)
-    keep(trace)
+    keep_sources(trace)
     (trace.path / "sources.json").write_text(text)
     again = Trace.open(trace.path)
     assert of(again).statement(str(source), 5) is None
@@ -224,7 +224,7 @@ def test_an_index_that_cannot_be_read_is_no_source_and_a_problem(tmp_path: Path,
 
 def test_a_text_that_leads_out_of_the_run_is_not_followed(tmp_path: Path) -> None:
     trace, source = recorded(tmp_path)
-    keep(trace)
+    keep_sources(trace)
     secret = tmp_path / "secret"
     (trace.path / "sources.bin").rename(secret)
     (trace.path / "sources.bin").symlink_to(secret)
@@ -235,7 +235,7 @@ def test_a_text_that_leads_out_of_the_run_is_not_followed(tmp_path: Path) -> Non
 
 def test_a_path_of_the_index_is_compared_and_never_shown(tmp_path: Path) -> None:
     trace, source = recorded(tmp_path)
-    keep(trace)
+    keep_sources(trace)
     secret = tmp_path / "secret.py"
     secret.write_text("password = 1\n" * 20)
     again = rewrite(trace, found=str(secret))
@@ -246,12 +246,12 @@ def test_a_path_of_the_index_is_compared_and_never_shown(tmp_path: Path) -> None
 
 
 def test_many_files_are_not_held_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MAX_HELD", 1000)
+    monkeypatch.setattr(kept_sources, "MAX_HELD", 1000)
     trace, source = recorded(tmp_path)
     more = [(str(tmp_path / f"m{n}.py"), 1, "") for n in range(9)]
     for file, _, _ in more:
         Path(file).write_text("comm.send(1)\n" * 40)
-    keep(trace, more=more)
+    keep_sources(trace, more=more)
     found = of(trace)
     for _ in range(2):
         assert all(found.statement(file, 1) is not None for file, _, _ in more)

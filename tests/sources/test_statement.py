@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.sources.statement import MAX_LINES, MAX_WIDTH, called, statement
+from weft.sources.statement import MAX_LINES, MAX_WIDTH, find_called_names, statement
 
 
 def lines_of(text: str) -> list[str]:
@@ -137,11 +137,11 @@ def test_no_line_and_a_blank_one_have_no_statement(line: int) -> None:
     ],
 )
 def test_what_a_line_calls(text: str, names: tuple[str, ...]) -> None:
-    assert called([text], 0, "a.py") == names
+    assert find_called_names([text], 0, "a.py") == names
 
 
 def test_where_a_line_calls_nothing_its_statement_counts() -> None:
-    assert called(["value = \\", "    comm.bcast(3)", "comm.send(1)"], 0, "a.py") == ("comm.bcast",)
+    assert find_called_names(["value = \\", "    comm.bcast(3)", "comm.send(1)"], 0, "a.py") == ("comm.bcast",)
 
 
 @given(
@@ -156,4 +156,4 @@ def test_any_lines_have_a_statement_that_holds_the_line_or_none(lines: list[str]
     if made is not None:
         assert made.first <= made.line <= made.last <= len(lines)
         assert 1 <= len(made.lines) <= MAX_LINES
-        called(lines, line - 1, file)
+        find_called_names(lines, line - 1, file)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from machine import need
-from weft.debuginfo.dwarf import Module, Shape, Variable
-from weft.sources.arguments import named
+from weft.debuginfo.dwarf import DwarfModule, DwarfVariable, Shape
+from weft.sources.call_arguments import find_plain_argument
 from weft.sources.variables import _Answers, _Wanted
 
 C = """
@@ -59,7 +59,7 @@ end subroutine
 """
 
 
-def compiled(folder: Path, text: str, suffix: str, *options: str) -> Module:
+def compiled(folder: Path, text: str, suffix: str, *options: str) -> DwarfModule:
     compiler = need("gfortran" if suffix == "f90" else "gcc")
     (folder / f"a.{suffix}").write_text(text)
     (folder / "take.c").write_text(TAKE)
@@ -68,7 +68,7 @@ def compiled(folder: Path, text: str, suffix: str, *options: str) -> Module:
         [compiler, "-shared", "-fPIC", *options, "-o", folder / "a.so", folder / f"a.{suffix}", folder / "take.o"],
         check=True,
     )
-    return Module(folder / "a.so")
+    return DwarfModule(folder / "a.so")
 
 
 def place_of(folder: Path, call: str, nth: int = 0) -> int:
@@ -79,7 +79,7 @@ def place_of(folder: Path, call: str, nth: int = 0) -> int:
     return int(lines[places[nth] + 1].split(":")[0], 16) - 1
 
 
-def by_name(found: list[Variable]) -> dict[str, Variable]:
+def by_name(found: list[DwarfVariable]) -> dict[str, DwarfVariable]:
     return {variable.name: variable for variable in found}
 
 
@@ -142,7 +142,7 @@ def test_a_static_variable_that_shares_its_place_has_no_certain_type(tmp_path: P
 def test_what_is_no_program_is_said(tmp_path: Path) -> None:
     (tmp_path / "no").write_bytes(b"\x7fELF\x02\x01" + bytes(40))
     with pytest.raises((ValueError, OSError)):
-        Module(tmp_path / "no")
+        DwarfModule(tmp_path / "no")
 
 
 @pytest.mark.parametrize(
@@ -163,4 +163,4 @@ def test_what_is_no_program_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_only_a_plain_variable_is_named(text: str, name: str | None) -> None:
-    assert named(text.splitlines(), "MPI_Send", 0) == name
+    assert find_plain_argument(text.splitlines(), "MPI_Send", 0) == name

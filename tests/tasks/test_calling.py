@@ -372,6 +372,6 @@ def test_where_no_runtime_tells_of_tasks_that_is_said_first(
     from weft.errors import UsageError
     from weft.tasks import runtime
 
-    monkeypatch.setattr(runtime, "runtimes", lambda: iter(()))
+    monkeypatch.setattr(runtime, "find_runtimes", lambda: iter(()))
     with pytest.raises(UsageError, match="no OpenMP runtime with OMPT here"):
-        runtime.recording([[str(tagged(mpich))]], tmp_path)
+        runtime.recording_environment([[str(tagged(mpich))]], tmp_path)

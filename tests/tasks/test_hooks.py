@@ -38,7 +38,7 @@ def test_each_file_of_the_room_is_counted_once_or_belongs_to_ranks_and_editors()
     others = {
         "ranks.py",
         "views.py",
-        "calling.py",
+        "call_recording.py",
         "native/switches.c",
         "native/switches.h",
         "native/steps.c",

@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from machine import need
-from weft.debuginfo.elf import build_id_of
+from weft.debuginfo.elf import read_build_id
 from weft.trace.builder import Builder
 from weft.trace.definitions import CodeDefinition
 from weft.trace.layout import Def
@@ -98,7 +98,7 @@ def native_run(tmp_path: Path, *flags: str) -> tuple[Path, Path, list[int]]:
     offsets = [int(line) for line in output.split()]
     b = Builder(ranks=2, path=tmp_path / "run")
     for rank in b.ranks:
-        names = put_s(build_id_of(program)) + put_s(str(program))
+        names = put_s(read_build_id(program)) + put_s(str(program))
         rank.define(Def.MODULE, put_u(1) + put_u(4096) + put_u(9999) + names)
         for i, offset in enumerate(offsets):
             rank.define(Def.SITE, put_u(i + 1) + put_u(1) + put_u(offset) + put_u(0) + put_u(0) + put_u(0))

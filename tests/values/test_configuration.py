@@ -10,7 +10,7 @@ import pytest
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.errors import UsageError
-from weft.values.configuration import read
+from weft.values.configuration import read_configuration
 from weft.values.trace import ValueTrace
 
 WRONG = {
@@ -35,7 +35,7 @@ WRONG = {
 def test_what_is_wrong_is_told_with_its_entry(text: str, tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(text)
     with pytest.raises(UsageError) as told:
-        read(tmp_path / "p.toml")
+        read_configuration(tmp_path / "p.toml")
     assert str(tmp_path / "p.toml") in str(told.value)
     assert WRONG[text] in str(told.value)
 
@@ -64,7 +64,7 @@ def recorded(folder: Path, text: str | None) -> tuple[dict[str, list[float]], st
     found: dict[str, list[float]] = {}
     for process in ValueTrace.open(folder / "run").processes if (folder / "run").exists() else ():
         for row in range(len(process.rows)):
-            one = process.kept(row)
+            one = process.value_at(row)
             values = one.values()
             assert values is not None
             found.setdefault(one.place.name, []).append(float(values.ravel()[0]))
@@ -101,7 +101,7 @@ def test_a_first_run_writes_the_configuration_and_the_next_one_takes_it(mpich: I
     text = (tmp_path / "p.toml").read_text()
     assert '[loop."outer"]   # p.py:6' in text
     assert '[probe."number"]   # p.py:7, p.py:11' in text
-    assert read(tmp_path / "p.toml").limit == 1 << 30
+    assert read_configuration(tmp_path / "p.toml").limit == 1 << 30
 
 
 def test_an_entry_for_what_the_program_does_not_have_is_an_error(mpich: Installed, tmp_path: Path) -> None:

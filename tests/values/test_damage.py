@@ -10,7 +10,7 @@ import pytest
 
 from tests_support import execute
 from weft.compare.values import compare_values
-from weft.compare.values.told import lines, to_json
+from weft.compare.values.report import render_values, to_json
 from weft.errors import OtherVersion, TraceError
 from weft.native.headers.value_format import VALUES_PAGE
 from weft.values import recording
@@ -88,11 +88,11 @@ def test_bytes_that_were_changed_are_told_or_harmless(seed: int, whole: bytes, t
     trace = opened(tmp_path, bytes(data))
     for process in trace.processes:
         for row in range(len(process.rows)):
-            one = process.kept(row)
+            one = process.value_at(row)
             values = one.values()
             assert values is None or values.size == one.count
-            process.path_of(int(process.rows["parent"][row]))
+            process.scopes_around(int(process.rows["parent"][row]))
     opened(tmp_path / "whole", whole)
     for pair in ((tmp_path / "whole", tmp_path), (tmp_path, tmp_path / "whole")):
         made = compare_values(ValueTrace.open(pair[0]), ValueTrace.open(pair[1]), {})
-        assert list(lines(made)) and to_json(made)
+        assert list(render_values(made)) and to_json(made)

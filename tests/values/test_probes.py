@@ -16,7 +16,7 @@ from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.native.headers.value_format import ValueForm
-from weft.values.process import Kept
+from weft.values.process import KeptValue
 from weft.values.trace import ValueTrace
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -38,19 +38,19 @@ def run(folder: Path, *words: str | Path, ranks: int = 0) -> subprocess.Complete
     return execute([*WEFT, "run", "--out", "run", *number, "--", *words], cwd=folder, env=environment())
 
 
-def kept(folder: Path, name: str) -> list[Kept]:
+def kept(folder: Path, name: str) -> list[KeptValue]:
     return [
         one
         for process in ValueTrace.open(folder / "run").processes
         for row in range(len(process.rows))
-        if (one := process.kept(row)).place.name == name
+        if (one := process.value_at(row)).place.name == name
     ]
 
 
 def assembled(folder: Path, step: int) -> np.ndarray:
     whole = np.full((30, 30), np.nan)
     for one in kept(folder, "A"):
-        around = one.process.path_of(int(one.process.rows["parent"][one.row]))
+        around = one.process.scopes_around(int(one.process.rows["parent"][one.row]))
         if around[-1][1] == step:
             whole[tuple(slice(first, end) for first, end in one.box)] = one.values()
     return whole
@@ -237,7 +237,7 @@ def test_whatever_python_gives_a_probe_the_program_goes_on(mpich: Installed, tmp
     assert by_name["swapped"][0].values().tolist() == [0, 1, 2]
     assert by_name["backwards"][0].values().tolist() == [4, 2, 0]
     assert bool(by_name["after"][0].values())
-    assert not by_name["after"][0].process.path_of(int(by_name["after"][0].process.rows["parent"][-1]))
+    assert not by_name["after"][0].process.scopes_around(int(by_name["after"][0].process.rows["parent"][-1]))
     assert by_name["child"] == by_name["grandchild"] == []
 
 

@@ -14,10 +14,10 @@ from machine import need
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.compare.values import compare_values
-from weft.compare.values.told import lines
+from weft.compare.values.report import render_values
 from weft.errors import UsageError
 from weft.values.trace import ValueTrace
-from weft.values.watching import Watch, read
+from weft.values.watching import LineWatch, parse_watch
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -81,7 +81,7 @@ def test_a_watched_array_is_the_same_on_other_ranks(language: str, watched: Any)
     before, said = watched(language, 1)
     after, _ = watched(language, 4)
     made = compare_values(before, after, {"": {}})
-    assert made.alike, list(lines(made))
+    assert made.alike, list(render_values(made))
     # In C and Fortran the next statement behind the line of the second watch is behind the loop.
     assert len(before.processes[0].rows) == (8 if language == "py" else 5)
     assert made.elements >= 4 * 24 * 24
@@ -97,7 +97,7 @@ def test_a_planted_fault_is_found_at_the_watched_line(language: str, element: tu
     number = int(WATCHED[language][0].split(":")[1])
     assert (place.name, place.line, Path(place.file).name) == ("A", number, f"watched.{language}")
     assert (first.element, first.after.process.rank, first.after.times) == (element, 3, 2)
-    assert "on rank 3, at visit 3" in next(iter(lines(made)))
+    assert "on rank 3, at visit 3" in next(iter(render_values(made)))
 
 
 def run_here(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -133,7 +133,7 @@ def test_expressions_of_c_are_evaluated_and_what_cannot_be_is_told(mpich: Instal
     done = run_here(tmp_path, *told, "--watch", "q.c:10:small", "--", built(tmp_path, PLAIN))
     assert done.returncode == 3, "the program's own status"
     trace = ValueTrace.open(tmp_path / "run")
-    kept = {one.place.name: one for one in (trace.processes[0].kept(row) for row in range(5))}
+    kept = {one.place.name: one for one in (trace.processes[0].value_at(row) for row in range(5))}
     assert kept["table"].values().tolist() == [[1, 2, 3], [4, 5, 6]]  # type: ignore[union-attr]
     assert kept["table[1][0:2]"].values().tolist() == [4, 5]  # type: ignore[union-attr]
     assert kept["list[1:4]"].values().tolist() == [0.5, 1, 1.5]  # type: ignore[union-attr]
@@ -197,7 +197,7 @@ def test_containers_and_references_of_cplusplus_are_kept_at_the_line_whatever_th
     assert done.returncode == 0, done.stderr
     assert "kept nothing" not in done.stderr
     [process] = ValueTrace.open(tmp_path / "run").processes
-    kept = [process.kept(row) for row in range(len(process.rows))]
+    kept = [process.value_at(row) for row in range(len(process.rows))]
     assert {(one.place.line, one.place.file) for one in kept} == {(number, str(tmp_path / "t.cpp"))}
     last = {one.place.name: one.values().tolist() for one in kept if one.times == 2}  # type: ignore[union-attr]
     assert last == {
@@ -211,7 +211,7 @@ def test_a_program_that_is_killed_ends_by_the_same_signal(mpich: Installed, tmp_
     program = built(tmp_path, "#include <stdlib.h>\nint main(void) {\n    int n = 4;\n    abort();\n    return n;\n}\n")
     done = run_here(tmp_path, "--watch", "p.c:4:n", "--", program)
     assert done.returncode == 134
-    assert int(ValueTrace.open(tmp_path / "run").processes[0].kept(0).values()) == 4  # type: ignore[arg-type]
+    assert int(ValueTrace.open(tmp_path / "run").processes[0].value_at(0).values()) == 4  # type: ignore[arg-type]
 
 
 def test_a_python_program_keeps_its_arguments_and_is_not_stopped(mpich: Installed, tmp_path: Path) -> None:
@@ -224,21 +224,21 @@ def test_a_python_program_keeps_its_arguments_and_is_not_stopped(mpich: Installe
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["6 ['a', 'b'] __main__", f"[] {os.environ.get('PYTHONPATH')}"]
     [process] = ValueTrace.open(tmp_path / "run").processes
-    assert [int(process.kept(row).values()) for row in range(len(process.rows))] == [6]  # type: ignore[arg-type]
+    assert [int(process.value_at(row).values()) for row in range(len(process.rows))] == [6]  # type: ignore[arg-type]
     assert "kept nothing: ZeroDivisionError: division by zero" in done.stderr
     assert "kept nothing: it is of type str, and numbers are kept" in done.stderr
 
 
 def test_a_watch_is_file_line_and_expression() -> None:
-    assert read("a.c:3:x[1:2]") == Watch("a.c", 3, "x[1:2]")
-    assert read("a.f90:3:x(1:n, 2) as X[lo, 1]") == Watch("a.f90", 3, "x(1:n, 2)", "X", "lo, 1")
+    assert parse_watch("a.c:3:x[1:2]") == LineWatch("a.c", 3, "x[1:2]")
+    assert parse_watch("a.f90:3:x(1:n, 2) as X[lo, 1]") == LineWatch("a.f90", 3, "x(1:n, 2)", "X", "lo, 1")
     for text in ("a.c", "a.c:0:x", "a.c:x:3", "a.c:3:", ":3:x"):
         with pytest.raises(UsageError, match="is not FILE:LINE:EXPR"):
-            read(text)
+            parse_watch(text)
     with pytest.raises(UsageError, match="is not an expression of Python"):
-        read("a.py:3:x =")
+        parse_watch("a.py:3:x =")
     with pytest.raises(UsageError, match=r"watched\.py has \d+ lines"):
-        read(f"{PROGRAMS / 'watched.py'}:5000:x")
+        parse_watch(f"{PROGRAMS / 'watched.py'}:5000:x")
 
 
 def test_a_line_of_c_is_not_watched_in_a_python_program(mpich: Installed, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 import weft
 from machine import browser
 from view.page import Page
-from weft.view.picture import Picture
-from weft.view.server import Server
+from weft.view.run_view import RunView
+from weft.view.server import ViewServer
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -26,12 +26,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def serve() -> Iterator[Callable[[Path], Server]]:
+def serve() -> Iterator[Callable[[Path], ViewServer]]:
     """Serve runs until the tests of a file are over."""
-    servers: list[Server] = []
+    servers: list[ViewServer] = []
 
-    def start(path: Path) -> Server:
-        server = Server(Picture(weft.open(path)))
+    def start(path: Path) -> ViewServer:
+        server = ViewServer(RunView(weft.open(path)))
         servers.append(server)
         threading.Thread(target=server.picture.analyse, daemon=True).start()
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -53,7 +53,7 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(chromium: Any, serve: Callable[[Path], Server]) -> Iterator[Callable[..., Page]]:
+def page(chromium: Any, serve: Callable[[Path], ViewServer]) -> Iterator[Callable[..., Page]]:
     """Open a run, or an exported file, in the browser. No error may stand in its console afterwards."""
 
     def show(path: Path, **how: Any) -> Page:

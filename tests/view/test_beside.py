@@ -16,9 +16,9 @@ from view import runs
 from view.page import Page
 from view.test_server import ask
 from weft.errors import UsageError
-from weft.view.beside import Beside, Others, marked
-from weft.view.picture import Picture
-from weft.view.server import Server
+from weft.view.run_view import RunView
+from weft.view.server import ViewServer
+from weft.view.side_by_side import OtherRuns, SideBySide, find_marked_calls
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -142,28 +142,28 @@ def test_what_differs_is_drawn_in_both_and_nothing_where_nothing_does(both: Both
 @pytest.mark.parametrize("name", ["..", "../record", "/etc", "", "record-other-999", "record-other-1/.."])
 def test_only_runs_that_were_named_or_explored_are_opened(explored: Path, name: str) -> None:
     with pytest.raises(UsageError, match="not a run beside this one"):
-        Others(Picture(weft.open(explored))).path(name)
+        OtherRuns(RunView(weft.open(explored))).path(name)
 
 
 def test_a_run_beside_itself_does_not_differ(tmp_path: Path) -> None:
     path = runs.race(tmp_path / "race")
-    pictures = [Picture(weft.open(path)) for _ in range(2)]
+    pictures = [RunView(weft.open(path)) for _ in range(2)]
     for picture in pictures:
         picture.analyse()
-    told = Beside(*pictures).told("logical")
+    told = SideBySide(*pictures).to_json("logical")
     assert told["differences"] == [] and "all" in told["texts"][0]
     assert all(side["changed"] == side["only"] == side["messages"] == side["spread"] == [] for side in told["sides"])
 
 
 def test_calls_without_their_like_are_marked_on_their_side_only(tmp_path: Path) -> None:
-    pictures = [Picture(weft.open(runs.halo(tmp_path / name, 4, steps))) for name, steps in (("a", 6), ("b", 7))]
+    pictures = [RunView(weft.open(runs.halo(tmp_path / name, 4, steps))) for name, steps in (("a", 6), ("b", 7))]
     for picture in pictures:
         picture.analyse()
-    beside = Beside(*pictures)
-    told = beside.told("time")
+    beside = SideBySide(*pictures)
+    told = beside.to_json("time")
     assert beside._comparison is not None
-    assert marked(beside._comparison, 0) == ([], [])
-    changed, only = marked(beside._comparison, 1)
+    assert find_marked_calls(beside._comparison, 0) == ([], [])
+    changed, only = find_marked_calls(beside._comparison, 1)
     assert changed == [] and {rank for rank, _ in only} == {0, 1, 2, 3}
     assert len(told["sides"][1]["only"]) == len(only) > 0 == len(told["sides"][0]["only"])
 
@@ -181,14 +181,14 @@ def test_the_commands_open_on_both_runs(tmp_path: Path, command: str) -> None:
     finally:
         process.terminate()
         process.wait(20)
-    server = Server(Picture(weft.open(one)), 0, two)
+    server = ViewServer(RunView(weft.open(one)), 0, two)
     try:
         assert server.home == "/beside?of=two"
     finally:
         server.server_close()
 
 
-def test_the_address_leads_to_both_runs(serve: Callable[[Path], Server], tmp_path: Path) -> None:
+def test_the_address_leads_to_both_runs(serve: Callable[[Path], ViewServer], tmp_path: Path) -> None:
     server = serve(runs.halo(tmp_path / "one"))
     server.others.named, server.home = runs.halo(tmp_path / "two", steps=9), '/beside?of="two'
     status, _, body = ask(server, f"/?token={server.token}")

@@ -16,9 +16,9 @@ from view import runs
 from weft.picture.classes import CLASSES, class_of
 from weft.trace import Trace
 from weft.trace.builder import Builder
-from weft.view import index
-from weft.view.index import Timeline, indexed, last_time
+from weft.view import timeline
 from weft.view.rows import Rows
+from weft.view.timeline import Timeline, last_event_time, load_or_build_timeline
 
 CALLS = ("MPI_Send", "MPI_Recv", "MPI_Wait", "MPI_Barrier", "MPI_Put", "MPI_File_read", "MPI_Iprobe", "MPI_Comm_rank")
 
@@ -69,11 +69,11 @@ def test_columns_are_the_true_shares(rows: list[list[Made]], columns: int, start
     with tempfile.TemporaryDirectory() as folder:
         trace = run_of(rows, folder)
         all_rows = Rows(trace)
-        timeline = Timeline(all_rows, last_time(all_rows) + 500)
+        timeline = Timeline(all_rows, last_event_time(all_rows) + 500)
         timeline.build()
         edges = np.rint(np.linspace(start, start + span, columns + 1)).astype(np.int64)
         lanes = [[r] for r in range(len(rows))] + [list(range(len(rows)))]
-        found = timeline.columns(lanes, edges)
+        found = timeline.class_shares(lanes, edges)
         made = [slow_calls(trace, r, timeline.last) for r in range(len(rows))]
         for lane, of in enumerate(lanes):
             for cls in range(len(CLASSES)):
@@ -89,10 +89,10 @@ def test_boxes_are_the_calls_under_way(made: list[Made], start: int, span: int) 
     with tempfile.TemporaryDirectory() as folder:
         trace = run_of([made], folder)
         rows = Rows(trace)
-        timeline = Timeline(rows, last_time(rows) + 500)
+        timeline = Timeline(rows, last_event_time(rows) + 500)
         timeline.build()
-        first, end = timeline.range(start, start + span)
-        boxes = timeline.boxes(0, int(first[0]), int(end[0]))
+        first, end = timeline.events_between(start, start + span)
+        boxes = timeline.event_boxes(0, int(first[0]), int(end[0]))
         slow = slow_calls(trace, 0, timeline.last)
         wanted = {i for i, (_, a, b) in enumerate(slow) if a < start + span and b > start}
         assert wanted <= set(boxes["index"].tolist())
@@ -107,10 +107,10 @@ def test_boxes_are_the_calls_under_way(made: list[Made], start: int, span: int) 
 def test_many_blocks_give_what_one_scan_gives(tmp_path: Path) -> None:
     trace = weft.open(runs.halo(tmp_path / "run", 6, 40))
     rows = Rows(trace)
-    timeline = Timeline(rows, last_time(rows))
+    timeline = Timeline(rows, last_event_time(rows))
     timeline.build()
     edges = np.linspace(0, timeline.last, 700).astype(np.int64)
-    found = timeline.columns([[3]], edges)[0]
+    found = timeline.class_shares([[3]], edges)[0]
     slow = slow_calls(trace, 3, timeline.last)
     for cls in range(len(CLASSES)):
         exact = [slow_share(slow, cls, int(a), int(b)) * 255 for a, b in pairwise(edges.tolist())]
@@ -123,18 +123,18 @@ class TestCache:
     def test_an_index_is_found_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         trace = weft.open(runs.halo(tmp_path / "run"))
         rows = Rows(trace)
-        built = indexed(rows, last_time(rows))
+        built = load_or_build_timeline(rows, last_event_time(rows))
         monkeypatch.setattr(Timeline, "build", lambda *_: pytest.fail("it was built again"))
-        again = indexed(rows, last_time(rows))
+        again = load_or_build_timeline(rows, last_event_time(rows))
         edges = np.linspace(0, built.last, 100).astype(np.int64)
-        assert np.array_equal(built.columns([[0]], edges), again.columns([[0]], edges))
+        assert np.array_equal(built.class_shares([[0]], edges), again.class_shares([[0]], edges))
 
     def test_another_run_at_the_same_place_is_indexed_anew(self, tmp_path: Path) -> None:
         for steps in (4, 9):
             trace = weft.open(runs.halo(tmp_path / "run", steps=steps))
             rows = Rows(trace)
-            timeline = indexed(rows, last_time(rows))
-            fresh = Timeline(rows, last_time(rows))
+            timeline = load_or_build_timeline(rows, last_event_time(rows))
+            fresh = Timeline(rows, last_event_time(rows))
             fresh.build()
             assert np.array_equal(timeline.sums, fresh.sums)
             for file in (tmp_path / "run" / "ranks").iterdir():
@@ -144,12 +144,12 @@ class TestCache:
         path = runs.halo(tmp_path / "run")
         before = sorted((p, p.stat().st_mtime_ns) for p in path.rglob("*"))
         rows = Rows(weft.open(path))
-        indexed(rows, last_time(rows))
+        load_or_build_timeline(rows, last_event_time(rows))
         assert sorted((p, p.stat().st_mtime_ns) for p in path.rglob("*")) == before
 
     def test_a_damaged_index_is_built_again(self, tmp_path: Path) -> None:
         rows = Rows(weft.open(runs.halo(tmp_path / "run")))
-        folder = index._cache_folder(rows.trace, last_time(rows))
-        good = indexed(rows, last_time(rows))
+        folder = timeline._cache_folder(rows.trace, last_event_time(rows))
+        good = load_or_build_timeline(rows, last_event_time(rows))
         (folder / "sums.npy").write_bytes(b"nothing of the kind")
-        assert np.array_equal(indexed(rows, last_time(rows)).sums, good.sums)
+        assert np.array_equal(load_or_build_timeline(rows, last_event_time(rows)).sums, good.sums)

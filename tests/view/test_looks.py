@@ -19,8 +19,8 @@ import weft
 from view import runs
 from view.page import Page
 from weft.trace.builder import Builder
-from weft.view.export import to_html
-from weft.view.picture import Picture
+from weft.view.html_export import render_html
+from weft.view.run_view import RunView
 
 Show = Callable[..., Page]
 
@@ -414,19 +414,19 @@ class TestSource:
 
 @pytest.mark.matrix
 def test_an_exported_file_has_messages_tips_and_sources_too(page: Show, hung: Path, tmp_path: Path) -> None:
-    picture = Picture(weft.open(hung))
+    picture = RunView(weft.open(hung))
     picture.analyse()
     file = tmp_path / "hung.html"
-    file.write_bytes(to_html(picture))
+    file.write_bytes(render_html(picture))
     shown = page(file)
     row = shown.state("page.graph.links.messages.find((m) => m.to).row")
     shown.ask(f"await page.selectMessage(['send', {row}]); done()")
-    wanted = picture.message("time", "send", row)
+    wanted = picture.message_with_arrow("time", "send", row)
     assert shown.fact("message-bytes") == str(wanted["bytes"])
     assert all(words in shown.text("#details") for words in wanted["why"])
     shown.ask("await page.select([2, 34]); done()")
     assert "world.Recv(rod[:1], source=left, tag=17)" in shown.text("#details pre .here")
-    assert shown.state("page.api.tip(2, 34)") == picture.tip(2, 34)
+    assert shown.state("page.api.tip(2, 34)") == picture.tooltip_facts(2, 34)
     shown.tab("waits")
     assert "whole run only" in shown.text("#tables")
     shown.key("n")

@@ -13,8 +13,8 @@ from view import runs
 from view.page import Page
 from weft.trace import Event
 from weft.trace.builder import Builder
-from weft.view.export import to_html
-from weft.view.picture import Picture
+from weft.view.html_export import render_html
+from weft.view.run_view import RunView
 
 Show = Callable[..., Page]
 
@@ -393,10 +393,10 @@ class TestMarkup:
         self.hold(shown)
 
     def test_in_the_exported_file(self, page: Show, tmp_path: Path) -> None:
-        picture = Picture(weft.open(self.run(tmp_path / "run")))
+        picture = RunView(weft.open(self.run(tmp_path / "run")))
         picture.analyse()
         file = tmp_path / "out.html"
-        file.write_bytes(to_html(picture))
+        file.write_bytes(render_html(picture))
         shown = page(file)
         assert b"window.hit" not in file.read_bytes()
         self.look(shown)
@@ -405,10 +405,10 @@ class TestMarkup:
 
 @pytest.mark.matrix
 def test_an_exported_file_shows_the_same_without_weft(page: Show, hung: Path, tmp_path: Path) -> None:
-    picture = Picture(weft.open(hung))
+    picture = RunView(weft.open(hung))
     picture.analyse()
     file = tmp_path / "hung.html"
-    file.write_bytes(to_html(picture))
+    file.write_bytes(render_html(picture))
     served = page(hung)
     values = "[page.state.from, page.state.to, page.graph.part.data.start.length, page.graph.links.messages.length]"
     wanted = served.state(values)
@@ -430,11 +430,11 @@ def test_an_exported_file_shows_the_same_without_weft(page: Show, hung: Path, tm
 def test_an_exported_file_of_a_large_run_holds_the_trouble_and_an_outline(
     page: Show, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.view.export.MAX_CALLS", 400)
-    picture = Picture(weft.open(runs.deadlock(folder / "large", 8, 30)))
+    monkeypatch.setattr("weft.view.html_export.MAX_CALLS", 400)
+    picture = RunView(weft.open(runs.deadlock(folder / "large", 8, 30)))
     picture.analyse()
     file = folder / "large.html"
-    file.write_bytes(to_html(picture))
+    file.write_bytes(render_html(picture))
     shown = page(file)
     assert shown.state("page.graph.part.data.flags.filter((f) => !(f & 1)).length") == 8
     shown.key("0")

@@ -14,9 +14,9 @@ import weft
 from tests_support import ROOT, WEFT, Installed, execute
 from view.page import Page
 from view.test_sent import complaints, program
-from weft.view.export import to_html
-from weft.view.picture import Picture
-from weft.view.server import Server
+from weft.view.html_export import render_html
+from weft.view.run_view import RunView
+from weft.view.server import ViewServer
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -41,7 +41,7 @@ def call(run: Path, rank: int, text: str) -> int:
 
 
 @pytest.fixture
-def shown(page: Show, serve: Callable[[Path], Server], gathered: Path) -> Iterator[Page]:
+def shown(page: Show, serve: Callable[[Path], ViewServer], gathered: Path) -> Iterator[Page]:
     """The page of that run; its replay ends with the test."""
     opened = page(gathered, size=(1440, 900))
     yield opened
@@ -176,10 +176,10 @@ def test_a_run_of_another_machine_is_started_only_when_that_is_agreed_to(page: S
 
 @pytest.mark.matrix
 def test_a_file_gives_the_commands_instead(page: Show, gathered: Path, tmp_path: Path) -> None:
-    picture = Picture(weft.open(gathered))
+    picture = RunView(weft.open(gathered))
     picture.analyse()
     file = tmp_path / "run.html"
-    file.write_bytes(to_html(picture))
+    file.write_bytes(render_html(picture))
     shown = page(file)
     sent = call(gathered, 2, "fn:Send*")
     choose(shown, 2, sent)
@@ -192,9 +192,9 @@ def test_a_file_gives_the_commands_instead(page: Show, gathered: Path, tmp_path:
 
 @pytest.mark.matrix
 def test_the_replay_ends_with_the_view(gathered: Path) -> None:
-    server = Server(Picture(weft.open(gathered)))
+    server = ViewServer(RunView(weft.open(gathered)))
     replayed = server.picture.replayed
-    replayed.do("start", {})
+    replayed.make_move("start", {})
     adapter = replayed._adapter
     assert adapter is not None
     server.server_close()

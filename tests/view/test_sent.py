@@ -18,11 +18,11 @@ from compare.test_values import written
 from machine import need
 from view import runs
 from weft.compare.values import compare_values
-from weft.view.beside import Others
-from weft.view.export import to_html
-from weft.view.picture import AXES, Picture
+from weft.view.html_export import render_html
+from weft.view.run_view import AXES, RunView
 from weft.view.server import ANSWERS, OF_OTHERS, OF_VALUES
-from weft.view.valued import Valued
+from weft.view.side_by_side import OtherRuns
+from weft.view.value_view import ValueView
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,40 +46,40 @@ Answer = tuple[str, Any]
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Picture]:
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[RunView]:
     """Runs that are hung, racing, crashed and whole, analysed."""
-    made = [Picture(weft.open(of(tmp_path_factory.mktemp("sent") / of.__name__))) for of in RUNS]
+    made = [RunView(weft.open(of(tmp_path_factory.mktemp("sent") / of.__name__))) for of in RUNS]
     for picture in made:
         picture.analyse()
     return made
 
 
-def answers(picture: Picture, named: Path) -> Iterator[Answer]:
+def answers(picture: RunView, named: Path) -> Iterator[Answer]:
     """What the page asks for of a run, and what it is told, by the question's name."""
     for axis in AXES:
-        end = str(picture.axis(axis)["end"])
+        end = str(picture.axis_facts(axis)["end"])
         window = {"axis": axis, "from": "0", "to": end, "lanes": "0|1", "columns": "4000", "filter": "fn:*"}
         yield from asked(picture, window, "axis", "links", "findings", "tables")
         yield "window", unpacked(ANSWERS["window"](picture, window))
         yield from asked(picture, {**window, "row": "0"}, "at")
         yield from asked(picture, {**window, "version": "-1", "written": "0"}, "replay")
-        yield "beside", OF_OTHERS["beside"](Others(picture, named), {"axis": axis, "other": "race"})
+        yield "beside", OF_OTHERS["beside"](OtherRuns(picture, named), {"axis": axis, "other": "race"})
         yield from asked(picture, {**window, "near": "0", "row": "-1"}, "search")
         for rank, event in [*calls(picture)]:
             yield from asked(picture, {"axis": axis, "rank": str(rank), "event": str(event)}, "event", "tip", "around")
     yield from asked(picture, {}, "run")
-    for message in picture.between("time", 0, picture.axis("time")["end"])["messages"]:
+    for message in picture.links_between("time", 0, picture.axis_facts("time")["end"])["messages"]:
         side = "receive" if message.get("kind") == "unmatched-receive" else "send"
         yield from asked(picture, {"axis": "time", "side": side, "row": str(message["row"])}, "message")
 
 
-def asked(picture: Picture, given: dict[str, str], *names: str) -> Iterator[Answer]:
+def asked(picture: RunView, given: dict[str, str], *names: str) -> Iterator[Answer]:
     """Some of the server's answers."""
     for name in names:
         yield name, ANSWERS[name](picture, given)
 
 
-def calls(picture: Picture) -> Iterator[tuple[int, int]]:
+def calls(picture: RunView) -> Iterator[tuple[int, int]]:
     """Calls of all kinds: the first of each function on each rank, and the last ones."""
     for rank in picture.trace.ranks:
         first = {rank.event(i).function.name: i for i in reversed(range(len(rank.events)))}
@@ -117,9 +117,9 @@ def complaints(text: str, folder: Path) -> list[str]:
     return sorted({line.partition("error ")[2] for line in done.stdout.splitlines() if "error " in line})
 
 
-def exported(picture: Picture) -> dict[str, Any]:
+def exported(picture: RunView) -> dict[str, Any]:
     """The data of an exported file."""
-    (data,) = re.findall(rb'id="weft-data">([^<]*)<', to_html(picture))
+    (data,) = re.findall(rb'id="weft-data">([^<]*)<', render_html(picture))
     return unpacked(gzip.decompress(base64.b64decode(data)))
 
 
@@ -129,7 +129,7 @@ def test_each_question_of_the_server_has_a_type() -> None:
 
 
 @pytest.mark.matrix
-def test_each_answer_is_of_its_type(pictures: list[Picture], tmp_path: Path) -> None:
+def test_each_answer_is_of_its_type(pictures: list[RunView], tmp_path: Path) -> None:
     told = [(TYPES[name], value) for picture in pictures for name, value in answers(picture, pictures[1].trace.path)]
     assert {kind for kind, _ in told} == set(TYPES.values())
     assert complaints(program(told), tmp_path) == []
@@ -139,7 +139,7 @@ def test_each_answer_is_of_its_type(pictures: list[Picture], tmp_path: Path) -> 
 @pytest.mark.parametrize("form", ["values", "hashes"])
 def test_each_answer_about_values_is_of_its_type(form: str, tmp_path: Path) -> None:
     traces = [written(tmp_path / str(wrong), form, "0,100,300", wrong) for wrong in (-1, 123)]
-    values = Valued(compare_values(traces[0], traces[1], {}), calls=True)
+    values = ValueView(compare_values(traces[0], traces[1], {}), calls=True)
     asked: list[tuple[str, dict[str, str]]] = [("values", {}), ("strip", {"from": "0", "to": "3", "columns": "2"})]
     asked += [("moment", {"at": str(at)}) for at in range(values.moments)]
     if form == "values":
@@ -156,7 +156,7 @@ def test_each_answer_about_values_is_of_its_type(form: str, tmp_path: Path) -> N
 
 
 @pytest.mark.matrix
-def test_an_exported_file_holds_what_its_type_says(pictures: list[Picture], tmp_path: Path) -> None:
+def test_an_exported_file_holds_what_its_type_says(pictures: list[RunView], tmp_path: Path) -> None:
     arrays = "Float64Array | Uint32Array | Uint16Array | Uint8Array | Int32Array"
     kind = f"{{ [name in keyof Exported]: Exported[name] extends {arrays} ? never[] : Exported[name] }}"
     told = [(f"Partial<{kind}>", exported(picture)) for picture in pictures]
@@ -164,7 +164,7 @@ def test_an_exported_file_holds_what_its_type_says(pictures: list[Picture], tmp_
 
 
 @pytest.mark.matrix
-def test_a_wrong_answer_is_told(pictures: list[Picture], tmp_path: Path) -> None:
+def test_a_wrong_answer_is_told(pictures: list[RunView], tmp_path: Path) -> None:
     run = pictures[0].facts()
     (more,) = complaints(program([("Run", {**run, "rank_count": 1})]), tmp_path)
     assert '"rank_count"' in more and "only specify known properties" in more

@@ -18,19 +18,19 @@ from tests_support import WEFT
 from view import runs
 from weft.trace import Event
 from weft.trace.builder import Builder
-from weft.view.details import source
-from weft.view.server import ANSWERS, Server
+from weft.view.call_details import source_panel
+from weft.view.server import ANSWERS, ViewServer
 
-Serve = Callable[[Path], Server]
+Serve = Callable[[Path], ViewServer]
 
 
 @pytest.fixture(scope="module")
-def server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> ViewServer:
     """A served run."""
     return serve(runs.deadlock(tmp_path_factory.mktemp("served") / "run"))
 
 
-def ask(server: Server, path: str, token: str | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+def ask(server: ViewServer, path: str, token: str | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
     given = {"Cookie": f"{server.cookie}={token}"} if token else {}
@@ -41,7 +41,7 @@ def ask(server: Server, path: str, token: str | None = None, **headers: str) -> 
     return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
 
 
-def move(server: Server, name: str, body: bytes = b"{}", **changed: str | None) -> int:
+def move(server: ViewServer, name: str, body: bytes = b"{}", **changed: str | None) -> int:
     """Status of a move of the replay, asked for as the page does but for some headers (None: left out)."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
     headers: dict[str, str | None] = {
@@ -53,7 +53,7 @@ def move(server: Server, name: str, body: bytes = b"{}", **changed: str | None) 
     return connection.getresponse().status
 
 
-def test_only_the_page_itself_moves_the_replay(server: Server) -> None:
+def test_only_the_page_itself_moves_the_replay(server: ViewServer) -> None:
     refused: list[dict[str, str | None]] = [
         {"Cookie": None}, {"Cookie": f"{server.cookie}=wrong"}, {"Origin": None}, {"Origin": "null"},
         {"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}, {"Sec_Fetch_Site": "same-site"},
@@ -78,7 +78,7 @@ PATHS = ["/", "/web/main.js", "/web/style.css", *(f"/api/{name}" for name in ANS
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_nothing_is_answered_without_the_token(server: Server, path: str) -> None:
+def test_nothing_is_answered_without_the_token(server: ViewServer, path: str) -> None:
     for token in (None, "wrong", server.token[:-1], ""):
         status, headers, body = ask(server, path, token)
         assert status == 403
@@ -86,7 +86,7 @@ def test_nothing_is_answered_without_the_token(server: Server, path: str) -> Non
         assert b"MPI" not in body
 
 
-def test_the_token_opens_the_page_and_leaves_the_address(server: Server) -> None:
+def test_the_token_opens_the_page_and_leaves_the_address(server: ViewServer) -> None:
     status, headers, body = ask(server, f"/?token={server.token}")
     assert status == 200
     cookie = headers["set-cookie"]
@@ -102,11 +102,11 @@ def test_the_token_opens_the_page_and_leaves_the_address(server: Server) -> None
     [("127.0.0.1:1", 200), ("localhost:8765", 200), ("[::1]", 200), ("evil.example", 403),
      ("evil.example:80", 403), ("127.0.0.1.evil.example", 403), ("127.0.0.1@evil.example", 403), ("", 403)],
 )  # fmt: skip
-def test_only_names_of_this_machine_are_answered(server: Server, host: str, status: int) -> None:
+def test_only_names_of_this_machine_are_answered(server: ViewServer, host: str, status: int) -> None:
     assert ask(server, "/api/run", server.token, Host=host)[0] == status
 
 
-def test_requests_of_other_pages_are_refused(server: Server) -> None:
+def test_requests_of_other_pages_are_refused(server: ViewServer) -> None:
     for site in ("cross-site", "same-site"):
         assert ask(server, "/api/run", server.token, Sec_Fetch_Site=site)[0] == 403
     assert ask(server, "/api/run", server.token, Sec_Fetch_Site="same-origin")[0] == 200
@@ -114,7 +114,7 @@ def test_requests_of_other_pages_are_refused(server: Server) -> None:
     assert ask(server, "/api/run", server.token, Origin="null")[0] == 403
 
 
-def test_headers_forbid_framing_other_origins_and_foreign_code(server: Server) -> None:
+def test_headers_forbid_framing_other_origins_and_foreign_code(server: ViewServer) -> None:
     for path in ("/", "/web/main.js", "/api/run", "/nothing"):
         _, headers, _ = ask(server, path, server.token)
         assert headers["x-frame-options"] == "DENY"
@@ -133,7 +133,7 @@ def test_headers_forbid_framing_other_origins_and_foreign_code(server: Server) -
     ["/web/../server.py", "/web/..%2fserver.py", "/web/%2e%2e/server.py", "/web//etc/passwd", "/etc/passwd",
      "/web/main.html", "/run.json", "/ranks/0-000000.weft", "/web/", "/api/../web/main.js", "//127.0.0.1/web/main.js"],
 )  # fmt: skip
-def test_a_path_is_never_a_file(server: Server, path: str) -> None:
+def test_a_path_is_never_a_file(server: ViewServer, path: str) -> None:
     assert ask(server, path, server.token)[0] == 404
 
 
@@ -146,11 +146,11 @@ def test_a_path_is_never_a_file(server: Server, path: str) -> None:
      "event?axis=time&rank=99&event=0", "event?axis=time&rank=-1&event=0", "event?axis=time&rank=0",
      "around?axis=time&rank=0&event=999", "at?axis=time&row=-1&from=0&to=1"],
 )  # fmt: skip
-def test_a_wrong_question_is_told_so(server: Server, query: str) -> None:
+def test_a_wrong_question_is_told_so(server: ViewServer, query: str) -> None:
     assert ask(server, f"/api/{query}", server.token)[0] == 400
 
 
-def test_a_window_cannot_be_made_to_take_all_memory(server: Server) -> None:
+def test_a_window_cannot_be_made_to_take_all_memory(server: ViewServer) -> None:
     many = "|".join(["0"] * 5000)
     assert ask(server, f"/api/window?axis=time&lanes={many}&from=0&to=9&columns=9", server.token)[0] in (400, 414)
     status, _, body = ask(server, "/api/window?axis=time&lanes=0&from=0&to=9&columns=999999999", server.token)
@@ -170,14 +170,14 @@ class TestSource:
     def test_the_lines_around_a_call_are_shown(self, tmp_path: Path) -> None:
         file = tmp_path / "prog.py"
         file.write_text("".join(f"line {i}\n" for i in range(1, 100)))
-        found = source(self.event(tmp_path, str(file), 50))
+        found = source_panel(self.event(tmp_path, str(file), 50))
         assert found is not None
         assert found["lines"][found["line"] - found["first"]] == "line 50"
         assert len(found["lines"]) < 40
 
     @pytest.mark.parametrize("name", ["/etc/passwd", "/etc/shadow", "/proc/self/environ", "prog.py", "/dev/zero.py"])
     def test_what_is_no_source_file_is_not_read(self, tmp_path: Path, name: str) -> None:
-        assert source(self.event(tmp_path, name, 1)) is None
+        assert source_panel(self.event(tmp_path, name, 1)) is None
 
     def test_a_pipe_and_a_huge_file_are_not_read(self, tmp_path: Path) -> None:
         pipe, huge = tmp_path / "pipe.py", tmp_path / "huge.c"
@@ -185,7 +185,7 @@ class TestSource:
         with huge.open("wb") as file:
             file.truncate(1 << 30)
         for path in (pipe, huge):
-            assert source(self.event(tmp_path, str(path), 1)) is None
+            assert source_panel(self.event(tmp_path, str(path), 1)) is None
 
 
 def start(path: Path, *options: str, **environment: str) -> tuple[subprocess.Popen[str], str]:
@@ -235,12 +235,12 @@ def test_through_ssh_the_forwarding_line_is_printed_and_no_browser_opened(tmp_pa
 def test_a_run_of_level_order_is_refused_with_a_reason(tmp_path: Path) -> None:
     from weft.errors import UsageError
     from weft.trace.layout import Level
-    from weft.view.picture import Picture
+    from weft.view.run_view import RunView
 
     b = Builder(ranks=1, path=tmp_path / "run", level=Level.OUTCOMES)
     b.ranks[0].outcomes([1, 2])
     with pytest.raises(UsageError, match="level outcomes"):
-        Picture(weft.open(b.write()))
+        RunView(weft.open(b.write()))
 
 
 def test_text_draws_in_the_terminal_and_serves_nothing(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from view.test_beside import Both
 from view.test_server import ask
 from weft.compare.values import compare_values
 from weft.values.trace import ValueTrace
-from weft.view.picture import Picture
-from weft.view.server import Server
-from weft.view.valued import ALIKE, ALONE, DIFFERS, ROUNDED, Valued
+from weft.view.run_view import RunView
+from weft.view.server import ViewServer
+from weft.view.value_view import ALIKE, ALONE, DIFFERS, ROUNDED, ValueView
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -69,9 +69,9 @@ def runs(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def valued(folder: Path, before: str, after: str, *, calls: bool = False) -> Valued:
+def valued(folder: Path, before: str, after: str, *, calls: bool = False) -> ValueView:
     """A comparison of two of them."""
-    return Valued(compare_values(*(ValueTrace.open(folder / name) for name in (before, after)), {}), calls=calls)
+    return ValueView(compare_values(*(ValueTrace.open(folder / name) for name in (before, after)), {}), calls=calls)
 
 
 class Shown:
@@ -120,8 +120,8 @@ def show(chromium: Any) -> Iterator[Callable[..., Shown]]:
     """Serve a comparison and open it. No error may stand in the browser's console afterwards."""
     servers = []
 
-    def start(values: Valued, picture: Picture | None = None, beside: Path | None = None, **how: Any) -> Shown:
-        server = Server(picture, 0, beside, values)
+    def start(values: ValueView, picture: RunView | None = None, beside: Path | None = None, **how: Any) -> Shown:
+        server = ViewServer(picture, 0, beside, values)
         servers.append(server)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         return Shown(chromium, server.url, **how)
@@ -239,7 +239,7 @@ def test_numbers_of_a_moment_stand_in_a_table(show: Callable[..., Shown], runs: 
     assert not shown.browser.find_element("id", "field").is_displayed()
 
 
-def strip(values: Valued) -> dict[str, np.ndarray]:
+def strip(values: ValueView) -> dict[str, np.ndarray]:
     """The states of all moments, by side."""
     data = values.strip(0, values.moments, values.moments)
     end = 4 + int.from_bytes(data[:4], "little")
@@ -256,7 +256,7 @@ def test_a_run_beside_itself_is_alike_at_every_moment(runs: Path) -> None:
     values = valued(runs, "three", "three")
     found = strip(values)
     assert set(np.unique(found["run"])) == set(np.unique(found["reference"])) == {ALIKE}
-    told = values.told()
+    told = values.to_json()
     assert told["alike"] and told["reached"] == told["spread"] == [] and told["errors"] is None
 
 
@@ -281,7 +281,7 @@ def test_states_are_by_rank(runs: Path) -> None:
 )  # fmt: skip
 def test_what_is_no_part_of_an_array_is_refused(runs: Path, wrong: dict[str, str]) -> None:
     right = {"at": "30", "layer": "0", "window": "0:60,0:80", "axes": "0,1", "most": "9,9", "unit": "ulps"}
-    server = Server(None, 0, None, valued(runs, "three", "wrong"))
+    server = ViewServer(None, 0, None, valued(runs, "three", "wrong"))
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         status, _, body = ask(server, f"/api/field?{urlencode(right | wrong)}", server.token)
@@ -298,7 +298,7 @@ def test_what_is_no_part_of_an_array_is_refused(runs: Path, wrong: dict[str, str
 def test_messages_that_hold_other_bytes_are_marked_and_the_first_stands_in_the_middle(
     show: Callable[..., Shown], runs: Path, chromium: Any, tmp_path: Path
 ) -> None:
-    picture = Picture(weft.open(runs / "three"))
+    picture = RunView(weft.open(runs / "three"))
     picture.analyse()
     shown = show(valued(runs, "three", "wrong", calls=True), picture, runs / "wrong")
     shown.browser.find_element("id", "calls").click()
@@ -333,7 +333,7 @@ def test_the_command_opens_where_the_runs_differ(runs: Path, words: list[str], h
 @pytest.mark.matrix
 def test_runs_of_other_numbers_of_ranks_are_shown_by_value_alone(runs: Path) -> None:
     values = valued(runs, "one", "wrong")
-    server = Server(None, 0, None, values)
+    server = ViewServer(None, 0, None, values)
     server.server_close()
     assert server.home == "/values" and server.shown == runs / "one"
-    assert [len(names) for names in values.told()["ranks"]] == [1, 3]
+    assert [len(names) for names in values.to_json()["ranks"]] == [1, 3]

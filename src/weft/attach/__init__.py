@@ -1,1 +1,1 @@
-"""Stacks of a job that runs now and was not started under Weft, as one tree."""
+"""Show the stacks of a running job that was not started under Weft, as one tree."""

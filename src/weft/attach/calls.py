@@ -1,4 +1,4 @@
-"""Which MPI call a stack is in, where the program's own frames end, and what the program's line gives the call."""
+"""Find the MPI call in a stack, where the program's own frames end, and the arguments in the program's source line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 from weft.attach.model import Argument, Call, Frame, Stack
 from weft.mpi.table import by_name
 from weft.sources import files
-from weft.sources.arguments import given
+from weft.sources.call_arguments import find_call_arguments
 from weft.sources.statement import statement
 from weft.trace.sites import CallSite
 
@@ -62,14 +62,16 @@ def _known() -> dict[str, str]:
     return {name.lower(): name.removesuffix("_c") for name in by_name()}
 
 
-def prepare() -> None:
+def preload_table() -> None:
     """Read the table of MPI's functions now, while others work: it takes longer than all the rest here."""
     _known()
 
 
 @cache
-def canonical(function: str) -> str | None:
-    """`MPI_Recv` for what the symbol of an MPI function is in C, Fortran or a profiling library; None for others."""
+def canonical_name(function: str) -> str | None:
+    """Return `MPI_Recv` for the symbol of an MPI function in C, Fortran or a profiling library; None for other
+    symbols.
+    """
     name = function.lower().removesuffix("_impl").rstrip("_")
     name = name[1:] if name.startswith("pmpi_") else name
     for ending in ("", "_f08ts", "_f08", "_cdesc", "_f"):
@@ -78,30 +80,31 @@ def canonical(function: str) -> str | None:
     return None
 
 
-def mpi_of(frame: Frame) -> str | None:
+def find_mpi_function(frame: Frame) -> str | None:
     """The MPI function that a frame is in."""
-    return None if frame.python else canonical(frame.site.function or "")
+    return None if frame.python else canonical_name(frame.site.function or "")
 
 
-def parted(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
-    """The program's frames, outermost first, the MPI function that they have called, and what stands above.
+def split_stack(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
+    """Split a stack into the program's frames, outermost first, the MPI function that they called, and the frames
+    inside MPI.
 
-    `frames` begin with the innermost. Of mpi4py's frames only the method stays above; what starts programs is left out.
+    `frames` begin with the innermost. Of mpi4py's frames only the method stays; frames that start programs are dropped.
     """
     outer = list(reversed(frames))
-    found = next(((i, name) for i, frame in enumerate(outer) if (name := mpi_of(frame))), None)
-    own, inside = divided(outer, found[0] if found else unnamed(outer))
+    found = next(((i, name) for i, frame in enumerate(outer) if (name := find_mpi_function(frame))), None)
+    own, inside = split_at_mpi(outer, found[0] if found else find_unnamed_mpi(outer))
     name = found[1] if found else UNNAMED if inside else None
     return own, name, inside
 
 
-def unnamed(outer: Sequence[Frame]) -> int:
+def find_unnamed_mpi(outer: Sequence[Frame]) -> int:
     """Where MPI's library begins, of which no function is known by name; their number where it is not there."""
     return next((i for i, frame in enumerate(outer) if is_mpi(frame) and not is_mpi4py(frame)), len(outer))
 
 
-def divided(outer: Sequence[Frame], at: int) -> tuple[Stack, Stack]:
-    """The program's frames, and those of MPI, which begins at `at`."""
+def split_at_mpi(outer: Sequence[Frame], at: int) -> tuple[Stack, Stack]:
+    """Split frames, outermost first, at index `at`, where MPI begins; drop the frames that start the program."""
     begin = next((i for i, frame in enumerate(outer) if frame.python), 0)  # the interpreter's own frames lie beneath
     own = [frame for frame in outer[begin:at] if not is_beneath(frame)]
     own = own[: 1 + next((i for i, frame in enumerate(own) if waits_in_suite(frame)), len(own))]
@@ -116,9 +119,7 @@ def divided(outer: Sequence[Frame], at: int) -> tuple[Stack, Stack]:
 
 
 def is_beneath(frame: Frame) -> bool:
-    """Whether a frame is of what starts a program or a thread, or nothing is known of it and its library is not the
-    program's.
-    """
+    """Return whether a frame only starts a program or a thread, or nothing is known about it."""
     if STARTS.fullmatch(frame.site.function or ""):
         return True
     return frame.site.function is None and not frame.site.known
@@ -145,9 +146,11 @@ def is_watching(stack: Stack) -> bool:
 
 
 def waits_in_suite(frame: Frame) -> bool:
-    """Whether a rank waits there for the others of a suite: what it looks at meanwhile is of no interest."""
+    """Return whether a rank waits in this frame for the others of a test suite: what it polls meanwhile is of no
+    interest.
+    """
     function = frame.site.function or ""
-    return frame.python and function.endswith("wait") and bool(MEETING.search(frame.site.file or ""))
+    return frame.python and function.endswith("wait_for_all_ranks") and bool(MEETING.search(frame.site.file or ""))
 
 
 def is_source(site: CallSite) -> bool:
@@ -158,14 +161,14 @@ def is_source(site: CallSite) -> bool:
 # The arguments
 
 
-def native_texts(name: str, site: CallSite) -> list[tuple[str, str]]:
-    """Name and text of what the program's line gives an MPI function for the parameters that say whom it waits for."""
+def find_argument_texts(name: str, site: CallSite) -> list[tuple[str, str]]:
+    """Return name and source text of the arguments that say whom an MPI call waits for."""
     function = by_name().get(name)
-    lines = lines_of(site)
+    lines = read_statement(site)
     if function is None or not lines:
         return []
     for spelled in (name, "P" + name, name.lower(), name.upper()):
-        texts = given(lines, spelled)
+        texts = find_call_arguments(lines, spelled)
         if texts is not None and len(texts) in (len(function.parameters), len(function.parameters) + 1):  # ierror
             pairs = zip(function.parameters, texts, strict=False)
             return [(p.name, " ".join(text.split())) for p, text in pairs if p.kind in TOLD_KINDS and not p.array]
@@ -177,17 +180,17 @@ def is_plain(text: str) -> bool:
     return bool(PLAIN.fullmatch(text)) and not CALLS.search(text)
 
 
-def python_call(name: str, frame: Frame, method: str) -> Call:
-    """The call of a method of mpi4py, by the line of the program."""
-    lines = lines_of(frame.site)
-    call = found_call(lines, method)
+def describe_python_call(name: str, frame: Frame, method: str) -> Call:
+    """Describe a call of an mpi4py method by its source line and the values of variables."""
+    lines = read_statement(frame.site)
+    call = find_call_node(lines, method)
     if call is None:
         return Call(name, method)
     values = dict(frame.values)
     positions = OBJECTS.get(method) or NAMED.get(method.lower(), ())
     pairs = [*zip(positions, call.args, strict=False), *((word.arg or "", word.value) for word in call.keywords)]
     told = [
-        Argument(key, ast.unparse(value), number_text(value, values))
+        Argument(key, ast.unparse(value), evaluate_as_text(value, values))
         for key, value in pairs
         if key in ("source", "dest", "root", "tag", "sendtag", "recvtag")
     ]
@@ -196,15 +199,15 @@ def python_call(name: str, frame: Frame, method: str) -> Call:
 
 
 def is_edited(frame: Frame, began: float) -> bool:
-    """Whether a frame's source was changed after its process began, so that its lines are not those that run."""
+    """Return whether a frame's source was changed after its process began, so that its lines are not those that run."""
     try:
         return Path(frame.site.file or "").stat().st_mtime > began
     except OSError:
         return False
 
 
-def found_call(lines: Sequence[str], method: str) -> ast.Call | None:
-    """The one call of a method in a statement."""
+def find_call_node(lines: Sequence[str], method: str) -> ast.Call | None:
+    """Return the syntax node of the only call of a method in a statement, None otherwise."""
     text = textwrap.dedent("\n".join(lines))
     for ending in ("", " pass", "\n pass"):
         try:
@@ -219,29 +222,31 @@ def found_call(lines: Sequence[str], method: str) -> ast.Call | None:
     return None
 
 
-def number_text(node: ast.expr, values: dict[str, str]) -> str | None:
-    """What an expression of numbers and of variables that are numbers comes to."""
+def evaluate_as_text(node: ast.expr, values: dict[str, str]) -> str | None:
+    """Return the value of an expression of numbers and variables that are numbers, as text; None if it is
+    another one.
+    """
     try:
-        return str(number(node, values))
+        return str(evaluate(node, values))
     except (KeyError, ValueError, ZeroDivisionError):
         return None
 
 
-def number(node: ast.expr, values: dict[str, str]) -> int:
-    """The value of an expression. KeyError or ValueError where it is not one of plain whole numbers."""
+def evaluate(node: ast.expr, values: dict[str, str]) -> int:
+    """Return the value of an expression of whole numbers. Raises KeyError or ValueError for any other."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return int(node.value)
     if isinstance(node, ast.Name):
         return int(values[node.id])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -number(node.operand, values)
+        return -evaluate(node.operand, values)
     if isinstance(node, ast.BinOp):
-        return OPERATORS[type(node.op)](number(node.left, values), number(node.right, values))
+        return OPERATORS[type(node.op)](evaluate(node.left, values), evaluate(node.right, values))
     raise ValueError
 
 
 def is_world(text: str, site: CallSite) -> bool:
-    """Whether a communicator's text is MPI_COMM_WORLD, or a name that the file gives nothing else to."""
+    """Return whether a communicator's text is MPI_COMM_WORLD, or a name that the file gives no other value."""
     if re.fullmatch(r"(MPI_|MPI\.)?COMM_WORLD(%MPI_VAL)?", text, re.I):
         return True
     file = files.read(site.file or "") if re.fullmatch(r"\w+", text) else None
@@ -251,8 +256,8 @@ def is_world(text: str, site: CallSite) -> bool:
     return bool(gets) and all(re.fullmatch(r"(MPI_|MPI\.)?COMM_WORLD", one, re.I) for one in gets)
 
 
-def lines_of(site: CallSite) -> list[str]:
-    """The statement at a line; nothing where its file is not here, or was changed after the program was built."""
+def read_statement(site: CallSite) -> list[str]:
+    """Return the statement at a line; nothing if its file is not here, or was changed after the program was built."""
     path = site.file or ""
     file = files.read(path) if path else None
     if file is None or is_newer(path, site.module):

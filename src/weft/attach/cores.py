@@ -1,7 +1,7 @@
-"""Core files: which rank of which program left one, and by which signal it ended.
+"""Read core files: which rank of which program left one, and the signal that ended it.
 
 The layout is that of ELF (System V gABI, chapters 4 and 5) with the notes of Linux (fs/binfmt_elf.c). Only notes and
-the strings at the end of the first stack are read, bounded: a core may come from anybody.
+the strings at the end of the first stack are read, with bounds: a core may come from anybody.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from weft.base.lazy import dataclass
 from weft.base.processes import PYTHON
-from weft.debuginfo.elf import MAX_NOTES, build_id, notes
+from weft.debuginfo.elf import MAX_NOTES, find_build_id, parse_notes
 from weft.errors import UsageError
 from weft.launch import job_step
 
@@ -38,7 +38,7 @@ PACKED: Final = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"\xfd7zX": "
 
 @dataclass(frozen=True)
 class Core:
-    """A process that has ended. `program`: its executable, "" where the file does not say."""
+    """A process that left a core file. `program`: its executable, empty if the file does not say it."""
 
     path: Path
     pid: int
@@ -89,8 +89,8 @@ class _Memory:
         return next(found, address)
 
 
-def read(path: Path) -> Core:
-    """What a core file says of its process. UsageError where it is none."""
+def read_core(path: Path) -> Core:
+    """Read what a core file says about its process. Raises UsageError if it is no core file."""
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a file")
     try:
@@ -150,7 +150,7 @@ def _segments(file: IO[bytes], head: bytes) -> Iterator[_Segment]:
 def _notes(file: IO[bytes], segment: _Segment) -> Iterator[tuple[int, bytes]]:
     """Kind and content of each note."""
     file.seek(segment.at)
-    return notes(file.read(min(segment.length, MOST_NOTES)))
+    return parse_notes(file.read(min(segment.length, MOST_NOTES)))
 
 
 def _files(note: bytes) -> Iterator[tuple[int, int, str]]:
@@ -188,7 +188,7 @@ def _build(memory: _Memory, vector: dict[int, int]) -> str:
     held = memory.read(table, SEGMENT * min(count, MOST_SEGMENTS))
     rows = [struct.unpack_from("<IIQQQQ", held, at) for at in range(0, len(held) - SEGMENT + 1, SEGMENT)]
     moved = next((table - row[3] for row in rows if row[0] == PT_PHDR), 0)
-    found = (build_id(memory.read(row[3] + moved, min(row[5], MAX_NOTES))) for row in rows if row[0] == PT_NOTE)
+    found = (find_build_id(memory.read(row[3] + moved, min(row[5], MAX_NOTES))) for row in rows if row[0] == PT_NOTE)
     return next(filter(None, found), "")
 
 

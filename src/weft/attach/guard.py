@@ -1,4 +1,4 @@
-"""The job goes on as if nobody had looked, even if Weft or a debugger of its is killed in the middle."""
+"""Let the job go on as if nobody had looked, even if Weft or its debugger is killed in the middle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from weft.base.processes import status_of
+from weft.base.processes import read_status
 
 DONE: Final = b"."
 PATIENCE: Final = 60.0
@@ -18,17 +18,17 @@ PAUSE: Final = 0.02
 
 
 @contextmanager
-def guarded(pids: Sequence[int]) -> Iterator[None]:
-    """Look at running processes: whatever ends this, none of them stays stopped.
+def ensure_resumed(pids: Sequence[int]) -> Iterator[None]:
+    """Look at running processes in a `with` block: whatever ends it, none of them stays stopped.
 
-    A process of its own waits for the end: it is there where Weft is killed. What is stopped by a debugger goes on by
-    itself once that has gone, but for one that was just being stopped.
+    A process of its own waits for the end of the block, also if Weft is killed. A process that a debugger has stopped
+    resumes by itself once the debugger is gone, except one that was just being stopped.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         os.close(writer)
-        _wait(reader, [(pid, handle) for pid in pids if (handle := handle_of(pid)) is not None])
+        _run_guard(reader, [(pid, handle) for pid in pids if (handle := open_handle(pid)) is not None])
     os.close(reader)
     try:
         yield
@@ -39,7 +39,7 @@ def guarded(pids: Sequence[int]) -> Iterator[None]:
         os.waitpid(child, 0)
 
 
-def handle_of(pid: int) -> int | None:
+def open_handle(pid: int) -> int | None:
     """A handle that cannot come to mean another process."""
     try:
         return os.pidfd_open(pid)
@@ -47,8 +47,8 @@ def handle_of(pid: int) -> int | None:
         return None
 
 
-def _wait(reader: int, processes: list[tuple[int, int]]) -> None:
-    """Be the process that waits; it does not return."""
+def _run_guard(reader: int, processes: list[tuple[int, int]]) -> None:
+    """Wait in the guard process for the end, then resume the processes; does not return."""
     with suppress(BaseException):
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -58,22 +58,22 @@ def _wait(reader: int, processes: list[tuple[int, int]]) -> None:
         for stream in range(3):
             os.dup2(nothing, stream)
         if not done:
-            _free(processes)
+            _wait_for_debuggers(processes)
         for pid, handle in processes:
-            if status_of(pid)[0] == "T":
+            if read_status(pid)[0] == "T":
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
     os._exit(0)
 
 
-def _free(processes: list[tuple[int, int]]) -> None:
-    """Wait until nobody debugs them: gdb and py-spy let go by themselves once nobody speaks to them.
+def _wait_for_debuggers(processes: list[tuple[int, int]]) -> None:
+    """Wait until no debugger is attached: gdb and py-spy detach by themselves once nobody speaks to them.
 
-    A gdb of Weft's that does not is ended: it may wait for a file of the program's that is a pipe.
+    A gdb of Weft's that does not is killed: it may wait for a file of the program's that is a pipe.
     """
     from weft.attach.reader import is_reader  # seldom: Weft was killed
 
     limit = time.monotonic() + PATIENCE
-    while (tracers := {status_of(pid)[1] for pid, _ in processes} - {0}) and time.monotonic() < limit:
+    while (tracers := {read_status(pid)[1] for pid, _ in processes} - {0}) and time.monotonic() < limit:
         time.sleep(PAUSE)
     for tracer in filter(is_reader, tracers):
         with suppress(ProcessLookupError):

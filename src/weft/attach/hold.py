@@ -1,4 +1,4 @@
-"""All ranks stand still at once, and go on as if nobody had looked, whatever ends the look."""
+"""Stop all ranks at once, and let them go on as if nobody had looked, whatever ends the look."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from weft.debug.ptrace import Standing
 
 
 @contextmanager
-def standing(pids: Sequence[int]) -> Iterator[Standing]:
-    """Those of the processes that may be looked into stand still, and go on after this, whatever ends it."""
+def stopped(pids: Sequence[int]) -> Iterator[Standing]:
+    """Stop those of the processes that may be looked into, for a `with` block; they go on afterwards, whatever
+    ends it.
+    """
     refused = {pid: why for pid in pids if (why := refusal(pid))}
     held = Standing(refused, [pid for pid in pids if pid not in refused])
-    with guard.guarded(held.pids):
+    with guard.ensure_resumed(held.pids):
         try:
             held.hold(held.pids)
             yield held

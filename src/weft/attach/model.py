@@ -1,4 +1,4 @@
-"""What was seen of each rank: its threads' stacks, and the MPI call that each is in."""
+"""Model what was seen of each rank: its threads' stacks, and the MPI call of each."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ class Thread:
 
 
 @dataclass(slots=True)
-class Seen:
-    """What was seen of one rank. `problem`: why nothing could be."""
+class RankStacks:
+    """The stacks of one rank. `problem`: why it could not be looked at."""
 
     rank: int
     pid: int
@@ -127,7 +127,7 @@ class Seen:
                 "later": [thread.as_dict() for thread in self.later]}  # fmt: skip
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Seen:
+    def of(cls, told: dict[str, Any]) -> RankStacks:
         """Back from what `as_dict` gave."""
         threads, later = ([Thread.of(one) for one in told[key]] for key in ("threads", "later"))
         return cls(
@@ -137,11 +137,11 @@ class Seen:
 
 @dataclass(slots=True)
 class Job:
-    """The looks at all ranks of a job. `size`: how many ranks it has, as far as was said."""
+    """The looks at all ranks of a job. `size`: how many ranks it has, as far as known."""
 
     size: int
     interval: float
-    ranks: list[Seen]
+    ranks: list[RankStacks]
     notes: list[str] = field(default_factory=list)
     ended: bool = False
     """Whether these are core files, of ranks that have ended."""

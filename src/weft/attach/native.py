@@ -1,11 +1,11 @@
-"""Stacks of native ranks, by gdbs that are attached to all of them."""
+"""Read the stacks of native ranks with gdbs that are attached to all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.attach import lines
+from weft.attach import inlined_lines
 from weft.attach.model import Frame
 from weft.attach.reader import Reader
 from weft.trace.sites import CallSite
@@ -15,7 +15,9 @@ Place = tuple[int, int, int]
 
 
 class Native:
-    """gdb in some processes, which stand still between `hold` and `let_go`, or core files. It sends no signal."""
+    """The gdbs in some processes, which are stopped between `hold` and `let_go`, or on core files. No signals
+    are sent.
+    """
 
     def __init__(self, readers: Sequence[Reader], maps: Mapping[int, str] | None = None) -> None:
         """`maps`: what processes had mapped that have ended."""
@@ -25,9 +27,9 @@ class Native:
         self._readers = list(readers)
 
     def hold(self, before: Callable[[int], object]) -> None:
-        """Stop the processes; those that cannot be are problems from here on.
+        """Stop the processes with gdb; those that cannot be stopped are listed in `problems`.
 
-        `before`: what is to be done before gdb takes a process over.
+        `before`: called with each pid before gdb attaches to it.
         """
         left = {reader: list(reader.pids) for reader in self._readers}
         while turn := [reader for reader, pids in left.items() if pids]:
@@ -46,16 +48,18 @@ class Native:
         self.pids.remove(pid)
 
     def stacks(self) -> dict[int, dict[int, list[Frame]]]:
-        """The frames of all threads, innermost first, by process and thread."""
+        """Return the frames of all threads, innermost first, by process and thread."""
         answers = self._all("stacks", dict.fromkeys(self._readers, ())).values()
         told = {int(pid): threads for answer in answers for pid, threads in answer.items()}
         frames = {pid: [frame for one in threads for frame in one["frames"]] for pid, threads in told.items()}
-        lines.correct(frames, self._maps)
-        return {pid: {one["id"]: [frame_of(frame) for frame in one["frames"]] for one in threads}
+        inlined_lines.correct_inlined_lines(frames, self._maps)
+        return {pid: {one["id"]: [parse_frame(frame) for frame in one["frames"]] for one in threads}
                 for pid, threads in told.items()}  # fmt: skip
 
     def values(self, wanted: Sequence[tuple[Place, Sequence[str]]]) -> list[list[str | None]]:
-        """Numbers that expressions mean in frames; None where an expression is no number, or cannot be read."""
+        """Return the numbers that expressions mean in frames; None for an expression that is no number, or cannot be
+        read.
+        """
         of = {reader: [number for number, (place, _) in enumerate(wanted) if place[0] in reader.pids]
               for reader in self._readers}  # fmt: skip
         told = self._all("values", {
@@ -74,13 +78,13 @@ class Native:
         self._readers, self.pids = [], []
 
     def _all(self, do: str, given: dict[Reader, tuple[Any, ...]]) -> dict[Reader, Any]:
-        """What each gdb answers; all work at the same time."""
+        """Send a request to each gdb, and return their answers; all work at the same time."""
         for reader, arguments in given.items():
             reader.ask(do, *arguments)
         return {reader: reader.answer() for reader in given}
 
 
-def frame_of(told: dict[str, Any]) -> Frame:
+def parse_frame(told: dict[str, Any]) -> Frame:
     """A frame as gdb tells it."""
     site = CallSite(told["file"], told["line"], told["function"], told["module"])
     return Frame(site, values=tuple(told["values"].items()))

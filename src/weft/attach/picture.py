@@ -1,4 +1,4 @@
-"""The tree of all stacks as an SVG picture: a box for what the same ranks went through, left to where they are."""
+"""Draw the tree of all stacks as an SVG picture: a box for frames that the same ranks are in, callers to the left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.attach.model import Job
 from weft.attach.tree import Node
 from weft.base.words import plural, rank_set
 from weft.picture.classes import class_of
-from weft.picture.paper import Picture, head, inert
+from weft.picture.svg_base import Picture, escape_text, svg_head
 
 SMALL, LARGE = 6.2, 8.4
 """Pixels of a letter, more than the usual ones need on the average."""
@@ -27,7 +27,7 @@ TOLD: Final = 14
 
 @dataclass(slots=True)
 class Box:
-    """What the same ranks went through, one beneath the other, and where it is drawn."""
+    """The frames that the same ranks are in, one below the other, and the position of the box."""
 
     nodes: list[Node]
     beneath: list[Box] = field(default_factory=list)
@@ -42,12 +42,12 @@ class Box:
     @property
     def lines(self) -> list[str]:
         """Its text."""
-        return [short(node.told) for node in self.nodes]
+        return [shorten(node.told) for node in self.nodes]
 
     @property
     def width(self) -> float:
         """In pixels."""
-        return max(breadth(line) for line in (*self.lines, self.label)) + 16
+        return max(measure_text(line) for line in (*self.lines, self.label)) + 16
 
     @property
     def height(self) -> int:
@@ -60,59 +60,59 @@ class Box:
         return rank_set(self.ranks)
 
 
-def draw(job: Job, *, every: bool = False) -> Picture:
-    """The picture of a look, with the sentences above it. `every`: with the frames inside of MPI."""
-    said = [sentences.headline(job), *sentences.told(job)]
+def draw_tree(job: Job, *, every: bool = False) -> Picture:
+    """Draw the stacks of a job, with its sentences above. `every`: with the frames inside MPI."""
+    said = [sentences.headline(job), *sentences.describe_job(job)]
     if len(said) > TOLD:
         said = [*said[: TOLD - 1], f"and {len(said) - TOLD + 1} more sentences: weft attach tells all of them as text"]
     top = 2 * MARGIN + LINE * len(said)
-    boxes = [boxed(node) for node in ordered(tree.merged(job.ranks, every=every).beneath.values())]
-    place(boxes, MARGIN, top)
-    drawn = list(all_of(boxes))
-    odd = {rank for group in sentences.groups(job.ranks) if group.odd for rank in group.ranks}
-    width = max([one.x + one.width for one in drawn] + [1.2 * breadth(line) for line in said]) + MARGIN
+    boxes = [make_box(node) for node in sort_by_size(tree.merge_stacks(job.ranks, every=every).beneath.values())]
+    place_boxes(boxes, MARGIN, top)
+    drawn = list(iterate_boxes(boxes))
+    odd = {rank for group in sentences.group_ranks(job.ranks) if group.odd for rank in group.ranks}
+    width = max([one.x + one.width for one in drawn] + [1.2 * measure_text(line) for line in said]) + MARGIN
     height = max([one.y + one.height for one in drawn], default=top) + MARGIN
-    parts = [head(int(width) + 1, int(height) + 1), f"<title>{inert(said[0])}</title>"]
+    parts = [svg_head(int(width) + 1, int(height) + 1), f"<title>{escape_text(said[0])}</title>"]
     for number, line in enumerate(said):
         kind = ' class="title"' if number == 0 else ""
-        parts.append(f'<text x="{MARGIN}" y="{MARGIN + LINE * (number + 1) - 4}"{kind}>{inert(line)}</text>')
+        parts.append(f'<text x="{MARGIN}" y="{MARGIN + LINE * (number + 1) - 4}"{kind}>{escape_text(line)}</text>')
     for one in drawn:
         parts += [_lines_to(one), _box(one, trouble=one.ranks <= odd)]
     return Picture("".join([*parts, "</svg>"]))
 
 
-def boxed(node: Node) -> Box:
-    """A node, and what goes on from it without a fork."""
+def make_box(node: Node) -> Box:
+    """Make a box of a node and all that follow it without a fork."""
     box = Box([node])
-    while len(beneath := ordered(box.nodes[-1].beneath.values())) == 1 and beneath[0].ranks == node.ranks:
+    while len(beneath := sort_by_size(box.nodes[-1].beneath.values())) == 1 and beneath[0].ranks == node.ranks:
         box.nodes.append(beneath[0])
-    box.beneath = [boxed(one) for one in beneath]
+    box.beneath = [make_box(one) for one in beneath]
     return box
 
 
-def ordered(nodes: Iterable[Node]) -> list[Node]:
+def sort_by_size(nodes: Iterable[Node]) -> list[Node]:
     """The largest first."""
     return sorted(nodes, key=lambda node: (-len(node.ranks), min(node.ranks)))
 
 
-def place(boxes: Sequence[Box], x: float, y: float) -> float:
-    """Give boxes that stand in one column, and all beneath them, their places; where the next may begin."""
+def place_boxes(boxes: Sequence[Box], x: float, y: float) -> float:
+    """Give boxes in one column, and all beneath them, their positions; return where the next may begin."""
     for box in boxes:
         box.x, box.y = x, y
-        end = place(box.beneath, x + box.width + GAP, y)
+        end = place_boxes(box.beneath, x + box.width + GAP, y)
         y = max(end, y + box.height + BETWEEN)
     return y
 
 
-def all_of(boxes: Sequence[Box]) -> Iterator[Box]:
+def iterate_boxes(boxes: Sequence[Box]) -> Iterator[Box]:
     """These, and all beneath them."""
     for box in boxes:
         yield box
-        yield from all_of(box.beneath)
+        yield from iterate_boxes(box.beneath)
 
 
 def _lines_to(box: Box) -> str:
-    """The lines from a box to those beneath it."""
+    """Draw the lines from a box to those beneath it."""
     x, y = box.x + box.width, box.y + LINE + 12
     middle, ends = x + GAP / 2, [(one.x, one.y + LINE + 12) for one in box.beneath]
     return "".join(
@@ -126,8 +126,8 @@ def _box(box: Box, *, trouble: bool) -> str:
     colour = ' class="alarm"' if trouble else ' class="faint"'
     tip = "\n".join([f"{plural(len(box.ranks), 'rank')}: {rank_set(box.ranks)}", *(node.told for node in box.nodes)])
     parts = [
-        f"<g><title>{inert(tip)}</title>"
-        f'<text{colour} x="{box.x + 2:.1f}" y="{box.y + LINE - 5:.1f}">{inert(box.label)}</text>'
+        f"<g><title>{escape_text(tip)}</title>"
+        f'<text{colour} x="{box.x + 2:.1f}" y="{box.y + LINE - 5:.1f}">{escape_text(box.label)}</text>'
         f'<rect class="{kind}" x="{box.x:.1f}" y="{box.y + LINE:.1f}" width="{box.width:.1f}" '
         f'height="{box.height - LINE}" rx="4" style="fill:var(--band)"/>'
     ]
@@ -136,15 +136,15 @@ def _box(box: Box, *, trouble: bool) -> str:
         if node.call:
             kind = f"c{class_of(node.function)}"
             parts.append(f'<rect class="{kind}" x="{box.x:.1f}" y="{y - 11:.1f}" width="4" height="14"/>')
-        parts.append(f'<text x="{box.x + 8:.1f}" y="{y:.1f}">{inert(line)}</text>')
+        parts.append(f'<text x="{box.x + 8:.1f}" y="{y:.1f}">{escape_text(line)}</text>')
     return "".join([*parts, "</g>"])
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """A line that is not too long; the picture's tip has it whole."""
     return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
 
 
-def breadth(text: str) -> float:
+def measure_text(text: str) -> float:
     """Pixels that a text needs."""
     return sum(LARGE if letter.isupper() else SMALL for letter in text)

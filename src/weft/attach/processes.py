@@ -1,4 +1,4 @@
-"""Which processes are the ranks: those that were named, those beneath a launcher, or those of a job of Slurm."""
+"""Find the processes of the ranks: those that were named, those below a launcher, or those of a Slurm job."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MPI = re.compile(r"/lib(p?mpi|mpich|mpi_abi|mpi_cray|mpi_gnu|mpi_ibm|open-rte|op
 
 
 @dataclass(frozen=True)
-class Process:
-    """A rank's process. `rank` is None where nothing says which it is."""
+class RankProcess:
+    """A rank's process. `rank` is None if nothing says which it is."""
 
     pid: int
     rank: int | None
@@ -33,18 +33,18 @@ class Process:
     @cached_property
     def python(self) -> bool:
         """Whether it is a Python. Asked once it stands: of a process that polls its map is long in coming."""
-        return bool(PYTHON.search(quietly_mapped(self.pid)))
+        return bool(PYTHON.search(read_maps_or_nothing(self.pid)))
 
 
-def began(pid: int) -> float:
+def read_start_time(pid: int) -> float:
     """When a process began, in seconds since 1970, up to a second too late; 0 where there is none."""
     ticks = start_time(pid)
     since_boot = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - since_boot + int(ticks) / os.sysconf("SC_CLK_TCK") + 1 if ticks else 0.0
 
 
-def parents() -> dict[int, int]:
-    """The parent of each process of this host."""
+def read_parents() -> dict[int, int]:
+    """Return the parent of each process on this host."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -55,97 +55,99 @@ def parents() -> dict[int, int]:
     return found
 
 
-def named(pids: Sequence[int]) -> list[Process]:
-    """The ranks that are meant by processes: themselves, or those that a launcher among them has started.
+def find_named_ranks(pids: Sequence[int]) -> list[RankProcess]:
+    """Return the ranks that a user means by pids: these themselves, or those that a launcher among them has started.
 
-    UsageError where a process is not there, or is neither.
+    Raises UsageError if a process does not exist, or is neither.
     """
-    tree = parents()
-    found: list[Process] = []
+    tree = read_parents()
+    found: list[RankProcess] = []
     for pid in pids:
         maps = maps_of(pid)
-        beneath = chosen(process for child in descendants(pid, tree) if (process := rank_of(child, tree)) is not None)
-        own = rank_of(pid, tree)
+        beneath = choose_rank_processes(
+            process for child in find_descendants(pid, tree) if (process := read_rank(child, tree)) is not None
+        )
+        own = read_rank(pid, tree)
         if own is not None and (MPI.search(maps) or not beneath):
             found.append(own)
         elif beneath:
             found += beneath
         elif MPI.search(maps):
-            found.append(process_of(pid))
+            found.append(make_process(pid))
         else:
             raise UsageError(
-                f"process {pid} ({program_of(pid) or '?'}) is neither an MPI program nor a launcher with ranks on this "
-                "host"
+                f"process {pid} ({read_program(pid) or '?'}) is neither an MPI program nor a launcher with ranks on "
+                "this host"
             )
-    return numbered(list({process.pid: process for process in found}.values()))
+    return number_ranks(list({process.pid: process for process in found}.values()))
 
 
-def with_others(pids: Sequence[int]) -> list[Process]:
-    """The ranks that are meant by processes, with all others of their jobs on this host."""
+def find_jobs_of(pids: Sequence[int]) -> list[RankProcess]:
+    """Return the ranks that a user means by pids, with all others of their jobs on this host."""
     try:
-        meant = named(pids)
+        meant = find_named_ranks(pids)
     except UsageError:  # a watchdog is also in programs without MPI
-        meant = [process_of(pid) for pid in pids if maps_of(pid)]
+        meant = [make_process(pid) for pid in pids if maps_of(pid)]
     of = {process.job for process in meant if process.job}
-    others = [process for name, ranks in jobs().items() if name in of for process in ranks]
-    return numbered(
+    others = [process for name, ranks in find_jobs().items() if name in of for process in ranks]
+    return number_ranks(
         sorted({one.pid: one for one in (*meant, *others)}.values(), key=lambda one: (one.rank or 0, one.pid))
     )
 
 
-def of_slurm(job: str, step_name: str, node: str) -> list[Process]:
-    """The ranks of a job of Slurm on this node."""
-    tree = parents()
+def find_slurm_ranks(job: str, step_name: str, node: str) -> list[RankProcess]:
+    """Return the ranks of a Slurm job on this node."""
+    tree = read_parents()
     found = []
     for pid in tree:
         environment = job_step.read_environment(pid)
         if environment.get("SLURM_JOB_ID") != job or node not in ("", environment.get("SLURMD_NODENAME", node)):
             continue
-        if step_name in ("", environment.get("SLURM_STEP_ID")) and (process := rank_of(pid, tree)) is not None:
+        if step_name in ("", environment.get("SLURM_STEP_ID")) and (process := read_rank(pid, tree)) is not None:
             found.append(process)
     steps = {process.job for process in found}
     newest = max(steps, key=lambda name: [int(part) for part in re.findall(r"\d+", name)], default="")
-    return chosen(process for process in found if process.job == newest)
+    return choose_rank_processes(process for process in found if process.job == newest)
 
 
-def jobs() -> dict[str, list[Process]]:
-    """The ranks of all jobs of this host that may be looked into, by the job's name."""
-    tree = parents()
-    found: dict[str, list[Process]] = {}
+def find_jobs() -> dict[str, list[RankProcess]]:
+    """Return the ranks of all jobs on this host that may be looked into, by the job's name."""
+    tree = read_parents()
+    found: dict[str, list[RankProcess]] = {}
     for pid in tree:
-        process = rank_of(pid, tree)
-        if process is not None and MPI.search(quietly_mapped(pid)):
+        process = read_rank(pid, tree)
+        if process is not None and MPI.search(read_maps_or_nothing(pid)):
             found.setdefault(process.job, []).append(process)
-    return {name: chosen(processes) for name, processes in found.items()}
+    return {name: choose_rank_processes(processes) for name, processes in found.items()}
 
 
-def the_only_job() -> list[Process]:
-    """The ranks of the job of this host. UsageError where there is none, or several, which are then named."""
-    found = jobs()
+def find_only_job() -> list[RankProcess]:
+    """Return the ranks of the only job on this host. Raises UsageError if there is none, or several, which it names."""
+    found = find_jobs()
     if len(found) == 1:
         return next(iter(found.values()))
     if not found:
         raise UsageError("no MPI job of yours runs on this host: weft attach PID..., or JOB.STEP of Slurm")
-    tree = parents()
+    tree = read_parents()
     lines = [
-        f"  weft attach {launcher_of(ranks[0].pid, tree)}    {plural(len(ranks), 'rank')} of {ranks[0].program}"
+        f"  weft attach {find_launcher(ranks[0].pid, tree)}    {plural(len(ranks), 'rank')} of {ranks[0].program}"
         for ranks in found.values()
     ]
     raise UsageError("\n".join(["several MPI jobs run on this host: which one?", *lines]))
 
 
-def launcher_of(pid: int, tree: dict[int, int]) -> int:
-    """The outermost process above a rank that only starts programs."""
+def find_launcher(pid: int, tree: dict[int, int]) -> int:
+    """Return the outermost parent process of a rank that only starts programs."""
     at, found = pid, pid
     while (at := tree.get(at, 0)) > 1:
-        name = Path(program_of(at)).name
+        name = Path(read_program(at)).name
         if re.match(r"mpi(exec|run)|orterun|prterun|prte|srun|hydra|.*proxy", name):
             found = at
     return found
 
 
-def descendants(pid: int, tree: dict[int, int]) -> list[int]:
-    """All processes beneath one."""
+def find_descendants(pid: int, tree: dict[int, int]) -> list[int]:
+    """Return all descendants of a process; `tree`: the parent of each process."""
     children: dict[int, list[int]] = {}
     for child, parent in tree.items():
         children.setdefault(parent, []).append(child)
@@ -157,32 +159,32 @@ def descendants(pid: int, tree: dict[int, int]) -> list[int]:
     return found
 
 
-def below(pids: Sequence[int]) -> list[int]:
+def find_processes_below(pids: Sequence[int]) -> list[int]:
     """All processes beneath some, or they where none is."""
-    tree = parents()
-    return [child for pid in pids for child in descendants(pid, tree)] or list(pids)
+    tree = read_parents()
+    return [child for pid in pids for child in find_descendants(pid, tree)] or list(pids)
 
 
-def rank_of(pid: int, tree: dict[int, int]) -> Process | None:
+def read_rank(pid: int, tree: dict[int, int]) -> RankProcess | None:
     """What a launcher has said to a process; None where it said nothing."""
     found = job_step.find_step(job_step.read_environment(pid), tree.get(pid, 0))
-    return None if found is None else replace(process_of(pid), rank=found.rank, size=found.size, job=found.name)
+    return None if found is None else replace(make_process(pid), rank=found.rank, size=found.size, job=found.name)
 
 
-def process_of(pid: int) -> Process:
+def make_process(pid: int) -> RankProcess:
     """A process of which no launcher has said anything."""
-    return Process(pid, None, 0, "", program_of(pid))
+    return RankProcess(pid, None, 0, "", read_program(pid))
 
 
-def quietly_mapped(pid: int) -> str:
-    """What a process has mapped; nothing where it has gone or may not be looked at."""
+def read_maps_or_nothing(pid: int) -> str:
+    """Return the memory map of a process, empty if it has ended or may not be looked at."""
     try:
         return maps_of(pid)
     except UsageError:
         return ""
 
 
-def program_of(pid: int) -> str:
+def read_program(pid: int) -> str:
     """What a process runs."""
     try:
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])
@@ -198,21 +200,23 @@ def is_replaced(pid: int) -> bool:
         return False
 
 
-def chosen(processes: Iterable[Process]) -> list[Process]:
-    """One process for each rank of each job: the one with an MPI library, not the shell or `weft run` that began it."""
-    groups: dict[tuple[str, int | None], list[Process]] = {}
+def choose_rank_processes(processes: Iterable[RankProcess]) -> list[RankProcess]:
+    """Return one process for each rank of each job: the one with an MPI library, not the shell or `weft run`
+    around it.
+    """
+    groups: dict[tuple[str, int | None], list[RankProcess]] = {}
     for process in processes:
         groups.setdefault((process.job, process.rank), []).append(process)
     best = [
         group[0] if len(group) == 1
-        else max(group, key=lambda process: (bool(MPI.search(quietly_mapped(process.pid))), process.pid))
+        else max(group, key=lambda process: (bool(MPI.search(read_maps_or_nothing(process.pid))), process.pid))
         for group in groups.values()
     ]  # fmt: skip
     return sorted(best, key=lambda process: (process.job, process.rank or 0))
 
 
-def numbered(processes: list[Process]) -> list[Process]:
-    """With a number for each: the ranks', or where those are not known or not those of one job, as they came."""
+def number_ranks(processes: list[RankProcess]) -> list[RankProcess]:
+    """Number the processes: by their ranks, or in order if those are not known or belong to several jobs."""
     if all(process.rank is not None for process in processes) and len({process.job for process in processes}) == 1:
         return processes
     return [replace(process, rank=number, size=len(processes), job="") for number, process in enumerate(processes)]

@@ -1,4 +1,4 @@
-"""Stacks of Python ranks, native frames among them, by py-spy: it only reads, and lets go at once."""
+"""Read the stacks of Python ranks, including native frames, with py-spy, which only reads and detaches at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from weft.attach import precedence
-from weft.attach.calls import mpi_of
-from weft.attach.frozen import Stacks, stacks_of, stays
+from weft.attach import priority
+from weft.attach.calls import find_mpi_function
 from weft.attach.model import Frame
-from weft.base.processes import forbidden
+from weft.attach.unmoved_threads import StackBytes, has_stayed, read_stack_bytes
+from weft.base.processes import explain_forbidden
 from weft.debug.ptrace import PAUSE, Standing
 from weft.errors import UsageError
 from weft.trace.sites import CallSite
@@ -31,8 +31,10 @@ STARTS = re.compile(r"^<frozen runpy>$|/weft/watchdogs/__main__\.py$")
 REMEDY = "py-spy reads the stacks of Python: pip install py-spy"
 
 
-def program() -> str:
-    """Where py-spy is: beside the Python that runs Weft, or on the PATH. UsageError where it is nowhere."""
+def find_py_spy() -> str:
+    """Return the path of py-spy: beside the Python that runs Weft, or on the PATH. Raises UsageError if there
+    is none.
+    """
     beside = Path(sys.executable).parent / "py-spy"
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
     if found is None:
@@ -45,73 +47,79 @@ Frames = dict[int, list[Frame]]
 
 
 class Pythons:
-    """Processes of Python that stand, and can be looked at again: one runs only while its stacks are unwound."""
+    """Stopped processes of Python, to be looked at repeatedly: each runs only while its stacks are unwound."""
 
     def __init__(self, pids: Sequence[int], held: Standing, problems: dict[int, str]) -> None:
         self.pids, self._held, self._problems = list(pids), held, problems
-        self._spy = program() if pids else ""
+        self._spy = find_py_spy() if pids else ""
         self._seen: dict[int, Frames] = {}
-        self._kept: dict[int, Stacks] = {}
+        self._kept: dict[int, StackBytes] = {}
         """Of those that stayed where they were while they were unwound."""
 
     def stacks(self) -> dict[int, Frames]:
-        """The frames of all threads by process. Who stands where it stood the last time is not unwound again."""
-        with precedence.first():
+        """Return the frames of all threads by process. A process that has not moved since the last time is not unwound
+        again.
+        """
+        with priority.raised_priority():
             found = self._unmoved()
             found |= self._unwound([pid for pid in self.pids if pid not in found])
         self._seen = found
         return found
 
     def _unwound(self, pids: Sequence[int]) -> dict[int, Frames]:
-        before: dict[int, Stacks] = {}
+        before: dict[int, StackBytes] = {}
 
         def begin(pid: int) -> Dump:
-            before[pid] = stacks_of(pid)
+            before[pid] = read_stack_bytes(pid)
             self._held.release(pid)
             return Dump(self._spy, pid, "--native")
 
         found = {}
-        for pid, told in in_turn(begin, pids):
+        for pid, told in run_dumps(begin, pids):
             self._held.hold([pid])
             if isinstance(told, str):
                 self._problems[pid] = told
                 continue
             found[pid] = told
-            if stayed(told, before[pid], now := stacks_of(pid)):
+            if have_stayed(told, before[pid], now := read_stack_bytes(pid)):
                 self._kept[pid] = now
         return found
 
     def _unmoved(self) -> dict[int, Frames]:
-        """What was seen of those whose native functions have not returned, and whose lines and numbers are the same."""
-        frozen = [pid for pid, kept in self._kept.items() if stayed(self._seen[pid], kept, stacks_of(pid))]
-        told = in_turn(lambda pid: Dump(self._spy, pid, "--nonblocking"), frozen)  # it stands
-        return {pid: self._seen[pid] for pid, lines in told if lines == without_native(self._seen[pid])}
+        """Return the last frames of processes whose native functions have not returned, with the same lines and
+        numbers.
+        """
+        frozen = [pid for pid, kept in self._kept.items() if have_stayed(self._seen[pid], kept, read_stack_bytes(pid))]
+        told = run_dumps(lambda pid: Dump(self._spy, pid, "--nonblocking"), frozen)  # it stands
+        return {pid: self._seen[pid] for pid, lines in told if lines == select_python_frames(self._seen[pid])}
 
 
-def stayed(seen: Frames, before: Stacks, now: Stacks) -> bool:
+def have_stayed(seen: Frames, before: StackBytes, now: StackBytes) -> bool:
     """Whether all threads are still in the native functions that they were in when they were seen."""
-    return all(stays(thread, callers_of(frames), before, now) for thread, frames in seen.items())
+    return all(has_stayed(thread, find_caller_modules(frames), before, now) for thread, frames in seen.items())
 
 
-def callers_of(frames: Sequence[Frame]) -> set[str]:
-    """The modules by which Python came to an MPI function, or to wherever else the thread is in native code.
+def find_caller_modules(frames: Sequence[Frame]) -> set[str]:
+    """Return the modules by which Python came to an MPI function, or to other native code that a thread is in.
 
-    Not by a function of libc without a name: that is what called `main`, which py-spy takes for the innermost function
-    where it does not know the interpreter's own (Python 3.14 of Debian).
+    A function of libc without a name does not count: it called `main`, which py-spy takes for the innermost function if
+    it does not know the interpreter's own (Python 3.14 of Debian).
     """
     outermost = next((i for i, frame in enumerate(frames) if frame.python), 0)
-    begin = next((i + 1 for i, frame in enumerate(frames[:outermost]) if mpi_of(frame)), 0)
+    begin = next((i + 1 for i, frame in enumerate(frames[:outermost]) if find_mpi_function(frame)), 0)
     sites = [frame.site for frame in frames[begin:outermost]]
     return {site.module or "" for site in sites if site.function or not LIBC.search(site.module or "")}
 
 
-def without_native(seen: Frames) -> Frames:
+def select_python_frames(seen: Frames) -> Frames:
     """The frames of Python."""
     return {thread: [frame for frame in frames if frame.python] for thread, frames in seen.items()}
 
 
-def in_turn(begin: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tuple[int, Frames | str]]:
-    """What py-spy tells of processes, or in words why it does not; as many at a time as there are cores."""
+def run_dumps(begin: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tuple[int, Frames | str]]:
+    """Yield what py-spy reads of each process, or why it does not, as text; as many run at a time as there are
+    cores.
+    """
     running: list[Dump] = []
     left = list(reversed(pids))
     cores = len(os.sched_getaffinity(0))
@@ -130,7 +138,7 @@ def in_turn(begin: Callable[[int], Dump], pids: Sequence[int]) -> Iterator[tuple
 
 
 class Dump:
-    """A py-spy that reads a process, before which that one does not come: it may poll."""
+    """A running py-spy that reads a process, with priority over the process, which may poll."""
 
     def __init__(self, spy: str, pid: int, *how: str) -> None:
         self.pid = pid
@@ -145,22 +153,22 @@ class Dump:
         self._process = subprocess.Popen(
             [*self._command, *how], stdin=subprocess.DEVNULL, stdout=self._into[0], stderr=self._into[1]
         )
-        precedence.take(self._process.pid)
+        priority.raise_priority(self._process.pid)
 
     def answer(self) -> Frames | str | None:
-        """The frames of the process's threads, or what went wrong; None while it is being read."""
+        """Return the frames of the process's threads, or what went wrong as text; None while py-spy runs."""
         status = self._process.poll()
         if status is None:
             if time.monotonic() < self._limit:
                 return None
             self.end()
             return f"py-spy does not come to its end within {SECONDS:.0f} seconds"
-        said, complaint = map(whole, self._into)
+        said, complaint = map(read_and_close, self._into)
         if status == 0:
-            return {int(one["os_thread_id"] or 0): frames_of(one["frames"]) for one in json.loads(said)}
+            return {int(one["os_thread_id"] or 0): parse_frames(one["frames"]) for one in json.loads(said)}
         error = complaint.decode(errors="replace").strip()
         if "ermission denied" in error:
-            return forbidden(self.pid)
+            return explain_forbidden(self.pid)
         self._said = self._said or error
         if self._again:
             self._begin()
@@ -173,7 +181,7 @@ class Dump:
         self._process.wait()
 
 
-def whole(file: IO[bytes]) -> bytes:
+def read_and_close(file: IO[bytes]) -> bytes:
     """What was written to a file, which is closed by this."""
     with file:
         file.seek(0)
@@ -185,8 +193,10 @@ def is_start(frame: Frame) -> bool:
     return frame.python and STARTS.search(frame.site.file or "") is not None
 
 
-def frames_of(told: Sequence[dict[str, Any]], *, starts: bool = False) -> list[Frame]:
-    """The frames of a thread as py-spy tells them, also of what starts programs if asked. A native one has a module."""
+def parse_frames(told: Sequence[dict[str, Any]], *, starts: bool = False) -> list[Frame]:
+    """Parse the frames of a thread from py-spy; `starts`: keep those that start programs. A native frame has a
+    module.
+    """
     found = []
     for frame in told:
         name = str(frame["name"])
@@ -199,7 +209,7 @@ def frames_of(told: Sequence[dict[str, Any]], *, starts: bool = False) -> list[F
 
 
 def is_number(text: str | None) -> bool:
-    """Whether a variable's text is a number: other things would not tell whether a rank has come on."""
+    """Return whether a variable's text is a number: other values would not show whether a rank has moved on."""
     try:
         float(text or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""A gdb that reads stacks of some processes: started first, so that it comes up while Weft imports what it needs."""
+"""Start a gdb that reads stacks of some processes, early, so that it is ready while Weft imports what it needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from weft.attach.precedence import first
+from weft.attach.priority import raised_priority
 from weft.base.debuggers import REMEDY, find_gdb
 from weft.errors import UsageError
 from weft.gdb.scripted import ScriptedGdb
@@ -46,7 +46,9 @@ def is_reader(process: int) -> bool:
 
 @contextmanager
 def readers(pids: Sequence[int]) -> Iterator[list[Reader]]:
-    """The gdbs for native processes: one for each core, if there are many. They let all go at the end of this."""
+    """Start the gdbs for native processes, one per core if there are many; they detach at the end of the `with`
+    block.
+    """
     if pids and find_gdb() is None:
         raise UsageError(f"gdb reads the stacks of C, C++ and Fortran: {REMEDY}")
     # Who started this may have blocked signals, as `weft run` does: gdb waits for SIGCHLD.
@@ -58,7 +60,7 @@ def readers(pids: Sequence[int]) -> Iterator[list[Reader]]:
             made[number % len(made)].pids.append(pid)
         yield made
     finally:
-        with first([reader.process for reader in made]):
+        with raised_priority([reader.process for reader in made]):
             for end in (Reader.let_end, Reader.close):
                 for reader in made:
                     with suppress(OSError):

@@ -1,6 +1,6 @@
-"""Stacks of many processes at once: executed by the Python inside gdb, never imported by Weft.
+"""Read the stacks of many processes at once: executed by the Python inside gdb, never imported by Weft.
 
-Questions and answers are lines of JSON. One gdb is the debugger of many processes: it reads the symbols of a library
+Requests and answers are lines of JSON. One gdb is the debugger of many processes: it reads the symbols of a library
 once, however many ranks have it. parts_gdb.py is read before it.
 """
 
@@ -31,7 +31,7 @@ REFERENCES = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_C
 
 
 def weft_serve(asked: int, answering: int) -> None:
-    """Do what is asked for, line by line, until nobody asks any more; then all processes are let go."""
+    """Answer requests, line by line, until the pipe is closed; then detach from all processes."""
     with os.fdopen(asked) as lines, os.fdopen(answering, "w") as answers:
         try:
             for line in lines:
@@ -48,7 +48,7 @@ def weft_serve(asked: int, answering: int) -> None:
 
 
 def attach(pid: int) -> str:
-    """Stop a process; why it cannot be, if so. Symbols are read later, once all stand still."""
+    """Stop a process; return why it cannot be stopped, empty if it is. Symbols are read later, once all are stopped."""
     free = [inferior for inferior in gdb.inferiors() if not inferior.pid]
     if not free:
         gdb.execute("add-inferior", to_string=True)
@@ -62,7 +62,7 @@ def attach(pid: int) -> str:
 
 
 def core(program: str, *names: str) -> str:
-    """Take a core file in place of what was looked at before; why it cannot be, if so.
+    """Load a core file in place of the one before; return why it cannot be loaded, empty if it is.
 
     `program` is a word of gdb's language, `names` what gdb may take the core file by (weft.gdb.mi.core_names).
     """
@@ -94,7 +94,7 @@ def detach() -> None:
 
 
 def stacks() -> dict[str, list[dict[str, Any]]]:
-    """The stacks of all threads, by process: frames from the innermost."""
+    """Return the stacks of all threads, by process: frames from the innermost."""
     told = {}
     for inferior in gdb.inferiors():
         if inferior.pid:
@@ -126,7 +126,7 @@ def stack(thread: Any) -> list[dict[str, Any]]:
 
 
 def frame_at(frame: Any) -> dict[str, Any]:
-    """What is known of a frame. `address`: of its call, where gdb's line is of another file than its function.
+    """Describe a frame. `address`: that of its call, if gdb's line belongs to another file than its function.
 
     Of the lines that the compiler gives one address gdb may know only that of a function inlined there.
     """
@@ -141,9 +141,9 @@ def frame_at(frame: Any) -> dict[str, Any]:
 
 
 def called(frame: Any) -> str | None:
-    """The function that a frame calls, by the instruction before the one that it returns to; None where none names it.
+    """Return the function that a frame calls, by the instruction before its return address; None if it names none.
 
-    An MPI function that only jumps to one of its library's own has no frame, and that one no name.
+    An MPI function that only jumps to one of its library's own has no frame, and the latter no name.
     """
     for length in CALLS.get(frame.architecture().name(), (4,)):
         try:
@@ -171,7 +171,9 @@ def numbers(frame: Any) -> dict[str, str]:
 
 
 def values(wanted: list[tuple[int, int, int, list[str]]]) -> list[list[str | None]]:
-    """Expressions in frames: each of process, thread, how many frames from the innermost, and texts."""
+    """Return the values of expressions in frames; `wanted`: process, thread, level from the innermost frame,
+    and texts.
+    """
     told: list[list[str | None]] = []
     for pid, lwp, level, texts in wanted:
         try:
@@ -193,7 +195,7 @@ def select(pid: int, lwp: int, level: int) -> None:
 
 
 def value_of(text: str) -> str | None:
-    """A number that an expression means in the chosen frame; None where it is none."""
+    """Return the number that an expression means in the selected frame, None if it is no number."""
     try:
         value = gdb.parse_and_eval(text)
         if value.type.code in REFERENCES:  # an argument in Fortran

@@ -1,4 +1,4 @@
-"""All stacks as one tree, each branch with the ranks that are on it (the way of STAT, Arnold et al. 2007)."""
+"""Merge all stacks into one tree, each branch with the ranks on it (as STAT does, Arnold et al. 2007)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.attach.model import Call, Frame, Seen, Thread
+from weft.attach.model import Call, Frame, RankStacks, Thread
 from weft.base.words import rank_set
 
 
@@ -39,8 +39,8 @@ class Node:
                 "beneath": [node.as_dict() for node in self.beneath.values()]}  # fmt: skip
 
 
-def merged(ranks: Sequence[Seen], *, every: bool = False) -> Node:
-    """The tree of the first look. `every`: with the frames inside of MPI."""
+def merge_stacks(ranks: Sequence[RankStacks], *, every: bool = False) -> Node:
+    """Return the tree of the first look. `every`: with the frames inside MPI."""
     root = Node()
     for one in ranks:
         for thread in one.threads:
@@ -69,7 +69,7 @@ def _beneath(node: Node, text: str, rank: int) -> Node:
 
 
 def frame_text(frame: Frame) -> str:
-    """`exchange at hang.c:6`."""
+    """Format a frame: `exchange at hang.c:6`."""
     site, function = frame.site, frame.site.function or "?"
     if site.function and site.module and not site.known:
         return f"{function} in {Path(site.module).name}"
@@ -81,7 +81,7 @@ def call_key(call: Call) -> str:
     return f"{call.called} in {call.name}" if call.called else call.name
 
 
-def lines(root: Node) -> list[str]:
+def render_tree(root: Node) -> list[str]:
     """The tree as text: what many go through stands once, and each fork says who goes where."""
     return list(_lines(root, 0, None))
 

@@ -1,1 +1,1 @@
-"""The ground floor: what every room may use, and what knows nothing of runs, messages or programs that are debugged."""
+"""Provide what every room may use, and what knows nothing of runs, messages or debugged programs."""

@@ -1,7 +1,8 @@
-"""What this machine lets Weft do, each tried once and kept: to trace processes, call into them, share memory.
+"""Find out what this machine permits: to trace processes, call functions in them, share memory.
 
-Nothing is concluded from a version or a setting alone: a debugger is attached to a process, a system call is made. A
-setting is read only to say what to change. `weft doctor` tells it, and tests are skipped by it.
+Each ability is tried once and remembered, not concluded from a version or a setting: a debugger is attached, a system
+call is made. A setting is read only to say what to change. `weft doctor` reports the abilities, and tests are skipped
+by them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from weft.base.debuggers import REMEDY, command, find_gdb, passed_over
+from weft.base.debuggers import REMEDY, command, describe_unused_gdbs, find_gdb
 from weft.base.lazy import dataclass
 from weft.safety.started import own_python
 
@@ -39,7 +40,7 @@ QUIET: Final = ("set auto-solib-add off", "set debug-file-directory /nonexistent
 
 @dataclass(frozen=True)
 class Ability:
-    """Whether a thing can be done here: what was found, and where it cannot be done, why and what to do about it."""
+    """Whether something can be done here; if not, why, and the remedy."""
 
     detail: str
     lack: str = ""
@@ -48,8 +49,8 @@ class Ability:
 
 
 @contextmanager
-def waiting() -> Iterator[int]:
-    """A process of ours that waits until this one lets it go, or ends: its number."""
+def waiting_process() -> Iterator[int]:
+    """Run a process that waits until the end of the `with` block; its pid is the value."""
     with subprocess.Popen(
         ["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     ) as process:
@@ -64,9 +65,9 @@ def waiting() -> Iterator[int]:
 
 
 @cache
-def tracing() -> Ability:
-    """Whether a process may trace another of the same user that it has not started: what every debugger does."""
-    with waiting() as pid:
+def check_tracing() -> Ability:
+    """Check whether a process may trace another one of the same user, as every debugger does."""
+    with waiting_process() as pid:
         asked = own_python("-I", "-S", "-c", SEIZED.format(seize=SEIZE, pid=pid))
         status = subprocess.run(asked, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False).returncode
     if not status:
@@ -81,8 +82,10 @@ def tracing() -> Ability:
 
 
 @cache
-def own_memory() -> Ability:
-    """Whether a process may have the kernel read its memory, so that a bad address is an answer and not a crash."""
+def check_own_memory() -> Ability:
+    """Check whether a process may have the kernel read its memory, so that a bad address is an error and not a
+    crash.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     source, target = ctypes.create_string_buffer(b"weft"), ctypes.create_string_buffer(5)
     there, here = ((ctypes.c_size_t * 2)(ctypes.addressof(one), 5) for one in (source, target))  # struct iovec
@@ -99,42 +102,48 @@ def own_memory() -> Ability:
 
 
 @cache
-def debugger() -> Ability:
-    """Whether there is a gdb with Python that attaches to a process."""
-    where, told, _ = _gdb()
+def check_gdb() -> Ability:
+    """Check whether there is a gdb with Python that attaches to a process."""
+    where, told, _ = _try_gdb()
     if not where:
         return Ability("", "gdb is not here: no stacks, stops and values in C, C++ and Fortran", REMEDY)
     if "weft: Python" not in told:
-        lack = f"{where} was built without Python" if "ython" in told else f"{where} does not start: {_fault(told)}"
+        lack = (
+            f"{where} was built without Python"
+            if "ython" in told
+            else f"{where} does not start: {_find_complaint(told)}"
+        )
         return Ability(where, lack, "install a gdb that has Python, such as Debian's")
     if "weft: attached" not in told:
-        forbidden = tracing()
+        forbidden = check_tracing()
         if forbidden.lack:
             return Ability(where, f"{where} attaches to no process: {forbidden.lack}", forbidden.remedy)
-        return Ability(where, f"{where} attaches to no process: {_fault(told)}", "install another gdb")
+        return Ability(where, f"{where} attaches to no process: {_find_complaint(told)}", "install another gdb")
     version = re.search(r"weft: Python (\S+) gdb (.*)", told)
     assert version is not None
-    return Ability("; ".join([f"{where} {version[2]}, Python {version[1]}", *passed_over()]))
+    return Ability("; ".join([f"{where} {version[2]}, Python {version[1]}", *describe_unused_gdbs()]))
 
 
 @cache
-def calling() -> Ability:
-    """Whether that gdb calls a function in a process, by which code comes into one that runs."""
-    if debugger().lack:
-        return debugger()
-    where, told, pid = _gdb()
+def check_gdb_calls() -> Ability:
+    """Check whether gdb can call a function in a process, by which code is loaded into a running process."""
+    if check_gdb().lack:
+        return check_gdb()
+    where, told, pid = _try_gdb()
     if f"weft: called {pid}" in told:
         return Ability(f"{where} calls functions in a process")
-    return Ability(where, f"{where} cannot call a function in a process: {_fault(told)}", f"gdb 14 or later: {REMEDY}")
+    return Ability(
+        where, f"{where} cannot call a function in a process: {_find_complaint(told)}", f"gdb 14 or later: {REMEDY}"
+    )
 
 
 @cache
-def _gdb() -> tuple[str, str, int]:
-    """Where gdb is, all that it said when it was tried on a process, and the number of that process."""
+def _try_gdb() -> tuple[str, str, int]:
+    """Try gdb on a process; return gdb's path, its output, and the pid of that process."""
     where = find_gdb()
     if where is None:
         return "", "", 0
-    with waiting() as pid:
+    with waiting_process() as pid:
         words = ["-ex", "python import platform; print('weft: Python', platform.python_version(), 'gdb', gdb.VERSION)"]
         words += ["-ex", f"attach {pid}", "-ex", "python if gdb.selected_thread(): print('weft: attached')"]
         words += ["-ex", "sharedlibrary libc", "-ex", "print (int)getpid()", "-ex", 'printf "weft: called %d\\n", $']
@@ -148,16 +157,16 @@ def _gdb() -> tuple[str, str, int]:
     return where, done.stdout, pid
 
 
-def _fault(told: str) -> str:
-    """What gdb complained of: its last words but those of ours."""
+def _find_complaint(told: str) -> str:
+    """Return the line of gdb's output that says what went wrong."""
     lines = [line for line in told.splitlines() if line and not line.startswith(("weft:", "[", "warning:", "Using "))]
     faults = [line for line in lines if re.search(r"cannot|couldn|not permitted|error|no symbol|unable", line, re.I)]
     return next(iter(faults or lines[-1:]), "it says nothing").rstrip(".")
 
 
 @cache
-def shared_memory() -> Ability:
-    """Whether /dev/shm is there and has room: the ranks of one host pass their messages through it."""
+def check_shared_memory() -> Ability:
+    """Check whether /dev/shm exists and has room: the ranks of one host pass their messages through it."""
     try:
         held = os.statvfs(SHARED)
     except OSError:
@@ -171,9 +180,12 @@ def shared_memory() -> Ability:
     return Ability(f"{free >> 20:,} MiB free in {SHARED}")
 
 
-def crash_for_want_of_it(bus_error: bool) -> str:
-    """What shared memory may have to do with the crash of a job on this host, and what to do; empty: nothing."""
-    told = shared_memory()
+def explain_shared_memory_crash(bus_error: bool) -> str:
+    """Return how shared memory may have caused a job's crash on this host, with the remedy; empty if it did not.
+
+    `bus_error`: whether a rank ended by SIGBUS.
+    """
+    told = check_shared_memory()
     if told.lack:
         return f"{told.lack} ({told.remedy})"
     held = os.statvfs(SHARED)
@@ -183,10 +195,10 @@ def crash_for_want_of_it(bus_error: bool) -> str:
 
 
 ABILITIES: Final[dict[str, Callable[[], Ability]]] = {
-    "gdb": debugger,
-    "calls by gdb": calling,
-    "ptrace": tracing,
-    "own memory": own_memory,
-    "shared memory": shared_memory,
+    "gdb": check_gdb,
+    "calls by gdb": check_gdb_calls,
+    "ptrace": check_tracing,
+    "own memory": check_own_memory,
+    "shared memory": check_shared_memory,
 }
 """What `weft doctor` tells, by the name that it is told under."""

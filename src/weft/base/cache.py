@@ -1,4 +1,4 @@
-"""The cache: what one process at a time builds, and facts that hold while the files they come from stay the same."""
+"""Keep files that one process at a time builds, and facts that hold while the files they come from stay the same."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from weft.safety.folders import cache_folder, cache_folders, make_private
 
 
 @contextmanager
-def alone(made: Path) -> Iterator[None]:
-    """Let one process at a time make a file or folder of the cache: the others wait and then find it.
-
-    OSError where there is no room for it.
+def exclusive_build(made: Path) -> Iterator[None]:
+    """Let one process at a time make a file or folder of the cache; others wait, and then find it. Raises OSError if
+    the disk is full.
     """
     make_private(made.parent)
     with made.with_suffix(".lock").open("w") as lock:
@@ -27,8 +26,8 @@ def alone(made: Path) -> Iterator[None]:
         yield
 
 
-def digest(paths: Iterable[Path]) -> str:
-    """The digest of the content of some files, whatever folders they are in."""
+def digest_files(paths: Iterable[Path]) -> str:
+    """Return one digest of the contents of some files, whatever folders they are in."""
     whole = hashlib.sha256()
     for path in sorted(paths, key=lambda path: path.name):
         whole.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
@@ -36,12 +35,12 @@ def digest(paths: Iterable[Path]) -> str:
 
 
 def recall(kind: str, key: list[str], depends: Iterable[Path]) -> dict[str, Any] | None:
-    """What was kept under a key, None where nothing was or a file that it depends on has changed since."""
+    """Return the facts kept under a key; None if there are none, or a file that they depend on has changed since."""
     depends = list(depends)
     for cache in cache_folders():
         try:
             content = json.loads(_note(cache, kind, key).read_text())
-            if content["key"] == key and content["stamps"] == stamps([*depends, *map(Path, content["more"])]):
+            if content["key"] == key and content["stamps"] == file_stamps([*depends, *map(Path, content["more"])]):
                 return dict(content["facts"])
         except (OSError, ValueError, KeyError, TypeError):
             pass
@@ -49,11 +48,13 @@ def recall(kind: str, key: list[str], depends: Iterable[Path]) -> dict[str, Any]
 
 
 def keep(kind: str, key: list[str], depends: Iterable[Path], facts: dict[str, Any], more: Iterable[Path] = ()) -> None:
-    """Keep facts under a key. `more`: files that they depend on besides, named by the facts alone."""
+    """Keep facts under a key. `depends`, `more`: the files that they depend on; `more` are those that only the facts
+    name.
+    """
     note, others = _note(cache_folder(), kind, key), list(more)
     with suppress(OSError):
         content: dict[str, object] = {"key": key, "more": [str(path) for path in others], "facts": facts}
-        content["stamps"] = stamps([*depends, *others])
+        content["stamps"] = file_stamps([*depends, *others])
         make_private(note.parent)
         work = note.with_suffix(f".{os.getpid()}")
         work.write_text(json.dumps(content))
@@ -64,8 +65,10 @@ def _note(cache: Path, kind: str, key: list[str]) -> Path:
     return cache / "notes" / f"{kind}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:20]}.json"
 
 
-def stamps(paths: Iterable[Path]) -> list[list[object]]:
-    """What changes when a file does: path, time, size and inode; of a file that is not there the path alone."""
+def file_stamps(paths: Iterable[Path]) -> list[list[object]]:
+    """Return path, time, size and inode of each file, which change if the file does; the path only for a
+    missing file.
+    """
     found: list[list[Any]] = []
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Which gdb there is, and whether it can call functions in a program: the system's, or the one of PyPI's wheel."""
+"""Choose the gdb to use: the system's or that of a PyPI wheel, by whether it can call functions in a program."""
 
 from __future__ import annotations
 
@@ -23,36 +23,40 @@ SETTINGS = ("set debuginfod enabled off", "set confirm off", "set pagination off
 
 
 @dataclass(frozen=True)
-class Debugger:
-    """A gdb: its path, and what it cannot do, "" for nothing."""
+class GdbInstallation:
+    """A gdb: its path, and what it cannot do, empty for nothing."""
 
     path: str
     lack: str
 
 
 def find_gdb() -> str | None:
-    """The gdb to use: the system's, the wheel's where that is missing or cannot call; None where there is none."""
-    return next((one.path for one in debuggers()), None)
+    """Return the path of the gdb to use, None if there is none: the wheel's if the system's is missing or
+    cannot call.
+    """
+    return next((one.path for one in find_debuggers()), None)
 
 
-def debuggers() -> list[Debugger]:
-    """The system's gdb and the wheel's, as far as they are there, the one to use first."""
-    found = [path for path in (shutil.which("gdb"), _of_wheel()) if path is not None]
-    return sorted((Debugger(path, _lack(path)) for path in dict.fromkeys(found)), key=lambda one: bool(one.lack))
+def find_debuggers() -> list[GdbInstallation]:
+    """Return the system's gdb and the wheel's, if installed, the one to use first."""
+    found = [path for path in (shutil.which("gdb"), _find_wheel_gdb()) if path is not None]
+    return sorted(
+        (GdbInstallation(path, _find_lack(path)) for path in dict.fromkeys(found)), key=lambda one: bool(one.lack)
+    )
 
 
 def command(gdb: str, *settings: str) -> list[str]:
-    """The words that start a gdb which reads no file of the user's, with more settings than SETTINGS."""
+    """Return the command that starts a gdb which reads no file of the user's; `settings`: further settings."""
     return [gdb, "--nx", "--quiet", *(word for setting in (*SETTINGS, *settings) for word in ("-iex", setting))]
 
 
-def passed_over() -> list[str]:
+def describe_unused_gdbs() -> list[str]:
     """Return of each gdb that is here and not used what it cannot do, as `weft doctor` tells it."""
-    return [f"not {one.path}: {one.lack}" for one in debuggers()[1:] if one.lack]
+    return [f"not {one.path}: {one.lack}" for one in find_debuggers()[1:] if one.lack]
 
 
-def _of_wheel() -> str | None:
-    """The command that the wheel brings, which finds the rest of it."""
+def _find_wheel_gdb() -> str | None:
+    """Return the gdb that the wheel installs, None if the wheel is not installed."""
     # A recording, which asks for no gdb, does not wait for it.
     from importlib.metadata import PackageNotFoundError, files
 
@@ -64,8 +68,8 @@ def _of_wheel() -> str | None:
 
 
 @cache
-def _lack(path: str) -> str:
-    """What a gdb cannot do on this machine."""
+def _find_lack(path: str) -> str:
+    """Return what a gdb cannot do on this machine, empty for nothing."""
     if not _has_amx():
         return ""
     with suppress(OSError, subprocess.TimeoutExpired):

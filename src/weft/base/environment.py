@@ -1,6 +1,6 @@
-"""The environment variables that Weft reads: those that a user may set, and those that Weft sets for its processes.
+"""List the environment variables that Weft reads: those that users may set, and those that Weft sets for its processes.
 
-`python -m weft.base.environment > docs/environment.md` writes the page of the first.
+`python -m weft.base.environment > docs/environment.md` writes the page about the first.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ INTERNAL: Final = {
 
 
 def page() -> Iterator[str]:
-    """The lines of docs/environment.md."""
+    """Yield the lines of docs/environment.md."""
     yield from ("# Environment variables", "", "What you may set for Weft, for one command or for all.", "")
     yield from _table(USERS)
     yield from ("", "## Variables that others know, too", "")

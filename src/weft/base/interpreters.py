@@ -1,4 +1,6 @@
-"""Which builds of Python Weft knows: those with a lock (GIL), of CPython 3.11 to 3.14. Standard library only."""
+"""Know which builds of Python Weft supports: those with a lock (GIL), of CPython 3.11 to 3.14. Standard library
+only.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,12 @@ _UNLOCKED = "free-threading"
 
 
 def is_free_threaded(version: str) -> bool:
-    """Whether an interpreter is built without a lock, by what it calls itself (`sys.version`)."""
+    """Return whether an interpreter is built without a lock, given its `sys.version`."""
     return _UNLOCKED in version
 
 
 def refusal(whose: str, version: str, lacking: str) -> str:
-    """Why something is not done with a build without a lock, and what to use."""
+    """Return the message that something is not possible with a build without a lock, and what to use."""
     number = version.split(" ", 1)[0]
     minor = ".".join(number.split(".")[:2])
     return f"{whose} is the free-threaded build of Python {number}, {lacking}: use the ordinary build, python{minor}"

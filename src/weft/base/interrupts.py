@@ -1,6 +1,6 @@
-"""A time limit for commands that let the program run, and Ctrl-C where it does no harm.
+"""Limit the time of commands that let the program run, and defer Ctrl-C to places where it does no harm.
 
-Scripts come to an end also where the program does not. What is being said to gdb comes to its end first.
+Scripts end also if the program does not. An exchange with gdb is completed first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGALRM)
 
 @dataclass
 class _Kept:
-    """What came while it was kept back, and in how many layers it is."""
+    """The signals that arrived while they were deferred, and whether they are deferred now."""
 
     layers: int = 0
     came: bool = False
@@ -49,7 +49,7 @@ def _elsewhere() -> bool:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """KeyboardInterrupt, as by the person's Ctrl-C, after so many seconds; 0: never."""
+    """Raise KeyboardInterrupt, as Ctrl-C does, after so many seconds in a `with` block; 0 for no limit."""
     if not seconds or _elsewhere():
         yield
         return
@@ -69,54 +69,58 @@ def limited(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def kept(*, late: bool = False) -> Iterator[None]:
-    """Ctrl-C and the limit come at `interruptible` only; `late`: or at the end, where they else are nothing."""
+    """Defer Ctrl-C and the time limit in a `with` block to calls of `raise_deferred_interrupt`.
+
+    `late`: raise at the end of the block what has arrived until then, which is dropped otherwise.
+    """
     if _elsewhere() or _kept.layers:
         yield
         return
     outside, before = _kept.before, {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         _kept.layers, _kept.came, _kept.before = 1, False, before
-        _handled(dict.fromkeys(_SIGNALS, _later))
+        _set_handlers(dict.fromkeys(_SIGNALS, _later))
         yield
     finally:
         _kept.layers, _kept.before = 0, outside
-        _handled(before)
+        _set_handlers(before)
     if late and _kept.came:
         raise KeyboardInterrupt
 
 
 @contextmanager
-def heeded() -> Iterator[None]:
-    """Within `kept`: Ctrl-C comes at once, as ever."""
+def immediate_interrupts() -> Iterator[None]:
+    """Let Ctrl-C interrupt at once in a `with` block within `kept`."""
     if _elsewhere() or not _kept.layers:
         yield
         return
     before = _kept.before
     try:
         _kept.layers = 0
-        _handled(before)
+        _set_handlers(before)
         yield
     finally:
         _kept.layers, _kept.came, _kept.before = 1, False, before
-        _handled(dict.fromkeys(_SIGNALS, _later))
+        _set_handlers(dict.fromkeys(_SIGNALS, _later))
 
 
-def _handled(by: Mapping[signal.Signals, Any]) -> None:
+def _set_handlers(by: Mapping[signal.Signals, Any]) -> None:
     for number, handler in by.items():
         signal.signal(number, handler)
 
 
-def interruptible() -> None:
-    """A place at which what was kept back may come. KeyboardInterrupt."""
+def raise_deferred_interrupt() -> None:
+    """Raise KeyboardInterrupt if Ctrl-C or the time limit arrived while they were deferred."""
     if _kept.came and _kept.layers and not _elsewhere():
         _kept.came = False
         raise KeyboardInterrupt
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a process has ended, asked where Ctrl-C and the limit may come at any moment.
+    """Return whether a process has ended; safe where Ctrl-C may interrupt at any moment.
 
-    Popen.poll() takes a lock, which stays taken where one comes just behind that; each wait() then waits for ever.
+    Popen.poll() takes a lock, which stays taken if an interrupt comes right after that; each wait() then waits for
+    ever.
     """
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

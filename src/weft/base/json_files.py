@@ -1,4 +1,4 @@
-"""The JSON files of a run directory, read with care: they come from other people."""
+"""Read the JSON files of a run directory with care, as they may come from other people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_JSON: Final = 64 << 20
 
 
 def plain(data: bytes) -> object:
-    """What is written in JSON, of numbers that are numbers: no Infinity or NaN. ValueError for anything else."""
+    """Parse JSON whose numbers are finite. Raises ValueError for anything else."""
     return json.loads(data, parse_constant=_number, parse_float=_number)
 
 
@@ -29,10 +29,10 @@ def read_json(
     root: Path, name: str, schema: str, problems: list[str], *, limit: int = MAX_JSON,
     parsed: Callable[[bytes], object] = plain, exact: bool = False,
 ) -> dict[str, object]:  # fmt: skip
-    """The object in RUN/name; {} and a problem where it cannot be read or says another schema.
+    """Return the object in RUN/name; {} and a problem if it cannot be read or has another schema.
 
-    `parsed`: what makes the object of the file's bytes, for one that keeps it. `exact`: OtherVersion is raised, as
-    without this file nothing can be said of the run.
+    `parsed`: makes the object from the file's bytes. `exact`: raise OtherVersion for another version of the schema, if
+    nothing can be said about the run without this file.
     """
     try:
         value = parsed(read_regular(root / name, root, limit))
@@ -61,5 +61,5 @@ def read_json(
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: beside it, then in its place. Who may read it, the umask says."""
+    """Write a file completely or not at all: beside its place, then renamed. The umask decides who may read it."""
     Held(path.parent.resolve()).write_whole(path.name, data)

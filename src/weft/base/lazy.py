@@ -1,8 +1,8 @@
-"""Dataclasses that cost little to define: Weft has some hundred, and every `weft run` defines most of them.
+"""Provide dataclasses that cost little to define: Weft has some hundred, and every `weft run` defines most of them.
 
 The standard decorator compiles up to seven methods for a class, about a millisecond each class in a short command. Here
 only `__init__` is compiled, when the first instance is made; comparison, hash and repr are the same few functions for
-all. `frozen` is held by the type checker alone: an instance is as cheap to make as one that may be changed.
+all. `frozen` is checked by the type checker only: an instance is as cheap to make as a mutable one.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def dataclass(cls: object = None, /, *, frozen: bool = False, slots: bool = Fals
         own_init = "__init__" in vars(cls)
         if not cls.__doc__:
             cls.__doc__ = cls.__name__  # the standard decorator would write the signature here, at some cost
-        finished = _finished(dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls), frozen, eq)
+        finished = _add_methods(dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls), frozen, eq)
         if not own_init:
-            _initialised_when_used(finished)
+            _add_lazy_init(finished)
         return finished
 
     return made if cls is None else made(cls)
 
 
-def _finished(cls: Any, frozen: bool, eq: bool) -> Any:
-    """The class with the methods that the standard decorator was told to leave out."""
+def _add_methods(cls: Any, frozen: bool, eq: bool) -> Any:
+    """Add the methods to a class that the standard decorator was told to leave out, and return the class."""
     own = vars(cls)
     shown = [field.name for field in dataclasses.fields(cls) if field.repr]
-    values = _getter([field.name for field in dataclasses.fields(cls) if field.compare])
+    values = _make_tuple_getter([field.name for field in dataclasses.fields(cls) if field.compare])
 
     def __repr__(self: Any) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
@@ -61,19 +61,19 @@ def _finished(cls: Any, frozen: bool, eq: bool) -> Any:
     return cls
 
 
-def _initialised_when_used(cls: Any) -> None:
+def _add_lazy_init(cls: Any) -> None:
     """Give the class an `__init__` that compiles the right one when the first instance is made."""
 
     def __init__(self: Any, /, *args: object, **kwargs: object) -> None:
         if cls.__init__ is __init__:
-            cls.__init__ = _initialiser(cls)
+            cls.__init__ = _compile_init(cls)
         cls.__init__(self, *args, **kwargs)
 
     cls.__init__ = __init__
 
 
-def _initialiser(cls: Any) -> object:
-    """The `__init__` that the standard decorator would have compiled; names of classes stay as they are written."""
+def _compile_init(cls: Any) -> object:
+    """Return the `__init__` that the standard decorator would have compiled; annotations stay uninterpreted."""
     known: dict[str, Any] = {"default": object()}
     given: list[str] = []
     named: list[str] = []
@@ -102,8 +102,8 @@ def _initialiser(cls: Any) -> object:
     return known["__init__"]
 
 
-def _getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
-    """What reads these attributes as a tuple."""
+def _make_tuple_getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
+    """Return a function that reads these attributes of an object as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda of: tuple(getattr(of, name) for name in names)

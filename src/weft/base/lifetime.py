@@ -1,4 +1,6 @@
-"""Nothing outlives Weft: termination signals unwind a command, and what it started ends with it, even by SIGKILL."""
+"""Let nothing outlive Weft: termination signals unwind a command, and its child processes end with it, even by
+SIGKILL.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ TERMINATION: Final = (signal.SIGTERM, signal.SIGHUP)
 def exit_on_termination() -> None:
     """Let SIGTERM and SIGHUP raise SystemExit, so that a command ends what it started and removes what it made.
 
-    A signal that is ignored stays ignored (`nohup`), and one that somebody handles stays handled.
+    An ignored signal stays ignored (`nohup`), and one that has a handler keeps it.
     """
     for number in TERMINATION:
         if signal.getsignal(number) is signal.SIG_DFL:
@@ -39,10 +41,11 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 
 
 def bound_to_parent(number: int = signal.SIGKILL) -> Callable[[], None]:
-    """Return a `preexec_fn` by which a child gets `number` when this process ends, however that ends.
+    """Return a `preexec_fn` by which a child gets the signal `number` when this process ends, however it ends.
 
-    Where this process has ended before the child asked for it, the child ends at once. Of another thread than the main
-    one nothing is asked: the kernel means the thread that forks, which may end long before the process does.
+    If this process has ended before the child could ask for the signal, the child ends at once. In another thread than
+    the main one the signal is not requested: the kernel means the thread that forks, which may end long before the
+    process.
     """
     prctl, parent = _prctl(), os.getpid()
     is_lasting = _thread.get_native_id() == parent
@@ -57,10 +60,11 @@ def bound_to_parent(number: int = signal.SIGKILL) -> Callable[[], None]:
 
 
 def temporary_folder(purpose: str) -> tempfile.TemporaryDirectory[str]:
-    """Make a folder that goes with the command, and remove those that killed commands of this user have left.
+    """Make a folder that is removed at the end of the command, and remove those that killed commands of this user have
+    left.
 
     A folder's name holds the process that made it (id, start time, and the machine and namespace that the id counts
-    in), so that only what surely belongs to nobody any more is removed.
+    in), so that only folders that certainly belong to no process any more are removed.
     """
     import tempfile  # only here: many commands need no folder
 
@@ -88,9 +92,9 @@ def _remove_abandoned(base: Path) -> None:
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process began, in clock ticks since boot; None where it has ended.
+    """Return when a process began, in clock ticks since boot; None if it has ended.
 
-    Ids are used again: with its start time a process is known for sure.
+    Ids are used again: together with its start time a process is identified for certain.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

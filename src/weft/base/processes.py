@@ -1,4 +1,4 @@
-"""Processes that run already: may they be looked into, and are they Pythons."""
+"""Look at running processes: whether they may be examined, and whether they are Python interpreters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUSY = 0.02
 
 
 def maps_of(pid: int, asked: str = "") -> str:
-    """What a process has mapped. UsageError where there is no such process, or it may not be looked at."""
+    """Return the memory map of a process. Raises UsageError if there is no such process, or it may not be looked at."""
     asked = asked or str(pid)
     try:
         return Path(f"/proc/{pid}/maps").read_text(errors="replace")
@@ -37,18 +37,18 @@ def is_python(pid: int, asked: str = "") -> bool:
     return bool(PYTHON.search(maps_of(pid, asked)))
 
 
-def forbidden(pid: int) -> str:
-    """What is said where the system lets nobody look into a process."""
-    from weft.base.abilities import tracing  # only where it is forbidden: what looks in must not wait for it
+def explain_forbidden(pid: int) -> str:
+    """Return the message that the system does not permit anybody to look into a process, with the remedy."""
+    from weft.base.abilities import check_tracing  # only where it is forbidden: what looks in must not wait for it
 
-    told = tracing()
+    told = check_tracing()
     if told.lack:
         return f"process {pid} cannot be looked into: {told.lack}; {told.remedy}"
     return f"the system forbids to look into process {pid}: run as its user, or as root"
 
 
-def status_of(pid: int) -> tuple[str, int]:
-    """State and tracer of a process, as the kernel tells them; an empty state where it has gone."""
+def read_status(pid: int) -> tuple[str, int]:
+    """Return the state of a process and the pid of its debugger, from the kernel; an empty state if it has ended."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -58,8 +58,8 @@ def status_of(pid: int) -> tuple[str, int]:
 
 
 def refusal(pid: int) -> str:
-    """Why a process had better not be looked into; empty where it may be."""
-    state, tracer = status_of(pid)
+    """Return why a process should not be looked into, empty if it may."""
+    state, tracer = read_status(pid)
     if not state or state in "ZX":
         return "it has ended"
     if tracer:
@@ -67,18 +67,18 @@ def refusal(pid: int) -> str:
     return "it is stopped (kill -CONT lets it go on)" if state in "Tt" else ""
 
 
-def while_it_works(process: int, patience: float) -> Iterator[bool]:
-    """True until so many seconds have passed in which a gdb did nothing."""
-    until, spent = time.monotonic() + patience, _spent(process)
+def poll_until_idle(process: int, patience: float) -> Iterator[bool]:
+    """Yield True until a gdb has done nothing for `patience` seconds, then False."""
+    until, spent = time.monotonic() + patience, _cpu_seconds(process)
     while True:
-        if time.monotonic() >= until and (now := _spent(process)) > spent + BUSY:
+        if time.monotonic() >= until and (now := _cpu_seconds(process)) > spent + BUSY:
             until, spent = time.monotonic() + patience, now
         yield time.monotonic() < until
 
 
-def wait_while_it_works(process: subprocess.Popen[bytes], patience: float) -> None:
-    """Wait for the end of a gdb; one that did nothing for so many seconds is killed: a program's files may be pipes."""
-    still = while_it_works(process.pid, patience)
+def wait_or_kill_idle(process: subprocess.Popen[bytes], patience: float) -> None:
+    """Wait until a gdb ends; kill it if it did nothing for `patience` seconds, as the program's files may be pipes."""
+    still = poll_until_idle(process.pid, patience)
     while next(still):
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
@@ -87,8 +87,8 @@ def wait_while_it_works(process: subprocess.Popen[bytes], patience: float) -> No
     process.wait()
 
 
-def _spent(process: int) -> float:
-    """Seconds of the processor that a process has used."""
+def _cpu_seconds(process: int) -> float:
+    """Return the processor time that a process has used, in seconds."""
     with suppress(OSError, IndexError, ValueError):
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

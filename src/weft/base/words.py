@@ -1,4 +1,4 @@
-"""Words for people: sets of ranks, lists, plurals."""
+"""Format sets of ranks, lists and numbers for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-
 
 
 def rank_set(ranks: Iterable[int]) -> str:
-    """`0-3, 7` for 0, 1, 2, 3, 7; runs with a stride as `0-998 (even)` are not attempted."""
+    """Format a set of ranks: `0-3, 7` for 0, 1, 2, 3, 7."""
     ordered = sorted(set(ranks))
     parts: list[str] = []
     start = 0
@@ -36,19 +36,19 @@ def _count(parts: Iterable[str]) -> int:
 
 
 def rank_words(ranks: Iterable[int]) -> str:
-    """`rank 3` or `ranks 0-2 and 5`."""
+    """Format a set of ranks with the noun: `rank 3` or `ranks 0-2 and 5`."""
     found = set(ranks)
     return ("rank " if len(found) == 1 else "ranks ") + rank_set(found)
 
 
 def rank_names(names: Sequence[str]) -> str:
-    """`0 is master 0, 1 is worker 0.1`: which rank is which task; "" where ranks have numbers only."""
+    """Format which rank is which task: `0 is master 0, 1 is worker 0.1`; empty if ranks have numbers only."""
     shown = [f"{rank} is {printable(str(name))}" for rank, name in enumerate(names[:_MOST_NAMED])] if names[1:] else []
     return ", ".join([*shown, *(["..."] if len(names) > _MOST_NAMED else [])])
 
 
 def listed(parts: Sequence[str], last: str = "and") -> str:
-    """`a, b and c`."""
+    """Join words for a sentence: `a, b and c`."""
     if len(parts) < 2:
         return "".join(parts)
     return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
@@ -60,28 +60,28 @@ def plural(count: int, noun: str) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` on one line without the characters that would act on a terminal: the record is not ours."""
+    """Return a text on one line, without the characters that would act on a terminal."""
     return visible(text.replace("\n", " ").replace("\t", " "))
 
 
 def visible(text: str) -> str:
-    """`text` with line feeds and tabs, but without the other characters that would act on a terminal."""
+    """Return a text with line feeds and tabs, but without the other characters that would act on a terminal."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def escaped(text: str) -> str:
-    """Text out of a record with what would steer a terminal written as an escape: `\\x1b`."""
+    r"""Return a text with the characters that would steer a terminal written as escapes: `\\x1b`."""
     return _STEERING.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
 
 
 def time_text(ns: int) -> str:
-    """Seconds with nine digits, so that a column of them lines up."""
+    """Format nanoseconds as seconds with nine digits, so that a column of times lines up."""
     sign = "-" if ns < 0 else ""
     return f"{sign}{abs(ns) // 10**9}.{abs(ns) % 10**9:09d}"
 
 
 def duration(ns: int) -> str:
-    """A duration with three digits that count: `820 ns`, `1.25 ms`."""
+    """Format nanoseconds as a duration with three significant digits: `820 ns`, `1.25 ms`."""
     for size, unit in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
         if ns >= size:
             return f"{ns / size:.3g} {unit}" if ns < 999.5 * size else f"{ns / size:.0f} {unit}"

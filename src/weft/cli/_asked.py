@@ -24,12 +24,12 @@ def agreed(folder: Path, facts: Mapping[str, Any], *, trust: bool, before: str |
 
     `before`: the word of a command that has asked already: it holds for what was shown then, and nothing else.
     """
-    from weft.safety.runs import agreement, doubt, executes
+    from weft.safety.runs import describe_execution, explain_doubt, hash_execution
 
-    word = agreement(facts)
-    if before == word or not (why := doubt(folder, facts)):
+    word = hash_execution(facts)
+    if before == word or not (why := explain_doubt(folder, facts)):
         return word
-    command, place = executes(facts)
+    command, place = describe_execution(facts)
     text = f"{shown_path(folder)}: {why}; a replay executes, as you, `{command}` in {place}"
     if trust:
         say(text)

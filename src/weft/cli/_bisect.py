@@ -14,7 +14,7 @@ from weft.safety.started import own_python
 
 if TYPE_CHECKING:
     from weft.compare.values import ValueComparison
-    from weft.compare.values.model import Unlike
+    from weft.compare.values.model import ValueDifference
 
 LIMIT = 86_400
 """Seconds that a replay may take: a standstill ends it long before."""
@@ -27,7 +27,7 @@ def bisected(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict
     Messages come in the order of each record, so that nothing else differs than before.
     """
     from weft.compare.values import compare_values
-    from weft.compare.values.told import lines
+    from weft.compare.values.report import render_values
     from weft.values.trace import ValueTrace
 
     first = made.found[0][0] if made.found else None
@@ -41,13 +41,13 @@ def bisected(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict
             say(f"replaying {run} with the elements of probe {first.after.place.name}")
             replayed(run, folder / "probes.toml", folder / str(number), word)
             traces.append(ValueTrace.open(folder / str(number)))
-        return list(lines(compare_values(traces[0], traces[1], settings)))
+        return list(render_values(compare_values(traces[0], traces[1], settings)))
 
 
-def configuration(first: Unlike) -> str:
+def configuration(first: ValueDifference) -> str:
     """What to keep: the elements of one probe, in the iteration in which it differs first."""
     kept, where = first.after, ""
-    around = list(kept.process.path_of(int(kept.process.rows["parent"][kept.row])))
+    around = list(kept.process.scopes_around(int(kept.process.rows["parent"][kept.row])))
     if around:
         where = f'iterations = "{around[-1][1]}:{around[-1][1]}"\n'
     return f'level = "minimal"\n[probe.{json.dumps(kept.place.name)}]\nlevel = "full"\narrays = "values"\n{where}'

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.launch.plan import LaunchPlan
     from weft.launch.rundir import RunDirectory
     from weft.launch.shared_run import SharedRun
-    from weft.watchdogs.silence import Silence
+    from weft.watchdogs.silence import SilenceWatchdog
 
 DEADLOCK_STATUS = 3
 BESIDE: Final = 5.0
@@ -58,7 +58,7 @@ def step_of(plan: LaunchPlan, args: argparse.Namespace) -> JobStep | None:
 
 def record(
     step: JobStep, plan: LaunchPlan, command: list[str], args: argparse.Namespace, *,
-    conclude: Callable[[LaunchPlan, Job, argparse.Namespace], int], alarm: Silence | None,
+    conclude: Callable[[LaunchPlan, Job, argparse.Namespace], int], alarm: SilenceWatchdog | None,
 ) -> int:  # fmt: skip
     """Record this task's rank into the run of its step; the task that reports calls `conclude`."""
     shim = recorder.build_recorder(plan)
@@ -69,7 +69,7 @@ def record(
         if args.keep is not None:
             run.facts["keep"] = args.keep
         if args.local is None:
-            recording.begin(run.path, None)
+            recording.prepare_values(run.path, None)
         recorder.describe_recorder(plan, shim, run)
         if args.local is None and not args.in_place:
             _slow.note(run.path)
@@ -86,7 +86,7 @@ def record(
         patient=args.in_place,
     )
     if args.local is None:
-        started, variables = plan, variables | recording.begin(joined.run.path, None)
+        started, variables = plan, variables | recording.prepare_values(joined.run.path, None)
     else:
         started, variables = joined.adapt_plan(plan, variables), {}
     job = run_job(

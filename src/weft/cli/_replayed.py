@@ -101,12 +101,12 @@ def _compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
     if args.uncompared:
         return []
     # Most replays have nothing to compare, and a stop is waited for.
-    from weft.compare.told import worth_telling
+    from weft.compare.report import errors_and_warnings
     from weft.replay.outcome import told
     from weft.report import Ground
 
     one, two = Ground(trace), Ground(weft.open(job.run.path))
-    known, new = (worth_telling(findings_of(ground.trace, ground)) for ground in (one, two))
+    known, new = (errors_and_warnings(findings_of(ground.trace, ground)) for ground in (one, two))
     return told(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))
 
 

@@ -14,11 +14,11 @@ from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
     from weft.compare.values import ValueComparison
-    from weft.compare.values.live import Against
+    from weft.compare.values.live import LiveComparison
     from weft.launch.job import Job
     from weft.launch.plan import LaunchPlan
     from weft.launch.rundir import RunDirectory
-    from weft.values.folder import Recorded
+    from weft.values.folder import RecordedValues
 
 FAILED_STATUS = 4
 DIFFERENT_STATUS = 1
@@ -28,13 +28,13 @@ def check(args: argparse.Namespace) -> None:
     """UsageError where options about values are wrong, before anything slow is done."""
     from weft.values import recording
 
-    recording.check(args.probes)
+    recording.check_configuration(args.probes)
     if args.watch:
         # Only where it is asked for.
         from weft.values import watching
 
         for text in args.watch:
-            watching.read(text)
+            watching.parse_watch(text)
     if args.debug and args.against is None:
         raise UsageError("--debug opens the debugger at the first value that differs: give --against REFERENCE, too")
     if args.debug and args.level == "outcomes":
@@ -63,30 +63,30 @@ def given_tolerances(args: argparse.Namespace) -> dict[str, Any]:
     return told | ({"exact": True} if args.exact else {})
 
 
-def held_against(directory: RunDirectory, args: argparse.Namespace) -> Against | None:
+def held_against(directory: RunDirectory, args: argparse.Namespace) -> LiveComparison | None:
     """What looks at the run's values while it goes on, where that was asked for."""
     if args.against is None:
         return None
-    from weft.compare.values.live import Against
-    from weft.values.configuration import read
+    from weft.compare.values.live import LiveComparison
+    from weft.values.configuration import read_configuration
 
     known = args.probes is not None and args.probes.exists()
-    return Against(args.against, directory.path, read(args.probes).judged if known else {})
+    return LiveComparison(args.against, directory.path, read_configuration(args.probes).judged if known else {})
 
 
-def compared(status: int, job: Job, against: Against | None, *, debug: bool = False) -> int:
+def compared(status: int, job: Job, against: LiveComparison | None, *, debug: bool = False) -> int:
     """Tell how the values are beside the reference; the status is DIFFERENT_STATUS where only they are at fault."""
     if against is None:
         return status
-    from weft.compare.values.told import lines
+    from weft.compare.values.report import render_values
     from weft.report.text import printable
 
     try:
-        made = against.whole()
+        made = against.compare_all()
     except WeftError as error:
         say(f"nothing was compared: {error}")
         return status or FAILED_STATUS
-    for line in lines(made):
+    for line in render_values(made):
         say(line if line.startswith("    |") else printable(line))
     if debug and not made.alike:
         debug_values(made, job.run.path)
@@ -110,21 +110,21 @@ def watched(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> Wa
     from weft.launch.launcher_line import LauncherLine, LineContext
     from weft.values import watching
 
-    watches = [watching.read(text) for text in args.watch]
-    watching.verify(watches, plan.line.programs)
+    watches = [watching.parse_watch(text) for text in args.watch]
+    watching.check_watches(watches, plan.line.programs)
     run.facts["watch"] = list(args.watch)
     line = plan.line
-    if any(not one.python for one in watches):
-        contexts = tuple(LineContext(one.options, watching.wrapped(one.program)) for one in line.contexts)
+    if any(not one.is_python for one in watches):
+        contexts = tuple(LineContext(one.options, watching.wrap_with_gdb(one.program)) for one in line.contexts)
         line = LauncherLine(line.launcher, line.family, contexts)
-    return Watched(replace(plan, line=line), watching.begin(run.path, watches))
+    return Watched(replace(plan, line=line), watching.write_watches(run.path, watches))
 
 
-def keep_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> Recorded:
+def keep_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> RecordedValues:
     """Put in order what the program's probes kept, and what was watched."""
     from weft.values import recording, watching
 
-    kept = recording.end(job.run.path, probes, watched=bool(watch))
+    kept = recording.finish_values(job.run.path, probes, watched=bool(watch))
     if watch:
         from weft.values.folder import FOLDER
         from weft.values.trace import ValueTrace
@@ -132,11 +132,11 @@ def keep_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> Rec
         held = kept.processes > 0 and (job.run.path / FOLDER).is_dir()
         processes = ValueTrace.open(job.run.path).processes if held else []
         places = {(place.name, place.file) for one in processes for place in one.places}
-        kept.notes.extend(watching.unmet([watching.read(text) for text in watch], places))
+        kept.notes.extend(watching.find_unreached_watches([watching.parse_watch(text) for text in watch], places))
     return kept
 
 
-def tell_values(kept: Recorded) -> bool:
+def tell_values(kept: RecordedValues) -> bool:
     """Say what probes kept, and what they could not; return whether the configuration names what is not there."""
     for note in kept.notes:
         say(note)
@@ -149,9 +149,9 @@ def tell_values(kept: Recorded) -> bool:
 
 def debug_values(made: ValueComparison, run: Path, *, trust: bool = False) -> None:
     """Open the debugger on a replay of a run, at the first value that differs."""
-    from weft.compare.values.place import visit
+    from weft.compare.values.first_visit import find_first_visit
 
-    where = visit(made)
+    where = find_first_visit(made)
     if where is None:
         say("no debugger: the difference is not at a line of the program with a source file")
         return

@@ -24,7 +24,7 @@ from weft.errors import WeftError
 
 _NEEDED = (
     "weft.cli._complete", "weft.cli.main", "weft.cli.replay", "weft.cli._replayed", "weft.launch.plan",
-    "weft.launch.recorder", "weft.order", "weft.report.registry", "weft.sources.keep", "weft.sources.variables",
+    "weft.launch.recorder", "weft.order", "weft.report.registry", "weft.sources.keep_sources", "weft.sources.variables",
     "weft.trace.site_lines",
 )  # fmt: skip
 FAILED = 70
@@ -95,14 +95,14 @@ def read(run: Path) -> None:
     from weft.match import match
     from weft.replay import plans_of
     from weft.report import examine
-    from weft.sources.variables import look_up
+    from weft.sources.variables import look_up_variables
 
     with suppress(WeftError):  # whoever asks for its replay is told
         trace = weft.open(run)
         plans_of(trace, match(trace))
         list(find_crash_frames(trace))
         examine(trace)
-        look_up(trace)
+        look_up_variables(trace)
 
 
 def serve() -> None:

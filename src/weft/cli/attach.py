@@ -17,13 +17,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.attach import precedence
+from weft.attach import priority
 from weft.cli import _options
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.attach.model import Job
-    from weft.attach.processes import Process
+    from weft.attach.processes import RankProcess
     from weft.debug.ptrace import Standing
 
 INTERVAL = 1.0
@@ -66,80 +66,80 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as held:  # until the text is made: ranks that poll leave little of the processors
         job = seen(args, held)
         text = FORMS[args.format](job, args.all)
-        precedence.take()  # what is left are moments
+        priority.raise_priority()  # what is left are moments
     if args.output is None:
         print(text, flush=True)
     else:
         # Who wants no file waits for no picture.
-        from weft.picture.paper import write
+        from weft.picture.svg_base import write_new_file
 
-        write(args.output, text + "\n")
+        write_new_file(args.output, text + "\n")
     return 0 if any(one.threads for one in job.ranks) or args.here else 4
 
 
 def seen(args: argparse.Namespace, held: ExitStack) -> Job:
     """The looks that the arguments ask for."""
     if args.core:
-        precedence.leave()
+        priority.restore_priority()
         return of_cores(args.core, args.program)
     elsewhere = not args.here and len(args.what) == 1 and not is_process(args.what[0])
     if elsewhere:
-        precedence.leave()
+        priority.restore_priority()
         if job := of_slurm(args.what[0], args.interval):
             return job
     # What needs numpy comes once the ranks stand still.
     ranks, still = stopped(args, held)
-    precedence.leave()
+    priority.restore_priority()
     from weft.attach.reader import readers
 
     gdbs = held.enter_context(readers([one.pid for one in ranks if not one.python and one.pid in still.pids]))
     from weft.native.threads import calm_numpy
 
     calm_numpy()
-    from weft.attach.look import look
     from weft.attach.model import Job
+    from weft.attach.rank_stacks import look_at_ranks
 
     size = max([len(ranks), *(process.size for process in ranks)])
     notes = [] if all(process.job for process in ranks) else ["the numbers of these ranks are Weft's, not a launcher's"]
-    return Job(size, args.interval, look(ranks, args.interval, still, gdbs), notes)
+    return Job(size, args.interval, look_at_ranks(ranks, args.interval, still, gdbs), notes)
 
 
-def stopped(args: argparse.Namespace, held: ExitStack) -> tuple[list[Process], Standing]:
+def stopped(args: argparse.Namespace, held: ExitStack) -> tuple[list[RankProcess], Standing]:
     """The ranks that are meant, and what lets them stand still."""
     from weft.attach import processes
-    from weft.attach.hold import standing
+    from weft.attach.hold import stopped
 
     still: Standing | None = None
     if args.here:
         name, _, step = args.what[0].partition(".")
-        ranks = processes.of_slurm(name, step, os.environ.get("SLURMD_NODENAME", ""))
+        ranks = processes.find_slurm_ranks(name, step, os.environ.get("SLURMD_NODENAME", ""))
     elif args.what:
         pids = [number(word) for word in args.what]
         # Which of them are ranks is asked once they stand: beside ranks that poll it would take long.
-        still = held.enter_context(standing(processes.below(pids)))
-        ranks = (processes.with_others if args.job else processes.named)(pids)
+        still = held.enter_context(stopped(processes.find_processes_below(pids)))
+        ranks = (processes.find_jobs_of if args.job else processes.find_named_ranks)(pids)
     else:
-        ranks = processes.the_only_job()
+        ranks = processes.find_only_job()
     meant = [process.pid for process in ranks]
     if still is None or not still.keep(meant):
         if still is not None:
             still.release_all()
-        still = held.enter_context(standing(meant))
+        still = held.enter_context(stopped(meant))
     return ranks, still
 
 
 def of_cores(files: list[Path], program: str) -> Job:
     """The one look at ranks that have ended."""
-    from weft.attach import ended
+    from weft.attach import core_stacks
 
-    return ended.look(files, program)
+    return core_stacks.look_at_cores(files, program)
 
 
 def of_slurm(word: str, interval: float) -> Job | None:
     """The looks at a job of Slurm, on all of its nodes; None where the word names none."""
-    from weft.attach import cluster
+    from weft.attach import slurm_job
 
-    return cluster.ask(word, interval) if cluster.is_job(word) else None
+    return slurm_job.look_at_job(word, interval) if slurm_job.is_job(word) else None
 
 
 def is_process(word: str) -> bool:
@@ -157,7 +157,7 @@ def number(word: str) -> int:
 def as_dict(job: Job) -> dict[str, Any]:
     """For machines."""
     from weft.attach import sentences, tree
-    from weft.attach.cluster import SCHEMA
+    from weft.attach.slurm_job import SCHEMA
 
     return {
         "schema": SCHEMA,
@@ -166,10 +166,10 @@ def as_dict(job: Job) -> dict[str, Any]:
         "missing": job.missing,
         "ended": job.ended,
         "proof": False,
-        "told": sentences.told(job),
-        "groups": [group.as_dict() for group in sentences.groups(job.ranks)],
-        "moved": [one.rank for one in job.ranks if one.threads and one.later and sentences.change(one)],
-        "tree": tree.merged(job.ranks).as_dict(),
+        "told": sentences.describe_job(job),
+        "groups": [group.as_dict() for group in sentences.group_ranks(job.ranks)],
+        "moved": [one.rank for one in job.ranks if one.threads and one.later and sentences.describe_change(one)],
+        "tree": tree.merge_stacks(job.ranks).as_dict(),
         "ranks": [one.as_dict() for one in job.ranks],
     }
 
@@ -182,9 +182,9 @@ def as_json(job: Job, every: bool) -> str:
 
 def as_picture(job: Job, every: bool) -> str:
     """The tree as SVG."""
-    from weft.attach.picture import draw
+    from weft.attach.picture import draw_tree
 
-    return draw(job, every=every)
+    return draw_tree(job, every=every)
 
 
 def as_text(job: Job, every: bool) -> str:
@@ -192,8 +192,8 @@ def as_text(job: Job, every: bool) -> str:
     from weft.attach import sentences, tree
     from weft.base.words import printable
 
-    said = [f"weft: {line}" for line in (sentences.headline(job), *sentences.told(job))]
-    return "\n".join(map(printable, [*said, "", *tree.lines(tree.merged(job.ranks, every=every))]))
+    said = [f"weft: {line}" for line in (sentences.headline(job), *sentences.describe_job(job))]
+    return "\n".join(map(printable, [*said, "", *tree.render_tree(tree.merge_stacks(job.ranks, every=every))]))
 
 
 FORMS = {"text": as_text, "json": as_json, "svg": as_picture}

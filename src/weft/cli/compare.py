@@ -27,7 +27,7 @@ from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.compare import Comparison
-    from weft.compare.told_results import Held
+    from weft.compare.result_report import ContentReport
     from weft.compare.values import ValueComparison
     from weft.trace import Trace
 
@@ -98,9 +98,9 @@ def _viewed(args: argparse.Namespace) -> int:
 
 
 def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:
-    from weft.compare import compare, slower, told_contents, told_results
-    from weft.compare.told import lines, to_json, worth_telling
-    from weft.compare.told_results import held
+    from weft.compare import compare, content_report, find_slower_places, result_report
+    from weft.compare.report import errors_and_warnings, render_comparison, to_json
+    from weft.compare.result_report import compare_message_contents
     from weft.compare.values.tolerance import Tolerance
     from weft.match import match
     from weft.order import order
@@ -109,15 +109,15 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     one, two = match(before), match(after)
     ordered = order(after, two)
     comparison = compare(one, two, ordered)
-    messages = held(comparison, ordered, Tolerance.of(given_tolerances(args)))
-    places = slower(comparison)
-    findings = worth_telling(findings_of(before)), worth_telling(findings_of(after))
+    messages = compare_message_contents(comparison, ordered, Tolerance.from_settings(given_tolerances(args)))
+    places = find_slower_places(comparison)
+    findings = errors_and_warnings(findings_of(before)), errors_and_warnings(findings_of(after))
     ended = [(trace.run.get("ended"), trace.run.get("exit_code")) for trace in (before, after)]
     calls = messages.results is None
-    said = [*messages.lines, *lines(comparison, places, findings, calls=calls), *_unkept(args, values)]
+    said = [*messages.lines, *render_comparison(comparison, places, findings, calls=calls), *_unkept(args, values)]
     document = to_json(comparison, places, findings) | {
-        "contents": told_contents.to_json(messages.contents, comparison),
-        "results": told_results.to_json(messages.results, comparison),
+        "contents": content_report.to_json(messages.contents, comparison),
+        "results": result_report.to_json(messages.results, comparison),
     }
     alike = (comparison.alike or not calls) and messages.alike is not False and ended[0] == ended[1]
     status = _told(args, values, said, document, alike=alike)
@@ -138,15 +138,15 @@ def _unkept(args: argparse.Namespace, values: ValueComparison | None) -> Iterato
 
 
 def _print_commands(args: argparse.Namespace) -> None:
-    from weft.compare.told import commands
+    from weft.compare.report import command_lines
     from weft.launch.rundir import read_facts
     from weft.report.text import printable
 
-    for line in commands(*(read_facts(run).get("command") for run in (args.reference, args.run))):
+    for line in command_lines(*(read_facts(run).get("command") for run in (args.reference, args.run))):
         print(printable(line))
 
 
-def _first_event(comparison: Comparison, messages: Held) -> tuple[int, int] | None:
+def _first_event(comparison: Comparison, messages: ContentReport) -> tuple[int, int] | None:
     """The call of the run at which it differs first: in what a message holds, else in a call."""
     if messages.first is not None or messages.results is not None:
         return messages.first
@@ -157,14 +157,14 @@ def _told(
     args: argparse.Namespace, values: ValueComparison | None, said: list[str], document: dict[str, Any], *, alike: bool
 ) -> int:
     """Print a comparison; return the exit status."""
-    from weft.compare.values.told import lines, to_json
+    from weft.compare.values.report import render_values, to_json
     from weft.report.text import printable
 
     if args.format == "json":
         more = {} if values is None else {"values": to_json(values)}
         print(json.dumps(document | more, indent=1))
     else:
-        shown = [] if values is None else [f"values: {line}" if said else line for line in lines(values)]
+        shown = [] if values is None else [f"values: {line}" if said else line for line in render_values(values)]
         for line in [*shown, *said]:
             print(_laid_out(line, printable))
     return 0 if alike and (values is None or values.alike) else DIFFERENT_STATUS
@@ -195,9 +195,9 @@ def _values(args: argparse.Namespace) -> ValueComparison | None:
 
 def _settings(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Tolerances by probe: of the command line, before those of the configuration."""
-    from weft.values.configuration import tolerances
+    from weft.values.configuration import read_tolerances
 
-    return tolerances(args.run, given_tolerances(args), args.probes)
+    return read_tolerances(args.run, given_tolerances(args), args.probes)
 
 
 def _same_program(args: argparse.Namespace) -> bool:

@@ -68,23 +68,23 @@ def serve(wire: Any, secret: str | None = None) -> None:
 
 def listen(number: int) -> int:
     """One editor after the other, on a port of this host."""
-    from weft.dap import listening
+    from weft.dap import listener
 
     given = os.environ.pop(SECRET, "")  # no program is to find it in its environment
     secret = given or os.urandom(16).hex()
-    with listening.port(number) as server:
+    with listener.listen_on_port(number) as server:
         print(f"weft dap listens on 127.0.0.1:{server.getsockname()[1]}", flush=True)
         if not given:
             print(f'the editor sends with launch: "secret": "{secret}"', flush=True)
-        listening.answer(server, lambda wire: serve(wire, secret))
+        listener.serve_connections(server, lambda wire: serve(wire, secret))
     return 0
 
 
 def listen_on_socket(path: Path) -> int:
     """One editor after the other, on a Unix socket: whoever can connect is this user."""
-    from weft.dap import listening
+    from weft.dap import listener
 
-    with listening.unix_socket(path) as server:
+    with listener.listen_on_unix_socket(path) as server:
         print(f"weft dap listens on {path}", flush=True)
-        listening.answer(server, serve)
+        listener.serve_connections(server, serve)
     return 0

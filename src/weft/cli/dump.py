@@ -31,7 +31,7 @@ from weft.cli._said import findings_of
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
-    from weft.export.in_time import CallRows
+    from weft.export.time_order import CallRows
     from weft.findings import Finding
     from weft.trace import Event, Rank, Trace
     from weft.trace.filter import Filter
@@ -196,9 +196,9 @@ def terms(args: argparse.Namespace) -> list[Any]:
 def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
     """Print events."""
     from weft.cli._progress import progress
-    from weft.export.in_time import in_time, limited
+    from weft.export.time_order import calls_in_time_order, limit_calls
 
-    found = limited(in_time(trace, wanted), args.first, args.last)
+    found = limit_calls(calls_in_time_order(trace, wanted), args.first, args.last)
     if args.output is None:
         write_calls(trace, found, args, to)
         return
@@ -218,29 +218,29 @@ def counted(found: Iterator[CallRows], trace: Trace, advance: Callable[[float, s
 def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespace, to: IO[Any]) -> None:
     """Write events in one of the forms."""
     if args.format in ("csv", "parquet"):
-        from weft.export.frames import write_csv, write_parquet
+        from weft.export.arrow_tables import write_csv, write_parquet
 
         (write_csv if args.format == "csv" else write_parquet)(trace, found, to)
         return
-    from weft.export.lines import Table, Writer
+    from weft.export.call_lines import CallLineWriter, CallTable
 
     if args.format == "json":
-        writer = Writer(trace, None)
-        put((text for rows in found for text in writer.lines(rows)), to)
+        writer = CallLineWriter(trace, None)
+        put((text for rows in found for text in writer.render_lines(rows)), to)
         return
     first = next(found, None)
-    table = Table(trace, list(itertools.islice(events(trace, first), MEASURED)) if first else [])
+    table = CallTable(trace, list(itertools.islice(events(trace, first), MEASURED)) if first else [])
     show = painter(table.heads, to)
-    show(table.head(), True)
+    show(table.header_cells(), True)
     if first is None:
         return
     if to.isatty():
         for rows in itertools.chain([first], found):
             for event in events(trace, rows):
-                show(table.cells(event), False)
+                show(table.align_cells(event), False)
         return
-    writer = Writer(trace, table)
-    put((text for rows in itertools.chain([first], found) for text in writer.lines(rows)), to)
+    writer = CallLineWriter(trace, table)
+    put((text for rows in itertools.chain([first], found) for text in writer.render_lines(rows)), to)
 
 
 def put(parts: Iterable[bytes], to: IO[Any]) -> None:
@@ -256,9 +256,9 @@ def put(parts: Iterable[bytes], to: IO[Any]) -> None:
 
 def events(trace: Trace, rows: CallRows) -> Iterator[Event]:
     """The calls one by one."""
-    from weft.export.in_time import ids
+    from weft.export.time_order import call_ids
 
-    return (trace.event(rank, index) for rank, index in ids(rows))
+    return (trace.event(rank, index) for rank, index in call_ids(rows))
 
 
 # Runs of level `outcomes`

@@ -26,7 +26,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print them."""
-    from weft.values.ended import MODULE
+    from weft.values.finalization import MODULE
     from weft.values.recording import INCLUDE
 
     if args.cflags:
@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
 def _listed(run: Path | None) -> None:
     from weft.launch.rundir import find_newest_run
     from weft.report.text import printable
-    from weft.values.listing import lines
+    from weft.values.listing import list_probes
     from weft.values.trace import ValueTrace
 
-    for line in lines(ValueTrace.open(run or find_newest_run())):
+    for line in list_probes(ValueTrace.open(run or find_newest_run())):
         print(printable(line))

@@ -122,10 +122,10 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.replay import Cut, Driver, Replay
-    from weft.safety.runs import signed
+    from weft.safety.runs import add_signature
     from weft.values import recording
 
-    recording.check(args.probes)
+    recording.check_configuration(args.probes)
     trace = weft.open(args.run or rundir.find_newest_run())
     if not other:
         _asked.agreed(trace.path, trace.run, trust=args.trust, before=args.agreed)
@@ -152,14 +152,14 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     )  # fmt: skip
     try:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
-        directory.facts |= signed(directory.facts)
+        directory.facts |= add_signature(directory.facts)
         directory.facts["hashes"] = args.hash_messages
         recorder.describe_recorder(start, shim, directory)
-        more = recording.begin(directory.path, args.probes) if args.probes is not None else {}
+        more = recording.prepare_values(directory.path, args.probes) if args.probes is not None else {}
         more |= {"WEFT_INTERNAL_HASH": "1"} if args.hash_messages else {}
         job = started(trace, session, start, (shim, directory), more)
     except WeftError:
-        recording.discard(directory.open_folder())
+        recording.remove_value_folder(directory.open_folder())
         directory.discard()
         raise
     return conclude(trace, session, job, args)
@@ -215,16 +215,16 @@ def started(
     if trace.system.grows:
         from weft.pvm import tasks
 
-        tasks.hand_on(trace.path, laid_out)
+        tasks.copy_to_replay(trace.path, laid_out)
     variables = (
         recorder.make_recorder_variables(shim, directory, "trace") | more | {"WEFT_INTERNAL_REPLAY": str(laid_out)}
     )
     if session.driver is not None:
         variables["WEFT_INTERNAL_AGENT"] = str(session.driver.folder)
     if session.driver is not None or trace.run.get("tasks"):
-        from weft.tasks.runtime import for_ranks
+        from weft.tasks.runtime import replay_environment
 
-        variables |= for_ranks(start.line.programs)  # a runtime makes threads in an order of its own
+        variables |= replay_environment(start.line.programs)  # a runtime makes threads in an order of its own
     try:
         with inside(Path(str(directory.facts["cwd"]))):
             return run_job(start, directory, variables, observer=session.observe)
@@ -235,9 +235,9 @@ def started(
 
 def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[list[str], int | None]:
     """What to start, and on how many ranks with our own mpiexec."""
-    from weft.safety.runs import words_of  # with hashlib and json, which other commands' starts go without
+    from weft.safety.runs import read_command  # with hashlib and json, which other commands' starts go without
 
-    command = other or words_of(trace.run)
+    command = other or read_command(trace.run)
     if not command:
         raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
     try:
@@ -293,7 +293,7 @@ def silent(trace: Trace) -> set[int]:
         return set()
     from weft.pvm import tasks
 
-    return {task.rank for task in tasks.read(trace.path) if not task.pid}
+    return {task.rank for task in tasks.read_tasks(trace.path) if not task.pid}
 
 
 def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:

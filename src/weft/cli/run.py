@@ -29,7 +29,7 @@ from weft.cli._values import FAILED_STATUS
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
-    from weft.compare.values.live import Against
+    from weft.compare.values.live import LiveComparison
     from weft.launch.finish import Ending
     from weft.launch.job import Job
     from weft.launch.live_findings import LiveFindings
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from weft.mpi.prebuilt import Shim
     from weft.report import Ground, Report
     from weft.report.document import Subject
-    from weft.values.folder import Recorded
-    from weft.watchdogs.silence import Silence
+    from weft.values.folder import RecordedValues
+    from weft.watchdogs.silence import SilenceWatchdog
 
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
@@ -262,7 +262,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
 
 
 def recorded(
-    plan: LaunchPlan, shim: Shim, directory: RunDirectory, args: argparse.Namespace, alarm: Silence | None
+    plan: LaunchPlan, shim: Shim, directory: RunDirectory, args: argparse.Namespace, alarm: SilenceWatchdog | None
 ) -> int:
     """Start, watch, finish, tell."""
     from weft.launch import recorder
@@ -280,10 +280,10 @@ def recorded(
             keep=args.keep, patient=args.in_place,
         )  # fmt: skip
         if args.tasks:
-            from weft.tasks import calling
+            from weft.tasks import call_recording
 
-            variables |= calling.begin(plan.line.programs, directory)
-        variables |= recording.begin(directory.path, args.probes) if args.local is None else {}
+            variables |= call_recording.prepare_recording(plan.line.programs, directory)
+        variables |= recording.prepare_values(directory.path, args.probes) if args.local is None else {}
         watched = values.watched(plan, directory, args)
         variables |= watched.variables
         recorder.describe_recorder(plan, shim, directory)
@@ -303,33 +303,33 @@ def recorded(
             )  # fmt: skip
     except WeftError:
         end_tasks(args, directory)
-        recording.discard(directory.open_folder())
+        recording.remove_value_folder(directory.open_folder())
         directory.discard()
         raise
     end_tasks(args, directory)
     return values.compared(conclude(plan, job, args, against), job, against, debug=args.debug)
 
 
-def watchdog(args: argparse.Namespace) -> Silence | None:
+def watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
     """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
     if not any(name.startswith("WEFT_WATCHDOG") for name in os.environ):
         return None  # without the modules
-    from weft.watchdogs.silence import Silence
-    from weft.watchdogs.wish import ACTION, FILE, SECONDS, wish
+    from weft.watchdogs.settings import ACTION, FILE, SECONDS, read_settings
+    from weft.watchdogs.silence import SilenceWatchdog
 
-    asked = wish()
+    asked = read_settings()
     for name in (SECONDS, ACTION, FILE):
         os.environ.pop(name, None)
     if asked is not None and args.level == "outcomes":
         raise UsageError(f"{SECONDS} needs --level trace: level `outcomes` does not record where a rank is")
-    return Silence(asked) if asked is not None else None
+    return SilenceWatchdog(asked) if asked is not None else None
 
 
-def observed(against: Against | None, witness: LiveFindings | None) -> Callable[[RankWatch], bool] | None:
+def observed(against: LiveComparison | None, witness: LiveFindings | None) -> Callable[[RankWatch], bool] | None:
     """What ends the job early, where that was asked for: a value that differs, a call over the limit."""
     if against is None and witness is None:
         return None
-    return lambda _: (against is not None and against.look()) or (witness is not None and witness.over_limit)
+    return lambda _: (against is not None and against.has_difference()) or (witness is not None and witness.over_limit)
 
 
 def join_machine(plan: LaunchPlan) -> None:
@@ -375,12 +375,12 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Live
 def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
     """Take away what told the ranks' tasks; their module is loaded only for it."""
     if args.tasks:
-        from weft.tasks import calling
+        from weft.tasks import call_recording
 
-        calling.end(directory)
+        call_recording.finish_recording(directory)
 
 
-def conclude(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: Against | None = None) -> int:
+def conclude(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: LiveComparison | None = None) -> int:
     """Put the record in order and tell what happened; return the exit status."""
     from weft.launch import finish, missing_ranks, separate_worlds
 
@@ -490,7 +490,7 @@ def clear(job: Job, hosts: Hosts) -> None:
         hosts.close()
 
 
-def without_mpi(job: Job, kept: Recorded, args: argparse.Namespace) -> int:
+def without_mpi(job: Job, kept: RecordedValues, args: argparse.Namespace) -> int:
     """A program without MPI that has probes: its values are the run."""
     say(f"recorded the values of {kept.processes} process{'es' * (kept.processes != 1)} in {shown_path(job.run.path)}; "
         "the program never initialised MPI")  # fmt: skip
@@ -511,7 +511,7 @@ def ranks_text(ranks: list[int]) -> str:
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
-def what_happened(ending: Ending, job: Job, against: Against | None = None) -> list[str]:
+def what_happened(ending: Ending, job: Job, against: LiveComparison | None = None) -> list[str]:
     """Say how the run ended, where that needs saying, and where its record is."""
     from weft.launch import finish
 
@@ -586,7 +586,7 @@ def shared_memory(job: Job) -> list[str]:
     if job.hosts is not None:
         return []
     ends = {job.process.signal, *job.process.signals, (job.process.exit_code or 0) & 0x7F}
-    told = abilities.crash_for_want_of_it(signal.SIGBUS in ends)
+    told = abilities.explain_shared_memory_crash(signal.SIGBUS in ends)
     return [f"it may be for want of shared memory: {told}"] if told else []
 
 

@@ -28,9 +28,9 @@ from weft.errors import UsageError, WeftError
 if TYPE_CHECKING:
     from weft.compare.values import ValueComparison
     from weft.trace import Trace
-    from weft.view.picture import Picture
-    from weft.view.server import Server
-    from weft.view.valued import Valued
+    from weft.view.run_view import RunView
+    from weft.view.server import ViewServer
+    from weft.view.value_view import ValueView
 
 
 FIRST_PICTURE = 3.0
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     import weft
     from weft.cli._progress import progress
     from weft.launch.rundir import find_newest_run
-    from weft.view.picture import Picture
+    from weft.view.run_view import RunView
 
     if not 0 <= args.port < 65536:
         raise UsageError(f"--port {args.port} is not a port: choose one of 1024 to 65535")
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         return _draw(weft.open(args.run or find_newest_run()), args.last)
     trace = weft.open(args.run or find_newest_run())
     with progress(f"indexing {trace.event_count:,} calls") as advance:
-        picture = Picture(trace, lambda done, total: advance(done / max(total, 1), ""))
+        picture = RunView(trace, lambda done, total: advance(done / max(total, 1), ""))
     picture.replayed.trusted = args.trust
     if args.output is not None:
         return _export(picture, args.output)
@@ -79,31 +79,31 @@ def run(args: argparse.Namespace) -> int:
 def beside(reference: Path, run: Path, values: ValueComparison | None, *, calls: bool) -> int:
     """What `weft compare --view` does: both runs, where they differ. `calls`: whether their calls are shown."""
     import weft
-    from weft.view.picture import Picture
-    from weft.view.valued import Valued
+    from weft.view.run_view import RunView
+    from weft.view.value_view import ValueView
 
-    picture = Picture(weft.open(reference)) if calls else None
-    valued = None if values is None else Valued(values, calls=calls)
+    picture = RunView(weft.open(reference)) if calls else None
+    valued = None if values is None else ValueView(values, calls=calls)
     return serve(picture, 0, browser=True, beside=run if calls else None, values=valued)
 
 
 def _draw(trace: Trace, depth: int) -> int:
     """Print the last moments of each rank."""
-    from weft.picture.text import draw
+    from weft.picture.text import draw_text
 
     width = shutil.get_terminal_size().columns
-    print(draw(trace, width, depth=depth, colour=sys.stdout.isatty()))
+    print(draw_text(trace, width, depth=depth, colour=sys.stdout.isatty()))
     return 0
 
 
-def _export(picture: Picture, file: Path) -> int:
+def _export(picture: RunView, file: Path) -> int:
     from weft.cli._progress import progress
-    from weft.view.export import to_html
+    from weft.view.html_export import render_html
 
     with progress("analysing the run"):
         picture.analyse()
     try:
-        size = file.write_bytes(to_html(picture))
+        size = file.write_bytes(render_html(picture))
     except OSError as error:
         raise WeftError(f"{file} cannot be written: {error.strerror}") from error
     print(f"weft: wrote {file} ({size / 1e6:.1f} MB): open it in any browser", file=sys.stderr)
@@ -111,16 +111,16 @@ def _export(picture: Picture, file: Path) -> int:
 
 
 def serve(
-    picture: Picture | None, port: int, *, browser: bool, beside: Path | None = None, values: Valued | None = None
+    picture: RunView | None, port: int, *, browser: bool, beside: Path | None = None, values: ValueView | None = None
 ) -> int:
     """Serve the page until Ctrl-C."""
     import weft
-    from weft.view.server import Server
+    from weft.view.server import ViewServer
 
     if beside is not None:
         weft.open(beside)  # what cannot be opened is told here, not in the page
     try:
-        server = Server(picture, port, beside, values)
+        server = ViewServer(picture, port, beside, values)
     except OSError as error:
         raise UsageError(f"port {port} is not available: {error.strerror}; leave --port out for a free one") from error
     if picture is not None:
@@ -145,7 +145,7 @@ def _has_screen() -> bool:
     return sys.platform == "darwin" or any(os.environ.get(name) for name in names)
 
 
-def told(server: Server, *, remote: bool) -> list[str]:
+def told(server: ViewServer, *, remote: bool) -> list[str]:
     """What the terminal says: the address, and how to reach it from elsewhere."""
     port = server.server_address[1]
     lines = [f"weft: the view of {server.shown} is at {server.url}"]

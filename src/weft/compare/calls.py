@@ -1,4 +1,4 @@
-"""The calls of one thread as columns that two runs have in common, and how those of two runs are aligned."""
+"""Reduce the calls of a thread to keys that two runs have in common, and align the calls of two runs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC
 
 WINDOW: Final = 1000
 """Calls that are looked through on both sides for where two runs come together again."""
-AGAIN: Final = 8
+REALIGNED: Final = 8
 """Calls in a row that are alike where two runs come together again, unless they end before."""
-STRETCHS: Final = 1000
-"""Stretchs that are aligned; what comes behind so many differences is one difference more."""
+MAX_RANGES: Final = 1000
+"""intervals that are aligned; what comes behind so many differences is one difference more."""
 
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
 
 @dataclass(slots=True)
-class Calls:
-    """Calls of a thread that are compared, in order: `events` of the rank, and a key for each.
+class ThreadCalls:
+    """The calls of a thread that are compared, in order: `events` of the rank, and two keys for each.
 
     `shape` is what the program asked for: function, communicator, peer, tag, count, predefined type or operation,
-    whether it returned, and its error. `taken` is whose messages its receives took, 0 for calls that receive nothing.
+    whether the call returned, and its error. `taken` is whose messages its receives took, 0 for calls that receive
+    nothing.
     """
 
     rank: Rank
@@ -42,18 +43,19 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """`count` calls that are alike from `before` of the reference and `after` of the run on."""
+class AlikeRange:
+    """`count` calls that are alike, from index `before` of the reference and `after` of the run on."""
 
     before: int
     after: int
     count: int
 
 
-def calls(match: Match, rank: int, slot: int, names: dict[str, int]) -> Calls:
-    """The calls of a thread that communicate, without polls that failed: how many there are is chance.
+def read_thread_calls(match: Match, rank: int, slot: int, names: dict[str, int]) -> ThreadCalls:
+    """Return the calls of a thread that communicate, without failed polls, whose number is chance.
 
-    `names`: numbers of functions, predefined types and operations, which two MPIs number in ways of their own.
+    `names`: numbers of functions, predefined types and operations, shared by both runs because two MPIs number them
+    differently; new names are added.
     """
     one = match.trace.ranks[rank]
     events, functions = one.events, one.trace.functions
@@ -61,11 +63,11 @@ def calls(match: Match, rank: int, slot: int, names: dict[str, int]) -> Calls:
     failed = polls & (events["flags"] & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED)
     counted = functions.mask(f.name for f in functions if communicates(f))[events["function"]]
     chosen = np.flatnonzero((one.event_threads == slot) & counted & ~failed)
-    return Calls(one, chosen, shape(one, chosen, names), _taken(match, rank, chosen))
+    return ThreadCalls(one, chosen, call_keys(one, chosen, names), _taken_messages(match, rank, chosen))
 
 
-def shape(rank: Rank, chosen: Ints, names: dict[str, int], *, placed: bool = True) -> Keys:
-    """A key for each call, of what the program asked for; `placed`: also on which communicator and with which peer."""
+def call_keys(rank: Rank, chosen: Ints, names: dict[str, int], *, placed: bool = True) -> Keys:
+    """Return a key for each call of what the program asked for; with `placed` also of communicator and peer."""
     events, functions = rank.events[chosen], rank.trace.functions
     flags, tags = events["flags"], np.where(events["flags"] & Flag.ANY_TAG, ANY_TAG, events["tag"]).astype(np.int64)
 
@@ -91,54 +93,57 @@ def shape(rank: Rank, chosen: Ints, names: dict[str, int], *, placed: bool = Tru
     )
     mixed = np.zeros(len(chosen), np.uint64)
     for column in columns:
-        mixed = _mix(mixed, np.asarray(column).astype(np.int64).view(np.uint64))
+        mixed = _mix_keys(mixed, np.asarray(column).astype(np.int64).view(np.uint64))
     return mixed
 
 
-def senders(match: Match, rank: int) -> Ints:
-    """Who sent the message of each receive of a rank, and with which tag, in posting order; -1: it took none."""
+def message_senders(match: Match, rank: int) -> Ints:
+    """Return the sender and tag of the message of each receive of a rank, in posting order; -1: the
+    receive took none.
+    """
     rows, part = match.recvs, match.recvs.of_rank(rank)
     sender = rows.peer[part].astype(np.int64) << 32 | rows.tag[part].astype(np.int64) & 0xFFFFFFFF
     return np.where(rows.partner[part] != NONE, sender, -1)
 
 
-def _taken(match: Match, rank: int, chosen: Ints) -> Keys:
-    sender = senders(match, rank).view(np.uint64)
+def _taken_messages(match: Match, rank: int, chosen: Ints) -> Keys:
+    """Return a key for each call of the messages that its receives took."""
+    sender = message_senders(match, rank).view(np.uint64)
     by_event = np.zeros(len(match.trace.ranks[rank].events), np.uint64)
     # Of several receives of one call (Startall) the messages count, not which took which.
-    np.add.at(by_event, match.recvs.event[match.recvs.of_rank(rank)], _mix(np.zeros_like(sender), sender))
+    np.add.at(by_event, match.recvs.event[match.recvs.of_rank(rank)], _mix_keys(np.zeros_like(sender), sender))
     return by_event[chosen]
 
 
-def _mix(held: Keys, column: Keys) -> Keys:
-    """One more column into a key of 64 bits (SplitMix64's finalizer, Steele, Lea and Flood 2014)."""
+def _mix_keys(held: Keys, column: Keys) -> Keys:
+    """Mix one more column into keys of 64 bits (SplitMix64's finalizer, Steele, Lea and Flood 2014)."""
     z = (held + np.uint64(0x9E3779B97F4A7C15)) ^ column
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
-def aligned(one: Keys, two: Keys) -> Iterator[Stretch]:
-    """Stretchs of calls that are alike, in order; what lies between them differs.
+def align_calls(one: Keys, two: Keys) -> Iterator[AlikeRange]:
+    """Yield the ranges of calls that are alike, in order; the calls between them differ.
 
-    Where two runs differ, the nearest place is looked for at which both go on alike: as few calls as possible are left
+    After a difference the nearest place is searched at which both runs go on alike: as few calls as possible are left
     out on both sides together.
     """
     i = j = 0
-    for _ in range(STRETCHS):
-        count = _alike(one[i:], two[j:])
-        yield Stretch(i, j, count)
+    for _ in range(MAX_RANGES):
+        count = _count_alike(one[i:], two[j:])
+        yield AlikeRange(i, j, count)
         i, j = i + count, j + count
         if i == len(one) or j == len(two):
             return
-        again = _again(one[i : i + WINDOW + AGAIN], two[j : j + WINDOW + AGAIN])
+        again = _find_realignment(one[i : i + WINDOW + REALIGNED], two[j : j + WINDOW + REALIGNED])
         if again is None:
             return
         i, j = i + again[0], j + again[1]
 
 
-def _alike(one: Keys, two: Keys) -> int:
-    """How many calls are alike from the first on."""
+def _count_alike(one: Keys, two: Keys) -> int:
+    """Return how many calls are alike from the first on."""
     size, at, step = min(len(one), len(two)), 0, 4096
     while at < size:
         end = min(at + step, size)
@@ -149,10 +154,12 @@ def _alike(one: Keys, two: Keys) -> int:
     return size
 
 
-def _again(one: Keys, two: Keys) -> tuple[int, int] | None:
-    """The fewest calls to leave out on both sides, after which AGAIN calls are alike."""
-    length = min(AGAIN, len(one), len(two))
-    first, second = _runs(one, length), _runs(two, length)
+def _find_realignment(one: Keys, two: Keys) -> tuple[int, int] | None:
+    """Return the fewest calls to leave out on both sides, after which REALIGNED calls are alike; None if there are
+    none.
+    """
+    length = min(REALIGNED, len(one), len(two))
+    first, second = _sequence_keys(one, length), _sequence_keys(two, length)
     best: tuple[int, int] | None = None
     where: dict[int, int] = {}
     for j, key in enumerate(second.tolist()):
@@ -164,10 +171,10 @@ def _again(one: Keys, two: Keys) -> tuple[int, int] | None:
     return best
 
 
-def _runs(keys: Keys, length: int) -> Keys:
-    """A key of `length` calls in a row, from each call on."""
+def _sequence_keys(keys: Keys, length: int) -> Keys:
+    """Return for each call a key of the `length` calls from it on."""
     count = len(keys) - length + 1
     mixed = np.zeros(count, np.uint64)
     for k in range(length):
-        mixed = _mix(mixed, keys[k : k + count])
+        mixed = _mix_keys(mixed, keys[k : k + count])
     return mixed

@@ -1,8 +1,8 @@
-"""What messages hold: where the hashes of two runs differ first, and at which end of a message.
+"""Compare what messages hold: where the hashes of two runs differ first, and at which end of a message.
 
-What a rank sends is decided where the call begins, what it receives where the call, or the one that completes it,
-returns. A message that is received otherwise was sent otherwise, unless the record of its sender says that it was not:
-then it was changed on its way.
+What a rank sends is decided where the call begins; what it receives, where the call, or the one that completes it,
+returns. A message with other received bytes was sent with other bytes, unless the record of its sender says that it was
+not: then it was changed on its way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.compare.calls import Calls, Ints, Stretch
+from weft.compare.calls import AlikeRange, Ints, ThreadCalls
 from weft.compare.differences import Comparison
 from weft.match import NONE, Match
 from weft.order import Order
@@ -28,12 +28,12 @@ _OF_A_CALL: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class MessageContent:
     """A message, or a rank's part in a collective, that holds other bytes than in the reference.
 
     `sent`: what the rank sends differs; else what it receives. `before` and `after` are the calls that began it, in the
-    reference and in the run; `bytes_before` and `bytes_after` how much it was. `known`: the last call of the rank
-    before it whose content is that of the reference.
+    reference and in the run; `bytes_before` and `bytes_after` its sizes. `known`: the last call of the rank before it
+    with the content of the reference.
     """
 
     rank: int
@@ -48,55 +48,55 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """How many contents both runs have, how many of them differ and on which ranks, and those that come first."""
+class ContentComparison:
+    """How many contents both runs have, how many differ and on which ranks, and the differences that come first."""
 
     compared: int
     differing: int
     ranks: tuple[int, ...]
-    first: tuple[Content, ...]
+    first: tuple[MessageContent, ...]
     unlike: dict[int, tuple[Ints, Ints]]
     """By rank the calls whose content differs, in the reference and in the run."""
 
 
-class _Kept:
-    """The hashes of one rank in both runs, those that belong together side by side, in the order of the run."""
+class _RankHashes:
+    """The hashes of one rank in both runs, paired by call, in the order of the run."""
 
     def __init__(self, before: Rank, after: Rank, pairs: tuple[Ints, Ints]) -> None:
         one, two = before.hashes, after.hashes
         at = np.minimum(np.searchsorted(pairs[1], two["event"]), max(len(pairs[1]) - 1, 0))
         paired = pairs[1][at] == two["event"] if len(pairs[1]) else np.zeros(len(two), bool)
-        own = _keys(two, two["event"].astype(np.int64))
+        own = _hash_keys(two, two["event"].astype(np.int64))
         rows, two, at, own = np.flatnonzero(paired), two[paired], at[paired], own[paired]
         ordinal = own & ((1 << _OF_A_CALL + 2) - 1)
         keys = pairs[0][at] << _OF_A_CALL + 2 | ordinal if len(pairs[0]) else ordinal
-        _, i, j = np.intersect1d(_keys(one, one["event"].astype(np.int64)), keys, return_indices=True)
+        _, i, j = np.intersect1d(_hash_keys(one, one["event"].astype(np.int64)), keys, return_indices=True)
         shown = np.argsort(j)
         self.one, self.two = one[i[shown]], two[j[shown]]
         self.rows = i[shown], rows[j[shown]]
         self.other = (self.one["hash"] != self.two["hash"]) | (self.one["bytes"] != self.two["bytes"])
         self.sent = self.two["side"] == HashSide.SENT
 
-    def content(self, rank: int, row: int) -> Content:
-        """A row as a difference."""
+    def make_difference(self, rank: int, row: int) -> MessageContent:
+        """Return a row as a difference."""
         event = int(self.two["event"][row])
         alike = np.flatnonzero(~self.other[:row] & (self.two["event"][:row] < event))
-        return Content(
+        return MessageContent(
             rank, bool(self.sent[row]), EventId(rank, int(self.one["event"][row])), EventId(rank, event),
             int(self.one["bytes"][row]), int(self.two["bytes"][row]),
             EventId(rank, int(self.two["event"][alike[-1]])) if len(alike) else None,
             (int(self.rows[0][row]), int(self.rows[1][row])),
         )  # fmt: skip
 
-    def unlike(self) -> tuple[Ints, Ints]:
-        """The calls whose content differs, in both runs."""
+    def unlike_calls(self) -> tuple[Ints, Ints]:
+        """Return the calls whose content differs, in both runs."""
         one, two = (side["event"][self.other].astype(np.int64) for side in (self.one, self.two))
         return one, two
 
-    def alike_sent(self, event: int, reference: int | None = None) -> bool | None:
-        """Whether what a call sends is that of the reference (of its call `reference`, where that is given).
+    def is_sent_alike(self, event: int, reference: int | None = None) -> bool | None:
+        """Tell whether a call sends what it sent in the reference (by its call `reference`, if that is given).
 
-        None where it has no hash in both.
+        None if the call has no hash in both runs.
         """
         rows = np.flatnonzero((self.two["event"] == event) & self.sent)
         if not len(rows):
@@ -104,8 +104,8 @@ class _Kept:
         return not self.other[rows].any() and (reference is None or int(self.one["event"][rows[0]]) == reference)
 
 
-def _keys(rows: NDArray[Any], events: Ints) -> Ints:
-    """The event of each row, its side, and which of that side it is among the event's."""
+def _hash_keys(rows: NDArray[Any], events: Ints) -> Ints:
+    """Return a key of each row: its event, its side, and its number among the hashes of that side of the event."""
     requests = np.lexsort((rows["request"], rows["side"], events))
     event, side = events[requests], rows["side"][requests].astype(np.int64)
     starts = np.flatnonzero(np.diff(event, prepend=-1).astype(bool) | np.diff(side, prepend=-1).astype(bool))
@@ -115,85 +115,89 @@ def _keys(rows: NDArray[Any], events: Ints) -> Ints:
     return keys
 
 
-def hashed(match: Match) -> bool:
-    """Whether a run has hashes of its messages."""
+def has_hashes(match: Match) -> bool:
+    """Tell whether a run has hashes of its messages."""
     return any(len(rank.hashes) for rank in match.trace.ranks)
 
 
-def compare_contents(comparison: Comparison, order: Order) -> Contents | None:
-    """Hold what the messages of two runs held against each other, where their calls are alike.
+def compare_contents(comparison: Comparison, order: Order) -> ContentComparison | None:
+    """Compare what the messages of two runs held, for calls that are alike. None if a run has no hashes.
 
-    None where a run has no hashes. `order` is of the run.
+    `order` is that of the run.
     """
-    if not (hashed(comparison.before) and hashed(comparison.after)):
+    if not (has_hashes(comparison.before) and has_hashes(comparison.after)):
         return None
-    kept = {rank: _Kept(*ranks, pairs) for rank, ranks, pairs in _pairs(comparison)}
+    kept = {rank: _RankHashes(*ranks, pairs) for rank, ranks, pairs in _paired_events(comparison)}
     found = [one for rank, rows in kept.items() for one in _candidates(rank, rows, kept, comparison)]
-    points = {id(one): _point(one, comparison.after) for one in found}
+    points = {id(one): _deciding_event(one, comparison.after) for one in found}
 
-    def explains(a: Content, b: Content) -> bool:
+    def explains(a: MessageContent, b: MessageContent) -> bool:
         return a is not b and order.reaches(points[id(a)], points[id(b)], a_end=not a.sent, b_end=not b.sent)
 
     first = [b for b in found if not any(explains(a, b) and not explains(b, a) for a in found)]
     differing = {rank: int(rows.other.sum()) for rank, rows in kept.items() if rows.other.any()}
     compared = sum(len(rows.two) for rows in kept.values())
-    unlike = {rank: kept[rank].unlike() for rank in differing}
-    return Contents(compared, sum(differing.values()), tuple(differing), tuple(first), unlike)
+    unlike = {rank: kept[rank].unlike_calls() for rank in differing}
+    return ContentComparison(compared, sum(differing.values()), tuple(differing), tuple(first), unlike)
 
 
-def _pairs(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
-    """By rank the events of both runs that are the same call, in the order of the run."""
-    by_rank: dict[int, list[tuple[Calls, Calls, list[Stretch]]]] = defaultdict(list)
+def _paired_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
+    """Yield by rank the events of both runs that are the same call, in the order of the run."""
+    by_rank: dict[int, list[tuple[ThreadCalls, ThreadCalls, list[AlikeRange]]]] = defaultdict(list)
     for thread in comparison.threads:
         by_rank[thread[1].rank.index].append(thread)
     for rank, threads in by_rank.items():
         parts = [
             (one.events[s.before : s.before + s.count], two.events[s.after : s.after + s.count])
-            for one, two, stretchs in threads for s in stretchs
+            for one, two, alike_ranges in threads for s in alike_ranges
         ]  # fmt: skip
         before, after = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
         sorted_ = np.argsort(after)
         yield rank, (threads[0][0].rank, threads[0][1].rank), (before[sorted_], after[sorted_])
 
 
-def _candidates(rank: int, rows: _Kept, kept: dict[int, _Kept], comparison: Comparison) -> Iterator[Content]:
-    """The first thing that a rank sends otherwise, and the first that it gets otherwise though it was sent alike."""
+def _candidates(
+    rank: int, rows: _RankHashes, kept: dict[int, _RankHashes], comparison: Comparison
+) -> Iterator[MessageContent]:
+    """Yield the first content that a rank sends differently, and the first that it receives differently though it was
+    sent alike.
+    """
     sent = np.flatnonzero(rows.other & rows.sent)
     if len(sent):
-        yield rows.content(rank, int(sent[0]))
+        yield rows.make_difference(rank, int(sent[0]))
     for row in np.flatnonzero(rows.other & ~rows.sent).tolist():
         if len(sent) and row > sent[0]:
             return
-        content = rows.content(rank, row)
-        if _sent_alike(content, comparison, kept):
+        content = rows.make_difference(rank, row)
+        if _is_sent_alike(content, comparison, kept):
             yield content
             return
 
 
-def _sent_alike(content: Content, comparison: Comparison, kept: dict[int, _Kept]) -> bool:
-    """Whether all that this was made of was sent as in the reference, and is the same message."""
+def _is_sent_alike(content: MessageContent, comparison: Comparison, kept: dict[int, _RankHashes]) -> bool:
+    """Tell whether all messages that a content was made of were sent as in the reference."""
     match = comparison.after
     if match.collective_of(content.after) is not None:
-        members = [match.collectives.id(int(row)) for row in _members(match, content.after)]
-        said = [kept[rank].alike_sent(event) for rank, event in members if rank in kept]
+        members = [match.collectives.id(int(row)) for row in _member_rows(match, content.after)]
+        said = [kept[rank].is_sent_alike(event) for rank, event in members if rank in kept]
     else:
         # A wildcard may have taken another message: that is told with the calls.
         ends = zip(match.partners(content.after), comparison.before.partners(content.before), strict=False)
         said = [
-            kept[now[0]].alike_sent(now[1], then[1]) if now[0] == then[0] else False
+            kept[now[0]].is_sent_alike(now[1], then[1]) if now[0] == then[0] else False
             for now, then in ends if now[0] in kept
         ]  # fmt: skip
     known = [one for one in said if one is not None]
     return bool(known) and all(known)
 
 
-def _members(match: Match, event: EventId) -> NDArray[Any]:
+def _member_rows(match: Match, event: EventId) -> NDArray[Any]:
     instance = match.collective_of(event)
     return np.flatnonzero(match.collectives.instance == instance)
 
 
-def _point(content: Content, match: Match) -> EventId:
-    """The event at whose begin what is sent is decided, or at whose end what is received is there."""
+def _deciding_event(content: MessageContent, match: Match) -> EventId:
+    """Return the event at whose start the sent content is decided, or at whose end the received content is complete."""
     if content.sent:
         return content.after
     for row in match.receives_of(content.after):

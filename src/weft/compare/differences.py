@@ -1,4 +1,4 @@
-"""Where two runs differ first: by rank, and which of these differences nothing earlier explains."""
+"""Find where two runs differ first, by rank, and which of these differences nothing earlier explains."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.compare.calls import Calls, Stretch, aligned, calls
+from weft.compare.calls import AlikeRange, ThreadCalls, align_calls, read_thread_calls
 from weft.match import NONE, Match
 from weft.order import Order
 
@@ -20,9 +20,9 @@ Kind = Literal["call", "message", "ends", "goes on"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place at which a rank's calls differ: behind `alike` calls that are the same in both runs.
+    """The first place at which a rank's calls differ, after `alike` calls that are the same in both runs.
 
-    `before` is the call of the reference and `after` that of the run; None where there is no further one.
+    `before` is the call of the reference and `after` that of the run; None if there is no further call.
     """
 
     kind: Kind
@@ -36,13 +36,13 @@ class Difference:
 class Comparison:
     """What two runs have in common, rank by rank, and where each rank differs first.
 
-    `first` are the differences that none of the others happens before, in the run's order; `following` the rest.
-    `missing` and `added`: calls of the reference that the run does not make and the other way round, by rank.
+    `first` are the differences that no other happens before, in the run's order; `following` are the others. `missing`
+    and `added`: numbers of calls that only the reference or only the run makes, by rank.
     """
 
     before: Match
     after: Match
-    threads: list[tuple[Calls, Calls, list[Stretch]]] = field(default_factory=list)
+    threads: list[tuple[ThreadCalls, ThreadCalls, list[AlikeRange]]] = field(default_factory=list)
     first: list[Difference] = field(default_factory=list)
     following: list[Difference] = field(default_factory=list)
     missing: dict[int, int] = field(default_factory=dict)
@@ -55,36 +55,42 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """Calls of the run that have their like in the reference."""
-        return sum(stretch.count for _, _, stretchs in self.threads for stretch in stretchs)
+        """The number of calls of the run that have a counterpart in the reference."""
+        return sum(stretch.count for _, _, alike_ranges in self.threads for stretch in alike_ranges)
 
 
 def compare(before: Match, after: Match, order: Order) -> Comparison:
-    """Hold the calls of `after` against those of `before`, rank by rank and thread by thread; `order` is of `after`."""
+    """Compare the calls of `after` with those of `before`, rank by rank and thread by thread; `order` is that of
+    `after`.
+    """
     made = Comparison(before, after)
     found: dict[int, Difference] = {}
-    for one, two in _threads(before, after):
-        stretchs = list(aligned(one.shape, two.shape))
-        made.threads.append((one, two, stretchs))
+    for one, two in _paired_threads(before, after):
+        alike_ranges = list(align_calls(one.shape, two.shape))
+        made.threads.append((one, two, alike_ranges))
         rank = two.rank.index
-        same = sum(stretch.count for stretch in stretchs)
+        same = sum(stretch.count for stretch in alike_ranges)
         made.missing[rank] = made.missing.get(rank, 0) + len(one) - same
         made.added[rank] = made.added.get(rank, 0) + len(two) - same
-        difference = _first(one, two, stretchs[0].count)
-        if difference is not None and (rank not in found or _begins(two, difference) < _begins(two, found[rank])):
+        difference = _first_difference(one, two, alike_ranges[0].count)
+        if difference is not None and (
+            rank not in found or _start_time(two, difference) < _start_time(two, found[rank])
+        ):
             found[rank] = difference
-    made.first, made.following = _explained(list(found.values()), made, order)
+    made.first, made.following = _split_by_cause(list(found.values()), made, order)
     return made
 
 
-def _threads(before: Match, after: Match) -> Iterator[tuple[Calls, Calls]]:
+def _paired_threads(before: Match, after: Match) -> Iterator[tuple[ThreadCalls, ThreadCalls]]:
+    """Yield the calls of each thread that both runs have."""
     names: dict[str, int] = {}
     for rank, (one, two) in enumerate(zip(before.trace.ranks, after.trace.ranks, strict=False)):
         for slot in range(min(len(one.threads), len(two.threads))):
-            yield calls(before, rank, slot, names), calls(after, rank, slot, names)
+            yield read_thread_calls(before, rank, slot, names), read_thread_calls(after, rank, slot, names)
 
 
-def _first(one: Calls, two: Calls, alike: int) -> Difference | None:
+def _first_difference(one: ThreadCalls, two: ThreadCalls, alike: int) -> Difference | None:
+    """Return the first difference of a thread, after `alike` calls; None if there is none."""
     rank = two.rank.index
     taken = np.flatnonzero(one.taken[:alike] != two.taken[:alike])
     if len(taken):
@@ -97,36 +103,40 @@ def _first(one: Calls, two: Calls, alike: int) -> Difference | None:
     return Difference("ends" if after is None else "goes on" if before is None else "call", rank, alike, before, after)
 
 
-def _begins(calls: Calls, difference: Difference) -> int:
-    """When a difference comes to be in the run, in ns; at its end where there is no further call."""
+def _start_time(calls: ThreadCalls, difference: Difference) -> int:
+    """Return the time in ns at which a difference appears in the run; the largest time if the run has no
+    further call.
+    """
     if difference.after is None:
         return 1 << 62
     return int(calls.rank.enter_ns(slice(difference.after[1], difference.after[1] + 1))[0])
 
 
-def _explained(
+def _split_by_cause(
     found: list[Difference], comparison: Comparison, order: Order
 ) -> tuple[list[Difference], list[Difference]]:
-    """Those that no other one happens before, and the others, each in the order of the run.
+    """Return the differences that no other happens before, and the others, each in the order of the run.
 
-    That a message did not come, or that a rank has no further call, is what others did not do: these follow, where any
-    rank does something else.
+    That a message did not come, or that a rank has no further call, is what others did not do: such differences are
+    consequences if any rank does something else.
     """
 
-    points = {id(one): _shows(one, comparison.after) for one in found}
+    points = {id(one): _showing_event(one, comparison.after) for one in found}
 
     def before(a: Difference, b: Difference) -> bool:
         one, two = points[id(a)], points[id(b)]
         return a.after is not None and one is not None and two is not None and order.reaches(one, two)
 
-    done = [d for d in found if not _undone(d, comparison)] or found
+    done = [d for d in found if not _is_absence(d, comparison)] or found
     first = [d for d in done if not any(before(o, d) and not before(d, o) for o in done if o is not d)]
     rest = [d for d in found if d not in first]
     return first, sorted(rest, key=lambda d: sum(before(o, d) for o in rest))
 
 
-def _shows(difference: Difference, match: Match) -> EventId | None:
-    """The event of the run at which a difference shows: of a message the one that had it, of an end the last call."""
+def _showing_event(difference: Difference, match: Match) -> EventId | None:
+    """Return the event of the run at which a difference shows: the completing call of a message, the last call for an
+    end.
+    """
     if difference.after is None:
         last = len(match.trace.ranks[difference.rank].events) - 1
         return EventId(difference.rank, last) if last >= 0 else None
@@ -136,8 +146,8 @@ def _shows(difference: Difference, match: Match) -> EventId | None:
     return difference.after
 
 
-def _undone(difference: Difference, comparison: Comparison) -> bool:
-    """Whether all that differs is that something did not happen: no message, no return, no further call."""
+def _is_absence(difference: Difference, comparison: Comparison) -> bool:
+    """Tell whether a difference is only that something did not happen: no message, no return, or no further call."""
     if difference.after is None or difference.before is None:
         return difference.after is None
     match = comparison.after

@@ -1,7 +1,7 @@
-"""Runs of other numbers of ranks: results of reductions and broadcasts over all of them, held against each other.
+"""Compare runs with different numbers of ranks by the results of reductions and broadcasts over all ranks.
 
-What a rank sends and brings depends on how many there are; what comes out of a reduction over all of them does not, but
-for the order of its sums.
+What a rank sends depends on how many ranks there are; the result of a reduction over all of them does not, except for
+the order of its sums.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.compare.calls import Ints, aligned, shape
-from weft.compare.contents import hashed
-from weft.compare.values.judged import Judged, judge
+from weft.compare.calls import Ints, align_calls, call_keys
+from weft.compare.contents import has_hashes
+from weft.compare.values.judgement import Judgement, judge_arrays
 from weft.compare.values.tolerance import Tolerance
 from weft.match import Match
 from weft.terms.reduction_values import Numbers, kin, numbers
@@ -27,25 +27,25 @@ SHARED: Final = frozenset(("Allreduce", "Reduce", BROADCAST))
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ResultDifference:
     """A result that differs: the calls of the rank that has it, in the reference and in the run.
 
-    `judged` holds its elements against each other, None where their numbers were not kept or are other in number.
+    `judged` compares its elements; None if their numbers were not kept, or if there are more of them in one run.
     """
 
     before: EventId
     after: EventId
     bytes_before: int
     bytes_after: int
-    judged: Judged | None
+    judged: Judgement | None
 
 
 @dataclass(slots=True)
-class Results:
-    """What both runs have. `known`: the last call before `first` whose result is that of the reference.
+class ResultComparison:
+    """The results that both runs have. `known`: the last call before `first` with the result of the reference.
 
-    `alone`: results that only the reference has, and only the run. `rounded` are told apart by no more than another
-    order of sums makes them, at most `ulps` units in the last place.
+    `alone`: results that only the reference has, and only the run. `rounded` differ by no more than another order of
+    sums causes, at most `ulps` units in the last place.
     """
 
     compared: int = 0
@@ -53,17 +53,17 @@ class Results:
     differing: int = 0
     rounded: int = 0
     ulps: float = 0.0
-    first: Result | None = None
+    first: ResultDifference | None = None
     known: EventId | None = None
 
     @property
     def alike(self) -> bool:
-        """Whether both runs have the same results, and any."""
+        """Whether both runs have the same results, and at least one."""
         return self.compared > 0 and not self.differing and self.alone == (0, 0)
 
 
-class _Shared:
-    """The calls of rank 0 that have such a result, in order, and which rank has its hash in which row (-1: none)."""
+class _SharedResults:
+    """The calls of rank 0 with a shared result, in order, and which rank has its hash in which row (-1: none)."""
 
     def __init__(self, match: Match) -> None:
         trace, collectives = match.trace, match.collectives
@@ -86,9 +86,10 @@ class _Shared:
                 rows = rows[kinds["Reduce"][collectives.function[part][rows]]]
             events = collectives.event[part][rows].astype(np.int64)
             given = kinds[BROADCAST][collectives.function[part][rows]]
-            self._held_by(rank, events, place[collectives.instance[part][rows]], given)
+            self._add_hashes(rank, events, place[collectives.instance[part][rows]], given)
 
-    def _held_by(self, rank: Rank, events: Ints, places: Ints, given: Any) -> None:
+    def _add_hashes(self, rank: Rank, events: Ints, places: Ints, given: Any) -> None:
+        """Store the hashes of a rank's results. `given`: calls whose root sends the result."""
         hashes = rank.hashes
         if not len(events) or not len(hashes):
             return
@@ -101,32 +102,32 @@ class _Shared:
         self.hash[places[there]] = hashes["hash"][last[there]]
         self.bytes[places[there]] = hashes["bytes"][last[there]]
 
-    def numbers(self, at: int) -> Numbers | None:
-        """The elements of a result, None where not all of them were kept or their type is not known."""
+    def result_numbers(self, at: int) -> Numbers | None:
+        """Return the elements of a result; None if not all were kept, or if their type is unknown."""
         rank = self.match.trace.ranks[int(self.holder[at])]
         kept = rank.hashed.kept(int(self.row[at]))
         whole = kept is not None and len(kept) == self.bytes[at]
         return numbers(rank.event(int(self.event[at])), kept) if whole else None
 
-    def id(self, at: int) -> EventId:
-        """The call of the rank that has a result."""
+    def result_call(self, at: int) -> EventId:
+        """Return the call of the rank that has a result."""
         return EventId(int(self.holder[at]), int(self.event[at]))
 
 
-def other_ranks(before: Match, after: Match) -> bool:
-    """Whether runs have other numbers of ranks, and hashes: then results are all that they have in common."""
-    return len(before.trace.ranks) != len(after.trace.ranks) and hashed(before) and hashed(after)
+def differ_in_rank_count(before: Match, after: Match) -> bool:
+    """Tell whether two runs have different numbers of ranks, and hashes: then only results can be compared."""
+    return len(before.trace.ranks) != len(after.trace.ranks) and has_hashes(before) and has_hashes(after)
 
 
-def compare_results(before: Match, after: Match, tolerance: Tolerance) -> Results:
-    """Hold the results that all ranks share against each other, in the order of rank 0's calls."""
+def compare_results(before: Match, after: Match, tolerance: Tolerance) -> ResultComparison:
+    """Compare the results that all ranks share, in the order of rank 0's calls."""
     names: dict[str, int] = {}
-    one, two = _Shared(before), _Shared(after)
-    stretchs = list(aligned(*(shape(side.rank, side.events, names, placed=False) for side in (one, two))))
-    found = Results()
+    one, two = _SharedResults(before), _SharedResults(after)
+    alike_ranges = list(align_calls(*(call_keys(side.rank, side.events, names, placed=False) for side in (one, two))))
+    found = ResultComparison()
     i, j = (
         np.concatenate([np.arange(begin, begin + count) for begin, count in side])
-        for side in ([(s.before, s.count) for s in stretchs], [(s.after, s.count) for s in stretchs])
+        for side in ([(s.before, s.count) for s in alike_ranges], [(s.after, s.count) for s in alike_ranges])
     )
     found.alone = len(one.events) - len(i), len(two.events) - len(j)
     both = (one.row[i] >= 0) & (two.row[j] >= 0)
@@ -134,20 +135,25 @@ def compare_results(before: Match, after: Match, tolerance: Tolerance) -> Result
     found.compared = len(i)
     known = len(i)
     for k in np.flatnonzero((one.hash[i] != two.hash[j]) | (one.bytes[i] != two.bytes[j])).tolist():
-        if not _hold(found, (one, int(i[k])), (two, int(j[k])), tolerance):
+        if not _count_difference(found, (one, int(i[k])), (two, int(j[k])), tolerance):
             known = min(known, k)
     if known:
-        found.known = two.id(int(j[known - 1]))
+        found.known = two.result_call(int(j[known - 1]))
     return found
 
 
-def _hold(found: Results, one: tuple[_Shared, int], two: tuple[_Shared, int], tolerance: Tolerance) -> bool:
-    """Count a result with another hash; whether only rounding, or less, keeps it apart."""
-    judged = _judged(one[0].numbers(one[1]), two[0].numbers(two[1]), tolerance)
+def _count_difference(
+    found: ResultComparison, one: tuple[_SharedResults, int], two: tuple[_SharedResults, int], tolerance: Tolerance
+) -> bool:
+    """Count a result with another hash; return whether rounding at most separates both."""
+    judged = _judge_numbers(one[0].result_numbers(one[1]), two[0].result_numbers(two[1]), tolerance)
     if judged is None or judged.differing:
-        ids, sizes = ([side.id(at) for side, at in (one, two)], [int(side.bytes[at]) for side, at in (one, two)])
+        ids, sizes = (
+            [side.result_call(at) for side, at in (one, two)],
+            [int(side.bytes[at]) for side, at in (one, two)],
+        )
         found.differing += 1
-        found.first = found.first or Result(ids[0], ids[1], sizes[0], sizes[1], judged)
+        found.first = found.first or ResultDifference(ids[0], ids[1], sizes[0], sizes[1], judged)
         return False
     if judged.rounded:
         found.rounded += 1
@@ -155,7 +161,7 @@ def _hold(found: Results, one: tuple[_Shared, int], two: tuple[_Shared, int], to
     return True
 
 
-def _judged(before: Numbers | None, after: Numbers | None, tolerance: Tolerance) -> Judged | None:
+def _judge_numbers(before: Numbers | None, after: Numbers | None, tolerance: Tolerance) -> Judgement | None:
     if before is None or after is None or before.dtype != after.dtype or len(before) != len(after):
         return None
-    return judge(before, after, tolerance)
+    return judge_arrays(before, after, tolerance)

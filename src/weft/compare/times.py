@@ -1,4 +1,4 @@
-"""Where the second of two runs took longer: calls of MPI and the computing between them, by line."""
+"""Find where the second of two runs took longer: calls of MPI and the computing between them, by line."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.compare.calls import Calls, Stretch
+from weft.compare.calls import AlikeRange, ThreadCalls
 from weft.compare.differences import Comparison
 from weft.terms import describe
 from weft.trace import Event, Rank, Trace
 
 LEAST: Final = 0.05
 """A place is told where it took this share of the reference's time longer."""
-TOLD: Final = 3
+MAX_PLACES: Final = 3
 """Places of computing that are told, and as many of calls."""
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Slower:
-    """A place of the program that took `more` ns longer on a rank; `of_mpi`: inside of a call, else between two."""
+class SlowerPlace:
+    """A place of the program that took `more` ns longer on a rank; `of_mpi`: in a call, else between two calls."""
 
     rank: int
     place: str
@@ -36,58 +36,69 @@ class Slower:
     """How often the program was there."""
 
 
-def elapsed(trace: Trace) -> int:
-    """From the first call of a run to the last return, in ns."""
+def elapsed_ns(trace: Trace) -> int:
+    """Return the time from the first call of a run to the last return, in ns."""
     spans = [(rank.enter_ns(slice(0, 1)), rank.exit_ns()) for rank in trace.ranks if len(rank)]
     return max((int(ends.max()) for _, ends in spans), default=0) - min((int(at[0]) for at, _ in spans), default=0)
 
 
-def slower(comparison: Comparison) -> list[Slower]:
-    """The places where the calls that both runs make took longer in the run: computing, then calls, the worst first.
+def find_slower_places(comparison: Comparison) -> list[SlowerPlace]:
+    """Return the places where the calls that both runs make took longer in the run: computing, then calls, the worst
+    first.
 
-    A place is a line with a call, or two lines with what is computed between them. Only calls are held against each
-    other that both runs make and return from.
+    A place is a line with a call, or two lines with the computing between them. Only calls that both runs make and
+    return from are compared.
     """
-    least = LEAST * max(elapsed(comparison.before.trace), 1)
-    found = [place for one, two, stretchs in comparison.threads if stretchs for place in _of_thread(one, two, stretchs)]
+    least = LEAST * max(elapsed_ns(comparison.before.trace), 1)
+    found = [
+        place
+        for one, two, alike_ranges in comparison.threads
+        if alike_ranges
+        for place in _slower_in_thread(one, two, alike_ranges)
+    ]
     return sorted((place for place in found if place.more >= least), key=lambda place: (place.of_mpi, -place.more))
 
 
-def _of_thread(one: Calls, two: Calls, stretchs: list[Stretch]) -> Iterator[Slower]:
-    pairs = [(np.arange(s.before, s.before + s.count), np.arange(s.after, s.after + s.count)) for s in stretchs]
+def _slower_in_thread(one: ThreadCalls, two: ThreadCalls, alike_ranges: list[AlikeRange]) -> Iterator[SlowerPlace]:
+    """Yield the slower places of a thread, in and between its calls."""
+    pairs = [(np.arange(s.before, s.before + s.count), np.arange(s.after, s.after + s.count)) for s in alike_ranges]
     before, after = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
     if not len(before):
         return
-    (begun, ended), (begun_after, ended_after) = _spans(one), _spans(two)
+    (begun, ended), (begun_after, ended_after) = _call_spans(one), _call_spans(two)
     whole = (ended[before] >= 0) & (ended_after[after] >= 0)
     inside = np.where(whole, ended[before] - begun[before], 0)
     inside_after = np.where(whole, ended_after[after] - begun_after[after], 0)
     sites = two.rank.events["site"][two.events[after]].astype(np.int64)
-    yield from _places(two, after, sites, inside, inside_after, of_mpi=True)
+    yield from _group_by_place(two, after, sites, inside, inside_after, of_mpi=True)
     next_to = (np.diff(before) == 1) & (np.diff(after) == 1) & whole[:-1]
     gap = np.where(next_to, begun[before][1:] - ended[before][:-1], 0)
     gap_after = np.where(next_to, begun_after[after][1:] - ended_after[after][:-1], 0)
-    yield from _places(two, after[1:], sites[:-1] << 32 | sites[1:], gap, gap_after, of_mpi=False)
+    yield from _group_by_place(two, after[1:], sites[:-1] << 32 | sites[1:], gap, gap_after, of_mpi=False)
 
 
-def _spans(calls: Calls) -> tuple[Ints, Ints]:
+def _call_spans(calls: ThreadCalls) -> tuple[Ints, Ints]:
     return calls.rank.enter_ns()[calls.events], calls.rank.exit_ns()[calls.events]
 
 
-def _places(calls: Calls, at: Ints, keys: Ints, before: Ints, after: Ints, *, of_mpi: bool) -> Iterator[Slower]:
+def _group_by_place(
+    calls: ThreadCalls, at: Ints, keys: Ints, before: Ints, after: Ints, *, of_mpi: bool
+) -> Iterator[SlowerPlace]:
+    """Yield the places at which the sum of times is larger in the run."""
     known, where, row = np.unique(keys, return_index=True, return_inverse=True)
     times = np.bincount(row, minlength=len(known))
     sums = [np.bincount(row, weights=column, minlength=len(known)) for column in (before, after)]
     by_place: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0])
     for k in np.flatnonzero(sums[1] > sums[0]).tolist():
-        held = by_place[_named(calls, int(at[where[k]]), of_mpi=of_mpi)]
+        held = by_place[_place_text(calls, int(at[where[k]]), of_mpi=of_mpi)]
         for i, value in enumerate((sums[0][k], sums[1][k] - sums[0][k], times[k])):
             held[i] += value
     for place, (was, more, count) in by_place.items():
-        yield Slower(calls.rank.index, place, of_mpi, int(was), int(more), int(count))
+        yield SlowerPlace(calls.rank.index, place, of_mpi, int(was), int(more), int(count))
 
 
-def _named(calls: Calls, at: int, *, of_mpi: bool) -> str:
+def _place_text(calls: ThreadCalls, at: int, *, of_mpi: bool) -> str:
+    """Return the text of a place: `in recv at a.py:3`, or `computing between calls at a.py:4`."""
     rank: Rank = calls.rank
     here = Event(rank, int(calls.events[at]))
     if of_mpi:

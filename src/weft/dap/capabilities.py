@@ -1,4 +1,4 @@
-"""What the adapter says that it can do, and what an editor may give to `launch`."""
+"""The capabilities that the debug adapter reports in its response to `initialize`."""
 
 from __future__ import annotations
 

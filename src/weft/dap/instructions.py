@@ -1,4 +1,7 @@
-"""Instructions as an editor names them: by addresses of one rank in one replay, while breakpoints are to stay."""
+"""Names of instructions for an editor: addresses of one rank in one replay, mapped to module and offset.
+
+Module and offset mean the same instruction in every rank and every replay, so breakpoints stay valid.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from weft.debug.gdb import NativeHand
 from weft.debug.instructions import Instruction, disassembled
 from weft.errors import DebuggerError, UsageError
 
-MOST: Final = 10_000
+MAX_INSTRUCTIONS: Final = 10_000
 """Instructions of one answer."""
 
 
-class Instructions:
-    """The addresses that an editor was told, each with the instruction that it means in any rank and replay."""
+class InstructionReferences:
+    """Map the addresses that an editor was given to the instructions that they mean in any rank and replay."""
 
     def __init__(self, debugger: Debugger) -> None:
         self._debugger = debugger
@@ -24,33 +27,42 @@ class Instructions:
         self._known: dict[int, tuple[str, int]] = {}
         """Module and place in it."""
 
-    def moved(self) -> None:
-        """Ranks run: another one may be asked for its instructions next."""
+    def forget_ranks(self) -> None:
+        """Forget which rank each address was given for, as the ranks run on."""
         self._ranks.clear()
 
-    def reference(self, rank: int, address: int) -> str:
-        """What names an instruction of a rank to the editor."""
+    def make_reference(self, rank: int, address: int) -> str:
+        """Return the name of the instruction at `address` of a rank for the editor, and remember its module
+        and offset.
+        """
         maps = self._hand(rank).maps
         module = maps.module(address)
         self._ranks[address] = rank
         self._known[address] = module, address - maps.base(module)
         return f"{address:#x}"
 
-    def named(self, reference: str, offset: int) -> str:
-        """The place of a breakpoint. UsageError for what the editor was never told."""
-        module, at = self._of(reference)
+    def breakpoint_location(self, reference: str, offset: int) -> str:
+        """Return the location (`*MODULE+OFFSET`) of a breakpoint. UsageError for a reference that was
+        never given out.
+        """
+        module, at = self._lookup(reference)
         return f"*{module}+{at + offset:#x}"
 
     def disassemble(self, reference: str, offset: int, first: int, count: int) -> list[dict[str, Any]]:
-        """Instructions around one; those that are not known are told as such, as the protocol wants their number."""
-        module, at = self._of(reference)
+        """Return `count` instructions around a reference; `first` is the index of the first, relative to `reference` +
+        `offset`.
+
+        Instructions that cannot be read are marked invalid, because the protocol requires exactly `count` of them.
+        """
+        module, at = self._lookup(reference)
         rank = self._ranks.get(int(reference, 0), self._debugger.focus)
         hand = self._hand(rank)
         address = hand.maps.base(module) + at + offset
-        rows = disassembled(hand, address, first, min(count, MOST))
-        return [self._told(rank, row, address) for row in rows]
+        rows = disassembled(hand, address, first, min(count, MAX_INSTRUCTIONS))
+        return [self._instruction_to_json(rank, row, address) for row in rows]
 
-    def _of(self, reference: str) -> tuple[str, int]:
+    def _lookup(self, reference: str) -> tuple[str, int]:
+        """Return the module and the offset of a reference. UsageError if it was never given out."""
         found = self._known.get(int(reference, 0))
         if found is None:
             raise UsageError(f"{reference}: no instruction of a rank was told under this address")
@@ -62,10 +74,11 @@ class Instructions:
             raise DebuggerError(f"rank {rank} is Python: it has no instructions of its own")
         return hand
 
-    def _told(self, rank: int, row: Instruction | None, near: int) -> dict[str, Any]:
+    def _instruction_to_json(self, rank: int, row: Instruction | None, near: int) -> dict[str, Any]:
+        """Return an instruction as the protocol describes it; None becomes an invalid instruction at `near`."""
         if row is None:
             return {"address": f"{near:#x}", "instruction": "?", "presentationHint": "invalid"}
-        body = {"address": self.reference(rank, row.address), "instruction": row.text}
+        body = {"address": self.make_reference(rank, row.address), "instruction": row.text}
         place: dict[str, Any] = {"symbol": row.symbol} if row.symbol else {}
         if row.code:
             place["instructionBytes"] = row.code

@@ -1,4 +1,4 @@
-"""What the editor wants debugged: a recorded run, or a program that is recorded first."""
+"""Read the arguments of the `launch` request: a recorded run, or a program that is recorded first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from weft.base.lifetime import bound_to_parent
 from weft.errors import UsageError, WeftError
 from weft.launch.rundir import BASE, find_newest_run, read_facts
-from weft.safety.runs import agreement, doubt, executes
+from weft.safety.runs import describe_execution, explain_doubt, hash_execution
 from weft.safety.started import own_python
 
 Arguments = Mapping[str, Any]
@@ -30,8 +30,8 @@ KINDS: dict[str, tuple[type, ...]] = {
 """The arguments of `launch`, and of which types they may be."""
 
 
-def check(arguments: Arguments) -> None:
-    """UsageError for an argument of a wrong type; those of editors (`__sessionId`) and names not ours are theirs."""
+def check_arguments(arguments: Arguments) -> None:
+    """Raise UsageError for an argument of `launch` that has a wrong type or value. Unknown names are ignored."""
     for name, kinds in KINDS.items():
         value = arguments.get(name)
         if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
@@ -45,8 +45,10 @@ def check(arguments: Arguments) -> None:
         raise UsageError(f"launch: cwd is {cwd}, which is not a folder")
 
 
-def program(arguments: Arguments) -> list[str]:
-    """The program's command line: Python scripts with their interpreter."""
+def program_command(arguments: Arguments) -> list[str]:
+    """Return the command line of the program in `arguments`, with an interpreter before a Python script; [] if none is
+    named.
+    """
     given = arguments.get("program")
     if not given:
         return []
@@ -58,61 +60,72 @@ def program(arguments: Arguments) -> list[str]:
     return words + (shlex.split(rest) if isinstance(rest, str) else [str(word) for word in rest])
 
 
-def options(arguments: Arguments) -> list[str]:
-    """Options of the replay."""
+def replay_options(arguments: Arguments) -> list[str]:
+    """Return the options of `weft replay` for the number of ranks and standard input in `arguments`."""
     ranks, stdin = arguments.get("ranks"), arguments.get("stdin")
     return (["-n", str(ranks)] if ranks else []) + (["--stdin", str(Path(stdin).absolute())] if stdin else [])
 
 
-def agreed(run: Path, arguments: Arguments) -> list[str]:
-    """The option that lets a replay execute what the run names. UsageError for another's run that is not trusted."""
+def trust_options(run: Path, arguments: Arguments) -> list[str]:
+    """Return the option that lets a replay execute what the run names.
+
+    Raises UsageError for another user's run that neither `trust` nor `agreed` in `arguments` allows.
+    """
     facts = read_facts(run)
-    word = agreement(facts)
+    word = hash_execution(facts)
     given = arguments.get("trust") is True or arguments.get("agreed") == word
-    if (why := doubt(run, facts)) and not given:
-        command, place = executes(facts)
+    if (why := explain_doubt(run, facts)) and not given:
+        command, place = describe_execution(facts)
         raise UsageError(
             f"{run}: {why}; a replay executes, as you, `{command}` in {place}: launch it with trust: true to have it so"
         )
     return ["--agreed", word]
 
 
-def places(arguments: Arguments) -> list[str]:
-    """Where the session begins, as the command `until` takes it."""
+def start_locations(arguments: Arguments) -> list[str]:
+    """Return the locations at which the session begins, in the form that the command `until` takes."""
     until = arguments.get("until") or []
     found = [until] if isinstance(until, str) else [str(place) for place in until]
     return found + ([f"finding:{arguments['finding']}"] if arguments.get("finding") else [])
 
 
-def run_of(arguments: Arguments, said: Callable[[str], None], look: Callable[[], None]) -> tuple[Path, list[str]]:
-    """The run to debug, and another build of its program, if one is given. A program without a run is recorded.
+def find_or_record_run(
+    arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]
+) -> tuple[Path, list[str]]:
+    """Return the run to debug, and the command line of another build of its program, if one is given.
 
-    `said`: shows what the program writes; `look`: called while it runs, KeyboardInterrupt from it ends that.
+    A program without a run is recorded first. `show_output` takes what the program writes. `poll` is called while the
+    program runs; a KeyboardInterrupt from it ends the program.
     """
     os.environ.update({str(name): str(value) for name, value in (arguments.get("env") or {}).items()})
     if arguments.get("cwd"):
         os.chdir(arguments["cwd"])
-    words = program(arguments)
+    words = program_command(arguments)
     if arguments.get("run"):
         return Path(arguments["run"]), words
     if not words:
         return find_newest_run(), []
-    return record(words, arguments, said, look), []
+    return record_program(words, arguments, show_output, poll), []
 
 
-def record(words: Sequence[str], arguments: Arguments, said: Callable[[str], None], look: Callable[[], None]) -> Path:
-    """Record a program by `weft run`; its run. WeftError with its words where there is none."""
+def record_program(
+    words: Sequence[str], arguments: Arguments, show_output: Callable[[str], None], poll: Callable[[], None]
+) -> Path:
+    """Record a program with `weft run`, and return the new run. WeftError if nothing was recorded.
+
+    `show_output` takes what the program writes. `poll` is called while the program runs.
+    """
     before = set(BASE.glob("*"))
     ranks, stdin = arguments.get("ranks"), arguments.get("stdin")
     command = own_python("-m", "weft.cli.main", "run", *(["-n", str(ranks)] if ranks else []), "--", *words)
-    said(f"recording: {shlex.join(words)}\n")
+    show_output(f"recording: {shlex.join(words)}\n")
     with open(stdin or os.devnull, "rb") as source:  # noqa: PTH123
         process = subprocess.Popen(
             command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"}, preexec_fn=bound_to_parent(signal.SIGTERM),  # noqa: PLW1509 - from the main thread
         )  # fmt: skip
     try:
-        _listen(process, said, look)
+        _forward_output(process, show_output, poll)
     except BaseException:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(10)
@@ -123,18 +136,20 @@ def record(words: Sequence[str], arguments: Arguments, said: Callable[[str], Non
     return find_newest_run()
 
 
-def _listen(process: subprocess.Popen[bytes], said: Callable[[str], None], look: Callable[[], None]) -> None:
-    """Show what a program writes until it ends."""
+def _forward_output(
+    process: subprocess.Popen[bytes], show_output: Callable[[str], None], poll: Callable[[], None]
+) -> None:
+    """Pass what a process writes to `show_output` until the process ends; call `poll` while it is silent."""
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
     ended = False
     while True:
         data = process.stdout.read(1 << 16)
         if data:
-            said(data.decode(errors="replace"))
+            show_output(data.decode(errors="replace"))
         elif ended:
             return
         else:
-            look()
+            poll()
             ended = process.poll() is not None
             time.sleep(0.02)

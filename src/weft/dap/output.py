@@ -1,4 +1,4 @@
-"""What the ranks of a replay write, by rank: each into files of its own, which are read here as they grow."""
+"""Output of the ranks of a replay: each rank writes into files of its own, which are read here while they grow."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ Written = tuple[int, str, str]
 """Rank, the protocol's name of the stream, text."""
 
 
-def prepare(folder: Path) -> None:
-    """Have the ranks of a replay write by rank."""
+def create_output_folder(folder: Path) -> None:
+    """Create the folder whose existence makes the ranks of a replay write into files of their own."""
     (folder / FOLDER).mkdir()
 
 
-class Output:
-    """How much of each rank's output people have seen: a replay that starts anew does not repeat it."""
+class RankOutput:
+    """Read the output of all ranks, and remember how much was shown, so that a replay that starts anew does not repeat
+    it.
+    """
 
     def __init__(self) -> None:
         self._shown: dict[str, int] = {}
 
-    def forget(self) -> None:
-        """The program starts anew: all is shown again."""
+    def reset(self) -> None:
+        """Show all output again, as the program starts anew."""
         self._shown.clear()
 
-    def take(self, folder: Path, *, whole: bool = True) -> Iterator[Written]:
-        """What has been written since. `whole`: up to the last line's end only, as a rank may be about to write on."""
+    def read_new(self, folder: Path, *, whole: bool = True) -> Iterator[Written]:
+        """Yield what the ranks have written since the last call, as (rank, stream, text).
+
+        `whole`: stop at the end of the last full line, as a rank may still be writing the next.
+        """
         for path in sorted((folder / FOLDER).glob("rank-*.*")):
             found = re.fullmatch(r"rank-(\d+)\.(out|err)", path.name)
             shown = self._shown.get(path.name, 0)

@@ -1,4 +1,4 @@
-"""A replay under an editor: moves of the ranks, and what is told of where they stop."""
+"""A replay under an editor: run the ranks, and report where they stop."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from weft.base.event_id import EventId
-from weft.dap.output import Output
-from weft.dap.points import Points
+from weft.dap.breakpoints import EditorBreakpoints
+from weft.dap.output import RankOutput
 from weft.dap.stacks import Stacks
 from weft.dap.task_threads import TaskThreads
 from weft.dap.wire import Wire
@@ -20,13 +20,13 @@ from weft.debug.back import NothingBehind
 from weft.debug.frames import PARTS
 from weft.debug.hands import NoLines
 from weft.errors import DebuggerError, UsageError, WeftError
-from weft.tasks.answers import tell as told_of_task
+from weft.tasks.answers import render_answer as told_of_task
 from weft.tasks.backend import How
 from weft.tasks.ranks import TaskPrompt
 
 Answer = dict[str, Any]
 Move = Callable[[], Answer]
-Stands = dict[int, tuple[str, Any, Any]]
+RankPositions = dict[int, tuple[str, Any, Any]]
 """Of each rank its state, how many calls it has passed, and its stop at a line."""
 PATIENCE = 0.5
 """Seconds after a pause in which a rank that computes is awaited at its next call; then it stops at a line."""
@@ -35,8 +35,10 @@ SLOW = 1.0
 
 
 class Session:
-    """One replay. `look`: called all the while that ranks run, KeyboardInterrupt from it stops them; `take`: takes up
-    what the editor has asked for meanwhile.
+    """One replay under an editor.
+
+    `look` is called all the while that ranks run, and stops them by a KeyboardInterrupt; `take` answers the requests
+    that were postponed meanwhile. `native`: show native frames of Python ranks; `tasks`: show tasks as threads.
     """
 
     def __init__(
@@ -45,89 +47,98 @@ class Session:
     ) -> None:  # fmt: skip
         self.prompt, self.wire, self._look, self._take = prompt, wire, look, take
         self.debugger = prompt.debugger
-        self.debugger.pulse = self._pulse
-        self.points = Points(self.debugger)
+        self.debugger.pulse = self._poll
+        self.breakpoints = EditorBreakpoints(self.debugger)
         self.tasks = TaskThreads(prompt) if tasks else None
         self.stacks = Stacks(self.debugger, native, self.tasks)
-        self.output = Output()
+        self.output = RankOutput()
         self.rows: list[Answer] = self.debugger.ranks()["ranks"]
         """Where the ranks stood last."""
         self.text = ""
         """What is to be said of the last stop."""
-        self.again = False
+        self.is_interrupted = False
         """Whether the ranks were stopped only to take up what the editor has asked for: then they go on."""
         self.progress = False
-        self._begun = self._told = 0.0
-        self._shows = False
+        self._move_started = self._last_update = 0.0
+        self._is_progress_shown = False
 
     # While ranks run
 
-    def _pulse(self) -> None:
+    def _poll(self) -> None:
+        """Forward output and progress, and look at new requests; called while ranks run."""
         now = time.monotonic()
-        if now - self._told > 0.1:
-            self._told = now
-            self.write()
-            self._say_progress(now)
+        if now - self._last_update > 0.1:
+            self._last_update = now
+            self.forward_output()
+            self._report_progress(now)
         self._look()
 
-    def _say_progress(self, now: float) -> None:
-        """Tell the editor how far the ranks have come, where they take their time."""
-        if not self.progress or now - self._begun < SLOW:
+    def _report_progress(self, now: float) -> None:
+        """Tell the editor how many calls the ranks have made, if the move takes longer than `SLOW` seconds."""
+        if not self.progress or now - self._move_started < SLOW:
             return
         record, replica = self.debugger.record, self.debugger.replica
         threads = [t for t in record.threads if replica.goals[t] <= record.entries(*t)]
         passed = sum(replica.at(*t) for t in threads)
         share = 100 * passed / max(sum(replica.goals[t] for t in threads), 1)
-        if not self._shows:
-            self._shows = True
-            self.wire.event("progressStart", progressId="move", title="replay")
-        self.wire.event("progressUpdate", progressId="move", message=f"{passed} calls made", percentage=min(share, 100))
+        if not self._is_progress_shown:
+            self._is_progress_shown = True
+            self.wire.send_event("progressStart", progressId="move", title="replay")
+        self.wire.send_event(
+            "progressUpdate", progressId="move", message=f"{passed} calls made", percentage=min(share, 100)
+        )
 
-    def write(self, *, whole: bool = True) -> None:
-        """Show what the ranks have written."""
-        for rank, stream, text in self.output.take(self.debugger.replica.folder, whole=whole):
+    def forward_output(self, *, whole: bool = True) -> None:
+        """Send what the ranks have written to the editor. `whole`: full lines only."""
+        for rank, stream, text in self.output.read_new(self.debugger.replica.folder, whole=whole):
             lines = "".join(f"[rank {rank}] {line}" for line in text.splitlines(keepends=True))
-            self.wire.event("output", category=stream, output=lines, data={"rank": rank})
+            self.wire.send_event("output", category=stream, output=lines, data={"rank": rank})
         if text := self.debugger.replica.output():
-            self.say(text, "stdout")
+            self.show_text(text, "stdout")
 
-    def say(self, text: str, category: str = "console") -> None:
+    def show_text(self, text: str, category: str = "console") -> None:
         """Show a text in the editor's console."""
-        self.wire.event("output", category=category, output=text if text.endswith("\n") else text + "\n")
+        self.wire.send_event("output", category=category, output=text if text.endswith("\n") else text + "\n")
 
     # Moves
 
-    def move(self, why: str, go: Move, *, on: Callable[[], Move | None] = lambda: None) -> None:
-        """Let ranks run, and tell where they stop. `on`: how they go on after a log point, if they do."""
-        self.stacks.moved()
-        self._begun, before = time.monotonic(), self._stands()
+    def run_move(self, why: str, go: Move, *, next_move: Callable[[], Move | None] = lambda: None) -> None:
+        """Let ranks run by calling `go`, and report where they stop with the reason `why`.
+
+        `next_move` returns how the ranks go on after a log point, or None.
+        """
+        self.stacks.invalidate()
+        self._move_started, before = time.monotonic(), self._rank_positions()
         try:
             answer = go()
-            while (more := self._passed(answer, before, on)) is not None:
-                before = self._stands()
+            while (more := self._handle_log_points(answer, before, next_move)) is not None:
+                before = self._rank_positions()
                 answer = more()
         except KeyboardInterrupt:
-            if self.again:
+            if self.is_interrupted:
                 return
-            why, answer = "pause", self._paused()
+            why, answer = "pause", self._settle_after_pause()
         except WeftError as error:
-            self.say(f"weft: {error}", "important")
+            self.show_text(f"weft: {error}", "important")
             why, answer = "pause", self.debugger.stopped()
         finally:
-            if self._shows:
-                self._shows = False
-                self.wire.event("progressEnd", progressId="move")
-        self.tell(why, answer, before)
+            if self._is_progress_shown:
+                self._is_progress_shown = False
+                self.wire.send_event("progressEnd", progressId="move")
+        self.report_stop(why, answer, before)
 
-    def _stands(self) -> Stands:
-        """Where each rank stands, to know which ones have come on: a stop at a line is an object of its own."""
+    def _rank_positions(self) -> RankPositions:
+        """Return by rank its state, the number of calls it has passed, and its stop at a line.
+
+        Two results tell which ranks have moved in between: each stop at a line is an object of its own.
+        """
         hands = self.debugger.hands
         rows = [row for row in self.debugger.ranks()["ranks"] if row["thread"] == 0]
         stops = {rank: hand.stopped for rank, hand in hands.items()}
         return {row["rank"]: (row["state"], row.get("passed"), stops.get(row["rank"])) for row in rows}
 
-    def hits(self, answer: Answer, before: Stands) -> list[tuple[int, int]]:
-        """The ranks that came to breakpoints, and their numbers."""
+    def find_breakpoint_hits(self, answer: Answer, before: RankPositions) -> list[tuple[int, int]]:
+        """Return (rank, breakpoint number) of all ranks that have come to a breakpoint since `before`."""
         found = []
         for row in (row for row in answer["ranks"] if row["thread"] == 0):
             rank = row["rank"]
@@ -139,17 +150,21 @@ class Session:
                 found += [(rank, b.id) for b in self.debugger.stops.breakpoints.at([EventId(*row["next"]["event"])])]
         return found
 
-    def _passed(self, answer: Answer, before: Stands, on: Callable[[], Move | None]) -> Move | None:
-        """After log points: their texts are shown, and how ranks go on, unless one stands at another breakpoint."""
-        hits = self.hits(answer, before)
-        logs = [(rank, text) for rank, number in hits if (text := self.points.log_of(number))]
-        self.write()
+    def _handle_log_points(
+        self, answer: Answer, before: RankPositions, next_move: Callable[[], Move | None]
+    ) -> Move | None:
+        """Show the messages of log points that were hit, and return the next move; None if a rank is at a real
+        breakpoint.
+        """
+        hits = self.find_breakpoint_hits(answer, before)
+        logs = [(rank, text) for rank, number in hits if (text := self.breakpoints.log_message(number))]
+        self.forward_output()
         for rank, text in logs:
-            self.say(f"[rank {rank}] {self._filled(rank, text)}")
-        return on() if logs and len(logs) == len(hits) and not answer["over"] else None
+            self.show_text(f"[rank {rank}] {self._expand_log_message(rank, text)}")
+        return next_move() if logs and len(logs) == len(hits) and not answer["over"] else None
 
-    def _filled(self, rank: int, text: str) -> str:
-        """A log point's text, with the values of what stands in braces."""
+    def _expand_log_message(self, rank: int, text: str) -> str:
+        """Replace the expressions in braces of a log message by their values on a rank."""
 
         def value(found: re.Match[str]) -> str:
             row = self.debugger.frames.evaluate(rank, found[1])
@@ -157,8 +172,8 @@ class Session:
 
         return re.sub(r"\{([^{}]+)\}", value, text)
 
-    def _paused(self) -> Answer:
-        """Where ranks stand after a pause: at their next calls; those that compute on, at a line."""
+    def _settle_after_pause(self) -> Answer:
+        """Wait until ranks have stopped at their next calls; those that still compute are stopped at a line."""
         since = time.monotonic()
 
         def enough() -> None:
@@ -176,34 +191,37 @@ class Session:
                 with suppress(KeyboardInterrupt, DebuggerError, UsageError):
                     self.debugger.step("step", busy)
         finally:
-            self.debugger.pulse = self._pulse
+            self.debugger.pulse = self._poll
         return self.debugger.stopped()
 
-    def tell(self, why: str, answer: Answer, before: Stands) -> None:
-        """Tell the editor where the ranks have stopped."""
+    def report_stop(self, why: str, answer: Answer, before: RankPositions) -> None:
+        """Tell the editor where the ranks have stopped, and why.
+
+        `answer`: the stop as the debugger describes it; `before`: the positions of the ranks before the move.
+        """
         self.rows = answer["ranks"]
-        self.write(whole=False)
-        for text in self.tasks.look() if self.tasks is not None else ():
-            self.say(f"weft: {text}", "important")
-        hits = self.hits(answer, before)
-        reason, self.text = self._reason(why, answer, hits)
+        self.forward_output(whole=False)
+        for text in self.tasks.refresh() if self.tasks is not None else ():
+            self.show_text(f"weft: {text}", "important")
+        hits = self.find_breakpoint_hits(answer, before)
+        reason, self.text = self._stop_reason(why, answer, hits)
         body: Answer = {
-            "reason": reason, "threadId": self.stacks.focused(), "allThreadsStopped": True,
+            "reason": reason, "threadId": self.stacks.focused_thread(), "allThreadsStopped": True,
         }  # fmt: skip
         if self.text:
             body |= {"text": self.text, "description": self.text.splitlines()[0][:200]}
         if hits:
             body["hitBreakpointIds"] = sorted({number for _, number in hits})
-        self.wire.event("stopped", **body)
+        self.wire.send_event("stopped", **body)
 
-    def _reason(self, why: str, answer: Answer, hits: list[tuple[int, int]]) -> tuple[str, str]:
-        """The protocol's reason of a stop, and what to say of it."""
+    def _stop_reason(self, why: str, answer: Answer, hits: list[tuple[int, int]]) -> tuple[str, str]:
+        """Return the protocol's reason for a stop, and a sentence about it."""
         rows = {row["rank"]: row for row in answer["ranks"] if row["thread"] == 0}
         focus = rows[self.debugger.focus]
         if answer["over"]:
             code = answer.get("exit_code")
             text = "the program has come to its end" + (f", with status {code}" if code else "")
-            self.say(f"{text}: go back, restart, or end the session")
+            self.show_text(f"{text}: go back, restart, or end the session")
             return "pause", text
         for row in rows.values():
             if row["state"] == "diverged":
@@ -211,33 +229,33 @@ class Session:
         if "signal" in focus:
             return "exception", f"{focus['signal']} on rank {focus['rank']}"
         if answer.get("waiting"):
-            self.say("\n".join(line for line in tell(answer) if "gets no further" in line))
+            self.show_text("\n".join(line for line in tell(answer) if "gets no further" in line))
         if hits:
-            return self.points.kind_of(hits[0][1]), ""
+            return self.breakpoints.stop_reason(hits[0][1]), ""
         news = focus.get("news", {})
         if "expression" in news:
             return "data breakpoint", f"{news['expression']}: {news['old'] or '(none)'} -> {news['new'] or '(none)'}"
         if why == "continue":
-            self.say("the record goes no further:\n" + "\n".join(tell(answer)))
+            self.show_text("the record goes no further:\n" + "\n".join(tell(answer)))
             return "pause", "the record goes no further"
         return why, ""
 
     def continue_(self, rank: int | None) -> None:
-        """To the next breakpoint; with a rank only that one, and others as far as it needs them."""
+        """Run all ranks to the next breakpoint; with a `rank` only that one, and the others as far as it needs them."""
         move: Move = self.debugger.go_on
         if rank is not None:
             last = self.debugger.record.entry(rank, self.debugger.record.entries(rank) - 1)
             if last is not None:
                 move = lambda: self.debugger.until(f"{rank}:{last.index}")  # noqa: E731
         while True:
-            self.again = False
-            self.move("continue", move, on=lambda: move)
-            if not self.again:
+            self.is_interrupted = False
+            self.run_move("continue", move, next_move=lambda: move)
+            if not self.is_interrupted:
                 return
             self._take()
 
     def step(self, how: str, rank: int, *, everyone: bool) -> None:
-        """To the next line of a rank, or of all that run; to its next call where no lines are known."""
+        """Step a rank (with `everyone` all that run) to its next line, or to its next call if no lines are known."""
         d = self.debugger
         ranks = [r for r in range(d.record.size) if d.replica.controls[r].pid and d.runs(r)] if everyone else [rank]
 
@@ -248,28 +266,28 @@ class Session:
                 return d.next_event(1, rank)
 
         d.focus = rank
-        self.move("step", go)
+        self.run_move("step", go)
 
     def step_task(self, how: How, rank: int, task: int) -> None:
-        """To the next line of a task, wherever it is suspended and goes on; other tasks run as they like."""
+        """Step a task to its next line, even if it is suspended in between; other tasks run as they like."""
         tasks, d = self.tasks, self.debugger
         assert tasks is not None
 
         def go() -> Answer:
-            answer = tasks.go(how, rank, task)
+            answer = tasks.step_task(how, rank, task)
             if answer["why"] not in ("line", "breakpoint"):
-                self.say("\n".join(told_of_task(answer)))
+                self.show_text("\n".join(told_of_task(answer)))
             return d.stopped()
 
         d.focus = rank
-        self.move("step", go)
+        self.run_move("step", go)
 
-    def until(self, where: str, *, through: bool = False) -> None:
-        """To a call, and no further than is needed for it; forwards or back. `through`: past breakpoints, too."""
-        self.move("goto", lambda: self.debugger.until(where, through=through))
+    def run_until(self, where: str, *, through: bool = False) -> None:
+        """Run to a call, forwards or back, and no further than it needs. `through`: past breakpoints, too."""
+        self.run_move("goto", lambda: self.debugger.until(where, through=through))
 
-    def back(self, rank: int) -> None:
-        """Back to the line before on a rank; to before its last call where no line is known or lies behind."""
+    def step_back(self, rank: int) -> None:
+        """Step a rank back to the line before, or to its last call if no earlier line is known."""
         d = self.debugger
 
         def go() -> Answer:
@@ -279,32 +297,32 @@ class Session:
                 return d.prev_event(1, rank)
 
         d.focus = rank
-        self.move("step", go)
+        self.run_move("step", go)
 
-    def back_to_breakpoint(self) -> None:
-        """Back to the last place behind us that a breakpoint names."""
-        self.move("breakpoint", self.debugger.go_back)
+    def reverse_continue(self) -> None:
+        """Go back to the last breakpoint that was passed."""
+        self.run_move("breakpoint", self.debugger.go_back)
 
     def restart(self) -> Answer:
-        """A new replay from its start."""
-        self.output.forget()
+        """Start the replay anew, and return where the ranks are."""
+        self.output.reset()
         return self.debugger.begin()
 
     # The prompt's own commands
 
-    def command(self, line: str) -> str:
-        """A line of the prompt, and what it says. WeftError where it cannot be done."""
-        before = self._stands()
+    def run_prompt_command(self, line: str) -> str:
+        """Run a line of the prompt, and return its answer as text. WeftError if the command fails."""
+        before = self._rank_positions()
         answer = self.prompt.answer(line)
-        if answer["kind"] == "stopped" or (answer["kind"] == "of-rank" and self._stands() != before):
-            self.stacks.moved()
-            self.tell("step", answer if answer["kind"] == "stopped" else self.debugger.stopped(), before)
+        if answer["kind"] == "stopped" or (answer["kind"] == "of-rank" and self._rank_positions() != before):
+            self.stacks.invalidate()
+            self.report_stop("step", answer if answer["kind"] == "stopped" else self.debugger.stopped(), before)
         return "\n".join(self.prompt.told(answer))
 
-    def warn(self) -> None:
-        """Say what comes of another value."""
-        self.say(f"weft: {PARTS}", "important")
+    def warn_value_changed(self) -> None:
+        """Warn that a changed value may make the replay leave its record."""
+        self.show_text(f"weft: {PARTS}", "important")
 
-    def files(self) -> list[Answer]:
-        """The program's files that the record names."""
+    def list_source_files(self) -> list[Answer]:
+        """Return the program's source files that the record names."""
         return [{"name": Path(file).name, "path": file} for file in self.debugger.record.files()]

@@ -1,4 +1,4 @@
-"""Threads, stacks and values as the editor asks for them, by numbers that hold until ranks run again."""
+"""Threads, frames and values for the editor, by numbers that are valid until the ranks run again."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.dap.instructions import Instructions
-from weft.dap.points import data_id
+from weft.dap.breakpoints import data_id
+from weft.dap.instructions import InstructionReferences
 from weft.dap.task_threads import TaskThreads
 from weft.debug.debugger import Debugger
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, Part
 from weft.errors import DebuggerError, UsageError
-from weft.tasks.views import View
+from weft.tasks.views import TaskView
 
 Body = dict[str, Any]
-_OF_OTHERS = re.compile(
+_FOREIGN_OBJECTS = re.compile(
     r"/(usr|lib|lib64|opt|etc|proc|dev)/|/(site|dist)-packages/|/lib-dynload/|/lib(weft|python)|/weft/"
 )
 """Shared objects that are not the program's own: the system's, installed packages', the recorder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """A frame of a rank. `native`: in gdb beside a Python rank's agent; `level` None: the record's, not a frame.
-    `task`: the frame is of this task, wherever it is.
+class FrameReference:
+    """A frame of a rank.
+
+    `level`: its place in the stack; None for a call that is only known from the record. `native`: a frame of gdb below
+    the frames of a Python rank. `task`: the task whose frame it is.
     """
 
     rank: int
@@ -38,45 +40,47 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """What has parts: the variables of a frame (no expression), an expression's value, or a rank's call."""
+class ValueReference:
+    """A value with children: the variables of a frame (no expression), the value of an expression, or a rank's call."""
 
-    spot: Spot
+    spot: FrameReference
     expression: str = ""
     call: bool = False
 
 
 class Stacks:
-    """What can be looked at in this stop. `native`: gdb beside agents of Python ranks; None: where there is need.
-    `tasks`: the ranks' tasks, where they are threads too.
+    """What can be inspected while the ranks are stopped.
+
+    `native`: show native frames of Python ranks; None: only of ranks that have loaded native code of the program.
+    `tasks`: the tasks of the ranks, if they are shown as threads.
     """
 
     def __init__(self, debugger: Debugger, native: bool | None, tasks: TaskThreads | None) -> None:
         self.debugger = debugger
         self.tasks = tasks
         self._native = native
-        self._spots: list[Spot] = []
-        self._values: list[Value] = []
+        self._spots: list[FrameReference] = []
+        self._values: list[ValueReference] = []
         self._beside: dict[int, NativeHand] = {}
-        self.instructions = Instructions(debugger)
+        self.instructions = InstructionReferences(debugger)
 
-    def moved(self) -> None:
-        """Ranks are about to run: all numbers are void."""
+    def invalidate(self) -> None:
+        """Make all numbers of frames and values void, as the ranks are about to run."""
         self._spots.clear()
         self._values.clear()
         for hand in self._beside.values():
             hand.close()
         self._beside.clear()
-        self.instructions.moved()
+        self.instructions.forget_ranks()
 
     # Threads
 
-    def thread_of(self, rank: int, slot: int = 0) -> int:
-        """The editor's number of a rank's thread."""
+    def thread_number(self, rank: int, slot: int = 0) -> int:
+        """Return the editor's number of a thread; `slot` is its place in the rank, 0 for the first."""
         return 1 + rank + slot * self.debugger.record.size
 
-    def rank_of(self, thread: object) -> tuple[int, int]:
-        """The rank and its thread that a number means. UsageError where there is none."""
+    def rank_of_thread(self, thread: object) -> tuple[int, int]:
+        """Return the rank and the slot of a thread number. UsageError if there is no such thread."""
         if not isinstance(thread, int) or thread < 1:
             raise UsageError(f"there is no thread {thread!r}")
         slot, rank = divmod(thread - 1, self.debugger.record.size)
@@ -84,59 +88,64 @@ class Stacks:
             raise UsageError(f"there is no thread {thread}")
         return rank, slot
 
-    def threads(self, rows: Sequence[Body]) -> list[Body]:
-        """All threads by rank, each with where it stands, then tasks. `rows`: those of the command `ranks`."""
-        found = [{"id": self.thread_of(row["rank"], row["thread"]), "name": thread_name(row)} for row in rows]
-        return found + (self.tasks.threads() if self.tasks is not None else [])
+    def list_threads(self, rows: Sequence[Body]) -> list[Body]:
+        """Return the threads of all ranks, each with where it is, then the tasks. `rows`: those of the
+        command `ranks`.
+        """
+        found = [{"id": self.thread_number(row["rank"], row["thread"]), "name": thread_name(row)} for row in rows]
+        return found + (self.tasks.list_threads() if self.tasks is not None else [])
 
-    def focused(self) -> int:
-        """The thread that a stop is of: the rank's in focus, or the task's that it stands in."""
+    def focused_thread(self) -> int:
+        """Return the thread number of the rank in focus, or of the task that it runs."""
         rank = self.debugger.focus
-        task = self.tasks.running(rank) if self.tasks is not None else None
-        return self.thread_of(rank) if self.tasks is None or task is None else self.tasks.number(rank, task)
+        task = self.tasks.running_task(rank) if self.tasks is not None else None
+        return self.thread_number(rank) if self.tasks is None or task is None else self.tasks.thread_number(rank, task)
 
-    def task_of(self, thread: object) -> tuple[int, int] | None:
-        """The rank and the task that a number means, None where it means a rank."""
-        return self.tasks.of(thread) if self.tasks is not None else None
+    def task_of_thread(self, thread: object) -> tuple[int, int] | None:
+        """Return the rank and the task of a thread number; None if the number is that of a rank."""
+        return self.tasks.task_of_thread(thread) if self.tasks is not None else None
 
     # Frames
 
-    def stack(self, thread: object, start: int, count: int) -> Body:
-        """The frames of a thread, innermost first."""
-        of_task = self.task_of(thread)
+    def list_frames(self, thread: object, start: int, count: int) -> Body:
+        """Return `count` frames of a thread from `start` on, innermost first; all if `count` is 0."""
+        of_task = self.task_of_thread(thread)
         if of_task is not None:
-            found = self._of_task(*of_task)
+            found = self._task_frames(*of_task)
         else:
-            rank, slot = self.rank_of(thread)
-            found = (self._frames(rank) if slot == 0 else []) or self._of_record(rank, slot)
+            rank, slot = self.rank_of_thread(thread)
+            found = (self._rank_frames(rank) if slot == 0 else []) or self._frame_from_record(rank, slot)
         chosen = found[start : start + count if count else None]
-        return {"stackFrames": [self._frame(*one) for one in chosen], "totalFrames": len(found)}
+        return {"stackFrames": [self._frame_to_json(*one) for one in chosen], "totalFrames": len(found)}
 
-    def _frames(self, rank: int) -> list[tuple[Spot, Frame]]:
+    def _rank_frames(self, rank: int) -> list[tuple[FrameReference, Frame]]:
+        """Return the frames of a rank, native ones first; [] if no debugger can look at the rank."""
         try:
             frames = self.debugger.hand(rank).stack()
         except DebuggerError:
             return []
-        found = [(Spot(rank, level), frame) for level, frame in enumerate(frames)]
-        return self._inner(rank) + found
+        found = [(FrameReference(rank, level), frame) for level, frame in enumerate(frames)]
+        return self._native_frames(rank) + found
 
-    def _of_task(self, rank: int, task: int) -> list[tuple[Spot, Frame]]:
-        """A task's own frames, and behind them the lines that made it, and the one that made it."""
+    def _task_frames(self, rank: int, task: int) -> list[tuple[FrameReference, Frame]]:
+        """Return the frames of a task, followed by the lines that created the task and its creators."""
         assert self.tasks is not None
-        if self.tasks.as_rank(rank, task):
-            return self._frames(rank)
-        frames, spawns = self.tasks.view(rank, task).stack()
+        if self.tasks.is_rank_stack(rank, task):
+            return self._rank_frames(rank)
+        frames, spawns = self.tasks.task_view(rank, task).stack()
         made = [
             Frame(s.at.file, s.at.line, f"made by {s.name or f'task {s.task}'}") for s in spawns if s.at is not None
         ]
-        own = [(Spot(rank, level, task=task), frame) for level, frame in enumerate(frames)]
-        return own + [(Spot(rank, None, task=task), frame) for frame in made]
+        own = [(FrameReference(rank, level, task=task), frame) for level, frame in enumerate(frames)]
+        return own + [(FrameReference(rank, None, task=task), frame) for frame in made]
 
-    def _inner(self, rank: int) -> list[tuple[Spot, Frame]]:
-        """The native frames of a Python rank that its innermost line has called, as far as their lines are known."""
-        if isinstance(self.debugger.hand(rank), NativeHand) or not self._has_native(rank):
+    def _native_frames(self, rank: int) -> list[tuple[FrameReference, Frame]]:
+        """Return the native frames that the innermost line of a Python rank has called, as far as their lines are
+        known.
+        """
+        if isinstance(self.debugger.hand(rank), NativeHand) or not self._needs_native_frames(rank):
             return []
-        found: list[tuple[Spot, Frame]] = []
+        found: list[tuple[FrameReference, Frame]] = []
         with suppress(DebuggerError):
             if rank not in self._beside:
                 self._beside[rank] = NativeHand(self.debugger.replica.controls[rank].pid)
@@ -144,121 +153,125 @@ class Stacks:
                 if frame.of_interpreter:
                     break
                 if frame.file and frame.line:
-                    found.append((Spot(rank, level, native=True), frame))
+                    found.append((FrameReference(rank, level, native=True), frame))
         return found
 
-    def _has_native(self, rank: int) -> bool:
-        """Whether gdb is to look into a Python rank too: it has loaded native code of the program's own."""
+    def _needs_native_frames(self, rank: int) -> bool:
+        """Tell whether gdb has to look into a Python rank, because the rank has loaded native code of the program."""
         if self._native is not None:
             return self._native
         with suppress(OSError):
             maps = Path(f"/proc/{self.debugger.replica.controls[rank].pid}/maps").read_text()
             files = {line.split(maxsplit=5)[5] for line in maps.splitlines() if line.count("/")}
-            return any(re.search(r"\.so\b", file) and not _OF_OTHERS.search(file) for file in files)
+            return any(re.search(r"\.so\b", file) and not _FOREIGN_OBJECTS.search(file) for file in files)
         return False
 
-    def _of_record(self, rank: int, slot: int) -> list[tuple[Spot, Frame]]:
-        """The call that a thread stands at, where nothing can look at its frames."""
+    def _frame_from_record(self, rank: int, slot: int) -> list[tuple[FrameReference, Frame]]:
+        """Return the call that a thread is at as its only frame, for threads whose frames no debugger can read."""
         row = self.debugger.stands(rank, slot)
         call = row.get("next") or row.get("call") or row.get("last")
         if call is None or row["state"] in ("ended", "unborn"):
             return []
-        return [(Spot(rank, None), Frame(call["file"] or "", call["line"] or 0, call["call"]))]
+        return [(FrameReference(rank, None), Frame(call["file"] or "", call["line"] or 0, call["call"]))]
 
-    def _frame(self, spot: Spot, frame: Frame) -> Body:
+    def _frame_to_json(self, spot: FrameReference, frame: Frame) -> Body:
+        """Give a frame a number, and return it as the protocol describes it."""
         self._spots.append(spot)
         body: Body = {"id": len(self._spots), "name": frame.function, "line": frame.line or 0, "column": 1}
         if frame.file:
-            body["source"] = source(frame.file)
+            body["source"] = source_to_json(frame.file)
         if frame.address and not spot.native:
-            body["instructionPointerReference"] = self.instructions.reference(spot.rank, frame.address)
+            body["instructionPointerReference"] = self.instructions.make_reference(spot.rank, frame.address)
         return (
             body
             if frame.file and (spot.task is None or spot.level is not None)
             else body | {"presentationHint": "subtle"}
         )
 
-    def spot(self, number: object) -> Spot:
-        """A frame by its number; without one, the innermost of the rank in focus. UsageError for an old one."""
+    def lookup_frame(self, number: object) -> FrameReference:
+        """Return the frame of a number; for None the innermost frame of the rank in focus. UsageError for a void
+        number.
+        """
         if number is None:
-            return Spot(self.debugger.focus, 0)
+            return FrameReference(self.debugger.focus, 0)
         if not isinstance(number, int) or not 1 <= number <= len(self._spots):
             raise UsageError("ranks have run since: this frame no longer exists")
         return self._spots[number - 1]
 
-    def _hand(self, spot: Spot) -> tuple[Hand | View, int]:
+    def _hand(self, spot: FrameReference) -> tuple[Hand | TaskView, int]:
         if spot.level is None:
             what = "it is where the task was made" if spot.task is not None else (
                 "the rank, or this thread of it, is only known from the record"
             )  # fmt: skip
             raise DebuggerError(f"no frame can be looked at: {what}")
         if spot.task is not None and self.tasks is not None:
-            return self.tasks.view(spot.rank, spot.task), spot.level
+            return self.tasks.task_view(spot.rank, spot.task), spot.level
         return (self._beside[spot.rank] if spot.native else self.debugger.hand(spot.rank)), spot.level
 
     # Values
 
-    def scopes(self, frame: object) -> list[Body]:
-        """The variables of a frame, and the call of MPI that its rank stands at."""
-        spot = self.spot(frame)
+    def list_scopes(self, frame: object) -> list[Body]:
+        """Return the scopes of a frame: its local variables, and the call of MPI that its rank is at."""
+        spot = self.lookup_frame(frame)
         found = []
         if spot.level is not None:
             found.append({"name": "Locals", "presentationHint": "locals", "expensive": False,
-                          "variablesReference": self._value(Value(spot))})  # fmt: skip
-        call = self._value(Value(spot, call=True))
+                          "variablesReference": self._register_value(ValueReference(spot))})  # fmt: skip
+        call = self._register_value(ValueReference(spot, call=True))
         return [*found, {"name": "Call of MPI", "expensive": False, "variablesReference": call}]
 
-    def _value(self, value: Value) -> int:
+    def _register_value(self, value: ValueReference) -> int:
         self._values.append(value)
         return len(self._values)
 
-    def value(self, number: object) -> Value:
-        """What has parts, by its number. UsageError for an old one."""
+    def lookup_value(self, number: object) -> ValueReference:
+        """Return the value of a number. UsageError for a void number."""
         if not isinstance(number, int) or not 1 <= number <= len(self._values):
             raise UsageError("ranks have run since: this value no longer exists")
         return self._values[number - 1]
 
-    def variables(self, number: object, start: int, count: int) -> list[Body]:
-        """The parts of a value."""
-        value = self.value(number)
+    def list_variables(self, number: object, start: int, count: int) -> list[Body]:
+        """Return `count` children of a value from `start` on."""
+        value = self.lookup_value(number)
         if value.call:
-            return call_of(self.debugger.stands(value.spot.rank))
+            return call_variables(self.debugger.stands(value.spot.rank))
         hand, level = self._hand(value.spot)
-        return [self._variable(value.spot, one) for one in hand.parts(value.expression, level, start, count)]
+        return [self._variable_to_json(value.spot, one) for one in hand.parts(value.expression, level, start, count)]
 
-    def _variable(self, spot: Spot, part: Part) -> Body:
+    def _variable_to_json(self, spot: FrameReference, part: Part) -> Body:
+        """Return a part of a value as the protocol describes it, with a number if it has children."""
         body: Body = {"name": part.name, "value": part.value, "type": part.type, "variablesReference": 0}
         if part.expression:
             body["evaluateName"] = part.expression
         if part.parts and part.expression:
-            body["variablesReference"] = self._value(Value(spot, part.expression))
+            body["variablesReference"] = self._register_value(ValueReference(spot, part.expression))
             body["indexedVariables" if part.indexed else "namedVariables"] = part.parts
         return body
 
     def evaluate(self, text: str, frame: object) -> Body:
-        """The value of an expression in a frame."""
-        spot = self.spot(frame)
+        """Return the value of an expression in a frame."""
+        spot = self.lookup_frame(frame)
         hand, level = self._hand(spot)
-        body = self._variable(spot, hand.about(text, level))
+        body = self._variable_to_json(spot, hand.about(text, level))
         del body["name"]
         return {"result": body.pop("value"), **body}
 
-    def assign(self, target: str, text: str, frame: object) -> Body:
-        """Give what an expression of a frame means another value."""
-        return self._assign(self.spot(frame), target, text)
+    def assign_expression(self, target: str, text: str, frame: object) -> Body:
+        """Assign the value of `text` to the expression `target` of a frame, and return the new value."""
+        return self._assign(self.lookup_frame(frame), target, text)
 
     def set_variable(self, number: object, name: str, text: str) -> Body:
-        """Give a part of a value another value."""
-        value = self.value(number)
-        return self._assign(value.spot, self._expression(value, name), text)
+        """Assign the value of `text` to the child `name` of a value, and return the new value."""
+        value = self.lookup_value(number)
+        return self._assign(value.spot, self._child_expression(value, name), text)
 
-    def _assign(self, spot: Spot, target: str, text: str) -> Body:
+    def _assign(self, spot: FrameReference, target: str, text: str) -> Body:
         hand, level = self._hand(spot)
         hand.assign(target, text, level)
-        return self._variable(spot, hand.about(target, level))
+        return self._variable_to_json(spot, hand.about(target, level))
 
-    def _expression(self, value: Value, name: str) -> str:
-        """What means a part of a value in its frame. UsageError where nothing does."""
+    def _child_expression(self, value: ValueReference, name: str) -> str:
+        """Return the expression of a value's child in its frame. UsageError if there is none."""
         if value.call:
             raise UsageError("calls of the record cannot be changed: `weft explore` and `weft replay --force` do that")
         if not value.expression:
@@ -269,12 +282,12 @@ class Stacks:
                 return part.expression
         raise UsageError(f"{name} cannot be written as an expression there")
 
-    def data(self, name: str, number: object, frame: object) -> Body:
-        """What watches a variable, or says why nothing can."""
-        value = None if not number else self.value(number)
-        spot = self.spot(frame) if value is None else value.spot
+    def describe_data_breakpoint(self, name: str, number: object, frame: object) -> Body:
+        """Return the id for a watchpoint on a variable, or the reason why it cannot be watched."""
+        value = None if not number else self.lookup_value(number)
+        spot = self.lookup_frame(frame) if value is None else value.spot
         try:
-            expression = name if value is None else self._expression(value, name)
+            expression = name if value is None else self._child_expression(value, name)
             if spot.native or spot.level is None or spot.task is not None:
                 raise DebuggerError(
                     "only variables of a frame of the rank can be watched, not of native code, a task or the record"
@@ -285,13 +298,13 @@ class Stacks:
                 "description": f"{expression} on rank {spot.rank}"}  # fmt: skip
 
 
-def source(file: str) -> Body:
-    """A file as the protocol names it."""
+def source_to_json(file: str) -> Body:
+    """Return a source file as the protocol describes it."""
     return {"name": Path(file).name, "path": file}
 
 
 def thread_name(row: Body) -> str:
-    """A rank, and the call or line that it stands at."""
+    """Return the name of a thread for the editor: its rank, and the call or line that it is at."""
     name = f"rank {row['rank']}" + (f" thread {row['thread']}" if row["thread"] else "")
     if row["state"] == "line":
         at = row["at"]
@@ -308,8 +321,8 @@ def thread_name(row: Body) -> str:
     return f"{name} · {state}{shown}"
 
 
-def call_of(row: Body) -> list[Body]:
-    """The call that a rank stands at, as variables."""
+def call_variables(row: Body) -> list[Body]:
+    """Return the call that a rank is at as a list of variables."""
     states = {"before": "about to be made", "in": "made, and waits", "polls": "polls in vain", "line": "the next one",
               "outside": "the next one"}  # fmt: skip
     call = row.get("call") or row.get("next") or row.get("last")

@@ -1,4 +1,4 @@
-"""Messages of the Debug Adapter Protocol on a pair of streams: a header with the length, then JSON.
+"""Send and read messages of the Debug Adapter Protocol on a pair of streams: a header with the length, then JSON.
 
 Source: "Base protocol", microsoft.github.io/debug-adapter-protocol/overview.
 """
@@ -13,24 +13,26 @@ from typing import Any, BinaryIO
 from weft.errors import WeftError
 
 Message = dict[str, Any]
-LONGEST = 64 << 20
+MAX_MESSAGE_BYTES = 64 << 20
 """Bytes of a message; a longer one is none, and would only fill the memory."""
 
 
 class WireError(WeftError):
-    """What came is no message of the protocol."""
+    """The data that came is no message of the protocol."""
 
 
-FROM_STRANGERS = 1 << 20
+MAX_UNAUTHENTICATED_BYTES = 1 << 20
 """The same of a peer that has not shown yet that it may ask for anything."""
 HEADERS = ("content-length", "content-type")
 """Those of the protocol: what sends another one speaks another protocol, as a browser does."""
 
 
 class Wire:
-    """One editor. Messages may be sent from several threads. `longest`: bytes of a message that it may send."""
+    """The connection to one editor. Several threads may send. `max_bytes`: the longest message that the editor may
+    send.
+    """
 
-    longest = LONGEST
+    max_bytes = MAX_MESSAGE_BYTES
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source, self._sink = source, sink
@@ -38,9 +40,11 @@ class Wire:
         self._sending = threading.Lock()
         self.closed = False
 
-    def messages(self) -> Iterator[Message]:
-        """All that come, until the editor closes. WireError for what is no message."""
-        while (length := self._length()) is not None:
+    def read_messages(self) -> Iterator[Message]:
+        """Yield all messages until the editor closes the connection. WeftError of the kind WireError for
+        invalid data.
+        """
+        while (length := self._read_header()) is not None:
             body = self._source.read(length)
             if len(body) < length:
                 return
@@ -52,29 +56,29 @@ class Wire:
                 raise WireError("a message that is not an object")
             yield message
 
-    def _length(self) -> int | None:
-        """The length that a header gives; None where there are no more messages."""
+    def _read_header(self) -> int | None:
+        """Read a header, and return the length of the message; None at the end of the stream."""
         found: dict[str, str] = {}
         while line := self._source.readline(1000):
             name, _, value = line.decode("ascii", "replace").strip().partition(":")
             if not name:
-                return self._known_length(found)
+                return self._parse_length(found)
             if name.lower() not in HEADERS or name.lower() in found:
                 raise WireError(f"no header of the Debug Adapter Protocol: {name[:60]!r}")
             found[name.lower()] = value.strip()
         return None
 
-    def _known_length(self, headers: dict[str, str]) -> int:
-        """What Content-Length says. WireError where it is not there, or not the length of a message."""
+    def _parse_length(self, headers: dict[str, str]) -> int:
+        """Return the value of Content-Length. WireError if the field is missing or no valid length."""
         length = headers.get("content-length")
         if length is None:
             raise WireError("a header without Content-Length")
-        if not length.isdigit() or int(length) > self.longest:
+        if not length.isdigit() or int(length) > self.max_bytes:
             raise WireError(f"{length[:60]!r} is not the length of a message")
         return int(length)
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a response or an event; nothing where the editor has gone."""
+        """Send a response or an event. Does nothing if the editor has disconnected."""
         with self._sending:
             self._sent += 1
             body = json.dumps({"seq": self._sent, "type": kind, **fields}).encode()
@@ -84,6 +88,6 @@ class Wire:
             except (OSError, ValueError):
                 self.closed = True
 
-    def event(self, name: str, **body: Any) -> None:
-        """Tell the editor what has happened."""
+    def send_event(self, name: str, **body: Any) -> None:
+        """Send an event to the editor."""
         self.send("event", event=name, body=body)

@@ -1,9 +1,9 @@
-"""The debugger's hand in a Python rank: executed there by the recorder when MPI has started, never imported by Weft.
+"""The agent in a Python rank: the recorder executes it there when MPI has started; Weft never imports it.
 
-A thread answers questions about the frames of the thread that initialised MPI, or of another one that stands at a
-breakpoint; breakpoints and steps are a trace function in that thread (sys.settrace), put there by
-inprocess/thread_callback.py, so that it takes effect when the call of MPI that the rank is parked in returns, and put
-into the others by trace_threads.py. Standard library and 3.11 only; no name is left in the program.
+A thread of the agent answers questions about the frames of the thread that initialised MPI, or of another thread that
+is stopped at a breakpoint. Breakpoints and steps are a trace function in that thread (sys.settrace), put there by
+inprocess/soon.py so that it takes effect when the MPI call that the rank is parked in returns; trace_threads.py puts it
+into the other threads. Standard library and Python 3.11 only; no name is left in the program.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SLOT = type(type("Slotted", (), {"__slots__": ("a",)}).a)  # type: ignore[attr-d
 
 
 class Breakpoint:
-    """A line of a file or a function, which holds from the `count`-th visit on."""
+    """A breakpoint at a line of a file or at a function, which stops from the `count`-th visit on."""
 
     def __init__(self, place: dict[str, Any]) -> None:
         self.id: int = place["id"]
@@ -53,7 +53,9 @@ class Breakpoint:
         self.condition: str = place.get("condition") or ""
 
     def holds(self, frame: FrameType, trouble: dict[str, str]) -> bool:
-        """Whether its condition is true there; one that cannot be computed stops, and is told."""
+        """Tell whether the condition is true; a condition that cannot be computed stops, with its error
+        in `trouble`.
+        """
         if not self.condition:
             return True
         try:
@@ -63,7 +65,7 @@ class Breakpoint:
             return True
 
     def within(self, code: Any) -> bool:
-        """Whether a code object can hit it."""
+        """Tell whether a code object can hit the breakpoint."""
         if self.function:
             return self.function in (code.co_name, code.co_qualname)
         return same_file(code.co_filename, self.file) and any(line == self.line for _, _, line in code.co_lines())
@@ -80,7 +82,7 @@ class Watched:
         self.value = self.now()
 
     def now(self) -> str:
-        """Its value, in words; empty where it has none yet."""
+        """Return the value of the expression as text; empty if it has none yet."""
         try:
             return short(eval(self.text, {**self.frame.f_globals, **self.frame.f_locals}))
         except Exception:
@@ -88,7 +90,7 @@ class Watched:
 
 
 class Agent:
-    """What the rank's thread and the debugger's thread share."""
+    """The state that the rank's thread and the agent's thread share."""
 
     def __init__(self, folder: str, rank: int) -> None:
         self.rank = rank
@@ -139,7 +141,7 @@ class Agent:
     # The debugger's thread
 
     def serve(self) -> None:
-        """Answer one debugger after the other."""
+        """Answer one debugger after the other; runs in the agent's thread."""
         self.aside()
         self.spared.add(_thread.get_ident())
         while True:
@@ -153,7 +155,7 @@ class Agent:
                 self.send({"id": request["id"]} | answer)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Write one line to the debugger."""
+        """Send one line to the debugger."""
         with self.writing:
             if self.client is not None:
                 try:
@@ -162,7 +164,7 @@ class Agent:
                     self.client = None
 
     def frames(self) -> list[Any]:
-        """The program's frames, innermost first."""
+        """Return the program's frames, innermost first."""
         frames = sys._current_frames()
         if self.focus not in frames:  # it has ended
             self.focus = self.thread
@@ -175,42 +177,42 @@ class Agent:
         return found
 
     def do_stack(self) -> dict[str, object]:
-        """Where the rank is."""
+        """Return the frames of the rank."""
         return {"frames": [spot(frame) for frame in self.frames()]}
 
     def frame(self, level: int) -> Any:
-        """One of the program's frames. LookupError where there is none."""
+        """Return one of the program's frames. LookupError if there is none."""
         frames = self.frames()
         if not frames:
             raise LookupError("the rank runs no line of Python now")
         return frames[min(level, len(frames) - 1)]
 
     def do_print(self, text: str, level: int = 0, form: str = "") -> dict[str, Any]:
-        """The value of an expression in one of the frames."""
+        """Return the value of an expression in a frame."""
         value = self.value(text, self.frame(level))
         return {"value": formed(value, form) if form else short(value), "type": type(value).__name__}
 
     def do_variables(self, level: int = 0) -> dict[str, Any]:
-        """The names of a frame, and their values."""
+        """Return the names of a frame, and their values."""
         return {"variables": [(name, short(value)) for name, value in self.names(self.frame(level)).items()]}
 
     def names(self, frame: FrameType) -> dict[str, Any]:
-        """The names of a frame; of a module those that hold data."""
+        """Return the names of a frame; of a module those that hold data."""
         names = dict(frame.f_locals)
         if frame.f_locals is frame.f_globals or frame.f_code.co_name == "<module>":
             names = {name: value for name, value in names.items() if not name.startswith("__") and is_data(value)}
         return names
 
     def do_about(self, text: str, level: int = 0) -> dict[str, Any]:
-        """The value of an expression, and how many parts it has."""
+        """Return the value of an expression, and how many parts it has."""
         return self.look(self.frame(level), "about", {"text": text})
 
     def do_parts(self, text: str, level: int = 0, start: int = 0, count: int = 0) -> dict[str, Any]:
-        """The variables of a frame, or the parts of what an expression means there."""
+        """Return the variables of a frame, or the parts of an expression's value."""
         return self.look(self.frame(level), "parts", {"text": text, "start": start, "count": count})
 
     def look(self, frame: FrameType, what: str, given: dict[str, Any]) -> dict[str, Any]:
-        """The same in any frame, that of a task too: `about`, `parts` or `assign`."""
+        """Answer `about`, `parts` or `assign` in any frame, also that of a task."""
         text: str = given["text"]
         if what == "assign":
             return {"value": self.assigned(frame, given["target"], text)}
@@ -221,16 +223,16 @@ class Agent:
         return {"parts": parts_of(text, self.value(text, frame), given["start"], given["count"] or MANY)}
 
     def value(self, text: str, frame: FrameType) -> Any:
-        """What an expression means in a frame, the names of which it cannot bind."""
+        """Return the value of an expression in a frame, whose names it cannot bind."""
         # One dictionary of copies: a generator in the expression sees locals too, and nothing of the program changes.
         return eval(compile(text, "<print>", "eval"), {**frame.f_globals, **frame.f_locals})
 
     def do_assign(self, target: str, text: str, level: int = 0) -> dict[str, Any]:
-        """Bind a name of a frame anew, or what an attribute or an index means."""
+        """Assign to a name of a frame, to an attribute or to an index."""
         return self.look(self.frame(level), "assign", {"target": target, "text": text})
 
     def assigned(self, frame: FrameType, target: str, text: str) -> str:
-        """The value that it has then."""
+        """Assign the value of `text` to `target` in a frame, and return the new value as text."""
         names = {**frame.f_globals, **frame.f_locals}
         value = eval(compile(text, "<set>", "eval"), names)
         if not target.isidentifier():
@@ -242,7 +244,7 @@ class Agent:
         return short(value)
 
     def do_watch(self, text: str, level: int = 0) -> dict[str, object]:
-        """Stop where the value of an expression changes, as seen from a frame."""
+        """Stop when the value of an expression changes, as seen from a frame."""
         compile(text, "<watch>", "eval")
         self.numbers += 1
         self.watched[self.numbers] = Watched(text, self.frame(level), self.focus)
@@ -251,15 +253,15 @@ class Agent:
         return {"number": self.numbers}
 
     def do_unwatch(self, number: int) -> dict[str, object]:
-        """Compare it no more."""
+        """Remove a watchpoint."""
         self.watched.pop(number, None)
         self.ask_to_arm()
         return {}
 
     def do_place(self, level: int = 0, text: str = "") -> dict[str, Any]:
-        """Where the rank stands, or one of its frames, in words that hold in every replay.
+        """Return the place of the rank, or of one of its frames, in a form that is the same in every replay.
 
-        Depth 0: the names of an expression are all the module's.
+        Depth 0: all names of the expression `text` are the module's.
         """
         frame = self.frame(level)
         depth = depth_of(frame)
@@ -283,19 +285,19 @@ class Agent:
         return {"own": self.count.own()}
 
     def executed(self, name: str) -> dict[str, Any]:
-        """The names of another file of the debugger's, executed here as the program's own frames never see it."""
+        """Execute another file of the debugger, hidden from the program's frames, and return its names."""
         names: dict[str, Any] = {"__name__": name.removesuffix(".py")}
         with open(f"{self.folder}/{name}") as file:  # noqa: PTH123
             exec(compile(file.read(), OWN, "exec"), names)
         return names
 
     def do_counted(self, last: int = 1) -> dict[str, Any]:
-        """How many ticks there were, how often the place was visited, and the lines of the last ticks."""
+        """Return the number of ticks, the number of visits of the place, and the lines of the last ticks."""
         count = self.counted
         return {"ticks": count.ticks, "visits": count.visits, "lines": count.log[-last:]}
 
     def do_execute(self, text: str, level: int = 0) -> dict[str, Any]:
-        """A line of the console that a person opened on this rank: it may change the program's objects."""
+        """Execute a line of the console that a person opened on this rank; it may change the program's objects."""
         frame = self.frame(level)
         try:
             value = eval(compile(text, "<console>", "eval"), frame.f_globals, frame.f_locals)
@@ -305,7 +307,7 @@ class Agent:
         return {"value": "" if value is None else short(value)}
 
     def do_break(self, places: list[dict[str, Any]]) -> dict[str, object]:
-        """Take these as the rank's breakpoints."""
+        """Make `places` the breakpoints of the rank."""
         known = {point.id: point for point in self.breakpoints}
         self.breakpoints = [known.get(place["id"]) or Breakpoint(place) for place in places]
         if known or places:
@@ -315,7 +317,7 @@ class Agent:
         return {}
 
     def reach_all(self) -> None:
-        """Trace the rank's other threads, too."""
+        """Trace the other threads of the rank, too."""
         self.several = several()
         if self.reach is None:
             names = self.executed("trace_threads.py")
@@ -323,7 +325,7 @@ class Agent:
         self.reach(self.called, self.wants, self.happened, (self.spared, self.state))
 
     def do_step(self, how: str) -> dict[str, object]:
-        """Stop at the next line: `next` in the same frame or above, `step` in any, `finish` above."""
+        """Stop at the next line: `next` in the same frame or above, `step` in any frame, `finish` above."""
         self.base, self.stepping = self.frame(0), how
         if how == "finish" and self.base.f_code.co_name == "<module>":
             self.stepping = ""
@@ -334,12 +336,12 @@ class Agent:
         return {}
 
     def do_skip(self, functions: list[str], files: list[str]) -> dict[str, object]:
-        """Do not step into these."""
+        """Set the functions and files that `step` does not enter."""
         self.skipped = functions, files
         return {}
 
     def skips(self, frame: FrameType) -> bool:
-        """Whether a step does not stop in a frame: it is of what is skipped, or was called by that."""
+        """Tell whether a step does not stop in a frame, because the frame or one of its callers is skipped."""
         functions, files = self.skipped
         at: FrameType | None = frame
         while (functions or files) and at is not None and at is not self.base:
@@ -352,23 +354,23 @@ class Agent:
         return False
 
     def do_unstep(self) -> dict[str, object]:
-        """Forget the step."""
+        """Cancel the step."""
         self.stepping, self.base = "", None
         return {}
 
     def do_resume(self) -> dict[str, object]:
-        """Let a rank that stands at a line go on."""
+        """Let a rank that is stopped at a line go on."""
         if self.stopped is not None:
             self.stopped = None
             self.go.release()
         return {}
 
     def do_state(self) -> dict[str, object]:
-        """Whether the rank stands at a line, and at which."""
+        """Return the line at which the rank is stopped, None if it is not."""
         return {"stopped": None if self.stopped is None else spot(self.stopped)}
 
     def ask_to_arm(self) -> None:
-        """Have the rank's thread put its trace function in order as soon as it runs a line."""
+        """Have the rank's thread set its trace function as soon as it runs a line."""
         if self.stopped is not None:
             return
         if self.soon is None:
@@ -378,7 +380,7 @@ class Agent:
     # The rank's own thread
 
     def arm(self, frame: FrameType) -> None:
-        """Trace what breakpoints and steps need from a frame on, and nothing else."""
+        """Trace what breakpoints and steps need from a frame on, and nothing else; runs in the rank's thread."""
         if self.count is not None:
             self.count.arm(frame)
             return
@@ -396,7 +398,7 @@ class Agent:
         self.go_on(frame)
 
     def take_turns(self) -> None:
-        """Let threads run on undisturbed while something is watched, and as the program has it where nothing is."""
+        """Let threads run undisturbed while an expression is watched; else restore the program's switch interval."""
         if self.watched and not self.interval:
             self.interval = sys.getswitchinterval()
             sys.setswitchinterval(UNDISTURBED)
@@ -405,23 +407,25 @@ class Agent:
             self.interval = 0.0
 
     def wants(self, frame: FrameType) -> bool:
-        """Whether lines of this frame matter."""
+        """Tell whether the lines of a frame have to be traced."""
         every = bool(self.stepping or self.watched)
         return self.hits(frame) or (every and not hidden(frame.f_code.co_filename))
 
     def hits(self, frame: FrameType) -> bool:
-        """Whether a breakpoint is within this frame's code, and that is no code of ours."""
+        """Tell whether a breakpoint is in a frame's code, and the code is the program's."""
         return not hidden(frame.f_code.co_filename) and any(point.within(frame.f_code) for point in self.breakpoints)
 
     def elsewhere(self) -> bool:
-        """Whether the thread that asks is not one that is stepped, watched or counted: breakpoints alone hold."""
+        """Tell whether the calling thread is not the one that is stepped, watched or counted: only
+        breakpoints stop it.
+        """
         own = _thread.get_ident()
         if self.count is not None:
             return own != self.thread
         return own != self.focus and not any(one.thread in (0, own) for one in self.watched.values())
 
     def called(self, frame: FrameType, event: str, _: object) -> Any:
-        """The trace function of a thread: a new frame."""
+        """The trace function of a thread, called for each new frame."""
         if self.elsewhere():
             return self.passing(frame, event, _) if self.count is None and self.hits(frame) else None
         if self.count is not None:
@@ -435,14 +439,14 @@ class Agent:
         return frame.f_trace or self.happened
 
     def passing(self, frame: FrameType, event: str, _: object) -> Any:
-        """A call or a line of a thread that is not looked at."""
+        """Handle a call or a line of a thread that is not looked at."""
         here = [p for p in self.breakpoints if p.within(frame.f_code)] if self.hits(frame) else []
         functions, lines = event == "call", event == "line"
         self.meet([p for p in here if (functions if p.function else lines and p.line == frame.f_lineno)], frame)
         return frame.f_trace or self.happened
 
     def meet(self, points: list[Breakpoint], frame: FrameType) -> bool:
-        """Stop at these breakpoints, where one of them counts."""
+        """Stop at the first of some breakpoints that holds and has had enough visits; returns whether one did."""
         news: dict[str, Any] = {}
         hit = [point for point in points if point.holds(frame, news) and visited(point)]
         if hit:
@@ -450,7 +454,7 @@ class Agent:
         return bool(hit)
 
     def compare(self, frame: FrameType, event: str) -> bool:
-        """Stop where what is watched has changed, or its frame returns."""
+        """Stop if a watched value has changed or its frame returns; returns whether it stopped."""
         for number, one in list(self.watched.items()):
             if one.thread not in (0, _thread.get_ident()):
                 continue
@@ -467,9 +471,9 @@ class Agent:
         return False
 
     def happened(self, frame: FrameType, event: str, argument: object) -> object:
-        """The trace function of a frame: a line, or its return.
+        """The trace function of a frame, called for each line and for its return.
 
-        Gives the one for the next line: at a stop the tracer of tasks (weft/inprocess) may have taken it over.
+        Returns the function for the next line: at a stop the tracer of tasks (weft/inprocess) may have replaced it.
         """
         if self.elsewhere():
             return self.passing(frame, event, argument) if self.count is None else self.happened
@@ -497,7 +501,7 @@ class Agent:
         return frame.f_trace or self.happened
 
     def stop(self, frame: FrameType, why: str, news: dict[str, Any] | None = None) -> None:
-        """Stand here until the debugger says otherwise; messages for others go on."""
+        """Stop the calling thread here until the debugger resumes it; messages for other ranks go on."""
         if sys.is_finalizing():  # the debugger's thread runs no more: nobody could let this one go on
             return
         with self.standing:
@@ -526,27 +530,27 @@ class Agent:
 
 
 def name_of_this() -> str:
-    """What the program calls the thread."""
+    """Return the program's name for the calling thread."""
     threading: Any = sys.modules.get("threading")
     known = threading._active.get(_thread.get_ident()) if threading is not None else None
     return str(known.name) if known is not None else f"thread {_thread.get_native_id()}"
 
 
 def several() -> bool:
-    """Whether any thread may call MPI at any time (MPI_THREAD_MULTIPLE)."""
+    """Tell whether any thread may call MPI at any time (MPI_THREAD_MULTIPLE)."""
     mpi: Any = sys.modules.get("mpi4py.MPI")
     return mpi is not None and bool(mpi.Query_thread() == mpi.THREAD_MULTIPLE)
 
 
 def of_frame(text: str, frame: FrameType) -> bool:
-    """Whether an expression names a variable of a frame: else all its names are the module's."""
+    """Tell whether an expression names a variable of a frame; else all its names are the module's."""
     code = frame.f_code
     own = code.co_varnames + code.co_cellvars + code.co_freevars
     return any(name in own for name in compile(text, "<watch>", "eval").co_names)
 
 
 def caller(frame: FrameType) -> FrameType | None:
-    """The program's frame that a frame returns to."""
+    """Return the program's frame that a frame returns to."""
     outer = frame.f_back
     while outer is not None and hidden(outer.f_code.co_filename):
         outer = outer.f_back
@@ -558,18 +562,18 @@ def _nothing() -> None:
 
 
 def visited(point: Breakpoint) -> bool:
-    """Count a visit; whether the rank is to stop at it."""
+    """Count a visit; return whether the rank has to stop at it."""
     point.left -= 1
     return point.left <= 0
 
 
 def is_data(value: object) -> bool:
-    """Whether a module's name holds data: no module, function or class."""
+    """Tell whether a value is data: no module, function or class."""
     return type(value).__name__ not in ("module", "function", "builtin_function_or_method", "type", "method")
 
 
 def bind(frame: FrameType, name: str, value: object) -> None:
-    """Give a local name of a frame another value. LookupError where the function has no such name."""
+    """Assign to a local name of a frame. LookupError if the function has no such name."""
     code = frame.f_code
     if code.co_name != "<module>" and name not in code.co_varnames + code.co_cellvars + code.co_freevars:
         raise LookupError(f"{code.co_name} has no variable {name}")
@@ -579,7 +583,7 @@ def bind(frame: FrameType, name: str, value: object) -> None:
 
 
 def formed(value: Any, form: str) -> str:
-    """A value in a format of gdb's: x, o, t, d, c for numbers, s for text; of each element of a sequence."""
+    """Return a value in one of gdb's formats: x, o, t, d, c for numbers, s for text; each element of a sequence."""
     if isinstance(value, (list, tuple)) or type(value).__name__ == "ndarray":
         return "[" + ", ".join(formed(one, form) for one in value) + "]"
     if form == "s":
@@ -597,7 +601,7 @@ def formed(value: Any, form: str) -> str:
 
 
 def part(name: str, expression: str, value: object) -> dict[str, Any]:
-    """A value under a name, with how many parts it has."""
+    """Return a value under a name, with the number of its parts."""
     count, indexed = extent(value)
     kind = type(value).__name__
     return {"name": name, "value": short(value), "type": kind, "expression": expression, "parts": count,
@@ -605,7 +609,7 @@ def part(name: str, expression: str, value: object) -> dict[str, Any]:
 
 
 def extent(value: Any) -> tuple[int, bool]:
-    """How many parts a value has, and whether they are numbered."""
+    """Return how many parts a value has, and whether they are numbered."""
     if isinstance(value, (list, tuple)):
         return len(value), True
     if isinstance(value, (dict, set, frozenset)):
@@ -617,7 +621,7 @@ def extent(value: Any) -> tuple[int, bool]:
 
 
 def attributes(value: object) -> dict[str, Any]:
-    """What an instance of a class of Python holds, in its dictionary or its slots."""
+    """Return the attributes of an instance of a Python class, from its dictionary or its slots."""
     if not is_data(value):
         return {}
     found: dict[str, Any] = {}
@@ -634,7 +638,7 @@ def attributes(value: object) -> dict[str, Any]:
 
 
 def parts_of(text: str, value: Any, start: int, count: int) -> list[dict[str, Any]]:
-    """The elements, entries or attributes of a value, each with the expression that means it."""
+    """Return elements, entries or attributes of a value, each with its expression."""
     total, indexed = extent(value)
     chosen = slice(start, min(start + count, total))
     if indexed:
@@ -648,17 +652,17 @@ def parts_of(text: str, value: Any, start: int, count: int) -> list[dict[str, An
 
 
 def hidden(file: str) -> bool:
-    """Whether a file is not the program's own."""
+    """Tell whether a file is not the program's own."""
     return file == OWN or "/mpi4py/" in file or file.startswith(HIDDEN)
 
 
 def same_file(file: str, wanted: str) -> bool:
-    """Whether a person means this file."""
+    """Tell whether the name `wanted`, as a person writes it, means this file."""
     return file == wanted or file.endswith("/" + wanted)
 
 
 def depth_of(frame: FrameType | None) -> int:
-    """Frames from the outermost to this one."""
+    """Return the number of frames from the outermost to this one."""
     depth = 0
     while frame is not None:
         depth, frame = depth + 1, frame.f_back
@@ -666,7 +670,7 @@ def depth_of(frame: FrameType | None) -> int:
 
 
 def spot(frame: FrameType) -> dict[str, object]:
-    """A frame's place."""
+    """Return the place of a frame: file, line, function and text."""
     code = frame.f_code
     file = code.co_filename
     text = linecache.getline(file, frame.f_lineno).strip()
@@ -674,21 +678,21 @@ def spot(frame: FrameType) -> dict[str, object]:
 
 
 def short(value: object) -> str:
-    """A value in a few words; arrays as numpy prints them."""
+    """Return a value as short text; arrays as numpy prints them."""
     long = isinstance(value, (str, bytes, list, tuple, dict, set, frozenset)) and len(value) > 200
     text = SHORT.repr(value) if long else repr(value)
     return text if len(text) <= 2000 else text[:2000] + "..."
 
 
 def start(folder: str, rank: int) -> None:
-    """Begin to listen, without a thread that the program could see in `threading`."""
+    """Start the agent, in a thread that the program cannot see in `threading`."""
     agent = Agent(folder, rank)
     _thread.start_new_thread(agent.serve, ())
     attend(folder, rank, agent)
 
 
 def attend(folder: str, rank: int, agent: Agent) -> None:
-    """Have the rank's tasks followed too, where the debugger has said what does that (weft/tasks/ranks.py)."""
+    """Follow the rank's tasks too, if the debugger has asked for it (weft/tasks/ranks.py)."""
     global HIDDEN  # noqa: PLW0603
     try:
         with open(f"{folder}/tasks.json") as file:  # noqa: PTH123

@@ -1,4 +1,4 @@
-"""The debugger's answers as lines for people. Ranks that stand alike, or hold equal values, share a line."""
+"""Render the debugger's answers as lines for people. Ranks in the same state, or with equal values, share a line."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Answer = dict[str, Any]
 
 
 def tell(answer: Answer) -> list[str]:
-    """An answer in words."""
+    """Return an answer as lines."""
     return _TELL[answer["kind"]](answer)
 
 
 def merged(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
-    """`ranks 0-2: text`, one line for each different text, by first rank."""
+    """Return `ranks 0-2: text`, one line for each distinct text, by first rank."""
     where: dict[str, list[int]] = {}
     for rank, text in rows:
         where.setdefault(text, []).append(rank)
@@ -33,7 +33,7 @@ def merged(rows: Iterable[tuple[int, str]], indent: str = "  ") -> list[str]:
 
 
 def stands(row: Answer) -> str:
-    """Where a thread stands, in words without its rank."""
+    """Return where a thread is, as text without its rank."""
     name = f"thread {row['thread']} " if row["thread"] else ""
     return name + _stands(row)
 
@@ -84,7 +84,7 @@ def _ranks(answer: Answer) -> list[str]:
 
 
 def _news(row: Answer) -> str:
-    """What is told of a stop: the value that changed, or came back, or a condition that could not be computed."""
+    """Return what a stop reports: a changed value, a returned value, or a condition that could not be computed."""
     news = row.get("news", {})
     if "returned" in news:
         return f"; returned {news['returned']}"
@@ -94,7 +94,7 @@ def _news(row: Answer) -> str:
 
 
 def change(expression: str, old: str, new: str, *, over: bool = False) -> str:
-    """That a watched value is another one, or, where it is not, that its frame has returned (`over`: or both)."""
+    """Return that a watched value has changed, or that its frame has returned (`over`: or both)."""
     if old == new:
         return f"{expression} is out of scope, and no longer watched"
     gone = ", and out of scope, no longer watched" if over else ""
@@ -118,7 +118,7 @@ def _stopped(answer: Answer) -> list[str]:
 
 
 def _why(row: Answer) -> str:
-    """Why a rank that waits in a call does not come out of it."""
+    """Return why a rank does not return from the call that it waits in."""
     call = row["call"]["call"]
     if not row["more"]:
         return f"as in the record, {call} is its last call"
@@ -224,7 +224,7 @@ def _message(answer: Answer) -> list[str]:
 
 
 def _messages(answer: Answer) -> list[str]:
-    """The messages at a stop, a line each."""
+    """Return the messages at a stop, a line each."""
     rows = [("sent and not received", _sent_line(row)) for row in answer["sent"]]
     rows += [("posted and waiting", _posted_line(row)) for row in answer["posted"]]
     lines: list[str] = []
@@ -262,7 +262,7 @@ def _posted_line(row: Answer) -> str:
 
 
 def holds(answer: Answer) -> str:
-    """What a message holds."""
+    """Return what a message holds."""
     if "unread" in answer:
         return f"(not read: {answer['unread']})"
     if "object" in answer:

@@ -1,10 +1,11 @@
-"""Going back in the source: to the last line, visit of a breakpoint or change of a value before where a rank stands.
+"""Go back in the source: to the last line, visit of a breakpoint or change of a value before the current place of a
+rank.
 
-No processor runs backwards here. A rank's way between two of its calls of MPI is the same in every replay, so a place
-on it is told by a number: of the ticks (visits, changes, lines) since the call before it. From where the rank stands
-it runs on to its next call, and the ticks behind that place are counted; another replay counts all ticks from the call
-before, and what is left is how many lie ahead of it. A third stops at the last of them. Where there are none the
-search begins anew 2, 4, 8, ... calls earlier.
+No processor runs backwards here. Between two of its MPI calls a rank goes the same way in every replay, so a place on
+it has a number: the ticks (visits, changes, lines) since the call before it. From its current place the rank runs on to
+its next call, and the ticks on the way are counted; another replay counts all ticks from the call before, and the
+difference is the number of the ticks before the current place. A third replay stops at the last of them. If there are
+none, the search begins again 2, 4, 8, ... calls earlier.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ TRIES = 3
 
 
 class NothingBehind(UsageError):
-    """No line lies behind where the rank stands."""
+    """There is no line before the current place of the rank."""
 
 
 class NotAgain(WeftError):
-    """Another replay did not come to where the rank stood."""
+    """Another replay did not come to the place where the rank was."""
 
     def __init__(self, rank: int, system: str) -> None:
         super().__init__(
@@ -44,13 +45,15 @@ class NotAgain(WeftError):
 
 
 def _key(marks: Marks) -> str:
-    """What is the same for two searches that count the same lines."""
+    """Return a key that is equal for two searches that count the same lines."""
     place = {name: marks.place.get(name) for name in ("depth", "function", "lines")}
     return json.dumps([marks.lines, place], sort_keys=True)
 
 
 class Back:
-    """One search on one rank. `marks`: what counts; `floor`: the call of the rank before which none is looked for."""
+    """One search on one rank. `marks`: what counts as a tick; `floor`: the call of the rank before which no tick is
+    searched.
+    """
 
     def __init__(self, standing: Standing, rank: int, marks: Marks, floor: int = 0) -> None:
         self.standing, self.rank, self.marks, self.floor = standing, rank, marks, floor
@@ -69,7 +72,9 @@ class Back:
         """The call that the tick was counted from, and its number."""
 
     def last(self) -> bool:
-        """Bring the rank to the last tick before where it stands; false, and back where it stood, where none is."""
+        """Bring the rank to the last tick before its current place; if there is none, back to this place, and return
+        false.
+        """
         known = self._known()
         if known is not None and self._tick(known.base, lambda _: known.tally, known.tally.ticks - known.tick + 1):
             return True
@@ -81,7 +86,9 @@ class Back:
         return False
 
     def _tick(self, base: int, counted: Callable[[int], Tally], after: int) -> bool:
-        """Bring the rank to the last tick but so many of those from a call on; false where there are not as many."""
+        """Bring the rank to the last tick but `after` of those from a call on; returns false if there are
+        not as many.
+        """
         for _ in range(TRIES):
             tally = counted(base)
             if tally.ticks <= after:
@@ -91,10 +98,10 @@ class Back:
         raise self._not_again()
 
     def _reach(self, base: int, tick: int, tally: Tally) -> bool:
-        """Bring the rank to a tick, of lines to the first of those that are one line; whether it went the same way.
+        """Bring the rank to a tick (of lines: to the first tick of the line); returns whether it went the same way.
 
-        What nobody has set yet is another value each time: that a watched variable gets its first one is no change now
-        and then.
+        A variable that nobody has set yet has another value in each replay, so its first value is a change in some
+        only.
         """
         tick = tally.begin_of_line(tick) if self.marks.lines else tick
         try:
@@ -109,18 +116,20 @@ class Back:
         return True
 
     def _known(self) -> Known | None:
-        """What the last search counted, where the rank still stands where that has brought it."""
+        """Return what the last search counted, if the rank is still where that search brought it."""
         known = self.standing.known
         mine = known is not None and known.stop is self._stop() and known.key == _key(self.marks)
         return known if mine else None
 
     def _stop(self) -> Frame | None:
-        """The rank's stop at a line: an object of its own, so that it tells whether the rank has moved."""
+        """Return the rank's stop at a line. Each stop is an object of its own, which tells whether the
+        rank has moved.
+        """
         hand = self.standing.hands.get(self.rank)
         return hand.stopped if hand is not None else None
 
     def _bases(self, below: int) -> Iterator[int]:
-        """Calls of the rank to search from, nearest first. `below`: nothing lies behind that one."""
+        """Yield calls of the rank to search from, nearest first. `below`: no tick is after that call."""
         here, calls = self.now[self.rank, 0], 1 + self.inside
         while here:
             base = max(here - calls, self.floor)
@@ -131,7 +140,7 @@ class Back:
             calls *= 2
 
     def _count_behind(self) -> None:
-        """The ticks from where the rank stands to its next call, and those of where it stands."""
+        """Count the ticks from the rank's current place to its next call, and those of the place itself."""
         hand = self.standing.hand(self.rank)
         if not self.at_line or getattr(hand, "why", "").startswith("SIG"):  # from a crash it goes nowhere
             return
@@ -142,26 +151,26 @@ class Back:
         self.behind, self.visits = tally.ticks, tally.visits
 
     def run_on(self) -> None:
-        """To where all ranks stood, the one of the search to its next call; the others need not be there yet."""
+        """Run to where all ranks were, the searched rank to its next call; does not wait for the others."""
         self.standing.run(self.now, self.polls)
         self.standing.settle(only=self.rank)
 
     def _without(self) -> Goals:
-        """How far all get without what the rank does next, and no further than they stood."""
+        """Return how far all ranks get without the next call of the rank, and no further than they were."""
         standing = self.standing
         coming = standing.record.entry(self.rank, standing.replica.at(self.rank))
         cut = self.now if coming is None else standing.cut_before(coming.id, self.now)
         return {thread: max(goal, standing.replica.at(*thread)) for thread, goal in cut.items()}
 
     def _begin(self, base: int) -> None:
-        """Another replay, in which the rank is about to make a call."""
+        """Start another replay, which stops before call `base` of the rank."""
         event = self.standing.record.entry(self.rank, base)
         if event is None:
             raise WeftError(f"the record has no call {base} of rank {self.rank}")
         self.standing.back_to(event.id, self.now, only=self.rank)
 
     def _count_from(self, base: int) -> Tally:
-        """All ticks from a call on, to the call behind where the rank stood."""
+        """Count all ticks from a call on, to the call after the rank's place."""
         self._begin(base)
         hand = self.standing.hand(self.rank)
         hand.count(self.marks)
@@ -169,9 +178,10 @@ class Back:
         return hand.counted(LOG if self.marks.lines else min(LOG, 1 + self.behind + self.own))
 
     def _count_past(self, base: int) -> Tally:
-        """The same, of a replay in which the rank came past where it stood. NotAgain where none does.
+        """Count all ticks from a call on, in a replay in which the rank passed its place. NotAgain if none does.
 
-        One that did not (it was disturbed, or the program goes another way) proves nothing of what lies behind.
+        A replay that did not pass it (it was disturbed, or the program goes another way) proves nothing of earlier
+        ticks.
         """
         for _ in range(TRIES if self.passes else 1):
             tally = self._count_from(base)
@@ -183,7 +193,9 @@ class Back:
         return NotAgain(self.rank, self.standing.record.trace.system.name)
 
     def go_to(self, base: int, *, tick: int = 0, visit: int = 0) -> Tally:
-        """Another replay, in which the rank stops at a tick from a call on, or at a visit of the place; its count."""
+        """Start another replay, in which the rank stops at a tick from a call on, or at a visit of the place; returns
+        its count.
+        """
         self._begin(base)
         hand = self.standing.hand(self.rank)
         hand.count(self.marks, tick, visit)
@@ -194,7 +206,7 @@ class Back:
         return hand.counted()
 
     def _restore(self) -> None:
-        """To where the rank stood."""
+        """Bring the rank back to where it was."""
         if not self.at_line:
             self.standing.begin(self.now)
             return
@@ -203,13 +215,13 @@ class Back:
 
 
 def watched(standing: Standing, rank: int, expression: str, level: int) -> Watched:
-    """What is to be known of a watch to set it in another replay."""
+    """Return what is needed to set a watchpoint in another replay."""
     place: Place = standing.hand(rank).place(level, expression)
     return Watched(expression, place["depth"], place["function"], place.get("path", ""))
 
 
 def level_of(standing: Standing, rank: int, one: Watched) -> int | None:
-    """Which frame of a rank a watch is of, None where that frame is not there."""
+    """Return the level of the frame of a watchpoint; None if the rank has no such frame."""
     if not one.depth:
         return 0
     hand = standing.hand(rank)
@@ -221,7 +233,9 @@ def level_of(standing: Standing, rank: int, one: Watched) -> int | None:
 
 
 def reverse_line(standing: Standing, how: str, rank: int) -> None:
-    """Bring a rank to the line before, over functions (`next`) or into them (`step`). NothingBehind where none is."""
+    """Bring a rank to the line before, over functions (`next`) or into them (`step`). NothingBehind if
+    there is none.
+    """
     place = standing.hand(rank).place()
     native = "lines" in place
     if native and not place["lines"]:
@@ -235,7 +249,7 @@ def reverse_line(standing: Standing, how: str, rank: int) -> None:
 
 
 def _into(search: Back) -> None:
-    """From the line before, over functions, to the last line of a function that it calls, if there is one."""
+    """Go from the line before, over functions, to the last line of a function that it calls, if there is one."""
     steps = 0
     while steps < STEPS and _step(search):
         steps += 1
@@ -247,7 +261,7 @@ def _into(search: Back) -> None:
 
 
 def _step(search: Back) -> bool:
-    """One step on; whether it comes to a line before the place that the search began from."""
+    """Make one step; return whether it comes to a line before the place at which the search began."""
     hand, wanted = search.standing.hand(search.rank), search.marks.place
     hand.skip(search.standing.skips.names)
     hand.step("step")
@@ -264,9 +278,9 @@ def _step(search: Back) -> bool:
 def reverse_run(
     standing: Standing, rank: int, call: EventId | None, breakpoints: Breakpoints, watches: Sequence[Watched]
 ) -> bool:
-    """Bring a rank to the last visit of a breakpoint or change of a watched value, where that lies behind `call`.
+    """Bring a rank to the last visit of a breakpoint or change of a watched value after `call`.
 
-    False where none does; the rank is then somewhere before that call, or where it stood if there is no call.
+    Returns false if there is none; the rank is then somewhere before that call, or where it was if `call` is None.
     """
     points = tuple(b.point for b in breakpoints.all if b.point and b.on(rank) and b.point.task is None)
     if not points and not watches:

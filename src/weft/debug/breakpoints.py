@@ -1,4 +1,4 @@
-"""Breakpoints: calls of the record, found before anything runs, or lines and functions that make no call of MPI."""
+"""Breakpoints: calls of the record, found before anything runs, or lines and functions that make no MPI call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft.trace.filter import Filter
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One task of a rank, or with `descendants` what it made too."""
+    """One task of a rank, with `descendants` also the tasks that it made."""
 
     rank: int
     task: int
@@ -30,7 +30,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Breakpoint:
-    """Calls of the record, or (`point`) a line or function of the source, on one rank or on all."""
+    """A breakpoint at calls of the record, or (`point`) at a line or function of the source, on one rank or on all."""
 
     id: int
     text: str
@@ -43,11 +43,11 @@ class Breakpoint:
     """Of how many visits no notice is to be taken, when that was asked for."""
 
     def on(self, rank: int) -> bool:
-        """Whether it holds on a rank."""
+        """Tell whether the breakpoint is set on a rank."""
         return self.rank in (None, rank)
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the breakpoint as JSON values."""
         by = "line" if self.point else "call"
         scope = {} if self.point is None or self.point.task is None else {
             "task": self.point.task, "descendants": self.point.descendants
@@ -58,7 +58,7 @@ class Breakpoint:
 
 
 class Breakpoints:
-    """All breakpoints of a session. `findings`: what `finding:N` means."""
+    """All breakpoints of a session. `findings` returns the findings that `finding:N` names."""
 
     def __init__(self, record: Record, findings: Callable[[], Sequence[Any]]) -> None:
         self.record = record
@@ -72,17 +72,17 @@ class Breakpoints:
 
     @property
     def of_source(self) -> bool:
-        """Whether one of them has to be set in the ranks."""
+        """Whether a breakpoint has to be set in the ranks themselves."""
         return any(b.point is not None for b in self.all)
 
     def number(self) -> int:
-        """The next free number."""
+        """Return the next free number."""
         return next(self._ids)
 
     def make(self, text: str, scope: Scope | None = None) -> Breakpoint:
-        """What a person means: WHERE, WHERE if EXPRESSION, WHERE FILTER. UsageError where the run has no such place.
+        """Make the breakpoint of WHERE, WHERE if EXPRESSION, or WHERE FILTER. UsageError if the run has no such place.
 
-        In one task it is never a call of MPI.
+        In a task (`scope`) it is never an MPI call.
         """
         place, condition, terms = _parts(text)
         if condition:
@@ -105,7 +105,7 @@ class Breakpoints:
         return replace(found, text=text, events=events)
 
     def _conditional(self, text: str, place: str, condition: str, scope: Scope | None) -> Breakpoint:
-        """A place in the source, where an expression of its language is true."""
+        """Make a breakpoint in the source with a condition in the program's language."""
         if scope is not None:
             raise UsageError("a condition goes with a breakpoint of ranks, not of a task")
         if re.fullmatch(rf"\d+:\d+|\d+:from=.*|finding:\d+|t=.*|(\d+:)?(PMPI_|{self._system.prefix})\w+(#\d+)?", place):
@@ -120,9 +120,9 @@ class Breakpoints:
         return Breakpoint(number, text, wanted.rank, (), point)
 
     def ignore(self, text: str, count: int, reached: Callable[[EventId], bool]) -> Breakpoint:
-        """Take no notice of the next visits of a breakpoint. UsageError where there is none of that number.
+        """Ignore the next `count` visits of a breakpoint. UsageError if there is no breakpoint of that number.
 
-        Of calls it is the next ones by the time of the record, in this replay and in later ones.
+        Of calls the next ones by the time of the record are ignored, in this replay and in later ones.
         """
         old = next((b for b in self.all if text.isdigit() and b.id == int(text)), None)
         if old is None:
@@ -159,7 +159,7 @@ class Breakpoints:
         return Breakpoint(number, text, wanted.rank, calls, None if calls else point)
 
     def _has_code(self, wanted: SourcePoint) -> None:
-        """UsageError for a line of a Python file that no instruction is from: nothing would ever stop there."""
+        """Raise UsageError for a line of a Python file without instructions: nothing would ever stop there."""
         if wanted.file is None or not wanted.file.endswith(".py"):
             return
         known = self.record.files()
@@ -171,14 +171,14 @@ class Breakpoints:
                              f"{' and '.join(map(str, near))}")  # fmt: skip
 
     def _calls_at(self, wanted: SourcePoint) -> Iterator[EventId]:
-        """The record's calls from a place that a rank can be parked before; recv() of mpi4py is one call."""
+        """Yield the record's calls from a place before which a rank can be parked; recv() of mpi4py is one call."""
         for event in visits(self.record.trace, wanted):
             (rank, slot), position, is_entry = self.record.position(event)
             if is_entry and not self.record.second_half(rank, position, slot):
                 yield event
 
     def delete(self, text: str) -> None:
-        """Take some away by their numbers, or all. UsageError where one is not there."""
+        """Delete breakpoints by their numbers, or all. UsageError if one does not exist."""
         known = {b.id for b in self.all}
         chosen = known if text in ("", "all") else {int(n) if n.isdigit() else 0 for n in text.split()}
         if not chosen or not chosen <= known:
@@ -186,7 +186,7 @@ class Breakpoints:
         self.all = [b for b in self.all if b.id not in chosen]
 
     def ahead(self, reached: Callable[[EventId], bool]) -> list[EventId]:
-        """The next call of each thread at which one of them stops it."""
+        """Return the next call of each thread at which a breakpoint stops it."""
         first: dict[Position, tuple[int, EventId]] = {}
         for b in self.all:
             for event in b.events:
@@ -196,17 +196,17 @@ class Breakpoints:
         return [event for _, event in first.values()]
 
     def begun(self, event: EventId) -> int:
-        """When a call began in the record."""
+        """Return the time (ns) at which a call began in the record."""
         return int(self.record.trace.ranks[event[0]].enter_ns(slice(event[1], event[1] + 1))[0])
 
     def at(self, events: Iterable[EventId]) -> list[Breakpoint]:
-        """Those that stop a rank before one of these calls."""
+        """Return the breakpoints that stop a rank before one of some calls."""
         wanted = set(events)
         return [b for b in self.all if not wanted.isdisjoint(b.events)]
 
 
 def lines_with_code(file: Path) -> set[int]:
-    """The lines of a Python file that instructions are from; empty where it cannot be read."""
+    """Return the lines of a Python file that have instructions; empty if it cannot be read."""
     try:
         codes = [compile(file.read_bytes(), str(file), "exec")]
     except (OSError, SyntaxError, ValueError):
@@ -220,7 +220,7 @@ def lines_with_code(file: Path) -> set[int]:
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """`WHERE if EXPRESSION` or `WHERE FILTER` as place, condition and filter."""
+    """Split `WHERE if EXPRESSION` or `WHERE FILTER` into place, condition and filter."""
     place, _, rest = text.strip().partition(" ")
     rest = rest.strip()
     found = re.fullmatch(r"if\b\s*(.*)", rest, re.DOTALL)

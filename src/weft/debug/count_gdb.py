@@ -1,8 +1,8 @@
-"""Ticks in a native rank: executed by the Python inside gdb, never imported by Weft.
+"""Count ticks in a native rank: executed by the Python inside gdb, never imported by Weft.
 
-A tick is a visit of a breakpoint, a change of a watched value, or a line, counted from where the rank stood when
-counting began. gdb asks `stop` of each mark that is hit; none stops the rank but the one that was asked for, so that a
-hit costs some tens of microseconds and not a conversation.
+A tick is a visit of a breakpoint, a change of a watched value, or a line, counted from where the rank was when counting
+began. gdb calls `stop` of each mark that is hit; only the requested one stops the rank, so a hit costs some tens of
+microseconds instead of a conversation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Fortran has its own) it may not know yet when it is asked first: the same place 
 
 
 def depth_now() -> int:
-    """Frames from the outermost to the innermost."""
+    """Return the number of frames from the outermost to the innermost."""
     depth, frame = 0, gdb.newest_frame()
     while frame is not None:
         depth, frame = depth + 1, frame.older()
@@ -29,7 +29,7 @@ def depth_now() -> int:
 
 
 def at_depth(depth: int) -> Any:
-    """The frame at some depth, None where there is none."""
+    """Return the frame at a depth; None if there is none."""
     frames, frame = [], gdb.newest_frame()
     while frame is not None:
         frames.append(frame)
@@ -38,7 +38,9 @@ def at_depth(depth: int) -> Any:
 
 
 class Visit(gdb.Breakpoint):  # type: ignore[misc]
-    """A breakpoint that counts. `kind`: `point`, `line`, `place`, or `begin` of a function with something watched."""
+    """A breakpoint that counts. `kind`: `point`, `line`, `place`, or `begin` of a function with a watched
+    expression.
+    """
 
     def __init__(self, count: Count, spec: str, kind: str, told: dict[str, Any]) -> None:
         super().__init__(spec)
@@ -46,7 +48,7 @@ class Visit(gdb.Breakpoint):  # type: ignore[misc]
         self.point = told["id"] if kind == "point" else 0
 
     def stop(self) -> bool:
-        """Whether the rank is to stop: gdb asks at each visit."""
+        """Return whether the rank has to stop; gdb calls this at each visit."""
         return self.count.visited(self)
 
 
@@ -58,14 +60,16 @@ class Change(gdb.Breakpoint):  # type: ignore[misc]
         self.count, self.depth = count, depth
 
     def stop(self) -> bool:
-        """Whether the rank is to stop: gdb asks at each change, and where the frame has returned; only where the rank
-        then stops does gdb take the watchpoint away, and the hand lets it run on."""
+        """Return whether the rank has to stop; gdb calls this at each change, and when the frame has returned.
+
+        Only if the rank then stops does gdb remove the watchpoint, and the debugger lets the rank run on.
+        """
         depth = depth_now()
         return depth < self.depth or self.count.tick(gdb.newest_frame().find_sal().line, depth)
 
 
 class Count:
-    """Counts ticks, and stops the rank at one of them (`stop_at`) or at a visit of a place (`visit_at`)."""
+    """Count ticks, and stop the rank at one of them (`stop_at`) or at a visit of a place (`visit_at`)."""
 
     def __init__(self, marks: dict[str, Any], stop_at: int, visit_at: int, news: str) -> None:
         self.stop_at, self.visit_at = stop_at, visit_at
@@ -91,11 +95,11 @@ class Count:
             self.add(f"*{self.place['address']}", "place", self.place)
 
     def add(self, spec: str, kind: str, told: dict[str, Any]) -> None:
-        """Another mark."""
+        """Add a mark."""
         self.made.append(Visit(self, spec, kind, told))
 
     def watch(self, told: dict[str, Any]) -> None:
-        """Watch an expression where its frame is on the stack."""
+        """Watch an expression if its frame is on the stack."""
         frame = at_depth(told["depth"]) if told["depth"] else gdb.newest_frame()
         old = self.watched.get(told["text"])
         if (
@@ -112,7 +116,7 @@ class Count:
             selected.select()
 
     def counts(self, mark: Visit, depth: int) -> bool:
-        """Whether a visit is a tick: of a point whose condition holds, of a line of the frame that is meant."""
+        """Tell whether a visit is a tick: of a point whose condition holds, or of a line of the wanted frame."""
         if mark.kind == "line":
             return bool(depth == mark.told["depth"])
         if mark.kind != "point" or not mark.told["condition"]:
@@ -123,7 +127,7 @@ class Count:
             return True
 
     def visited(self, mark: Visit) -> bool:
-        """One visit of a mark; whether the rank is to stop."""
+        """Handle one visit of a mark; return whether the rank has to stop."""
         depth = depth_now()
         if mark.kind == "begin":
             self.watch(mark.told) if depth == mark.told["depth"] else None
@@ -134,7 +138,7 @@ class Count:
         return self.counts(mark, depth) and self.tick(mark.told.get("line") or 0, depth)
 
     def tick(self, line: int, depth: int) -> bool:
-        """Count; whether the rank is to stop."""
+        """Count a tick; return whether the rank has to stop."""
         self.ticks += 1
         self.way = zlib.crc32(b"%d %d" % (line, depth), self.way)
         self.log.append((line, depth, self.way))
@@ -144,7 +148,7 @@ class Count:
 
 
 def addresses(mark: Any) -> list[int]:
-    """Where a breakpoint lies."""
+    """Return the addresses of a breakpoint."""
     found = getattr(mark, "locations", None)  # from gdb 13 on
     if found is not None:
         return [one.address for one in found]
@@ -152,7 +156,7 @@ def addresses(mark: Any) -> list[int]:
 
 
 def lines_of(frame: Any, depth: int) -> list[dict[str, Any]]:
-    """The lines of a frame's function, behind its prologue, with the depth at which they are its."""
+    """Return the lines of a frame's function after its prologue, with the depth at which they count."""
     function, sal = frame.function(), frame.find_sal()
     if function is None or sal.symtab is None:
         return []
@@ -167,7 +171,7 @@ def lines_of(frame: Any, depth: int) -> list[dict[str, Any]]:
 
 
 def place(level: int) -> None:
-    """Print where one of the rank's frames is, and the lines of it and of its caller."""
+    """Print the place of one of the rank's frames, and the lines of its function and of its caller."""
     depth = depth_now() - level
     frame = at_depth(depth)
     outer = frame.older()
@@ -186,19 +190,19 @@ def frameless(text: str, level: int) -> None:
 
 
 def count(text: str, stop_at: int, visit_at: int, news: str) -> None:
-    """Count from here on; print the ticks of this place itself, and what was set: gdb's numbers and the points'."""
+    """Start to count; print the ticks of this place itself, and the marks: gdb's numbers and those of breakpoints."""
     global now  # noqa: PLW0603
     now = Count(json.loads(text), stop_at, visit_at, news)
     print(json.dumps({"own": now.own, "numbers": [(one.number, one.point) for one in now.made]}))
 
 
 def counted(last: int) -> None:
-    """Print what was counted."""
+    """Print the counts."""
     print(json.dumps({"ticks": now.ticks, "visits": now.visits, "lines": now.log[-last:]}))
 
 
 def away() -> None:
-    """Take all marks away."""
+    """Remove all marks."""
     for one in [*now.made, *now.watched.values()]:
         if one.is_valid():
             one.delete()

@@ -1,7 +1,7 @@
-"""Ticks in a Python rank: executed there by agent.py, never imported by Weft. Standard library and 3.11 only.
+"""Count ticks in a Python rank: executed there by agent.py, never imported by Weft. Standard library and 3.11 only.
 
-A tick is a visit of a breakpoint, a change of a watched value, or a line, counted from where the rank stood when
-counting began. The same call of MPI before it and the same marks give the same number in every replay.
+A tick is a visit of a breakpoint, a change of a watched value, or a line, counted from where the rank was when counting
+began. The same MPI call before it and the same marks give the same number in every replay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOG = 100_000
 
 
 class Watched:
-    """An expression of the frame at some depth, whichever call of the function that is."""
+    """A watched expression of the frame at some depth, whichever call of the function that is."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.text: str = told["text"]
@@ -31,7 +31,7 @@ class Watched:
         self.value = ""
 
     def look(self, inner: FrameType, depth: int) -> tuple[str, str] | None:
-        """The old and the new value where it has changed since the last look."""
+        """Return the old and the new value if it has changed since the last look."""
         frame = self.of(inner, depth)
         if frame is None:
             self.frame = None
@@ -45,7 +45,7 @@ class Watched:
         return (old, now) if known and now != old else None
 
     def of(self, frame: FrameType | None, depth: int) -> FrameType | None:
-        """The frame that is meant, None where it is not there."""
+        """Return the frame of the expression; None if it is not on the stack."""
         if not self.depth:  # a name of the module: any of its frames will do
             while frame is not None and frame.f_code.co_filename != self.path:
                 frame = frame.f_back
@@ -56,7 +56,7 @@ class Watched:
 
 
 class Count:
-    """Counts ticks, and stops the rank at one of them (`stop_at`) or at a visit of a place (`visit_at`)."""
+    """Count ticks, and stop the rank at one of them (`stop_at`) or at a visit of a place (`visit_at`)."""
 
     def __init__(self, agent: Any, marks: dict[str, Any], stop_at: int, visit_at: int) -> None:
         self.agent = agent
@@ -69,7 +69,7 @@ class Count:
         self.log: list[tuple[int, int, int]] = []
 
     def own(self) -> int:
-        """Ticks of the place where the rank stands itself, which are not counted from there on."""
+        """Return the ticks of the rank's current place itself, which are not counted from there on."""
         frame = self.agent.stopped
         if frame is None:
             return 0
@@ -80,7 +80,7 @@ class Count:
         return seen + bool(changed and news.get("expression") in texts)
 
     def arm(self, inner: FrameType) -> None:
-        """Trace every line of the thread from a frame on. Called in the rank's thread."""
+        """Trace every line of the thread from a frame on; runs in the rank's thread."""
         frame: FrameType | None = inner
         depth = depth_of(inner)
         for one in self.watches:
@@ -102,7 +102,7 @@ class Count:
         return self.traced
 
     def met(self, frame: FrameType, event: str) -> None:
-        """One event of the interpreter: first what has changed before it, then whether it is a visit itself."""
+        """Handle one event of the interpreter: changes before it first, then whether it is a visit itself."""
         depth = depth_of(frame)
         for one in self.watches:
             changed = one.look(frame, depth)
@@ -118,7 +118,7 @@ class Count:
                 self.stand(frame, event, {})
 
     def hits(self, frame: FrameType, event: str) -> list[Any]:
-        """The points that hold at an event."""
+        """Return the breakpoints that hold at an event."""
         return [
             point for point in self.points
             if (event == "call" if point.function else event == "line" and point.line == frame.f_lineno)
@@ -126,11 +126,11 @@ class Count:
         ]  # fmt: skip
 
     def line_counts(self, event: str, depth: int) -> bool:
-        """Whether an event is a line that counts."""
+        """Tell whether an event is a line that counts."""
         return event == "line" and (self.lines == "step" or (self.lines == "next" and depth <= self.place["depth"]))
 
     def tick(self, frame: FrameType, event: str, depth: int, news: dict[str, Any]) -> None:
-        """Count, and stop where that was asked for."""
+        """Count a tick, and stop if it is the requested one."""
         self.ticks += 1
         self.way = zlib.crc32(b"%d %d" % (frame.f_lineno, depth), self.way)
         self.log.append((frame.f_lineno, depth, self.way))
@@ -140,7 +140,7 @@ class Count:
             self.stand(frame, event, news)
 
     def stand(self, frame: FrameType, event: str, news: dict[str, Any]) -> None:
-        """Stop the rank here; from here on the agent traces as ever."""
+        """Stop the rank here; from here on the agent traces as usual."""
         agent = self.agent
         agent.count = None
         sys.settrace(agent.called)

@@ -1,8 +1,8 @@
-"""The debugger: what each command does to the replay, and what it finds, as data. prompt.py speaks with people.
+"""The debugger: move the ranks of a replay by commands, and answer with data. prompt.py talks to people.
 
 Every stop is a cut of the recorded run. A breakpoint stops its rank there and the others as far as they get without
 what comes after it (the greatest such cut); `until` runs what has to happen before and no more (the least one). Both
-depend on the record alone, so that each is the same place every time (dbxR-II, Miei & Takahashi 1996).
+depend on the record alone, so each is the same place every time (dbxR-II, Miei & Takahashi 1996).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["Answer", "Debugger", "HandMaker", "hand_in"]
 
 
 class Debugger(Standing):
-    """One recorded run under the prompt. Commands raise WeftError where they cannot do what is asked.
+    """One recorded run under the prompt. Commands raise WeftError if they cannot do what is asked.
 
-    `looks` shows what is to be seen where the ranks stand, `stops` holds what they are to stop at; here they move.
+    `looks` inspects the stopped ranks, `stops` holds breakpoints and watchpoints; this class moves the ranks.
     """
 
     def __init__(
@@ -40,17 +40,17 @@ class Debugger(Standing):
         self.stops = Stops(self)
 
     def forget(self) -> None:
-        """What was of a replay that is left, what was watched in it too."""
+        """Forget what belonged to a replay that is left, and what was watched in it."""
         super().forget()
         self.stops.forget()
 
     def first(self) -> Answer:
-        """Where the ranks stand before the first command."""
+        """Return where the ranks are before the first command."""
         self.settle()
         return self.stopped()
 
     def go_on(self) -> Answer:
-        """To the next breakpoint on any rank, or to the end."""
+        """Run to the next breakpoint on any rank, or to the end."""
         self.not_over()
         end = self.record.end
         return self._run_to(lambda held: self.record.full(self.record.cuts.before_future(held).goals, end))
@@ -58,9 +58,9 @@ class Debugger(Standing):
     def _run_to(
         self, limit: Callable[[list[EventId]], Goals], polls: Goals | None = None, *, through: bool = False
     ) -> Answer:
-        """Let the ranks run up to goals, or to a breakpoint on the way. `through`: past those.
+        """Let the ranks run up to goals, or to a breakpoint on the way. `through`: past breakpoints.
 
-        `limit`: the goals, given the calls that are not to be made, as ranks stop before them or at lines before them.
+        `limit` returns the goals, given the calls that are not to be made because ranks stop before them.
         """
         candidates = [] if through else self.stops.breakpoints.ahead(self.stops.reached)
         if self.stops.breakpoints.of_source and not through:
@@ -88,7 +88,7 @@ class Debugger(Standing):
         return self.arrived() | ({"hit": [b.as_dict() for b in hit]} if hit else {})
 
     def until(self, text: str, *, through: bool = False) -> Answer:
-        """Run what has to happen before a call, and no more; back by another replay where it lies behind.
+        """Run what has to happen before a call, and no more; back by another replay if the call was made already.
 
         `through`: past breakpoints, too.
         """
@@ -110,7 +110,7 @@ class Debugger(Standing):
         return answer | {"elsewhere": found} if (found := self._elsewhere(events)) else answer
 
     def _elsewhere(self, events: Sequence[EventId]) -> list[Answer]:
-        """Calls that were asked for at which ranks do not stop, with the one that the rank stands before instead."""
+        """Return the requested calls at which ranks do not stop, each with the call that its rank is before instead."""
         found = []
         for event in events:
             (rank, slot), position, _ = self.record.position(event)
@@ -121,7 +121,7 @@ class Debugger(Standing):
         return found
 
     def next_event(self, count: int, rank: int) -> Answer:
-        """Let a rank make its next calls; the others what these need."""
+        """Let a rank make its next `count` calls; the others make what these need."""
         self.not_over()
         at = self.replica.at(rank)
         target = at
@@ -137,7 +137,7 @@ class Debugger(Standing):
         return self.arrived()
 
     def prev_event(self, count: int, rank: int) -> Answer:
-        """A new replay that stops before the call that the rank made last (or earlier ones), and what came of it."""
+        """Start a new replay that stops before the last call of a rank, or `count` calls earlier."""
         at = self.replica.at(rank)
         if at == 0:
             raise UsageError(f"rank {rank} stands at its start")
@@ -152,13 +152,13 @@ class Debugger(Standing):
         return self.arrived()
 
     def arrived(self) -> Answer:
-        """Where all stand behind a command that let ranks run: spares follow."""
+        """Return where all ranks are after a command that let them run; checkpoints follow."""
         self.spares.follow()
         return self.stopped()
 
     def go_back(self) -> Answer:
-        """To the last stop behind us: a call that a breakpoint names, by the time of the record, or on the rank in
-        focus a visit of a breakpoint in the source or the change of a watched value.
+        """Go back to the last stop: a call that a breakpoint names, by the time of the record, or on the rank in focus
+        a visit of a breakpoint in the source or a change of a watched value.
         """
         call = max(((self.stops.breakpoints.begun(event), event) for event in self.stops.behind()), default=(0, None))[
             1
@@ -179,7 +179,7 @@ class Debugger(Standing):
         return self.arrived()
 
     def line_back(self, how: str, rank: int) -> Answer:
-        """To the line before on a rank, over functions (`next`) or into them (`step`)."""
+        """Go back to the line before on a rank, over functions (`next`) or into them (`step`)."""
         kept, self.spares.asked = dict(self.stops.watched), True
         try:
             reverse_line(self, how, rank)
@@ -189,7 +189,7 @@ class Debugger(Standing):
         return self.arrived()
 
     def step(self, how: str, ranks: Sequence[int]) -> Answer:
-        """To the next line on some ranks; calls of MPI on the way are made, with what they need of the others."""
+        """Go to the next line on some ranks; MPI calls on the way are made, with what they need of the others."""
         self.not_over()
         moving = [rank for rank in ranks if self.runs(rank)]
         if not moving:
@@ -227,18 +227,20 @@ class Debugger(Standing):
         return answer
 
     def _waits(self, rank: int, event: Event) -> Answer:
-        """A rank that gets no further in a call: how many more its record has, and which ranks were stopped."""
+        """Describe a rank that does not return from a call: how many more calls its record has, and which ranks were
+        stopped.
+        """
         more = self.record.entries(rank) - self.replica.at(rank)
         stopped = [r for r in range(self.record.size) if r != rank and (r in self.at_lines() or self.replica.parked(r))]
         return {"rank": rank, "call": call_facts(event), "more": more, "stopped": stopped}
 
     def python_hand(self, rank: int) -> PythonHand | None:
-        """The agent of a Python rank, None for a native one."""
+        """Return the agent of a Python rank; None for a native rank."""
         hand = self.hand(rank)
         return hand if isinstance(hand, PythonHand) else None
 
     def release(self, rank: int) -> int:
-        """Leave a native rank to another debugger; its process."""
+        """Leave a native rank to another debugger, and return its process id."""
         if rank in self.hands:
             self.hands.pop(rank).close()
         return self.replica.controls[self.check(rank)].pid

@@ -1,4 +1,6 @@
-"""What a person looks at: the frame chosen on each rank, its variables, and what is shown at every stop."""
+"""What commands look at: the selected frame of each rank, its variables, and the expressions displayed at
+every stop.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ PARTS = "the replay may differ from its record from here on: what the rank calls
 
 
 def split_format(text: str) -> tuple[str, str]:
-    """`/x EXPR` into format and expression. UsageError for a format that is none."""
+    """Split `/x EXPR` into format and expression. UsageError for an unknown format."""
     if not text.startswith("/"):
         return "", text
     form, _, rest = text[1:].partition(" ")
@@ -27,7 +29,7 @@ def split_format(text: str) -> tuple[str, str]:
 
 
 class Frames:
-    """The frames that commands mean. `hand`: what looks into a rank; DebuggerError where nothing can."""
+    """The frames that commands use. `hand` returns what debugs a rank; DebuggerError if nothing can."""
 
     def __init__(self, hand: Callable[[int], Hand]) -> None:
         self._hand = hand
@@ -37,11 +39,11 @@ class Frames:
         self._ids = itertools.count(1)
 
     def moved(self) -> None:
-        """The ranks run: commands mean the innermost frames again."""
+        """Select the innermost frames again, as the ranks run."""
         self.level.clear()
 
     def choose(self, rank: int, level: int | None, up: int = 0) -> Answer:
-        """Another frame of a rank, by its number or by how many are between. UsageError where there is none."""
+        """Select another frame of a rank, by its number or by its distance `up`. UsageError if there is none."""
         frames = self._hand(rank).stack()
         wanted = (self.level.get(rank, 0) if level is None else level) + up
         if not frames:
@@ -53,14 +55,14 @@ class Frames:
         return {"kind": "frame", "rank": rank, "level": wanted, "frame": frames[wanted].as_dict()}
 
     def evaluate(self, rank: int, text: str, form: str = "") -> Answer:
-        """The value of an expression on a rank, or why there is none."""
+        """Return the value of an expression on a rank, or why it has none."""
         try:
             return {"rank": rank, "value": self._hand(rank).evaluate(text, self.level.get(rank, 0), form)}
         except DebuggerError as error:
             return {"rank": rank, "error": str(error)}
 
     def variables(self, ranks: Sequence[int]) -> Answer:
-        """The arguments and local variables of the chosen frames."""
+        """Return the arguments and local variables of the selected frames."""
         rows: list[Answer] = []
         for rank in ranks:
             try:
@@ -71,7 +73,7 @@ class Frames:
         return {"kind": "locals", "ranks": rows}
 
     def assign(self, text: str, ranks: Sequence[int]) -> Answer:
-        """`NAME = EXPR` on ranks. UsageError where it is no assignment."""
+        """Execute `NAME = EXPR` on ranks. UsageError if it is no assignment."""
         found = re.fullmatch(r"(?:var(?:iable)?\s+)?(.+?)\s*(?<![=!<>])=(?!=)\s*(.+)", text)
         if found is None:
             raise UsageError("give NAME = EXPR: set x = 5, set cell.id = 7 @1")
@@ -87,13 +89,13 @@ class Frames:
         return {"kind": "set", "target": found[1], "values": rows, "warning": PARTS}
 
     def display(self, expression: str, ranks: str) -> int:
-        """Show an expression at every stop from now on; its number."""
+        """Display an expression at every stop from now on; returns its number."""
         number = next(self._ids)
         self.displays[number] = (expression, ranks)
         return number
 
     def undisplay(self, text: str) -> None:
-        """Show some no more, or none. UsageError where one is not there."""
+        """Stop displaying some expressions, or all. UsageError if one is not displayed."""
         chosen = list(self.displays) if text in ("", "all") else [int(n) if n.isdigit() else 0 for n in text.split()]
         if not chosen or not self.displays.keys() >= set(chosen):
             raise UsageError(f"nothing is displayed as {text}" if text else "nothing is displayed")

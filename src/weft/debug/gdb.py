@@ -1,7 +1,7 @@
-"""The hand in native ranks: one gdb a rank, started on demand, driven through its machine interface.
+"""Debug native ranks: one gdb for each, started on demand, driven through its machine interface.
 
 The rank runs on between commands, as it drives MPI for the others while it is parked; it is halted only while gdb is
-asked something. In a stop at a line it stays halted.
+asked. At a stop at a line it stays halted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.debug.hands import Frame, Marks, NoLines, Part, Place, Tally
 from weft.debug.maps import NOT_THE_PROGRAM, Maps
 from weft.debug.skips import is_file
 from weft.errors import DebuggerError
-from weft.gdb.mi import Mi, quoted, referred
+from weft.gdb.mi import Mi, quoted, strip_reference
 from weft.gdb.point import Point
 
 COUNT = Path(__file__).parent / "count_gdb.py"
@@ -37,7 +37,7 @@ _AT_A_LINE = ("breakpoint-hit", "end-stepping-range", "location-reached", "signa
 
 
 class NativeHand:
-    """gdb attached to one process. DebuggerError where that cannot be. `thread`: the one that stopped at a line."""
+    """gdb attached to one process. DebuggerError if it cannot attach. `thread`: the thread that stopped at a line."""
 
     def __init__(self, pid: int, made: Callable[[], Mi] = Mi) -> None:
         self.pid = pid
@@ -74,7 +74,7 @@ class NativeHand:
 
     @contextmanager
     def halted(self) -> Iterator[None]:
-        """The rank halted while gdb is asked; it runs on behind, unless it stands at a line."""
+        """Halt the rank while gdb is asked; it runs on afterwards, unless it is stopped at a line."""
         self.poll()
         if self.stopped is not None or not self.gdb.running:
             yield
@@ -105,7 +105,7 @@ class NativeHand:
         return list(self.gdb.ask("-stack-list-frames").get("stack", []))
 
     def _frames(self) -> list[Frame]:
-        """From the innermost frame of the program on."""
+        """Return the frames from the innermost frame of the program on."""
         raw = self._raw_frames()
         modules = [self.maps.module(int(frame["addr"], 16)) for frame in raw]
         begin = next((i for i, module in enumerate(modules) if not NOT_THE_PROGRAM.search(module)), len(raw))
@@ -128,43 +128,43 @@ class NativeHand:
         return found
 
     def stack(self) -> list[Frame]:
-        """The program's frames, innermost first."""
+        """Return the program's frames, innermost first."""
         with self.halted():
             return self._frames()
 
     def _level(self, level: int) -> int:
-        """gdb's number of one of the program's frames."""
+        """Return gdb's number of one of the program's frames."""
         frames = self._frames()
         if not frames:
             raise DebuggerError("the rank is in no frame of the program")
         return frames[min(level, len(frames) - 1)].level
 
     def evaluate(self, text: str, level: int, form: str = "") -> str:
-        """What gdb prints for an expression in the language of the frame."""
+        """Return what gdb prints for an expression in the language of the frame."""
         with self.halted():
             return self.gdb.value(text, self.thread, self._level(level), form, self._called)
 
     def variables(self, level: int) -> list[tuple[str, str]]:
-        """Arguments and local variables; gdb says `<optimized out>` of those that the compiler left out."""
+        """Return arguments and local variables; gdb prints `<optimized out>` for those that the compiler left out."""
         with self.halted():
             where = f"--thread {self.thread} --frame {self._level(level)}"
             found = self.gdb.ask(f"-stack-list-variables {where} --all-values").get("variables", [])
-        return [(str(row["name"]), referred(str(row.get("value", "")))) for row in found]
+        return [(str(row["name"]), strip_reference(str(row.get("value", "")))) for row in found]
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Members, elements or target of a value; gdb's own printers say which where there are some (C++'s library)."""
+        """Return members, elements or target of a value, by gdb's own printers if there are some (C++'s library)."""
         found = self._parts(f"parts({text!r}, {start}, {count})", level)
         if found is None:  # names and values are known all the same
             return [] if text else [Part(name, value, "", name) for name, value in self.variables(level)]
         return found
 
     def about(self, text: str, level: int) -> Part:
-        """The value of an expression, its type, and how many parts it has."""
+        """Return the value of an expression, its type, and how many parts it has."""
         found = self._parts(f"about({text!r})", level)
         return found[0] if found else Part(text, self.evaluate(text, level), "", text)
 
     def _parts(self, call: str, level: int) -> list[Part] | None:
-        """Ask parts_gdb.py, which gdb runs; None where gdb is built without Python."""
+        """Call a function of parts_gdb.py inside gdb; None if gdb is built without Python."""
         with self.halted():
             chosen = self._level(level)
             where, ask = f"--thread {self.thread} --frame {chosen}", quoted(f"python weft_{call}")
@@ -183,7 +183,7 @@ class NativeHand:
         return [Part(**one) for one in answer["parts"]]
 
     def assign(self, target: str, text: str, level: int) -> str:
-        """Give a variable another value, in the language of the frame."""
+        """Assign to a variable, in the language of the frame."""
         with self.halted():
             chosen = self._level(level)
             language = self.gdb.said(
@@ -194,7 +194,7 @@ class NativeHand:
             return str(self._called(target, self.thread, chosen).get("value", ""))
 
     def watch(self, text: str, level: int) -> int:
-        """A watchpoint, by the processor where it has room for it."""
+        """Set a watchpoint, in hardware if the processor has room for it."""
         with self.halted():
             where = f"--thread {self.thread} --frame {self._level(level)}"
             made = self.gdb.ask(f"-break-watch {where} {quoted(text)}")
@@ -203,7 +203,7 @@ class NativeHand:
         return number
 
     def unwatch(self, number: int) -> None:
-        """Watch it no more."""
+        """Remove a watchpoint."""
         if self._watched.pop(number, None) is not None:
             with self.halted(), suppress(DebuggerError):
                 self.gdb.ask(f"-break-delete {number}")
@@ -213,17 +213,17 @@ class NativeHand:
         return self.gdb.called(text, thread, level)
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the rank's breakpoints."""
+        """Make `points` the breakpoints of the rank."""
         if not self.gdb.armed(points):
             with self.halted():
                 self.gdb.arm([replace(point, function=self._spec(point.function)) for point in points])
 
     def _spec(self, function: str) -> str:
-        """What gdb calls a function, or an instruction of a module of this process."""
+        """Return gdb's name of a function, or of an instruction of a module of this process."""
         return f"*{self.maps.address(function):#x}" if function.startswith("*") else function
 
     def _python(self, call: str) -> Any:
-        """What a function of count_gdb.py prints. DebuggerError where it raises, or this gdb has no Python."""
+        """Return what a function of count_gdb.py prints. DebuggerError if it raises, or if this gdb has no Python."""
         if not self._counts:
             try:
                 self.gdb.ask(f"-interpreter-exec console {quoted(f'source {COUNT}')}")
@@ -236,7 +236,7 @@ class NativeHand:
         return json.loads(said.strip().splitlines()[-1])
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Where the rank stands, or one of its frames, and the lines of its function and of the caller's."""
+        """Return the place of the rank, or of one of its frames, and the lines of its function and of the caller's."""
         with self.halted():
             chosen = self._level(level)
             found: Place = self._python(f"place({chosen})")
@@ -268,7 +268,7 @@ class NativeHand:
         return int(found["own"])
 
     def counted(self, last: int = 1) -> Tally:
-        """What was counted, and the marks taken away."""
+        """Return the counts, and remove the marks."""
         with self.halted():
             found = self._python(f"counted({last})")
             self._python("away()")
@@ -276,7 +276,7 @@ class NativeHand:
         return Tally.of(found)
 
     def step(self, how: str) -> None:
-        """Stop at the next line. A rank that is inside MPI first returns to the line that called it."""
+        """Stop at the next line. A rank inside MPI first returns to the line that called it."""
         with self.halted():
             frames = self._frames()
             if not frames:
@@ -297,7 +297,7 @@ class NativeHand:
                 self.gdb.ask(f"-exec-finish --thread {self.thread} --frame {frames[0].level - 1}")
 
     def skip(self, names: Sequence[str]) -> None:
-        """Take these as the functions and files that steps do not go into."""
+        """Set the functions and files that steps do not enter."""
         if list(names) == self._skipped:
             return
         with self.halted():
@@ -310,7 +310,7 @@ class NativeHand:
             self._skipped = list(names)
 
     def unstep(self) -> None:
-        """Forget the step."""
+        """Cancel the step."""
         if not self._step:
             return
         self._step, self._returning = "", False
@@ -321,20 +321,21 @@ class NativeHand:
         self._run()
 
     def resume(self) -> None:
-        """Let a rank that stands at a line go on."""
+        """Let a rank that is stopped at a line go on."""
         if self.stopped is not None:
             self.stopped = None
             if not self.gdb.running:
                 self._run()
 
     def poll(self) -> None:
-        """Take up stops: the end of a call that a step had to leave, a line, a breakpoint, a signal."""
+        """Handle new stops: the end of a call that a step had to leave, a line, a breakpoint, a signal."""
         with suppress(DebuggerError):
             self.gdb.take(0)
             while self.gdb.stops:
                 self._happened(self.gdb.stops.pop(0))
 
     def _happened(self, stop: dict[str, Any]) -> None:
+        """Handle one stop: let the rank run on, or keep it stopped at a line."""
         reason = str(stop.get("reason", ""))
         if reason in ("", "function-finished") and self._returning:  # gdb 13 gives no reason for a void function
             self._returning = False
@@ -360,7 +361,7 @@ class NativeHand:
             self._run()
 
     def _news_of(self, stop: dict[str, Any]) -> dict[str, object]:
-        """What is to be told of a stop."""
+        """Return what a stop reports."""
         number = str(stop.get("bkptno", 0))
         if counted := self._marks.get(int(number)):
             return {"point": counted}
@@ -379,11 +380,11 @@ class NativeHand:
         return {}
 
     def meant(self, stop: dict[str, object]) -> bool:
-        """Whether a breakpoint is one that a person set, for what came there."""
+        """Tell whether a breakpoint that stopped the rank is one that a person set."""
         return str(stop.get("bkptno")) in self.gdb.points
 
     def _arrive(self) -> None:
-        """The rank stands at a line, or where no line is known: then it goes on to one."""
+        """Keep the rank stopped at its line; if no line is known, let it go on to one."""
         self._returning = False
         frames = self._frames()
         step, self._step = self._step, ""
@@ -396,14 +397,14 @@ class NativeHand:
         self.stopped = frames[0]
 
     def drive(self) -> None:
-        """Let MPI go on for others while the rank stands at a line."""
+        """Let MPI go on for other ranks while this rank is stopped at a line."""
         if self.stopped is not None and time.monotonic() - self._last_drive > 0.05 and not self.why.startswith("SIG"):
             self._last_drive = time.monotonic()
             with suppress(DebuggerError):
                 self._called("((void(*)(void))weft_debug_drive)()", MAIN, 0)
 
     def close(self) -> None:
-        """Leave the rank: it runs on."""
+        """Detach from the rank, which runs on."""
         with suppress(DebuggerError):
             if self.gdb.running:
                 self.gdb.ask("-exec-interrupt", 2)
@@ -413,12 +414,12 @@ class NativeHand:
 
 
 def source_line(file: str, line: int) -> str:
-    """The text of a line, empty where it cannot be read."""
+    """Return the text of a line; empty if it cannot be read."""
     return linecache.getline(file, line).strip() if file and line else ""
 
 
 def _cannot_attach(pid: int, words: str) -> str:
-    """Why, and what to do."""
+    """Return why gdb cannot attach, and the remedy."""
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     if "not permitted" in words or "ptrace" in words.lower():
         level = scope.read_text().strip() if scope.exists() else "0"

@@ -1,4 +1,4 @@
-"""What a debugger can do inside one rank, and the hand for Python ranks; the one for native ranks is gdb.py."""
+"""The interface of a debugger of one rank, and the one for Python ranks; gdb.py has the one for native ranks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ANSWER = 15.0
 
 
 class NoLines(DebuggerError):
-    """The rank stands in code of which no lines are known."""
+    """The rank is in code whose lines are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A line of the program in a rank's stack. `level`: what the hand calls it; `file` empty where not known."""
+    """A frame in a rank's stack. `level`: its number in the rank's debugger; `file` is empty if unknown."""
 
     file: str
     line: int
@@ -38,15 +38,15 @@ class Frame:
     """Of the instruction that it goes on with; 0 where it has none of its own."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the frame as JSON values."""
         return {"file": self.file or None, "line": self.line or None, "function": self.function, "text": self.text}
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A variable, or a part of one. `expression`: what means it in its frame, empty where nothing does.
+    """A variable, or a part of one. `expression`: how to name it in its frame, empty if there is no such expression.
 
-    `parts`: how many parts it has itself; `indexed`: whether they are elements, numbered.
+    `parts`: how many parts it has itself; `indexed`: whether these are numbered elements.
     """
 
     name: str
@@ -63,7 +63,7 @@ Place = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A watched expression and the frame that it is of: its depth, counted from the outermost, and its function.
+    """A watched expression and its frame: the depth, counted from the outermost frame, and the function.
 
     `depth` 0: it names no variable of a frame; `path`: the file of a Python frame.
     """
@@ -74,7 +74,7 @@ class Watched:
     path: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For what counts inside the rank."""
+        """Return the expression as JSON values, for what counts inside the rank."""
         return {"text": self.text, "depth": self.depth, "function": self.function, "path": self.path}
 
 
@@ -83,7 +83,7 @@ class Marks:
     """What counts as a tick: visits of points, changes of values, or (`lines`) lines of the frame of a place.
 
     `lines`: `next` for lines of that frame and of its caller, `step` for those of any frame. Visits of `place` itself
-    are counted beside the ticks.
+    are counted separately.
     """
 
     place: Place
@@ -92,7 +92,7 @@ class Marks:
     lines: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For what counts inside the rank."""
+        """Return the marks as JSON values, for what counts inside the rank."""
         return {
             "place": self.place, "points": [point.as_dict() for point in self.points],
             "watches": [one.as_dict() for one in self.watches], "lines": self.lines,
@@ -101,10 +101,10 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Ticks so far, visits of the place, and line, depth and way of each of the last ticks, the last one last.
+    """The ticks so far, the visits of the place, and (line, depth, way) of the last ticks, latest last.
 
-    The way of a tick is a check sum of the lines and depths of all up to it: of the same number in another replay it
-    is the same, unless the program went another way.
+    The way of a tick is a checksum of the lines and depths of all ticks up to it: in another replay it is equal for the
+    same number, unless the program went another way.
     """
 
     ticks: int
@@ -113,30 +113,30 @@ class Tally:
 
     @staticmethod
     def of(told: dict[str, Any]) -> Tally:
-        """As what counts in a rank tells it."""
+        """Return the count from the values that the counter in a rank sends."""
         return Tally(told["ticks"], told["visits"], tuple((line, depth, way) for line, depth, way in told["lines"]))
 
     @property
     def first(self) -> int:
-        """The first tick of which the line is known."""
+        """The first tick whose line is known."""
         return self.ticks - len(self.lines) + 1
 
     def begin_of_line(self, tick: int) -> int:
-        """The first tick of the run of equal lines that a tick is in."""
+        """Return the first tick of the sequence of equal lines that a tick is in."""
         while tick > self.first and self.lines[tick - self.first][:2] == self.lines[tick - self.first - 1][:2]:
             tick -= 1
         return tick
 
     def way(self, tick: int) -> int | None:
-        """How the rank came to a tick, None where that is not known any more."""
+        """Return how the rank came to a tick; None if that is no longer known."""
         return self.lines[tick - self.first][2] if self.first <= tick <= self.ticks else None
 
 
 class Hand(Protocol):
-    """A debugger's hand in one rank. `stopped`: the line that the rank stands at, outside of MPI, because of it.
+    """A debugger of one rank. `stopped`: the line, outside of MPI, at which it has stopped the rank.
 
-    `refused`: why the rank stops at no line; `news`: what is to be told of the stop (`point`: the breakpoint's id,
-    `returned`: a function's value, `expression`, `old`, `new`: what a watch saw, `trouble`: a condition's error).
+    `refused`: why the rank stops at no line; `news`: what the stop reports (`point`: the breakpoint's id, `returned`: a
+    function's value, `expression`, `old`, `new`: a watchpoint, `trouble`: a condition's error).
     """
 
     stopped: Frame | None
@@ -144,81 +144,88 @@ class Hand(Protocol):
     news: dict[str, Any]
 
     def stack(self) -> list[Frame]:
-        """The program's frames, innermost first."""
+        """Return the program's frames, innermost first."""
         ...
 
     def evaluate(self, text: str, level: int, form: str = "") -> str:
-        """The value of an expression in a frame, in a format of gdb's (`x`). DebuggerError with the reason."""
+        """Return the value of an expression in a frame, in one of gdb's formats (`x`). DebuggerError with
+        the reason.
+        """
         ...
 
     def variables(self, level: int) -> list[tuple[str, str]]:
-        """Names and values of a frame's arguments and local variables."""
+        """Return names and values of a frame's arguments and local variables."""
         ...
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Members, elements (`count` of them from `start`) or target of an expression's value; of `` the variables."""
+        """Return members, elements (`count` from `start` on) or target of a value; the variables for an empty
+        expression.
+        """
         ...
 
     def about(self, text: str, level: int) -> Part:
-        """The value of an expression, its type, and how many parts it has. DebuggerError with the reason."""
+        """Return the value of an expression, its type, and how many parts it has. DebuggerError with the reason."""
         ...
 
     def assign(self, target: str, text: str, level: int) -> str:
-        """Give a variable of a frame another value; the new one. DebuggerError with the reason."""
+        """Assign to a variable of a frame, and return the new value. DebuggerError with the reason."""
         ...
 
     def watch(self, text: str, level: int) -> int:
-        """Stop where the value of an expression changes; a number for `unwatch`. DebuggerError with the reason."""
+        """Stop when the value of an expression changes; returns a number for `unwatch`. DebuggerError with
+        the reason.
+        """
         ...
 
     def unwatch(self, number: int) -> None:
-        """Watch it no more."""
+        """Remove a watchpoint."""
         ...
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the rank's breakpoints."""
+        """Make `points` the breakpoints of the rank."""
         ...
 
     def step(self, how: str) -> None:
-        """Stop at the next line: `next` in this frame or above, `step` in any, `finish` where the frame has returned.
+        """Stop at the next line: `next` in this frame or above, `step` in any, `finish` after the frame has returned.
 
         The rank goes on by `resume`.
         """
         ...
 
     def skip(self, names: Sequence[str]) -> None:
-        """Take these as the functions and files that steps do not go into."""
+        """Set the functions and files that steps do not enter."""
         ...
 
     def unstep(self) -> None:
-        """Forget the step."""
+        """Cancel the step."""
         ...
 
     def resume(self) -> None:
-        """Let a rank that stands at a line go on."""
+        """Let a rank that is stopped at a line go on."""
         ...
 
     def poll(self) -> None:
-        """Take up what has happened in the rank."""
+        """Handle what has happened in the rank."""
         ...
 
     def drive(self) -> None:
-        """Let MPI go on for others while the rank stands at a line."""
+        """Let MPI go on for other ranks while this rank is stopped at a line."""
         ...
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Where the rank stands, or one of its frames; with depth 0 where an expression is of no frame."""
+        """Return the place of the rank, or of one of its frames; with depth 0 if an expression is of no frame."""
         ...
 
     def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
-        """Count ticks from here on, and stop at one of them, or at a visit of the place; those of this place itself.
+        """Count ticks from here on, and stop at one of them, or at a visit of the place; returns those of this place
+        itself.
 
-        Breakpoints, watches and steps are forgotten.
+        Breakpoints, watchpoints and steps are removed.
         """
         ...
 
     def counted(self, last: int = 1) -> Tally:
-        """What was counted, with the lines of the last ticks."""
+        """Return the counts, with the lines of the last ticks."""
         ...
 
     def close(self) -> None:
@@ -227,7 +234,7 @@ class Hand(Protocol):
 
 
 def connect(made: socket.socket, path: Path) -> None:
-    """Connect to a Unix socket, however long its path is: the name of one holds 107 bytes."""
+    """Connect to a Unix socket whose path may be longer than the 107 bytes of a socket's name."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         made.connect(f"/proc/self/fd/{folder}/{path.name}")
@@ -236,7 +243,7 @@ def connect(made: socket.socket, path: Path) -> None:
 
 
 class PythonHand:
-    """The hand in a rank that runs agent.py."""
+    """The debugger of a rank that runs agent.py."""
 
     def __init__(self, path: Path) -> None:
         self.stopped: Frame | None = None
@@ -253,7 +260,7 @@ class PythonHand:
         self._id = 0
 
     def _lines(self, seconds: float) -> list[dict[str, Any]]:
-        """Messages that have come, or that come within some time."""
+        """Return messages that have arrived, or that arrive within some seconds."""
         until = time.monotonic() + seconds
         while b"\n" not in self._buffer:
             self._socket.settimeout(max(until - time.monotonic(), 0.0001))
@@ -270,12 +277,14 @@ class PythonHand:
         return [json.loads(line) for line in lines]
 
     def _take(self, message: dict[str, Any]) -> None:
+        """Handle a message that is no answer: a stop, or a refusal."""
         if "stopped" in message:
             self.stopped = _frame(message["at"])
             self.news = message.get("news") or {}
         self.refused = message.get("refused", self.refused)
 
     def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        """Send a request to the agent, and return its answer. DebuggerError if it fails or does not come."""
         self._id += 1
         request = {"id": self._id, "do": do, "with": arguments}
         try:
@@ -298,43 +307,43 @@ class PythonHand:
         raise DebuggerError(f"no answer within {ANSWER:.0f} s: the rank holds the interpreter (a long call in C?)")
 
     def stack(self) -> list[Frame]:
-        """The program's frames, innermost first."""
+        """Return the program's frames, innermost first."""
         return [_frame(frame, level) for level, frame in enumerate(self._ask("stack")["frames"])]
 
     def evaluate(self, text: str, level: int, form: str = "") -> str:
-        """What Python's eval gives in the frame, as its repr."""
+        """Return the repr of what Python's eval gives in the frame."""
         return str(self._ask("print", text=text, level=level, form=form)["value"])
 
     def variables(self, level: int) -> list[tuple[str, str]]:
-        """The frame's names; of a module those that are no functions, classes and modules."""
+        """Return the frame's names; of a module those that are no functions, classes and modules."""
         return [(name, value) for name, value in self._ask("variables", level=level)["variables"]]
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """Elements, entries or attributes of an object; no code of the program is run but for its `repr`."""
+        """Return elements, entries or attributes of an object; runs no code of the program except its `repr`."""
         return [Part(**one) for one in self._ask("parts", text=text, level=level, start=start, count=count)["parts"]]
 
     def about(self, text: str, level: int) -> Part:
-        """The value of an expression, its type, and how many parts it has."""
+        """Return the value of an expression, its type, and how many parts it has."""
         return Part(**self._ask("about", text=text, level=level)["part"])
 
     def assign(self, target: str, text: str, level: int) -> str:
-        """Bind a name of the frame anew, or what an attribute or an index means."""
+        """Assign to a name of the frame, to an attribute or to an index."""
         return str(self._ask("assign", target=target, text=text, level=level)["value"])
 
     def watch(self, text: str, level: int) -> int:
-        """Compare the value at each line."""
+        """Compare the value of an expression at each line."""
         return int(self._ask("watch", text=text, level=level)["number"])
 
     def unwatch(self, number: int) -> None:
-        """Watch it no more."""
+        """Remove a watchpoint."""
         self._ask("unwatch", number=number)
 
     def execute(self, text: str, level: int) -> str:
-        """Run statements in the frame; what they print."""
+        """Execute statements in the frame; returns what they print."""
         return str(self._ask("execute", text=text, level=level)["value"])
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the rank's breakpoints."""
+        """Make `points` the breakpoints of the rank."""
         if any(point.function.startswith("*") for point in points):
             raise DebuggerError("instructions are those of native ranks, and this one is Python")
         self._ask("break", places=[point.as_dict() for point in points])
@@ -344,24 +353,24 @@ class PythonHand:
         self._ask("step", how=how)
 
     def skip(self, names: Sequence[str]) -> None:
-        """Take these as the functions and files that steps do not go into."""
+        """Set the functions and files that steps do not enter."""
         if list(names) != self._skipped:
             files = [name for name in names if is_file(name)]
             self._ask("skip", functions=[name for name in names if name not in files], files=files)
             self._skipped = list(names)
 
     def unstep(self) -> None:
-        """Forget the step."""
+        """Cancel the step."""
         self._ask("unstep")
 
     def resume(self) -> None:
-        """Let a rank that stands at a line go on."""
+        """Let a rank that is stopped at a line go on."""
         if self.stopped is not None:
             self.stopped = None
             self._ask("resume")
 
     def poll(self) -> None:
-        """Take up what has happened in the rank."""
+        """Handle what has happened in the rank."""
         with suppress(DebuggerError):
             for message in self._lines(0):
                 self._take(message)
@@ -370,7 +379,7 @@ class PythonHand:
         """The agent drives MPI by itself."""
 
     def place(self, level: int = 0, text: str = "") -> Place:
-        """Where the rank stands, or one of its frames; with depth 0 where an expression is of no frame."""
+        """Return the place of the rank, or of one of its frames; with depth 0 if an expression is of no frame."""
         return dict(self._ask("place", level=level, text=text)["place"])
 
     def count(self, marks: Marks, stop_at: int = 0, visit_at: int = 0) -> int:
@@ -378,7 +387,7 @@ class PythonHand:
         return int(self._ask("count", marks=marks.as_dict(), stop_at=stop_at, visit_at=visit_at)["own"])
 
     def counted(self, last: int = 1) -> Tally:
-        """What was counted."""
+        """Return the counts."""
         return Tally.of(self._ask("counted", last=last))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Instructions of a native rank, named so that they are the same in every replay: by module and place in it."""
+"""Instructions of a native rank, named by module and offset, so that the names are the same in every replay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: the function that it is of, and where it comes from in the source, as far as that is known."""
+    """One instruction, with its function and its source line, as far as they are known."""
 
     address: int
     text: str
@@ -25,9 +25,9 @@ class Instruction:
 
 
 def disassembled(hand: NativeHand, address: int, first: int, count: int) -> list[Instruction | None]:
-    """`count` instructions from the one that is `first` behind (or before) an address; None where nothing is known.
+    """Return `count` instructions from the one that is `first` after (or before) an address; None for unknown ones.
 
-    Before it only those of the same function: where instructions begin in other bytes cannot be told.
+    Before the address only those of the same function are known: elsewhere it is unknown where instructions begin.
     """
     with hand.halted():
         whole = _read(hand, f"-a {address:#x}") if first < 0 else []
@@ -42,7 +42,7 @@ def disassembled(hand: NativeHand, address: int, first: int, count: int) -> list
 
 
 def _read(hand: NativeHand, where: str) -> list[Instruction]:
-    """What gdb disassembles, with lines where there are some; nothing where it cannot read."""
+    """Return what gdb disassembles, with lines if there are some; [] if it cannot read."""
     for mode in (5, 2):
         try:
             groups = hand.gdb.ask(f"-data-disassemble {where} -- {mode}").get("asm_insns", [])

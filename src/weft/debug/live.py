@@ -1,4 +1,4 @@
-"""The record of a replay that still runs: the call that a rank is parked in, before it counts as made."""
+"""Read the record of a replay that still runs: the call that a rank is parked in, before it counts as made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.trace.layout import PAGE, StreamKind
 
 
 def buffer_of(record: Record, run: Path, send: EventId, pid: int) -> int:
-    """The address of what a send is about to send, its rank parked before it. DebuggerError where that is not known."""
+    """Return the address of the buffer of a send before which its rank is parked. DebuggerError if it is unknown."""
     event, args = record.trace.event(*send), record.arguments_of_send(send)
     if args == send:
         return int(pending(run / "ranks", event, pid)["buffer"])
@@ -30,7 +30,7 @@ def buffer_of(record: Record, run: Path, send: EventId, pid: int) -> int:
 
 
 def _calls_like(rank: Rank, event: Event) -> list[int]:
-    """A rank's calls of a function, in order."""
+    """Return a rank's calls of the function of `event`, in order."""
     found: list[int] = np.flatnonzero(
         rank.trace.functions.mask([event.function.base])[rank.events["function"]]
     ).tolist()
@@ -38,7 +38,7 @@ def _calls_like(rank: Rank, event: Event) -> list[int]:
 
 
 def pending(ranks: Path, event: Event, pid: int) -> Any:
-    """The slot of a call that is parked: it lies behind the thread's last event, written but not counted yet.
+    """Return the slot of a parked call: it follows the thread's last event, written but not counted yet.
 
     (recorder/shim.h: weft_publish asks the replay before it counts the event.)
     """
@@ -62,7 +62,7 @@ def _expected(event: Event) -> list[int]:
 
 
 def _behind(file: int, stream: list[Chunk]) -> bytes:
-    """The bytes of a slot behind what a stream counts as used."""
+    """Return the bytes of a slot after what a stream counts as used."""
     at, found = sum(chunk.used for chunk in stream), b""
     for chunk in stream:
         room = chunk.pages * PAGE

@@ -1,4 +1,4 @@
-"""What is seen at a stop: stacks, values, source lines, messages. Nothing here lets a rank run."""
+"""Inspect the ranks at a stop: stacks, values, source lines, messages. Nothing here lets a rank run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from weft.trace import Event
 
 
 class Looks:
-    """Looking at where the ranks of a session stand."""
+    """Inspect the stopped ranks of a session."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
         self.messages = Messages(standing.record, standing.replay)
 
     def where(self, text: str, *, native: bool = False) -> Answer:
-        """The stack of ranks: of the program's language, or native frames too."""
+        """Return the stacks of ranks, in the program's language, or with native frames too."""
         found = []
         for rank in self._standing.ranks_of(text):
             frames = self._native_stack(rank) if native else self._standing.hand(rank).stack()
@@ -35,6 +35,7 @@ class Looks:
         return {"kind": "where", "stacks": found}
 
     def _native_stack(self, rank: int) -> list[Frame]:
+        """Return the frames of a rank, for a Python rank followed by its native frames."""
         hand = self._standing.hand(rank)
         if isinstance(hand, NativeHand):
             return hand.stack()
@@ -47,7 +48,7 @@ class Looks:
             beside.close()
 
     def evaluate(self, expression: str, text: str) -> Answer:
-        """The value of an expression on ranks, side by side."""
+        """Return the value of an expression on ranks, side by side."""
         form, expression = split_format(expression)
         if not expression:
             raise UsageError("give an expression: print x, print x[0] @0,2-3, p/x flags")
@@ -59,7 +60,7 @@ class Looks:
         return {"kind": "print", "expression": expression, "values": rows}
 
     def source(self, text: str) -> Answer:
-        """Lines of the source around where the rank stands, then the ones behind; or around FILE:LINE, LINE."""
+        """Return source lines around the rank's place, then the following ones; or lines around FILE:LINE or LINE."""
         file, line = self._place_of_focus() if self._standing.listed is None or text else self._standing.listed
         middle = line
         if text:
@@ -82,6 +83,7 @@ class Looks:
         }  # fmt: skip
 
     def _place_of_focus(self, *, quiet: bool = False) -> tuple[str, int]:
+        """Return file and line of the rank in focus. UsageError if unknown; with `quiet`, an empty file."""
         with suppress(DebuggerError):
             for frame in self._standing.hand(self._standing.focus).stack():
                 if frame.file and frame.line:
@@ -96,11 +98,11 @@ class Looks:
         return next((file for file in self._standing.record.files() if file == name or file.endswith("/" + name)), name)
 
     def message(self, text: str) -> Answer:
-        """What a send or receive of a rank sent: the call that it stands at, the one it made last, or RANK:EVENT."""
+        """Return what a rank's send or receive sent: the call that it is at, its last call, or RANK:EVENT."""
         return self.messages.of(self._message_event(text), self._standing.replica)
 
     def queues(self, text: str) -> Answer:
-        """What was sent and not received, and which receives wait, of some ranks (all)."""
+        """Return what was sent and not received, and which receives wait, of some ranks (all)."""
         replica = self._standing.replica
 
         def inside(rank: int, slot: int) -> bool:
@@ -109,6 +111,7 @@ class Looks:
         return Queues(self._standing.record, replica.at, inside).at(self._standing.ranks_of(text or "all"))
 
     def _message_event(self, text: str) -> Event:
+        """Return the call that `text` (RANK, RANK:EVENT, or empty for the rank in focus) means."""
         if found := re.fullmatch(r"(\d+):(\d+)", text):
             return self._standing.record.trace.event(
                 *resolve(self._standing.record.trace, found[0], self._standing.findings)[0]

@@ -1,4 +1,4 @@
-"""Which module of a process holds an address, and which modules are not the program's own."""
+"""Find the module of a process that holds an address, and tell modules of the system from the program's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_THE_PROGRAM: Final = re.compile(
 
 
 class Maps:
-    """Which module of a process holds an address."""
+    """The modules of a process by address, from /proc/PID/maps."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -36,7 +36,7 @@ class Maps:
         self._starts = [row[0] for row in rows]
 
     def module(self, address: int) -> str:
-        """The file, empty where there is none."""
+        """Return the file that holds an address; empty if there is none."""
         for again in (False, True):  # a library may have come since
             row = bisect.bisect_right(self._starts, address) - 1
             if row >= 0 and address < self._rows[row][1]:
@@ -46,16 +46,18 @@ class Maps:
         return ""
 
     def end(self, address: int) -> int:
-        """Where the part of the module that holds an address ends; the address itself where there is none."""
+        """Return the end of the mapping that holds an address; the address itself if there is none."""
         row = bisect.bisect_right(self._starts, address) - 1
         return self._rows[row][1] if self.module(address) else address
 
     def base(self, module: str) -> int:
-        """Where the module begins."""
+        """Return the address at which a module begins."""
         return self._bases.get(module, 0)
 
     def address(self, instruction: str) -> int:
-        """Where *MODULE+OFFSET lies; the module by its path, or the end of it. DebuggerError where it is not loaded."""
+        """Return the address of *MODULE+OFFSET; the module by its path, or the end of it. DebuggerError if it is not
+        loaded.
+        """
         name, _, offset = instruction[1:].rpartition("+")
         for again in (False, True):
             if again:

@@ -1,4 +1,4 @@
-"""What a message holds: a buffer in a rank's memory, read through its datatype (MPI-4.1, chapter 5)."""
+"""Decode what a message holds: a buffer in a rank's memory, read through its datatype (MPI-4.1, chapter 5)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Element = tuple[str, int]
 
 
 class Memory:
-    """The memory of a process, to read only."""
+    """The memory of a process, opened for reading."""
 
     def __init__(self, pid: int) -> None:
         try:
@@ -54,7 +54,7 @@ class Memory:
             raise DebuggerError(f"the memory of process {pid} cannot be read: {error.strerror}") from error
 
     def read(self, address: int, size: int) -> bytes:
-        """Some bytes. DebuggerError where the process has none there."""
+        """Read some bytes. DebuggerError if the process has none there."""
         try:
             data = os.pread(self._fd, size, address)
         except (OSError, OverflowError) as error:
@@ -64,14 +64,14 @@ class Memory:
         return data
 
     def close(self) -> None:
-        """Let go."""
+        """Close the memory."""
         os.close(self._fd)
 
 
 def elements(datatype: Datatype, at: int, count: int) -> Iterator[Element]:
-    """The basic elements of `count` of a datatype at an address, in the order of its type map.
+    """Yield the basic elements of `count` of a datatype at an address, in the order of its type map.
 
-    DebuggerError for one that is not known.
+    Raises DebuggerError for an unknown datatype.
     """
     size = datatype.extent or 0
     for k in range(count):
@@ -80,7 +80,7 @@ def elements(datatype: Datatype, at: int, count: int) -> Iterator[Element]:
 
 
 def _counted(found: Iterator[Element]) -> Generator[Element, None, int]:
-    """Hand on elements; how many there were."""
+    """Yield elements, and return how many there were."""
     many = 0
     for many, one in enumerate(found, 1):  # noqa: B007 - it is returned
         yield one
@@ -88,6 +88,7 @@ def _counted(found: Iterator[Element]) -> Generator[Element, None, int]:
 
 
 def _one(datatype: Datatype, at: int) -> Iterator[Element]:
+    """Yield the basic elements of one datatype at an address."""
     d = datatype.definition
     if d is None:
         signature = datatype.signature()
@@ -111,7 +112,7 @@ def _one(datatype: Datatype, at: int) -> Iterator[Element]:
 def _blocks(
     combiner: str, i: tuple[int, ...], a: tuple[int, ...], types: list[Datatype]
 ) -> Iterable[tuple[Datatype, int, int]]:
-    """The blocks of a derived type: inner type, how many in a row, byte displacement (MPI-4.1, 5.1.13)."""
+    """Return the blocks of a derived type: inner type, number in a row, byte displacement (MPI-4.1, 5.1.13)."""
     one = types[0]
     extent = one.extent or 0
     n = i[0] if i else 1
@@ -138,6 +139,7 @@ def _blocks(
 
 
 def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[Datatype, int, int]]:
+    """Yield the blocks of a subarray type."""
     n = i[0]
     try:
         sizes, subsizes, starts, fortran = subarray(i)
@@ -166,7 +168,7 @@ def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[
 
 
 def values(memory: Memory, datatype: Datatype, address: int, count: int) -> dict[str, Any]:
-    """What a message holds: `values` (the first MOST), or `text`, or `object` for what mpi4py pickled."""
+    """Return what a message holds: `values` (the first MOST), or `text`, or `object` for what mpi4py pickled."""
     if address == IN_PLACE:
         raise DebuggerError("the buffer is MPI_IN_PLACE")
     if count <= 0:
@@ -197,14 +199,14 @@ def _value(memory: Memory, format_: str, at: int) -> object:
 
 
 class _Plain(pickle.Unpickler):
-    """Builds what consists of Python's own containers and values; runs no code of the program."""
+    """Unpickle objects of Python's own containers and values only; runs no code of the program."""
 
     def find_class(self, module: str, name: str) -> object:
         raise pickle.UnpicklingError(f"{module}.{name}")
 
 
 def _in_words(value: object) -> str:
-    """An object as Python writes it; only the begin where its parts are very many, as one may be in it often."""
+    """Return an object as Python writes it; only its beginning if it has very many parts."""
     left, parts = MOST_PARTS, [value]
     while parts:
         one = parts.pop()
@@ -219,7 +221,7 @@ def _in_words(value: object) -> str:
 
 
 def unpickled(raw: bytes) -> dict[str, object] | None:
-    """An object that mpi4py's lowercase methods sent; None where the bytes are no pickle."""
+    """Return an object that mpi4py's lowercase methods sent; None if the bytes are no pickle."""
     if len(raw) < 4 or raw[0] != 0x80 or raw[1] > 5:
         return None
     try:

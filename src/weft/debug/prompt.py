@@ -1,4 +1,4 @@
-"""The prompt: reads commands from a person, a script or a machine, and gives answers as text or JSON lines."""
+"""The prompt: read commands from a person, a script or a machine, and answer with text or JSON lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from weft.base.debuggers import find_gdb
-from weft.base.interrupts import heeded, kept, limited
+from weft.base.interrupts import immediate_interrupts, kept, limited
 from weft.debug.answers import tell
 from weft.debug.debugger import Answer, Debugger
 from weft.errors import UsageError, WeftError
@@ -28,7 +28,7 @@ HISTORY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: how it is written, what it does, in one line."""
+    """A command: its usage, what it does in one line, its short forms, and an example."""
 
     usage: str
     does: str
@@ -132,11 +132,11 @@ WHERE = (
 
 
 class Quit(Exception):
-    """The person has had enough."""
+    """The person has left the prompt."""
 
 
 def parse(line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]:
-    """The command's name and the rest of the line. UsageError for none, with the likely one."""
+    """Return the command's name and the rest of the line. UsageError, with the likely command, if there is none."""
     words = line.split(None, 1)
     name, rest = words[0], words[1].strip() if len(words) > 1 else ""
     if found := re.fullmatch(r"([a-z]+)(/\S+)", name):  # p/x
@@ -156,13 +156,13 @@ def parse(line: str, commands: dict[str, Command] = COMMANDS) -> tuple[str, str]
 
 
 def split_ranks(rest: str) -> tuple[str, str]:
-    """`x + 1 @0,2` into expression and ranks."""
+    """Split `x + 1 @0,2` into expression and ranks."""
     found = re.fullmatch(r"(.*?)\s*@\s*([\d,\-]+|all|\.)", rest)
     return (found[1].strip(), found[2]) if found else (rest, "")
 
 
 def counted(rest: str, debugger: Debugger) -> tuple[int, int]:
-    """`[N] [@RANK]` as count and rank."""
+    """Parse `[N] [@RANK]` into count and rank."""
     text, ranks = split_ranks(rest)
     if text and not (text.isdigit() and int(text)):
         raise UsageError(f"{text!r} is not a number of events")
@@ -173,7 +173,7 @@ def counted(rest: str, debugger: Debugger) -> tuple[int, int]:
 
 
 class Console:
-    """Commands from a terminal, a script, or a machine (`json`), one after the other; a subclass answers them."""
+    """Read commands from a terminal, a script, or a machine (`json`), one after the other; a subclass answers them."""
 
     schema = SCHEMA
     interrupted = "interrupted"
@@ -187,27 +187,27 @@ class Console:
         self._last = ""
 
     def answer(self, line: str) -> Answer:
-        """One command. WeftError where it cannot be done."""
+        """Answer one command. WeftError if it fails."""
         raise NotImplementedError
 
     def written(self) -> str:
-        """What the program has written since it was last asked."""
+        """Return what the program has written since the last call."""
         raise NotImplementedError
 
     def told(self, answer: Answer) -> list[str]:
-        """An answer in words."""
+        """Return an answer as lines."""
         raise NotImplementedError
 
     # One line in, one answer out
 
     def do(self, line: str) -> None:
-        """One command, and what came of it, printed."""
+        """Execute one command, and print its answer."""
         line = line.strip()
         if not line or line.startswith("#"):
             return
         begun = time.monotonic()
         try:
-            with heeded(), limited(self.limit):
+            with immediate_interrupts(), limited(self.limit):
                 answer = self.answer(line)
             self.show(line, answer, None)
         except WeftError as error:
@@ -219,7 +219,7 @@ class Console:
             self.show(line, None, self.too_late() if late else self.interrupted)
 
     def too_late(self) -> str:
-        """What is said of a command that was not done within the limit."""
+        """Return the message for a command that was not done within the limit."""
         return f"not done after {self.limit:g} s"
 
     def show(self, line: str, answer: Answer | None, error: str | None) -> None:
@@ -245,7 +245,7 @@ class Console:
         self.out.flush()
 
     def run(self, lines: Iterable[str], *, echo: bool) -> None:
-        """Commands one after the other, until `quit` or their end. Ctrl-C between two of them is nothing."""
+        """Execute commands one after the other, until `quit` or their end. Ctrl-C between two of them does nothing."""
         with kept():
             for line in lines:
                 if echo and line.strip() and not self.json:
@@ -254,16 +254,16 @@ class Console:
 
     @staticmethod
     def piped() -> Iterator[str]:
-        """Lines of a script that comes in; Ctrl-C while it is waited for ends all."""
+        """Yield the lines of a script from standard input; Ctrl-C while waiting for one ends the session."""
         while True:
-            with heeded():
+            with immediate_interrupts():
                 line = sys.stdin.readline()
             if not line:
                 return
             yield line
 
     def typed(self) -> Iterator[str]:
-        """Lines that a person types; an empty one repeats a step."""
+        """Yield the lines that a person types; an empty one repeats a step."""
         while True:
             try:
                 line = sys.stdin.readline() if self.json else asked()
@@ -282,8 +282,8 @@ class Console:
 
 
 def asked() -> str:
-    """A line that a person types."""
-    with heeded():
+    """Read a line from the terminal."""
+    with immediate_interrupts():
         return input("(weft) ")
 
 
@@ -300,19 +300,19 @@ class Prompt(Console):
         self.debugger = debugger
 
     def written(self) -> str:
-        """What the ranks have written."""
+        """Return what the ranks have written."""
         return self.debugger.replica.output()
 
     def told(self, answer: Answer) -> list[str]:
-        """An answer in words."""
+        """Return an answer as lines."""
         return tell(answer)
 
     def too_late(self) -> str:
-        """Where the ranks were, as they stop at their next calls only."""
+        """Return the message for a command beyond the limit, with where the ranks were."""
         return f"{super().too_late()}: " + "; ".join(" ".join(line.split()) for line in tell(self.debugger.ranks()))
 
     def answer(self, line: str) -> Answer:
-        """One command, and at a stop what is displayed. WeftError where it cannot be done."""
+        """Answer one command, at a stop with the displayed expressions. WeftError if it fails."""
         answer = self._answer(line)
         if answer["kind"] == "stopped" and not answer["over"] and self.debugger.frames.displays:
             answer["shown"] = self.displayed()
@@ -366,7 +366,7 @@ class Prompt(Console):
         return calls[name](rest)
 
     def _of_frames(self, name: str, rest: str) -> Answer:
-        """Commands about frames and their variables."""
+        """Answer commands about frames and their variables."""
         d = self.debugger
         text, ranks = split_ranks(rest)
         if name in ("frame", "up", "down"):
@@ -395,7 +395,7 @@ class Prompt(Console):
         return topics[found[0]]()
 
     def displayed(self) -> list[Answer]:
-        """What is displayed at stops, as it is now."""
+        """Return the current values of the displayed expressions."""
         d = self.debugger
         return [d.looks.evaluate(text, ranks or ".") | {"id": n} for n, (text, ranks) in d.frames.displays.items()]
 
@@ -433,7 +433,7 @@ def help_of(
     where: Sequence[str] = WHERE,
     legend: str = "RANKS is 0,2-3 or all; ",
 ) -> Answer:
-    """All commands, or one."""
+    """Return help on all commands, or on one."""
     if text:
         name = parse(text, commands)[0]
         command = commands[name]
@@ -451,7 +451,7 @@ def help_of(
 
 @contextlib.contextmanager
 def history(words: list[str], name: str = "debug_history") -> Iterator[None]:
-    """Lines of earlier sessions, and completion of words."""
+    """Load and save the history of typed lines, and complete words, while the block runs."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "weft"
     file = state / name
     with contextlib.suppress(OSError):
@@ -474,7 +474,7 @@ def history(words: list[str], name: str = "debug_history") -> Iterator[None]:
 
 
 def completions(debugger: Debugger) -> list[str]:
-    """Words that commands take."""
+    """Return the words that complete commands: their names, functions, files and calls."""
     trace = debugger.record.trace
     rank = trace.ranks[0]
     sites = (rank.site(int(i)) for i in set(rank.events["site"][:100000].tolist()))

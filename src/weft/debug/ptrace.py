@@ -1,7 +1,7 @@
-"""Processes are stopped with all their threads by ptrace(2), and go on: no signal is sent.
+"""Stop processes with all their threads by ptrace(2), and let them go on: no signal is sent.
 
-A process is traced here (SEIZE and INTERRUPT) until it is let go, or given over to a reader: gdb or py-spy, which trace
-it themselves. Where this process ends, in whatever way, the kernel lets all go.
+A process is traced here (SEIZE and INTERRUPT) until it is released, or given over to a reader: gdb or py-spy, which
+trace it themselves. If this process ends in any way, the kernel releases all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAUSE: Final = 0.001
 
 @dataclass(slots=True)
 class Standing:
-    """Processes that can be stopped and given over. Only the thread that made it may use it, as ptrace wants it."""
+    """Processes that can be stopped and given over. Only the thread that made it may use it, as ptrace requires."""
 
     refused: dict[int, str] = field(default_factory=dict)
     """Why some are not looked into."""
@@ -41,7 +41,9 @@ class Standing:
     """Threads of each process that stands, with the signal that each was just being given; None: it did not stop."""
 
     def hold(self, pids: Sequence[int]) -> None:
-        """Stop processes, all of their threads. One that may not be traced is left to its reader, which says why."""
+        """Stop processes with all of their threads. One that may not be traced is left to its reader,
+        which says why.
+        """
         limit = time.monotonic() + PATIENCE
         for pid in pids:
             self._threads.setdefault(pid, {})
@@ -58,7 +60,7 @@ class Standing:
             self._threads[pid][thread] = None
 
     def _asked(self, pids: Sequence[int], coming: dict[int, int]) -> bool:
-        """Ask each thread that is new to stop; `coming` has the process of each that was."""
+        """Ask each new thread to stop; `coming` maps those that were asked to their processes."""
         found = [(thread, pid) for pid in pids for thread in _threads_of(pid)
                  if thread not in coming and thread not in self._threads[pid]]  # fmt: skip
         asked = [(thread, pid) for thread, pid in found if _ptrace(SEIZE, thread)]
@@ -68,7 +70,7 @@ class Standing:
         return bool(asked)
 
     def release(self, pid: int) -> None:
-        """Let a process go on, or to its reader."""
+        """Let a process go on, or leave it to its reader."""
         for thread, given in self._threads.pop(pid, {}).items():
             signal, limit = given, time.monotonic() + PATIENCE
             while signal is None and time.monotonic() < limit:  # only what stands can be let go
@@ -77,18 +79,18 @@ class Standing:
             _ptrace(DETACH, thread, signal or 0)
 
     def threads(self, pid: int) -> dict[int, int | None]:
-        """Threads that stand, with the signal that each was just being given; None: it did not stop."""
+        """Return the stopped threads, with the signal that each was just being given; None: the thread did not stop."""
         return self._threads.get(pid, {})
 
     def keep(self, pids: Sequence[int]) -> bool:
-        """Let the others go on; whether all of these were asked to stand."""
+        """Release all other processes; return whether all of `pids` were asked to stop."""
         for pid in [pid for pid in self._threads if pid not in pids]:
             self.release(pid)
         self.pids = [pid for pid in self.pids if pid in pids]
         return {*pids} <= {*self.pids, *self.refused}
 
     def release_all(self) -> None:
-        """Let all go on."""
+        """Release all processes."""
         for pid in list(self._threads):
             self.release(pid)
 
@@ -100,7 +102,7 @@ def _threads_of(pid: int) -> list[int]:
 
 
 def _stopped(thread: int) -> int | None:
-    """The signal that a thread was being given when it stopped, or 0; None while it runs."""
+    """Return the signal that a thread was being given when it stopped, or 0; None while it runs."""
     try:
         changed, status = os.waitpid(thread, os.WNOHANG | WALL)
     except ChildProcessError:  # it has gone
@@ -114,7 +116,7 @@ def _stopped(thread: int) -> int | None:
 
 @cache
 def _system() -> Any:
-    """The system's function, with its numbers as a machine wants them."""
+    """Return the C function ptrace, with its types declared."""
     call = ctypes.CDLL(None, use_errno=True).ptrace
     call.restype = ctypes.c_long
     call.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -122,12 +124,14 @@ def _system() -> Any:
 
 
 def _ptrace(request: int, thread: int, signal: int = 0) -> bool:
-    """Ask the kernel; whether it does so."""
+    """Make a ptrace request; return whether the kernel accepts it."""
     return bool(_system()(request, thread, None, signal or None) == 0)
 
 
 def registers_of(thread: int) -> list[int]:
-    """The general registers of a thread that stands, in the order of `struct user_regs_struct`. OSError."""
+    """Return the general registers of a stopped thread, in the order of `struct user_regs_struct`. OSError
+    if refused.
+    """
     held = (ctypes.c_uint64 * 64)()
     area = (ctypes.c_size_t * 2)(ctypes.addressof(held), ctypes.sizeof(held))  # struct iovec
     _checked(_system()(GETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))
@@ -135,7 +139,7 @@ def registers_of(thread: int) -> list[int]:
 
 
 def set_registers(thread: int, values: Sequence[int]) -> None:
-    """Give a thread that stands other general registers, and leave all else. OSError where the kernel does not."""
+    """Set the general registers of a stopped thread. OSError if the kernel refuses."""
     held = (ctypes.c_uint64 * len(values))(*values)
     area = (ctypes.c_size_t * 2)(ctypes.addressof(held), ctypes.sizeof(held))  # struct iovec
     _checked(_system()(SETREGSET, thread, NT_PRSTATUS, ctypes.byref(area)))

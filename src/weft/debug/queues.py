@@ -1,7 +1,7 @@
-"""The messages at a stop: what was sent and not received, and which receives are posted and wait, by channel.
+"""The message queues at a stop: what was sent and not received, and which receives are posted and wait, by channel.
 
-Both are known from the record and from how far each thread has come: no queue inside an MPI is read, so it is the
-same for every MPI (TotalView and gdb plugins read them by the MQD interface, which most builds come without).
+Both are known from the record and from how far each thread has come: no queue inside an MPI is read, so it works with
+every MPI (TotalView and gdb plugins read them by the MQD interface, which most builds lack).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ MOST = 40
 
 
 class Queues:
-    """`passed`: entries that a thread (rank, slot) has begun; `inside`: whether it is inside the last of them."""
+    """`passed` returns how many entries a thread (rank, slot) has begun; `inside` whether it is inside the last of
+    them.
+    """
 
     def __init__(
         self, record: Record, passed: Callable[[int, int], int], inside: Callable[[int, int], bool]
@@ -30,7 +32,7 @@ class Queues:
         self.record, self._passed, self._inside = record, passed, inside
 
     def at(self, ranks: Iterable[int]) -> Answer:
-        """The messages from, to and awaited by some ranks."""
+        """Return the messages from, to and awaited by some ranks."""
         chosen = np.isin(np.arange(len(self.record.trace.ranks)), list(ranks))
         sends, recvs = self.record.match.sends, self.record.match.recvs
         begun, over = self._reach()
@@ -51,12 +53,12 @@ class Queues:
         }  # fmt: skip
 
     def _sorted(self, posts: Posts, rank: NDArray[np.generic], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """By channel: rank, the other side, communicator and tag, then in order; the first ones."""
+        """Sort rows by channel (rank, peer, communicator, tag), then by order; return the first ones."""
         order = np.lexsort((posts.event[rows], posts.tag[rows], posts.comm[rows], posts.peer[rows], rank[rows]))
         return rows[order][:MOST]
 
     def _reach(self) -> tuple[list[NDArray[np.bool_]], list[NDArray[np.bool_]]]:
-        """For each rank which of its events have begun, and which have returned."""
+        """Return for each rank which of its events have begun, and which have returned."""
         begun, over = [], []
         for rank in self.record.trace.ranks:
             first, last = np.zeros(len(rank), np.bool_), np.zeros(len(rank), np.bool_)
@@ -74,7 +76,7 @@ class Queues:
         return begun, over
 
     def _message(self, row: int, posted: NDArray[np.bool_]) -> Answer:
-        """One message that was sent, and what will take it by the record."""
+        """Return one message that was sent, and what will receive it by the record."""
         match, trace = self.record.match, self.record.trace
         send = trace.event(*match.sends.id(row))
         taken = int(match.sends.partner[row])
@@ -86,7 +88,7 @@ class Queues:
         }  # fmt: skip
 
     def _receive(self, row: int, begun: list[NDArray[np.bool_]]) -> Answer:
-        """One receive that waits, as it was asked for, and the message that comes by the record."""
+        """Return one receive that waits, as it was posted, and the message that it gets by the record."""
         match, trace = self.record.match, self.record.trace
         recvs = match.recvs
         receive = trace.event(*recvs.id(row))
@@ -102,7 +104,7 @@ class Queues:
 
 
 def _before(events: NDArray[Any], reach: list[NDArray[np.bool_]], ranks: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Whether each event of a rank lies within how far the rank has come."""
+    """Return whether each event of a rank is within how far the rank has come."""
     first = np.concatenate([[0], np.cumsum([len(one) for one in reach])]).astype(np.int64)
     flat = np.concatenate([np.zeros(0, np.bool_), *reach])
     known = events != NONE

@@ -1,4 +1,4 @@
-"""The recorded run as the debugger asks it: which call is an entry of the plan, what it needs, what it was sent."""
+"""The recorded run as the debugger needs it: which call is an entry of the plan, what it needs, what it was sent."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Record:
 
     @property
     def size(self) -> int:
-        """Ranks of the world."""
+        """The number of ranks of the world."""
         return len(self.plans)
 
     @cached_property
@@ -67,21 +67,21 @@ class Record:
 
     @cached_property
     def start(self) -> Goals:
-        """Nothing has run yet."""
+        """The goals at which nothing has run yet."""
         return dict.fromkeys(self.threads, 0)
 
     @cached_property
     def end(self) -> Goals:
-        """All that the record has: ranks that came to their end run to it."""
+        """The goals of all that the record has: ranks that finished run to their end."""
         open_ = {p.rank for p in self.plans if p.flags & PlanFlag.OPEN}
         return {(r, t): len(self.plans[r].threads[t].entries) if r in open_ else GOAL_NONE for r, t in self.threads}
 
     def full(self, goals: Goals, otherwise: Goals) -> Goals:
-        """Goals for all threads: those that are not given, from `otherwise`."""
+        """Return goals for all threads: those that are not given are taken from `otherwise`."""
         return {thread: goals.get(thread, otherwise[thread]) for thread in self.threads}
 
     def entry(self, rank: int, position: int, slot: int = 0) -> Event | None:
-        """The recorded call behind an entry of a thread's plan."""
+        """Return the recorded call of an entry of a thread's plan; None if there is no such entry."""
         thread, record = self.plans[rank].threads[slot], self.trace.ranks[rank]
         if not 0 <= position < len(thread.entries):
             return None
@@ -90,20 +90,21 @@ class Record:
         return record.event(index if mine is None else int(mine[index]))
 
     def coming(self, rank: int, position: int, polls: int, slot: int = 0) -> Event | None:
-        """The recorded call that a thread stands before: the next of its plan, or a poll that failed before it."""
+        """Return the recorded call that a thread is before: the next of its plan, or a failed poll before it."""
         thread, record = self.plans[rank].threads[slot], self.trace.ranks[rank]
         index = thread.coming(position, polls)
         mine = np.flatnonzero(record.event_threads == thread.slot)
         return record.event(int(mine[index])) if index is not None and index < len(mine) else None
 
     def entries(self, rank: int, slot: int = 0) -> int:
-        """How many calls the plan of a thread holds."""
+        """Return how many calls the plan of a thread has."""
         return len(self.plans[rank].threads[slot].entries)
 
     def kept_waiting(self, events: Iterable[EventId], goals: Goals) -> frozenset[Position]:
-        """The threads that cannot return from the last call before their goals, as its message comes after some calls.
+        """Return the threads that cannot return from the last call before their goals, as its message is sent after
+        some calls.
 
-        Of collectives that is not known: an MPI may let a member go on where the order does not need the others.
+        Of collectives that is unknown: an MPI may let a member go on if the order does not need the others.
         """
         cut = self.cuts.before_future(events)
         return frozenset(
@@ -113,7 +114,7 @@ class Record:
         )  # fmt: skip
 
     def second_half(self, rank: int, position: int, slot: int = 0) -> bool:
-        """Whether an entry is the matched receive of a probe right before it on the same line: mpi4py's recv()."""
+        """Tell whether an entry is the matched receive of a probe right before it on the same line: mpi4py's recv()."""
         one, before = self.entry(rank, position, slot), self.entry(rank, position - 1, slot)
         if one is None or before is None or one.site.file is None or not one.site.file.endswith(".py"):
             return False
@@ -121,19 +122,21 @@ class Record:
         return pair in (("MPI_Mprobe", "MPI_Mrecv"), ("MPI_Improbe", "MPI_Mrecv")) and _line(one) == _line(before)
 
     def leaves(self, rank: int, position: int) -> bool:
-        """Whether with an entry the rank leaves MPI, or PVM."""
+        """Tell whether the rank leaves MPI, or PVM, with an entry."""
         one = self.entry(rank, position)
         return one is not None and one.function.base == self.trace.system.last
 
     def closing(self, rank: int, position: int) -> bool:
-        """Whether an entry is the MPI_Finalize that Python makes when its interpreter is gone."""
+        """Tell whether an entry is the MPI_Finalize that Python makes after its interpreter has ended."""
         one = self.entry(rank, position)
         if one is None or one.function.base != "MPI_Finalize" or not one.rank.definitions.python:
             return False
         return not (one.site.file or "").endswith(".py")
 
     def position(self, event: EventId) -> tuple[Position, int, bool]:
-        """The thread that makes a call, the entries before it, and whether the call is an entry itself."""
+        """Return the thread that makes a call, the number of entries before it, and whether the call is an entry
+        itself.
+        """
         rank = self.trace.ranks[event[0]]
         thread, index = int(rank.event_threads[event[1]]), int(rank.event_positions[event[1]])
         for slot, one in enumerate(self.plans[event[0]].threads):
@@ -143,7 +146,7 @@ class Record:
         return (event[0], 0), 0, False
 
     def files(self) -> list[str]:
-        """The program's files that the record names."""
+        """Return the program's files that the record names."""
         found: dict[str, None] = {}
         for rank in self.trace.ranks:
             for site in sorted({int(s) for s in rank.events["site"][:200000].tolist()}):
@@ -152,7 +155,9 @@ class Record:
         return list(found)
 
     def message(self, event: Event) -> tuple[EventId | None, EventId | None]:
-        """The send and the receive (its posting call) of a call's message; for a completion that of its request."""
+        """Return the send and the receive (its posting call) of a call's message; for a completion that of
+        its request.
+        """
         sends, recvs = self.match.sends, self.match.recvs
         if rows := self.match.sends_of(event.id):
             partner = int(sends.partner[rows[0]])
@@ -164,7 +169,7 @@ class Record:
         return None, None
 
     def _completed(self, event: Event) -> list[int]:
-        """The receives that a wait or a matched receive completes."""
+        """Return the receives that a wait or a matched receive completes."""
         recvs = self.match.recvs
         part = recvs.of_rank(event.rank.index)
         hits = (
@@ -175,14 +180,14 @@ class Record:
         return [part.start + int(i) for i in np.flatnonzero(hits)]
 
     def arguments_of_send(self, event: EventId) -> EventId:
-        """The call that holds buffer, count and type of a send: itself, or the ..._init of a persistent one."""
+        """Return the call that holds buffer, count and type of a send: itself, or the ..._init of a persistent one."""
         rows = self.match.sends_of(event)
         args = int(self.match.sends.args[rows[0]]) if rows else NONE
         return event if args == NONE else EventId(event.rank, args)
 
 
 def call_facts(event: Event) -> dict[str, object]:
-    """A call for people and machines."""
+    """Return a call as JSON values."""
     site = event.site
     return {
         "event": [event.rank.index, event.index], "call": said(event), "function": event.function.name,

@@ -1,4 +1,6 @@
-"""One running replay under the debugger: a `weft replay` beside us, its ranks driven through their pages of control."""
+"""One running replay under the debugger: a `weft replay` process, whose ranks are driven through their
+control pages.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ AGENT = [
 
 
 class Replica:
-    """A replay that runs, stands or is over. `folder` is ours alone (mode 0700) and goes when it ends."""
+    """A replay that runs, is stopped or has ended. `folder` is its own (mode 0700) and is removed when it ends."""
 
     def __init__(
         self, record: Record, folder: Path, goals: Goals, options: Sequence[str], program: Sequence[str],
@@ -77,7 +79,7 @@ class Replica:
             raise
 
     def _begin(self, look: Callable[[], None]) -> None:
-        """Wait until every rank has taken its plan up; `look` is called all the while."""
+        """Wait until every rank has read its plan; calls `look` all the while."""
         until = time.monotonic() + BEGIN
         files = [self.run / "replay" / f"control-{rank:06d}.bin" for rank in range(self.record.size)]
         while not self.over and time.monotonic() < until:
@@ -97,13 +99,13 @@ class Replica:
             raise WeftError(f"the replay did not start: {words}")
 
     def agent(self, rank: int) -> Path:
-        """The socket of the agent in a Python rank."""
+        """Return the socket of the agent in a Python rank."""
         return self.folder / f"rank-{rank}.sock"
 
     # What it says
 
     def output(self) -> str:
-        """What the program wrote since this was asked last."""
+        """Return what the program wrote since the last call."""
         with self._output.open("rb") as file:
             file.seek(self.shown)
             data = file.read()
@@ -116,16 +118,16 @@ class Replica:
         return has_ended(self.process)
 
     def status(self) -> int | None:
-        """The exit status of the program that has ended, else None."""
+        """Return the exit status of the program if it has ended, else None."""
         with kept():
             return self.process.wait() if self.over else None
 
     def alive(self, rank: int) -> bool:
-        """Whether the rank's process is there and has not come to MPI_Finalize."""
+        """Tell whether the rank's process exists and has not reached MPI_Finalize."""
         return self.controls[rank].state is not ControlState.ENDED and self.exists(rank)
 
     def exists(self, rank: int) -> bool:
-        """Whether the rank's process is there."""
+        """Tell whether the rank's process exists."""
         pid = self.controls[rank].pid
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -134,20 +136,20 @@ class Replica:
         return bool(pid) and state not in "ZX"
 
     def at(self, rank: int, slot: int = 0) -> int:
-        """Entries of the plan that a thread has passed."""
+        """Return the number of entries of the plan that a thread has passed."""
         return self.controls[rank].at(slot)
 
     def parked(self, rank: int, slot: int = 0) -> bool:
-        """Whether a thread stands before its next call."""
+        """Tell whether a thread is parked before its next call."""
         control = self.controls[rank]
         return control.parked(slot) and control.at(slot) >= self.goals[rank, slot]
 
     def left_record(self) -> list[int]:
-        """Ranks that do not follow their record."""
+        """Return the ranks that do not follow their record."""
         return [c.rank for c in self.controls if c.state in (ControlState.DIVERGED, ControlState.REFUSED)]
 
     def in_call(self, rank: int) -> bool:
-        """Whether all of a rank's threads are inside MPI."""
+        """Tell whether all of a rank's threads are inside MPI."""
         files = [
             f for f in self.watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid
         ]
@@ -156,7 +158,7 @@ class Replica:
     # What it does
 
     def set_goals(self, goals: Goals, polls: Goals | None = None) -> None:
-        """Let the ranks run as far as this, and at their goals make so many failed polls before they stand."""
+        """Let the ranks run to `goals`, where they make `polls` failed polls before they stop."""
         self.goals, self.kept_waiting = dict(goals), frozenset()
         for (rank, slot), goal in goals.items():
             self.controls[rank].set_goal(goal, slot, (polls or {}).get((rank, slot), 0))
@@ -166,10 +168,10 @@ class Replica:
         self.set_goals({(r, t): self.at(r, t) for r, t in self.goals})
 
     def settle(self, stopped: Callable[[], set[int]], tick: Callable[[], None], only: int | None = None) -> bool:
-        """Wait until every rank stands; false where they cannot get to their goals. Ctrl-C stops them where they are.
+        """Wait until every rank is stopped; false if they cannot reach their goals. Ctrl-C stops them where they are.
 
-        `stopped`: the ranks that stand at a line of their program; `tick` is called now and then while others run;
-        `only`: the rank that is waited for, whatever the others do.
+        `stopped` returns the ranks that are stopped at a line of their program; `tick` is called now and then while
+        others run; `only`: the rank to wait for, whatever the others do.
         """
         quiet_for = Quiet(lambda: tasks_of(self.controls) if self.watch.is_local else ())
         while True:
@@ -193,19 +195,21 @@ class Replica:
             time.sleep(TICK if quiet else TICK / 10)
 
     def _stand_in_calls(self, rest: Sequence[Position], quiet: float) -> bool:
-        """Whether threads that are not parked stand all the same: in their last call, or waiting for another thread."""
+        """Tell whether threads that are not parked are blocked nevertheless: in their last call, or waiting for another
+        thread.
+        """
         return (quiet > SETTLE or self.kept_waiting.issuperset(rest)) and all(
             self._in_last_call(t) or self._awaits_thread(t) for t in rest
         )
 
     def _cannot(self, rest: Sequence[Position], quiet: float) -> bool:
-        """Whether these threads will not come to their goals."""
+        """Tell whether these threads will not reach their goals."""
         if quiet > IDLE and all(self.parked(*t) or self.controls[t[0]].polling(t[1]) for t in rest):
             return True
         return quiet > STUCK and all(self.in_call(r) or self.controls[r].polling() for r, _ in rest)
 
     def _falls(self, quiet: float) -> bool:
-        """Whether a rank is gone that had not come to its end: the launcher is about to end the others, if it does."""
+        """Tell whether a rank died early, so that the launcher is about to end the others."""
         dead = {
             rank for rank, control in enumerate(self.controls)
             if control.pid and control.state is not ControlState.ENDED and not self.exists(rank)
@@ -215,6 +219,7 @@ class Replica:
         return not dead <= self._outlived
 
     def _stands(self, thread: Position) -> bool:
+        """Tell whether a thread is parked, has ended, or has not been made yet."""
         rank, slot = thread
         if not self.controls[rank].pid:
             return not begun(self.controls, self.record.plans, rank)
@@ -225,7 +230,9 @@ class Replica:
         return made != 0 and (not control.tid(slot) or control.over(slot))  # not made yet, or ended
 
     def _awaits_thread(self, thread: Position) -> bool:
-        """Whether a thread outside of MPI waits for others of its process, one of which is parked (pthread_join)."""
+        """Tell whether a thread outside of MPI waits for others of its process, one of which is parked
+        (pthread_join).
+        """
         rank, slot = thread
         others = range(len(self.record.plans[rank].threads))
         if not any(self.parked(rank, other) for other in others if other != slot):
@@ -237,7 +244,7 @@ class Replica:
         return self.at(rank, slot) >= self.goals[thread] and self.in_call(rank)
 
     def end(self) -> None:
-        """End the replay and all its ranks, and take its folder away."""
+        """End the replay and all its ranks, and remove its folder."""
         (self.folder / "end").touch()
         try:
             self.process.wait(timeout=8)

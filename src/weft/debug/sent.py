@@ -1,4 +1,4 @@
-"""What was sent: every message is read at its sender, right before it goes out, when its buffer is surely whole."""
+"""The contents of messages, each read at its sender right before it is sent, when its buffer is certainly complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Answer = dict[str, Any]
 
 
 class Messages:
-    """The messages of a record; what they held is read once. `another`: makes a replay up to some goals."""
+    """The messages of a record; each content is read once. `another` starts a replay up to some goals."""
 
     def __init__(self, record: Record, another: Callable[[Goals], Replica]) -> None:
         self.record = record
@@ -27,7 +27,7 @@ class Messages:
         self._known: dict[EventId, Answer] = {}
 
     def of(self, event: Event, replica: Replica) -> Answer:
-        """The message that a call sends or receives. UsageError where it does neither."""
+        """Return the message that a call sends or receives. UsageError if it does neither."""
         sent, received = self.record.message(event)
         trace = self.record.trace
         if sent is None and received is None:
@@ -56,7 +56,7 @@ class Messages:
         }  # fmt: skip
 
     def _content(self, sent: EventId, replica: Replica) -> Answer:
-        """What a send sends, read where its rank stands before it: in this replay, or in one of its own."""
+        """Return what a send sends, read while its rank is before it: in this replay, or in one of its own."""
         if sent not in self._known:
             thread, position, _ = self.record.position(sent)
             if replica.exists(sent[0]) and replica.at(*thread) == position and replica.parked(*thread):

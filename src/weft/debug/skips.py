@@ -1,4 +1,4 @@
-"""What `step` does not go into: functions, and all functions of files."""
+"""What `step` does not enter: functions, and all functions of files."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _FILE = re.compile(r".*/.*|.*\.(c|cc|cpp|cxx|C|h|hh|hpp|hxx|ipp|inl|tcc|f|f90|f9
 
 
 def is_file(name: str) -> bool:
-    """Whether a name means a file of the source, not a function."""
+    """Tell whether a name means a source file and not a function."""
     return _FILE.fullmatch(name) is not None
 
 
 @dataclass
 class Skips:
-    """The names of a session, in the order in which they were given."""
+    """The skipped names of a session, in the order in which they were given."""
 
     names: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> dict[str, Any]:
-        """Take one in; without a name, tell those that there are."""
+        """Add a name; without one, return those that are skipped."""
         if len(name.split()) > 1:
             raise UsageError(f"{name!r} is not one name: give a FUNCTION or a FILE")
         if name and name not in self.names:
@@ -31,12 +31,12 @@ class Skips:
         return self.told()
 
     def remove(self, name: str) -> dict[str, Any]:
-        """Take one away, or all. UsageError for one that is not there."""
+        """Remove a name, or all. UsageError for a name that is not skipped."""
         if name and name not in self.names:
             raise UsageError(f"{name} is not skipped: `skip` lists what is")
         self.names = [one for one in self.names if name and one != name]
         return self.told()
 
     def told(self) -> dict[str, Any]:
-        """What there is."""
+        """Return the skipped names as an answer."""
         return {"kind": "skip", "skipped": list(self.names)}

@@ -1,8 +1,8 @@
-"""Replays that wait a little behind where a person stands, so that a way back need not start one.
+"""Spares: replays that wait a little before the current place, so that a way back need not start one.
 
-A spare is a replay like any other: its ranks stand at an earlier cut of the run, and the hand is in the rank that is
-looked at. It comes to any later cut by going on, which is the same as if it had been started for that cut. Spares are
-begun in threads of their own while the person looks at the stop, from the first way back of a session on.
+A checkpoint is a replay like any other: its ranks are stopped at an earlier cut of the run, and a debugger is attached
+to the rank in focus. It reaches any later cut by going on, as if it had been started for that cut. Spares are started
+in threads while the person looks at the stop, from the first way back of a session on.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Made = tuple[Replica, dict[int, Hand]]
 
 
 class Spare:
-    """One replay that waits, or is on its way to where it waits. `make`: begins it, and asks now and then whether it
-    is still wanted.
+    """One replay that waits, or is on its way to where it waits. `make` starts it, and checks whether it is still
+    wanted.
     """
 
     def __init__(self, goals: Goals, make: Callable[[Spare], Made]) -> None:
@@ -53,22 +53,22 @@ class Spare:
 
     @property
     def usable(self) -> bool:
-        """Whether it stands there, or is still coming."""
+        """Whether the replay waits, or is still coming."""
         return self.thread.is_alive() or (self.made is not None and not self.made[0].over)
 
     def reaches(self, goals: Goals) -> bool:
-        """Whether it can go on to a cut."""
+        """Tell whether the replay can go on to a cut."""
         return all(goal <= goals[thread] for thread, goal in self.goals.items())
 
     def follow(self, goals: Goals) -> None:
-        """Wait further on."""
+        """Let the replay go on, to wait at a later cut."""
         if self.made is not None:
             self.goals = dict(goals)
             self.made[0].set_goals(goals)
 
 
 class Stopped(Protocol):
-    """The stopped ranks that spares are kept for: debug.standing.Standing."""
+    """The stopped replay for which checkpoints are kept: debug.standing.Standing."""
 
     record: Record
     replica: Replica
@@ -89,7 +89,7 @@ class Stopped(Protocol):
 
 
 class Spares:
-    """The spares of a session. `asked`: whether somebody has gone back, so that they are worth their cost."""
+    """The checkpoints of a session. `asked`: whether a person has gone back, so that they are worth their cost."""
 
     def __init__(self, standing: Stopped) -> None:
         self._standing = standing
@@ -98,7 +98,7 @@ class Spares:
         self._ending: list[threading.Thread] = []
 
     def take(self, goals: Goals) -> Made | None:
-        """One that can go on to a cut, None where there is none. The caller ends it."""
+        """Return a checkpoint that can go on to a cut; None if there is none. The caller ends it."""
         for spare in [one for one in self.kept if one.usable and one.reaches(goals)]:
             while spare.thread.is_alive():
                 self._standing.pulse()
@@ -110,7 +110,7 @@ class Spares:
         return None
 
     def follow(self) -> None:
-        """Have as many as are kept wait behind where the rank in focus stands."""
+        """Keep KEPT checkpoints before the place of the rank in focus."""
         goals = self._behind() if self.asked else None
         for spare in list(self.kept):
             if goals is None or not spare.usable or not spare.reaches(self._last()):
@@ -131,7 +131,7 @@ class Spares:
         self._ending[-1].start()
 
     def close(self) -> None:
-        """End all."""
+        """End all checkpoints."""
         for spare in self.kept:
             self._drop(spare)
         self.kept.clear()
@@ -149,7 +149,7 @@ class Spares:
         self._begin_to_end(end)
 
     def _make(self, spare: Spare) -> Made:
-        """In a thread of its own: a replay that has come to where it waits, and the hand in the rank in focus."""
+        """Start a replay that runs to where it waits, and attach a debugger to the rank in focus; runs in a thread."""
         standing, rank = self._standing, self._standing.focus
 
         def look() -> None:
@@ -170,7 +170,7 @@ class Spares:
         return replica, hands
 
     def _behind(self) -> Goals | None:
-        """The cut where they wait: some calls behind the rank in focus. None where none is to be kept."""
+        """Return the cut at which checkpoints wait, some calls before the rank in focus; None if none is to be kept."""
         standing, record, rank = self._standing, self._standing.record, self._standing.focus
         here = standing.replica.at(rank)
         last = record.entry(rank, min(here, record.entries(rank)) - 1)
@@ -182,7 +182,7 @@ class Spares:
         return self._before(max(position, 0))
 
     def _last(self) -> Goals:
-        """The last cut behind the rank in focus from which a search can begin."""
+        """Return the last cut before the rank in focus from which a search can begin."""
         return self._before(max(self._standing.replica.at(self._standing.focus) - LEAST, 0))
 
     def _before(self, position: int) -> Goals:
@@ -197,7 +197,7 @@ def _end(replica: Replica, hands: dict[int, Hand]) -> None:
 
 
 def _writes(replica: Replica) -> bool:
-    """Whether a rank writes to a file of its own: two replays would write to it at once."""
+    """Tell whether a rank writes to a file of its own, which two replays would write at once."""
     own = str(replica.folder)
     for control in replica.controls:
         for entry in _open_files(control.pid):
@@ -216,6 +216,6 @@ def _open_files(pid: int) -> list[Path]:
 
 
 def _flags(pid: int, number: str) -> int:
-    """How a file was opened."""
+    """Return the flags with which a file was opened."""
     line = next(one for one in Path(f"/proc/{pid}/fdinfo/{number}").read_text().splitlines() if one.startswith("flags"))
     return int(line.split()[1], 8)

@@ -1,4 +1,4 @@
-"""Where a session stands: its record, the replay that runs, what looks into the ranks, and where each of them is.
+"""The state of a session: its record, the replay that runs, the debuggers of the ranks, and where each rank is.
 
 Every stop is a cut of the recorded run.
 """
@@ -31,14 +31,14 @@ HandMaker = Callable[[Replica, int], Hand]
 
 
 def hand_in(replica: Replica, rank: int) -> Hand:
-    """What looks into a rank: its agent where it is of Python, else gdb."""
+    """Return the debugger of a rank: its agent if it is a Python rank, else gdb."""
     agent = replica.agent(rank)
     return PythonHand(agent) if agent.exists() else NativeHand(replica.controls[rank].pid)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Where a search has brought a rank: its stop, the tick since a call that this is, and all that was counted there.
+    """Where a search has brought a rank: its stop, the tick since a call, and all that was counted there.
 
     From there a further step back needs no counting.
     """
@@ -51,9 +51,9 @@ class Known:
 
 
 class Standing:
-    """One recorded run and the replay of it that stands now. Questions raise WeftError where they have no answer.
+    """One recorded run and its current replay. Questions raise WeftError if they have no answer.
 
-    `hand`: makes what looks into a rank (`hand_in`); `prepare`: puts into a replay's folder what its ranks need more.
+    `hand` makes the debugger of a rank (`hand_in`); `prepare` puts into a replay's folder what its ranks need.
     """
 
     def __init__(
@@ -82,18 +82,18 @@ class Standing:
     # The replay
 
     def replay(self, goals: Goals, look: Callable[[], None] = lambda: None) -> Replica:
-        """Begin another replay that stops at some goals. `look`: called until the ranks have begun."""
+        """Start another replay that stops at some goals. `look` is called until the ranks have begun."""
         folder = Path(self._home.name) / str(next(self._names))
         return Replica(self.record, folder, goals, self.options, self.program, prepare=self._prepare, look=look)
 
     def begin(self, goals: Goals | None = None, *, only: int | None = None) -> Answer:
-        """Another replay, up to some goals (the start). `only`: it is enough that this rank stands."""
+        """Start another replay, up to some goals (default: the start). `only`: wait for this rank alone."""
         self.exchange(goals if goals is not None else self.record.start, 0 if goals is None else self.replica.shown)
         self.settle(only=only)
         return self.stopped()
 
     def exchange(self, goals: Goals, shown: int) -> None:
-        """Leave the replay for one that waits behind those goals, or for a new one. `shown`: as Replica's."""
+        """Leave the replay for a checkpoint before those goals, or for a new one. `shown`: as in Replica."""
         found = self.spares.take(goals)
         if found is None:
             self._leave()
@@ -106,7 +106,7 @@ class Standing:
         self.replica.shown = shown
 
     def forget(self) -> None:
-        """What was of a replay that is left."""
+        """Forget what belonged to a replay that is left."""
         self.hands.clear()
         self.frames.moved()
 
@@ -117,13 +117,15 @@ class Standing:
         self.replica.end()
 
     def close(self) -> None:
-        """End the replay and take everything away."""
+        """End the replay, and remove everything."""
         self._leave()
         self.spares.close()
         self._home.cleanup()
 
     def settle(self, goals: Callable[[], Goals] | None = None, only: int | None = None) -> None:
-        """Wait until all ranks stand (or `only` one). `goals`: asked anew whenever a rank has stopped at a line."""
+        """Wait until all ranks (or `only` one) are stopped. `goals` is called again whenever a rank has stopped at a
+        line.
+        """
         known: set[int] = set()  # a rank may have stopped again before we look
 
         def stopped() -> set[int]:
@@ -149,11 +151,11 @@ class Standing:
             raise
 
     def at_lines(self) -> set[int]:
-        """The ranks that stand at a line of the program."""
+        """Return the ranks that are stopped at a line of the program."""
         return {rank for rank, hand in self.hands.items() if hand.stopped is not None}
 
     def run(self, goals: Goals, polls: Goals | None = None) -> None:
-        """Let the ranks go on: those that stand at lines too."""
+        """Let the ranks go on, also those that are stopped at lines."""
         self.frames.moved()
         self.replica.set_goals(goals, polls)
         for rank, hand in self.hands.items():
@@ -161,7 +163,7 @@ class Standing:
                 hand.resume()
 
     def hand(self, rank: int) -> Hand:
-        """The hand in a rank. DebuggerError where there can be none."""
+        """Return the debugger of a rank. DebuggerError if there can be none."""
         self.check(rank)
         if not self.replica.controls[rank].pid:
             raise DebuggerError(f"rank {rank} has not been spawned yet")
@@ -172,7 +174,7 @@ class Standing:
         return self.hands[rank]
 
     def runs(self, rank: int) -> bool:
-        """Whether a rank still runs its program."""
+        """Tell whether a rank still runs its program."""
         at = self.replica.at(rank)
         return self.replica.alive(rank) and not (self.record.closing(rank, at) and self.replica.parked(rank))
 
@@ -192,7 +194,7 @@ class Standing:
     # Where all stand
 
     def ranks_of(self, text: str) -> list[int]:
-        """`0,2-3`, `all`, or nothing for the rank in focus. UsageError for anything else."""
+        """Parse `0,2-3` or `all`; empty for the rank in focus. UsageError for anything else."""
         if text in ("", "."):
             return [self.focus]
         if text in ("all", "*"):
@@ -206,7 +208,7 @@ class Standing:
         return sorted(found)
 
     def stands(self, rank: int, slot: int = 0) -> Answer:
-        """Where a thread stands."""
+        """Return where a thread is."""
         replica, control = self.replica, self.replica.controls[rank]
         at = control.at(slot)
         coming, last = self.record.entry(rank, at, slot), self.record.entry(rank, at - 1, slot)
@@ -243,7 +245,7 @@ class Standing:
         return row | {"state": "in", "call": call_facts(last)}
 
     def ranks(self) -> Answer:
-        """Where every thread of every rank stands."""
+        """Return where every thread of every rank is."""
         rows = [
             self.stands(rank, slot) for rank, slot in self.record.threads
             if slot == 0 or self.replica.at(rank, slot) or self.replica.parked(rank, slot)
@@ -251,7 +253,7 @@ class Standing:
         return {"kind": "ranks", "ranks": rows, "focus": self.focus}
 
     def stopped(self) -> Answer:
-        """What a command that let ranks run ends with."""
+        """Return the answer of a command that let ranks run."""
         answer = self.ranks() | {"kind": "stopped", "over": self.replica.over}
         if self.replica.over:
             answer["exit_code"] = self.replica.status()
@@ -259,7 +261,7 @@ class Standing:
         return answer
 
     def select(self, text: str) -> Answer:
-        """The rank that commands mean where they name none."""
+        """Set the rank that commands use if they name none."""
         chosen = self.ranks_of(text)
         if len(chosen) != 1:
             raise UsageError("give one rank")
@@ -268,16 +270,16 @@ class Standing:
         return {"kind": "rank", "focus": self.focus, "stands": self.stands(self.focus)}
 
     def look_at(self, ranks: Sequence[int]) -> None:
-        """Have one of these in focus."""
+        """Put one of some ranks into focus."""
         if ranks and self.focus not in ranks:
             self.focus = ranks[0]
 
     def frame(self, rank: int) -> Frame:
-        """The line that a rank stands at."""
+        """Return the line at which a rank is stopped."""
         return next(iter(self.hands[rank].stack()), Frame("", 0, "?"))
 
     def next_of_lines(self) -> list[EventId]:
-        """The calls that ranks which stand at lines would make next: what depends on them is the future."""
+        """Return the next calls of ranks that are stopped at lines: what depends on them is the future."""
         stopped = self.at_lines()
         coming = [
             self.record.entry(r, self.replica.at(r, slot), slot) for r, slot in self.record.threads if r in stopped
@@ -285,17 +287,17 @@ class Standing:
         return [event.id for event in coming if event is not None]
 
     def goal(self, thread: tuple[int, int]) -> int:
-        """The goal of a thread that is to stay where it is."""
+        """Return the goal of a thread that has to stay where it is."""
         return min(self.replica.goals[thread], max(self.replica.at(*thread), 0))
 
     def now(self) -> Goals:
-        """How many calls each thread has passed."""
+        """Return how many calls each thread has passed."""
         return {thread: self.replica.at(*thread) for thread in self.record.threads}
 
     # Cuts
 
     def pass_call(self, event: Event) -> None:
-        """Run until a call has returned, or for one that never did until it has begun."""
+        """Run until a call has returned, or until it has begun if it never returned."""
         self.allow(event)
         self.settle()
 
@@ -307,11 +309,11 @@ class Standing:
         self.run({t: max(goal, self.goal(t)) for t, goal in goals.items()})
 
     def back_to(self, event: EventId, now: Goals, *, only: int | None = None) -> Answer:
-        """A new replay that stops before a call that has been made, no rank further than `now`, and what came of it."""
+        """Start a new replay that stops before a call that was made, no rank further than `now`."""
         return self.begin(self.cut_before(event, now), only=only)
 
     def cut_before(self, event: EventId, now: Goals | None = None) -> Goals:
-        """How far all get before a call, and no rank further than `now` (where it stands)."""
+        """Return how far all ranks get before a call, and none further than `now` (default: where it is)."""
         now = self.now() if now is None else now
         cut = self.record.full(self.record.cuts.before_future([event]).goals, now)
         return {thread: min(goal, now[thread]) for thread, goal in cut.items()}

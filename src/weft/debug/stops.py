@@ -1,4 +1,4 @@
-"""What a run is to stop at: breakpoints at calls and lines, and watched values."""
+"""What a run stops at: breakpoints at calls and lines, and watchpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.gdb.point import Point
 
 
 class Stops:
-    """The breakpoints and watches of a session."""
+    """The breakpoints and watchpoints of a session."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
@@ -27,12 +27,12 @@ class Stops:
         """The same with the frame that each is of, so that it can be watched in another replay."""
 
     def forget(self) -> None:
-        """What was watched in a replay that is left."""
+        """Forget what was watched in a replay that is left."""
         self.watches.clear()
         self.watched.clear()
 
     def break_at(self, text: str, scope: Scope | None = None, *, once: bool = False) -> Answer:
-        """Stop there, from now on; or only the first time (`once`)."""
+        """Set a breakpoint, for every visit or for the first only (`once`)."""
         if not text:
             return self.show()
         made = replace(self.breakpoints.make(text, scope), once=once)
@@ -42,7 +42,7 @@ class Stops:
         return {"kind": "break", "breakpoint": made.as_dict()}
 
     def arm(self, more: Iterable[Breakpoint] = ()) -> None:
-        """Give the hands the breakpoints by line. DebuggerError where no rank takes one of them."""
+        """Set the breakpoints by line in the ranks. DebuggerError if no rank accepts one of them."""
         wanted = [b for b in (*self.breakpoints.all, *more) if b.point is not None]
         refused: dict[int, list[DebuggerError]] = {}
         taken: set[int] = set()
@@ -67,19 +67,19 @@ class Stops:
                 raise DebuggerError(f"{b.text}: {refused[b.id][0]}")
 
     def arm_nothing(self) -> None:
-        """Take the breakpoints by line from the hands for a while."""
+        """Remove the breakpoints by line from the ranks for a while."""
         for rank, hand in self._standing.hands.items():
             if self._standing.runs(rank):
                 hand.arm([])
 
     def show(self) -> Answer:
-        """All breakpoints."""
+        """Return all breakpoints."""
         watches = [{"id": n, "rank": rank, "expression": text} for n, (rank, _, text) in self.watches.items()]
         more = {"watches": watches} if watches else {}
         return {"kind": "breakpoints", "breakpoints": [b.as_dict() for b in self.breakpoints.all]} | more
 
     def ignore(self, text: str) -> Answer:
-        """Take no notice of the next visits of a breakpoint."""
+        """Ignore the next visits of a breakpoint."""
         number, _, count = text.partition(" ")
         if not count.strip().isdigit():
             raise UsageError("give the breakpoint and how many visits: ignore 1 5")
@@ -89,7 +89,7 @@ class Stops:
         return {"kind": "break", "breakpoint": made.as_dict()}
 
     def watch(self, expression: str, ranks: Sequence[int]) -> Answer:
-        """Stop where the value of an expression changes on some ranks."""
+        """Set a watchpoint on an expression on some ranks."""
         self._standing.not_over()
         if not expression:
             raise UsageError("give an expression: watch total, watch grid[3] @1")
@@ -104,7 +104,7 @@ class Stops:
         return {"kind": "watch", "expression": expression, "ranks": list(ranks), "ids": made}
 
     def delete(self, text: str) -> Answer:
-        """Take a breakpoint or a watch away, or all."""
+        """Delete a breakpoint or a watchpoint, or all."""
         everything, words = text in ("", "all"), text.split()
         watched = [number for number in self.watches if everything or str(number) in words]
         for number in watched:
@@ -122,28 +122,28 @@ class Stops:
         return self.show()
 
     def reached(self, event: EventId) -> bool:
-        """Whether a call of the record has been passed, or its rank stands before it."""
+        """Tell whether a call of the record was passed, or its rank is before it."""
         (rank, slot), position, _ = self._standing.record.position(event)
         at = self._standing.replica.at(rank, slot)
         return position < at or (position == at and self._standing.replica.parked(rank, slot))
 
     def waits_before(self, candidates: Iterable[EventId]) -> list[EventId]:
-        """The calls before which their ranks stand."""
+        """Return the calls before which their ranks are parked."""
         where, parked = self._standing.record.position, self._standing.replica.parked
         return [event for event in candidates if self.reached(event) and parked(*where(event)[0])]
 
     def hit(self, candidates: Iterable[EventId]) -> list[Breakpoint]:
-        """The breakpoints that ranks stand at."""
+        """Return the breakpoints that ranks are stopped at."""
         lines = {self._standing.hands[rank].news.get("point") for rank in self._standing.at_lines()}
         at = self.breakpoints.at(self.waits_before(candidates))
         return [b for b in self.breakpoints.all if b in at or (b.point is not None and b.id in lines)]
 
     def stopped_at(self, candidates: Iterable[EventId]) -> list[int]:
-        """The ranks that stand at lines, then those that stand before these calls."""
+        """Return the ranks that are stopped at lines, then those that are before some calls."""
         return sorted(self._standing.at_lines()) + [rank for rank, _ in self.waits_before(candidates)]
 
     def behind(self) -> Iterable[EventId]:
-        """The calls that breakpoints name and that have been made."""
+        """Yield the calls that breakpoints name and that have been made."""
         for b in self.breakpoints.all:
             for event in b.events:
                 thread, position, _ = self._standing.record.position(event)
@@ -151,7 +151,9 @@ class Stops:
                     yield event
 
     def watch_again(self, kept: dict[int, tuple[int, Watched]]) -> None:
-        """Watch in this replay what was watched in another; what has no frame here is looked for only going back."""
+        """Watch in this replay what was watched in another; an expression without its frame here is watched only going
+        back.
+        """
         for number, (rank, one) in kept.items():
             with suppress(DebuggerError):
                 level = level_of(self._standing, rank, one)

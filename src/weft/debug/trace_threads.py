@@ -1,8 +1,8 @@
-"""The trace function of agent.py in the other threads of its rank: executed there, never imported by Weft.
+"""Put the trace function of agent.py into the other threads of its rank: executed there, never imported by Weft.
 
-Threads that `threading` starts from now on take it from `threading.settrace`; those that run already are given it from
-outside, by what the interpreter has for that: `sys._settraceallthreads` from 3.12 on, before that the C function behind
-`sys.settrace`, which takes any thread of the interpreter while the caller has its lock. Standard library only.
+Threads that `threading` starts from now on get it from `threading.settrace`; running ones get it from outside, by what
+the interpreter has for that: `sys._settraceallthreads` from Python 3.12 on, before that the C function behind
+`sys.settrace`, which accepts any thread of the interpreter while the caller has its lock. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a compiled file says of itself: its build id and name, the lines of its addresses, its variables."""
+"""Read what a compiled file says about itself: its build id and name, source lines, variables."""

@@ -1,4 +1,4 @@
-"""The lines behind return addresses, as addr2line tells them, kept by build id: each address is asked for once."""
+"""Look up the source lines of return addresses with addr2line; answers are kept by build id."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Found = tuple[str | None, int, str | None]
 
 
 def lines_of(path: str, build_id: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """As `addr2line`, which is asked only for what it has not told before of a module of this build id."""
+    """Return frames by offset like `run_addr2line`, which is asked only for offsets that are not in the cache."""
     if not build_id:
-        return addr2line(path, offsets, problems)
-    key, depends = [path, build_id], [Path(path), *_apart(path, build_id)]
+        return run_addr2line(path, offsets, problems)
+    key, depends = [path, build_id], [Path(path), *_list_debug_files(path, build_id)]
     told: dict[str, list[Found]] = (recall("lines", key, depends) or {}).get("lines", {})
     left = [offset for offset in offsets if str(offset) not in told]
-    if left and (answers := _asked(path, left, problems)):
+    if left and (answers := _query_addr2line(path, left, problems)):
         kept = told if len(told) < MAX_KEPT else {}
         keep("lines", key, depends, {"lines": kept | answers})
         told = told | answers
-    return _known({text: told[text] for offset in offsets if (text := str(offset)) in told})
+    return _drop_unknown({text: told[text] for offset in offsets if (text := str(offset)) in told})
 
 
-def _apart(path: str, build_id: str) -> list[Path]:
-    """Where debugging information may lie apart from its module: once it is installed, more lines are known."""
+def _list_debug_files(path: str, build_id: str) -> list[Path]:
+    """Return where separate debugging information of a module may be: once it is installed, more lines are known."""
     of = Path(path)
     system = Path("/usr/lib/debug")
     return [
@@ -42,18 +42,18 @@ def _apart(path: str, build_id: str) -> list[Path]:
     ]  # fmt: skip
 
 
-def addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Frames by offset, innermost first; only those of which something is known."""
-    return _known(_asked(path, offsets, problems))
+def run_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
+    """Return the frames of each offset, innermost first; offsets without any known frame are left out."""
+    return _drop_unknown(_query_addr2line(path, offsets, problems))
 
 
-def _known(answers: Mapping[str, Sequence[Found]]) -> dict[str, list[Found]]:
+def _drop_unknown(answers: Mapping[str, Sequence[Found]]) -> dict[str, list[Found]]:
     """The answers that say something."""
     return {of: list(frames) for of, frames in answers.items() if any(any(frame) for frame in frames)}
 
 
-def _asked(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """What addr2line answers, also where it knows nothing."""
+def _query_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
+    """Return what addr2line answers for each offset, also if it knows nothing."""
     # A return address is behind its call, maybe on the next line: the byte before belongs to the call.
     addresses = "".join(f"{offset - 1:#x}\n" for offset in offsets)
     environment = {**os.environ, "LC_ALL": "C", "DEBUGINFOD_URLS": ""}
@@ -68,12 +68,14 @@ def _asked(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, 
     except (OSError, subprocess.TimeoutExpired) as error:
         problems.append(f"calls in {path} stay without lines: addr2line failed ({error})")
         return {}
-    blocks = _blocks(done.stdout)
+    blocks = _parse_output(done.stdout)
     return {str(offset): _user_frames(blocks[offset - 1]) for offset in offsets if offset - 1 in blocks}
 
 
-def _blocks(output: str) -> dict[int, list[Found]]:
-    """Frames by address, innermost first: addr2line prints the address, then a function and a file:line a frame."""
+def _parse_output(output: str) -> dict[int, list[Found]]:
+    """Parse addr2line's output into frames by address: it prints the address, then function and file:line of each
+    frame.
+    """
     blocks: dict[int, list[Found]] = {}
     frames: list[Found] = []
     function: str | None = None
@@ -92,7 +94,7 @@ def _blocks(output: str) -> dict[int, list[Found]]:
 
 
 def _user_frames(frames: list[Found]) -> list[Found]:
-    """Frames from the innermost one in no header of an MPI library (C++ bindings are inlined into their callers)."""
+    """Drop the innermost frames in headers of an MPI library (C++ bindings are inlined into their callers)."""
     for k, frame in enumerate(frames):
         if frame[0] and not _in_mpi_header(frame[0]):
             return frames[k:]

@@ -1,7 +1,7 @@
-"""Variables of a native program, out of its debugging information: where each lies, how large it is, and its type.
+"""Read the variables of a native program from its DWARF: location, size and type.
 
-Only what has one fixed place is known: an address of the module, or a distance from the frame of its function. What
-lies in registers, in two places, or has a length that only the run tells, is left out.
+Only variables with one fixed location are read: an address of the module, or a distance from the frame of their
+function. Variables in registers, in two places, or of a length known only at run time are left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _RBP_TO_CFA: Final = 16
 
 
 class Leaf(NamedTuple):
-    """A part of a type that is no structure: `sort` is i, f, c, b (a byte), p (a pointer) or ? (nothing certain)."""
+    """A part of a type that is no structure: `sort` is i, f, c, b (a byte), p (a pointer) or ? (unknown); `at` its
+    offset.
+    """
 
     at: int
     sort: str
@@ -42,7 +44,9 @@ class Leaf(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A type: its words, its bytes (0 unknown), and of arrays the element, that all of it repeats."""
+    """A type: its name, its size in bytes (0 unknown), and for arrays the element, of which the whole is a
+    repetition.
+    """
 
     text: str
     size: int
@@ -50,7 +54,7 @@ class Shape(NamedTuple):
     leaves: tuple[Leaf, ...]
 
 
-class Variable(NamedTuple):
+class DwarfVariable(NamedTuple):
     """A variable: `at` is an address in its module, or the distance from the end of its function's frame."""
 
     name: str
@@ -72,8 +76,8 @@ class Symbol(NamedTuple):
     name: str
 
 
-class Module:
-    """The debugging information of one program or library. OSError or ValueError where it cannot be read."""
+class DwarfModule:
+    """The debugging information of a program or library. Raises OSError or ValueError if it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._file: BinaryIO = path.open("rb")
@@ -86,8 +90,8 @@ class Module:
             raise ValueError(f"{path} cannot be read as a program: {error}") from error
         self._units: dict[int, object] = {}
         self._shapes: dict[int, Shape] = {}
-        self._globals: dict[int, list[Variable]] = {}
-        self._statics: dict[int, list[Variable]] = {}
+        self._globals: dict[int, list[DwarfVariable]] = {}
+        self._statics: dict[int, list[DwarfVariable]] = {}
         self._columns: dict[int, list[tuple[int, int]]] = {}
         self._held: dict[int, list[Any]] = {}
 
@@ -96,7 +100,7 @@ class Module:
         self._file.close()
 
     def symbols(self) -> list[Symbol]:
-        """The objects of the symbol tables that have a size, by address."""
+        """Return the sized objects of the symbol tables, sorted by address."""
         found = {
             Symbol(s["st_value"], s["st_size"], s.name)
             for section in self._elf.iter_sections()
@@ -107,7 +111,7 @@ class Module:
         return sorted(found)
 
     def unit(self, place: int) -> Any:
-        """The compilation unit with the code at an address, None where there is none."""
+        """Return the compilation unit with the code at an address, None if there is none."""
         if self._dwarf is None:
             return None
         offset = self._ranges.cu_offset_at_addr(place) if self._ranges else None
@@ -116,7 +120,7 @@ class Module:
         return next((u for u in self._dwarf.iter_CUs() if self._covers(u.get_top_DIE(), place)), None)
 
     def column(self, place: int) -> int:
-        """The column of the statement or operator that the code at an address is of, from 1; 0 where none is told."""
+        """Return the column of the statement at an address, counted from 1; 0 if unknown."""
         unit = self.unit(place)
         program = self._dwarf.line_program_for_CU(unit) if unit is not None else None
         if program is None:
@@ -129,27 +133,29 @@ class Module:
         before = bisect_right(rows_of, place, key=lambda row: row[0])
         return rows_of[before - 1][1] if before else 0
 
-    def globals(self, place: int) -> list[Variable]:
-        """The static variables of the file with the code at an address, those of its functions left out."""
+    def globals(self, place: int) -> list[DwarfVariable]:
+        """Return the static variables of the file with the code at an address, except those of its functions."""
         unit = self.unit(place)
-        return self._static(self._globals, unit, self._outer(unit.get_top_DIE())) if unit is not None else []
+        return (
+            self._static(self._globals, unit, self._top_level_entries(unit.get_top_DIE())) if unit is not None else []
+        )
 
-    def statics(self, place: int) -> list[Variable]:
-        """The static variables of the functions of the file with the code at an address."""
+    def statics(self, place: int) -> list[DwarfVariable]:
+        """Return the static variables of the functions in the file with the code at an address."""
         unit = self.unit(place)
         if unit is None:
             return []
         functions = self._functions(unit.get_top_DIE())
-        return self._static(self._statics, unit, (die for one in functions for die in self._within(one)))
+        return self._static(self._statics, unit, (die for one in functions for die in self._block_variables(one)))
 
-    def _static(self, known: dict[int, list[Variable]], unit: Any, entries: Iterable[Any]) -> list[Variable]:
-        """The static ones among entries, looked for once a unit."""
+    def _static(self, known: dict[int, list[DwarfVariable]], unit: Any, entries: Iterable[Any]) -> list[DwarfVariable]:
+        """Return the static variables among DIEs, cached for each unit."""
         if unit.cu_offset not in known:
             known[unit.cu_offset] = [v for die in entries if (v := self._variable(die)) is not None and v.static]
         return known[unit.cu_offset]
 
-    def locals(self, place: int) -> list[Variable]:
-        """The variables of the function with the code at an address, as far as they are in scope there."""
+    def locals(self, place: int) -> list[DwarfVariable]:
+        """Return the variables of the function with the code at an address that are in scope there."""
         unit = self.unit(place)
         if unit is None:
             return []
@@ -157,7 +163,7 @@ class Module:
         if function is None:
             return []
         found = self._inside(function, place)
-        base = self._base(function)
+        base = self._frame_base_offset(function)
         return [v._replace(at=v.at + (0 if v.static else base or 0)) for v in found if v.static or base is not None]
 
     def producer(self, place: int) -> str:
@@ -167,23 +173,25 @@ class Module:
         return told.value.decode(errors="replace") if told is not None else ""
 
     def named(self, place: int, name: str) -> Shape | None:
-        """The type of what a name means in the code at an address: the innermost, wherever it lies."""
+        """Return the type that the pointer or array `name` points to or holds, in the innermost scope at an address."""
         unit = self.unit(place)
         if unit is None:
             return None
         function = next((f for f in self._functions(unit.get_top_DIE()) if self._covers(f, place)), None)
-        inner = [die for die, _ in self._declared(function, place)] if function is not None else []
-        inner = [*self._around(function), *inner]
-        outer = [die for die in self._outer(unit.get_top_DIE()) if die.tag == "DW_TAG_variable"]
+        inner = [die for die, _ in self._variables_in_scope(function, place)] if function is not None else []
+        inner = [*self._enclosing_variables(function), *inner]
+        outer = [die for die in self._top_level_entries(unit.get_top_DIE()) if die.tag == "DW_TAG_variable"]
         for die in (*reversed(inner), *outer):
             if self._name(die) == name:
-                return self._pointed(die)
+                return self._pointed_type(die)
         return None
 
     # Entries
 
-    def _around(self, function: Any) -> list[Any]:
-        """The variables of the functions and blocks that hold a function, the innermost last: OpenMP's constructs."""
+    def _enclosing_variables(self, function: Any) -> list[Any]:
+        """Return the variables of the functions and blocks around a function, the innermost last (OpenMP's outlined
+        constructs).
+        """
         found: list[Any] = []
         die = function.get_parent() if function is not None else None
         while die is not None and die.tag in _BLOCKS:
@@ -192,24 +200,24 @@ class Module:
             die = die.get_parent()
         return found
 
-    def _outer(self, die: Any) -> Iterator[Any]:
-        """The entries of a unit, and those of its namespaces and modules."""
+    def _top_level_entries(self, die: Any) -> Iterator[Any]:
+        """Yield the DIEs of a unit, including those in its namespaces and modules."""
         for child in die.iter_children():
             if child.tag in _SCOPES:
-                yield from self._outer(child)
+                yield from self._top_level_entries(child)
             else:
                 yield child
 
-    def _within(self, die: Any) -> Iterator[Any]:
-        """The variables of a function or block, wherever in it they are in scope; not of functions within."""
+    def _block_variables(self, die: Any) -> Iterator[Any]:
+        """Yield all variables of a function or block and its inner blocks, but not of functions inside it."""
         for child in die.iter_children():
             if child.tag == "DW_TAG_variable":
                 yield child
             elif child.tag in _BLOCKS and child.tag != "DW_TAG_subprogram":
-                yield from self._within(child)
+                yield from self._block_variables(child)
 
     def _functions(self, die: Any) -> Iterator[Any]:
-        """The functions of a unit; a function that holds others, in its blocks too, behind these."""
+        """Iterate over the functions of a unit; a function comes after those that it contains."""
         if die.offset not in self._held:
             self._held[die.offset] = list(self._functions_in(die))
         return iter(self._held[die.offset])
@@ -222,8 +230,10 @@ class Module:
                 if child.tag == "DW_TAG_subprogram":
                     yield child
 
-    def _declared(self, die: Any, place: int, depth: int = 0) -> Iterator[tuple[Any, int]]:
-        """The variables of a function in scope at an address, the innermost last, by how many inlined ones deep."""
+    def _variables_in_scope(self, die: Any, place: int, depth: int = 0) -> Iterator[tuple[Any, int]]:
+        """Yield the variables of a function in scope at an address, the innermost last, with their depth of
+        inlining.
+        """
         blocks = []
         for child in die.iter_children():
             if child.tag in ("DW_TAG_variable", "DW_TAG_formal_parameter"):
@@ -231,10 +241,10 @@ class Module:
             elif child.tag in _BLOCKS and child.tag != "DW_TAG_subprogram" and self._covers(child, place):
                 blocks.append(child)
         for block in blocks:
-            yield from self._declared(block, place, depth + (block.tag == "DW_TAG_inlined_subroutine"))
+            yield from self._variables_in_scope(block, place, depth + (block.tag == "DW_TAG_inlined_subroutine"))
 
-    def _inside(self, function: object, place: int) -> list[Variable]:
-        found = (self._variable(die, depth) for die, depth in self._declared(function, place))
+    def _inside(self, function: object, place: int) -> list[DwarfVariable]:
+        found = (self._variable(die, depth) for die, depth in self._variables_in_scope(function, place))
         return [variable for variable in found if variable is not None]
 
     def _covers(self, die: Any, place: int) -> bool:
@@ -261,8 +271,8 @@ class Module:
                     return True
         return False
 
-    def _origin(self, die: Any) -> Any:
-        """The entry that tells the name and the type: of inlined code and of definitions that is another."""
+    def _find_origin(self, die: Any) -> Any:
+        """Return the DIE that holds name and type: for inlined code and definitions that is another one."""
         for _ in range(4):
             of = next((a for a in ("DW_AT_abstract_origin", "DW_AT_specification") if a in die.attributes), None)
             if of is None or "DW_AT_type" in die.attributes:
@@ -271,38 +281,40 @@ class Module:
         return die
 
     def _name(self, die: Any) -> str:
-        value = die.attributes.get("DW_AT_name") or self._origin(die).attributes.get("DW_AT_name")
+        value = die.attributes.get("DW_AT_name") or self._find_origin(die).attributes.get("DW_AT_name")
         return value.value.decode(errors="replace") if value else ""
 
-    def _variable(self, die: Any, depth: int = 0) -> Variable | None:
+    def _variable(self, die: Any, depth: int = 0) -> DwarfVariable | None:
         if die.tag not in ("DW_TAG_variable", "DW_TAG_formal_parameter") or "DW_AT_location" not in die.attributes:
             return None
         operation = self._operation(die)
-        of = self._origin(die)
+        of = self._find_origin(die)
         if operation is None or "DW_AT_type" not in of.attributes:
             return None
         line = of.attributes.get("DW_AT_decl_line")
         shape = self._shape(of.get_DIE_from_attribute("DW_AT_type"))
         code, at = operation
         given = die.tag == "DW_TAG_formal_parameter"
-        return Variable(self._name(die), at, shape, code == _OP_ADDR, line.value if line else 0, depth, given)
+        return DwarfVariable(self._name(die), at, shape, code == _OP_ADDR, line.value if line else 0, depth, given)
 
     def _operation(self, die: Any) -> tuple[int, int] | None:
-        """The one operation that says where a variable lies: an address or a distance from the frame's base."""
+        """Return the one operation that locates a variable: an address or a distance from the frame base; None for
+        others.
+        """
         parser = LocationParser(self._dwarf.location_lists())
         found = parser.parse_from_attribute(die.attributes["DW_AT_location"], die.cu["version"], die)
         if isinstance(found, LocationExpr):
-            return self._single(die, found.loc_expr)
+            return self._parse_single_operation(die, found.loc_expr)
         return None  # in several places, one after the other
 
-    def _single(self, die: Any, expression: Any) -> tuple[int, int] | None:
+    def _parse_single_operation(self, die: Any, expression: Any) -> tuple[int, int] | None:
         operations = DWARFExprParser(die.cu.structs).parse_expr(expression)
         if len(operations) != 1 or operations[0].op not in (_OP_ADDR, _OP_FBREG):
             return None
         return operations[0].op, int(operations[0].args[0])
 
-    def _base(self, function: Any) -> int | None:
-        """How far the base that variables are told from lies from the end of the function's frame."""
+    def _frame_base_offset(self, function: Any) -> int | None:
+        """Return the distance from the end of a function's frame to its frame base, None if unknown."""
         base = function.attributes.get("DW_AT_frame_base")
         if base is None or not isinstance(base.value, list):
             return None
@@ -313,18 +325,20 @@ class Module:
 
     # Types
 
-    def _pointed(self, die: Any) -> Shape | None:
-        """What a pointer points to, or an array holds; None for any other variable."""
-        of = self._origin(die)
-        kind = self._bare(of.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in of.attributes else None
+    def _pointed_type(self, die: Any) -> Shape | None:
+        """Return the type that a pointer points to or an array holds, None for any other variable."""
+        of = self._find_origin(die)
+        kind = (
+            self._strip_qualifiers(of.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in of.attributes else None
+        )
         if kind is None:
             return None
         if kind.tag in _POINTERS and "DW_AT_type" in kind.attributes:
             return self._shape(kind.get_DIE_from_attribute("DW_AT_type"))
         return self._shape(kind) if kind.tag == "DW_TAG_array_type" else None
 
-    def _bare(self, die: Any) -> Any:
-        """A type without its other names and qualifiers."""
+    def _strip_qualifiers(self, die: Any) -> Any:
+        """Return a type without typedefs and qualifiers."""
         for _ in range(64):
             if die.tag not in _PLAIN and die.tag != "DW_TAG_typedef":
                 break
@@ -335,29 +349,39 @@ class Module:
 
     def _shape(self, die: Any) -> Shape:
         if die.offset not in self._shapes:
-            self._shapes[die.offset] = Shape(self._words(die), 0, 0, ())  # of a type that holds itself
-            self._shapes[die.offset] = self._made(die)
+            self._shapes[die.offset] = Shape(self._format_type(die), 0, 0, ())  # of a type that holds itself
+            self._shapes[die.offset] = self._build_shape(die)
         return self._shapes[die.offset]
 
-    def _words(self, die: Any) -> str:
-        """`double`, `struct cell`, `double [10]`."""
+    def _format_type(self, die: Any) -> str:
+        """Format a type as in the source: `double`, `struct cell`, `double [10]`."""
         name = die.attributes.get("DW_AT_name")
         text = name.value.decode(errors="replace") if name else ""
         if die.tag == "DW_TAG_array_type":
-            inner = self._words(die.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in die.attributes else "?"
-            return inner + " " + "".join(f"[{n or ''}]" for n in self._lengths(die))
+            inner = (
+                self._format_type(die.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in die.attributes else "?"
+            )
+            return inner + " " + "".join(f"[{n or ''}]" for n in self._array_lengths(die))
         if die.tag in _POINTERS:
-            inner = self._words(die.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in die.attributes else "void"
+            inner = (
+                self._format_type(die.get_DIE_from_attribute("DW_AT_type"))
+                if "DW_AT_type" in die.attributes
+                else "void"
+            )
             return f"{inner} *"
         if die.tag in _PLAIN:
-            return self._words(die.get_DIE_from_attribute("DW_AT_type")) if "DW_AT_type" in die.attributes else "void"
+            return (
+                self._format_type(die.get_DIE_from_attribute("DW_AT_type"))
+                if "DW_AT_type" in die.attributes
+                else "void"
+            )
         prefix = {"DW_TAG_structure_type": "struct ", "DW_TAG_union_type": "union ", "DW_TAG_enumeration_type": "enum "}
         plain = die.cu.get_top_DIE().attributes.get("DW_AT_language")
         c = plain is not None and plain.value in (0x01, 0x02, 0x0C, 0x1D, 0x2C)
         return (prefix.get(die.tag, "") if c else "") + (text or "?")
 
-    def _lengths(self, die: Any) -> list[int]:
-        """The elements along each dimension of an array, 0 where only the run tells."""
+    def _array_lengths(self, die: Any) -> list[int]:
+        """Return the elements along each dimension of an array, 0 if only known at run time."""
         top = die.cu.get_top_DIE().attributes.get("DW_AT_language")
         first = 1 if top is not None and top.value in _FORTRAN else 0
         found = []
@@ -377,21 +401,21 @@ class Module:
             found.append(max(count or 0, 0))
         return found
 
-    def _made(self, die: Any) -> Shape:
-        bare = self._bare(die)
-        text = self._words(die)
+    def _build_shape(self, die: Any) -> Shape:
+        bare = self._strip_qualifiers(die)
+        text = self._format_type(die)
         size = bare.attributes.get("DW_AT_byte_size")
         width = size.value if size is not None and isinstance(size.value, int) else 0
         if bare.tag == "DW_TAG_array_type" and "DW_AT_type" in bare.attributes:
             inner = self._shape(bare.get_DIE_from_attribute("DW_AT_type"))
             total = width or inner.size
-            for n in () if width else self._lengths(bare):
+            for n in () if width else self._array_lengths(bare):
                 total *= n
             return Shape(text, total, inner.element, inner.leaves)
         if bare.tag in ("DW_TAG_structure_type", "DW_TAG_class_type"):
             leaves = tuple(self._members(bare, width))
             return Shape(text, width, width, leaves if len(leaves) <= MOST_LEAVES else (Leaf(0, "?", width, ""),))
-        return Shape(text, width, width, (Leaf(0, self._sort(bare, width), width, ""),))
+        return Shape(text, width, width, (Leaf(0, self._classify_base_type(bare, width), width, ""),))
 
     def _members(self, die: Any, width: int) -> Iterator[Leaf]:
         many = 0
@@ -416,7 +440,7 @@ class Module:
                     name = self._name(child) + (f".{leaf.name}" if leaf.name else "")
                     yield Leaf(start + k * shape.element + leaf.at, leaf.sort, leaf.width, name)
 
-    def _sort(self, die: Any, width: int) -> str:
+    def _classify_base_type(self, die: Any, width: int) -> str:
         if die.tag in _POINTERS:
             return "p"
         if die.tag == "DW_TAG_enumeration_type":

@@ -1,4 +1,4 @@
-"""What an ELF file says of itself: its build id, which tells one build of a program from the next, and its name."""
+"""Read from an ELF file its build id, which tells builds of a program apart, and its soname."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ Segment = tuple[int, int, int, int]
 """Kind, offset in the file, address, bytes in the file."""
 
 
-def build_id_of(path: Path) -> str:
-    """The build id in hex, "" for none. ValueError where the file is no 64-bit little-endian ELF file."""
-    with _opened(path) as file:
-        for kind, offset, _, length in _segments(file):
+def read_build_id(path: Path) -> str:
+    """Return the build id in hex, empty for none. Raises ValueError if the file is no 64-bit little-endian ELF file."""
+    with _open_file(path) as file:
+        for kind, offset, _, length in _read_segments(file):
             if kind == PT_NOTE and length <= MAX_NOTES:
                 file.seek(min(offset, 2**62))
-                found = build_id(file.read(length))
+                found = find_build_id(file.read(length))
                 if found:
                     return found
     return ""
 
 
-def soname_of(path: Path) -> str:
-    """The name by which programs ask for a library, "" for none. ValueError as above."""
-    with _opened(path) as file:
-        segments = list(_segments(file))
-        tags = dict(_dynamic(file, segments))
+def read_soname(path: Path) -> str:
+    """Return the soname of a library, empty for none. Raises ValueError if the file is no 64-bit little-endian ELF
+    file.
+    """
+    with _open_file(path) as file:
+        segments = list(_read_segments(file))
+        tags = dict(_read_dynamic(file, segments))
         if DT_SONAME not in tags or DT_STRTAB not in tags:
             return ""
         strings = tags[DT_STRTAB]
@@ -48,11 +50,11 @@ def soname_of(path: Path) -> str:
     return ""
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_file(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
 
 
-def _segments(file: BinaryIO) -> Iterator[Segment]:
+def _read_segments(file: BinaryIO) -> Iterator[Segment]:
     head = file.read(64)
     if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
         raise ValueError("the file is not a 64-bit ELF file")
@@ -65,7 +67,7 @@ def _segments(file: BinaryIO) -> Iterator[Segment]:
         yield kind, offset, address, length
 
 
-def _dynamic(file: BinaryIO, segments: list[Segment]) -> Iterator[tuple[int, int]]:
+def _read_dynamic(file: BinaryIO, segments: list[Segment]) -> Iterator[tuple[int, int]]:
     for kind, offset, _, length in segments:
         if kind == PT_DYNAMIC and length <= MAX_NOTES:
             file.seek(min(offset, 2**62))
@@ -73,13 +75,13 @@ def _dynamic(file: BinaryIO, segments: list[Segment]) -> Iterator[tuple[int, int
             yield from struct.iter_unpack("<qQ", held[: len(held) // 16 * 16])
 
 
-def build_id(held: bytes) -> str:
+def find_build_id(held: bytes) -> str:
     """The build id among the notes of a program, "" for none."""
-    return next((content.hex() for kind, content in notes(held) if kind == NT_GNU_BUILD_ID), "")
+    return next((content.hex() for kind, content in parse_notes(held) if kind == NT_GNU_BUILD_ID), "")
 
 
-def notes(held: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kind and content of each note that is whole."""
+def parse_notes(held: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield kind and content of each complete note."""
     at = 0
     while at + 12 <= len(held):
         name, length, kind = struct.unpack_from("<III", held, at)

@@ -1,7 +1,7 @@
-"""The front end for C-DVMH: marks a copy of a program with the runtime's calls, line for line.
+"""The front end for C-DVMH: insert the runtime's calls into a copy of a program, line for line.
 
-What a directive says becomes calls beside the statement that it stands before. Sizes and types are left to the
-compiler (`sizeof`, `_Generic`), so that no header of the system has to be understood.
+What a directive says becomes calls beside its statement. Sizes and types are left to the compiler (`sizeof`,
+`_Generic`), so that no header of the system has to be understood.
 """
 
 from __future__ import annotations
@@ -12,65 +12,65 @@ from typing import Final
 
 from tree_sitter import Node
 
-from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import Marked, Texts
+from weft.dataparallel.program import PLAIN, CompileOptions
+from weft.dataparallel.source_map import MarkedSource, SourceMap
 from weft.dvm import c_calls, c_groups, c_scattered, c_source, c_uses, syntax
-from weft.dvm.c_arrays import Arrays
-from weft.dvm.c_calls import base, call, size
-from weft.dvm.c_hooks import Hooks
+from weft.dvm.c_arrays import ArrayMarker
+from weft.dvm.c_calls import data_address, data_bytes, render_call
+from weft.dvm.c_hooks import HookedVariables
 from weft.dvm.c_loops import LoopConstructs
-from weft.dvm.c_own import Own
+from weft.dvm.c_own import OwnComputations
 from weft.dvm.c_tree import Variable
-from weft.dvm.c_unit import Shared, Unit
-from weft.dvm.c_unroll import Unroll
+from weft.dvm.c_unit import ProgramNames, SourceUnit
+from weft.dvm.c_unroll import LoopUnroller
 from weft.dvm.syntax import Directive, Reference
 
 INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout", "local", "inlocal")}
 
 
-def mark(paths: Sequence[Path], texts: Texts, options: Options = PLAIN) -> list[Marked]:
+def mark_c_sources(paths: Sequence[Path], texts: SourceMap, options: CompileOptions = PLAIN) -> list[MarkedSource]:
     """Mark the sources of one program; its own headers lie in folders that the options name.
 
     Raises UsageError, with file:line:column, for what cannot be read or stands in the wrong place.
     """
-    shared = Shared(texts)
-    units = [Unit(c_source.read(path, options.of(path).include), shared) for path in paths]
-    arrays = [Arrays(unit) for unit in units]
+    shared = ProgramNames(texts)
+    units = [SourceUnit(c_source.read_c_source(path, options.for_source(path).include), shared) for path in paths]
+    arrays = [ArrayMarker(unit) for unit in units]
     for one in arrays:
         one.read()
     for one in arrays:
         one.join()
     for one in arrays:
         one.mark()
-    groups = c_groups.Groups(units)
-    return [marked(unit, groups) for unit in units]
+    groups = c_groups.DirectiveGroups(units)
+    return [mark_unit(unit, groups) for unit in units]
 
 
-def marked(unit: Unit, groups: c_groups.Groups) -> Marked:
-    """The marked copy of one source whose arrays are known; what is marked first stands outermost."""
-    hooks = Hooks(unit)
-    Constructs(unit, hooks, groups).mark()
+def mark_unit(unit: SourceUnit, groups: c_groups.DirectiveGroups) -> MarkedSource:
+    """Return the marked copy of one source whose arrays are known."""
+    hooks = HookedVariables(unit)
+    DirectiveMarker(unit, hooks, groups).mark()
     hooks.mark()
-    Own(unit).mark()
-    Unroll(unit).mark()
-    prologue = c_calls.prologue(unit.source.text, unit.tree.cplusplus)
-    return Marked(unit.source.path, unit.marks.text(prologue), ".cpp" if unit.tree.cplusplus else ".c")
+    OwnComputations(unit).mark()
+    LoopUnroller(unit).mark()
+    prologue = c_calls.source_prologue(unit.source.text, unit.tree.cplusplus)
+    return MarkedSource(unit.source.path, unit.marks.text(prologue), ".cpp" if unit.tree.cplusplus else ".c")
 
 
-class Constructs(LoopConstructs):
-    """Marks the statements of one source that its directives are about."""
+class DirectiveMarker(LoopConstructs):
+    """Inserts the runtime's calls for the directives of one source."""
 
     def mark(self) -> None:
         """Put the calls for every directive that is no declaration."""
         for begin, _, directive, text in self.source.directives:
             statement = self.unit.attached[begin]
             if isinstance(directive, syntax.Parallel):
-                self.edges_of_groups(directive, statement, begin, text)
-            if not self.source.old or c_groups.arrays_follow(self.unit, directive, begin):
+                self.wait_for_edge_groups(directive, statement, begin, text)
+            if not self.source.old or c_groups.are_arrays_followed(self.unit, directive, begin):
                 self.construct(begin, directive, statement, text)
             elif isinstance(directive, syntax.Parallel):
                 place = directive.place
-                self.unit.shared.texts.left.append(
+                self.unit.shared.texts.unchecked.append(
                     f"the parallel loop at {place.file}:{place.line}, whose arrays lie behind plain pointers"
                 )
 
@@ -86,28 +86,30 @@ class Constructs(LoopConstructs):
             node = self.behind(directive, statement, "remote_access")
             number = self.unit.texted("remote_access", directive, text)
             opening = self.fetched(directive.remote, begin, number)
-            opening += call("remote_begin", number) + self.remotes(directive.remote, begin, "remote")
-            self.marks.around(self.tree.begin(node), self.tree.end(node), opening, call("remote_end", number))
+            opening += render_call("remote_begin", number) + self.remotes(directive.remote, begin, "remote")
+            self.marks.around(self.tree.begin(node), self.tree.end(node), opening, render_call("remote_end", number))
         elif isinstance(directive, syntax.Note) and directive.keyword == "host_section":
             node = self.behind(directive, statement, "host_section")
             number = self.unit.texted("host_section", directive, text)
-            opening, closing = call("host_section_begin", number), call("host_section_end", number)
+            opening, closing = render_call("host_section_begin", number), render_call("host_section_end", number)
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, closing)
         elif isinstance(directive, syntax.Note) and directive.keyword == "copy":
             node = self.behind(directive, statement, "COPY")
-            self.marks.around(self.tree.begin(node), self.tree.end(node), call("io_begin"), call("io_end"))
+            self.marks.around(
+                self.tree.begin(node), self.tree.end(node), render_call("io_begin"), render_call("io_end")
+            )
         elif isinstance(directive, syntax.NewArray):
             number = self.unit.texted("create_template", directive, text)
             self.marks.before(begin, self.arrays.created(directive.items[0], begin, number))
         elif isinstance(directive, syntax.ShadowAdd):
-            self.marks.before(begin, c_scattered.shadow_add(self.unit, directive, begin, text))
+            self.marks.before(begin, c_scattered.render_shadow_add(self.unit, directive, begin, text))
         elif isinstance(directive, syntax.Localize):
-            self.marks.before(begin, c_scattered.localize(self.unit, directive, begin, text))
+            self.marks.before(begin, c_scattered.render_localize(self.unit, directive, begin, text))
         elif isinstance(directive, syntax.UseGroup):
             name = f"{directive.kind}_{directive.step}"
             self.marks.before(begin, self.grouped(name, directive, directive.group, begin, text))
         elif isinstance(directive, syntax.DefineGroup):
-            self.marks.before(begin, self.shadow_group(directive, begin, text))
+            self.marks.before(begin, self.render_shadow_group(directive, begin, text))
         elif isinstance(directive, syntax.TaskRegion | syntax.On | syntax.Map):
             self.tasks(begin, directive, statement, text)
         elif isinstance(directive, syntax.Redistribute | syntax.Realign):
@@ -115,29 +117,33 @@ class Constructs(LoopConstructs):
         elif isinstance(directive, syntax.Actual):
             number = self.unit.texted("get_actual" if directive.get else "actual", directive, text)
             name = "get_actual" if directive.get else "actual"
-            items = [item for item in directive.items or () if not self.in_register(item, begin)]
+            items = [item for item in directive.items or () if not self.is_unseen_by_hooks(item, begin)]
             calls = [self.part(name, number, item, begin) for item in items]
             self.marks.before(begin, " ".join(calls))
 
     def grouped(self, name: str, directive: Directive, group: str, at: int, text: str) -> str:
         """The call that starts a group or waits for it; empty where the group cannot be followed."""
         number = self.groups.of(self.unit, Reference(group, None, directive.place), at)
-        return call(name, self.unit.texted(name, directive, text), number) if number else ""
+        return render_call(name, self.unit.texted(name, directive, text), number) if number else ""
 
-    def shadow_group(self, directive: syntax.DefineGroup, at: int, text: str) -> str:
+    def render_shadow_group(self, directive: syntax.DefineGroup, at: int, text: str) -> str:
         """The calls that put arrays into a group of shadow edges."""
         group = self.groups.of(self.unit, Reference(directive.group, None, directive.place), at)
         construct = self.unit.texted("shadow_group", directive, text)
         found: list[str] = []
         for item in directive.renewals:
-            if group and c_groups.followed(self.unit, item.array, at):
+            if group and c_groups.is_followed(self.unit, item.array, at):
                 variable = self.edged(item.array, item.widths, at, "create_shadow_group")
-                edges = c_calls.widths(item.widths)
+                edges = c_calls.width_arguments(item.widths)
                 number = self.unit.data_id(variable)
-                found.append(call("shadow_group", construct, group, number, base(variable), *edges, int(item.corner)))
+                found.append(
+                    render_call(
+                        "shadow_group", construct, group, number, data_address(variable), *edges, int(item.corner)
+                    )
+                )
         return " ".join(found)
 
-    def edges_of_groups(self, directive: syntax.Parallel, statement: Node | None, at: int, text: str) -> None:
+    def wait_for_edge_groups(self, directive: syntax.Parallel, statement: Node | None, at: int, text: str) -> None:
         """Wait for a group of edges before a loop, or start it behind one, whether the loop can be followed or not."""
         calls = {
             clause.kind: self.grouped(f"shadow_{clause.kind}", directive, clause.group, at, text)
@@ -156,7 +162,7 @@ class Constructs(LoopConstructs):
             )
         return statement
 
-    def in_register(self, item: Reference, at: int) -> bool:
+    def is_unseen_by_hooks(self, item: Reference, at: int) -> bool:
         """Whether a variable is one that the hooks need not see: taking its address would show it to them."""
         variable = self.unit.variable(item, at)
         return variable in self.hooks.unmarked or variable.is_pointer_like
@@ -164,8 +170,13 @@ class Constructs(LoopConstructs):
     def part(self, name: str, number: int, item: Reference, at: int) -> str:
         """A call about a variable or a part of it."""
         variable = self.unit.variable(item, at)
-        return call(
-            name, number, self.unit.data_id(variable), base(variable), size(variable), *c_calls.section(item, variable)
+        return render_call(
+            name,
+            number,
+            self.unit.data_id(variable),
+            data_address(variable),
+            data_bytes(variable),
+            *c_calls.section_arguments(item, variable),
         )
 
     def moved(self, directive: syntax.Redistribute | syntax.Realign, at: int, text: str) -> str:
@@ -180,15 +191,15 @@ class Constructs(LoopConstructs):
             if isinstance(directive, syntax.Redistribute):
                 axes = directive.distribution.axes or ()
                 construct = self.unit.texted("redistribute", directive, text)
-                found.append(c_calls.blocks(number, variable, axes))
-                found.append(c_scattered.owners(self.unit, number, variable, axes, at))
+                found.append(c_calls.render_block_sizes(number, variable, axes))
+                found.append(c_scattered.render_owner_calls(self.unit, number, variable, axes, at))
                 task = self.unit.task(directive.distribution.onto, at)
-                found.append(c_calls.spread(construct, number, variable, axes, task))
+                found.append(c_calls.render_distribution(construct, number, variable, axes, task))
             else:
                 construct = self.unit.texted("realign", directive, text)
                 found.append(self.arrays.alignment(variable, number, construct, directive.alignment, at))
                 if directive.new_value and not variable.by_pointer:
-                    found.append(call("clear", base(variable), size(variable)))
+                    found.append(render_call("clear", data_address(variable), data_bytes(variable)))
         return " ".join(found)
 
     def region(self, directive: syntax.Region, statement: Node | None, text: str) -> None:
@@ -196,18 +207,25 @@ class Constructs(LoopConstructs):
         node = self.behind(directive, statement, "region")
         number = self.unit.texted("region", directive, text)
         at = self.tree.begin(node)
-        calls = [call("region_begin", number)]
+        calls = [render_call("region_begin", number)]
         named: set[Variable] = set()
         for data in directive.data:
             for item in data.items:
                 variable = self.unit.variable(item, at)
                 named.add(variable)
-                if self.in_register(item, at):
+                if self.is_unseen_by_hooks(item, at):
                     continue
-                bounds = c_calls.section(item, variable)
+                bounds = c_calls.section_arguments(item, variable)
                 intent = INTENTS[data.intent]
                 calls.append(
-                    call("region_data", self.unit.data_id(variable), base(variable), size(variable), intent, *bounds)
+                    render_call(
+                        "region_data",
+                        self.unit.data_id(variable),
+                        data_address(variable),
+                        data_bytes(variable),
+                        intent,
+                        *bounds,
+                    )
                 )
         written = c_uses.written(self.tree, node) | c_uses.addressed(self.tree, node)
         hidden = self.hidden(node)
@@ -220,14 +238,23 @@ class Constructs(LoopConstructs):
                 continue
             intent = "WEFT_INOUT" if variable in written else "WEFT_IN"
             empty = Reference(variable.name, None, directive.place)
-            bounds = c_calls.section(empty, variable)
+            bounds = c_calls.section_arguments(empty, variable)
             calls.append(
-                call("region_data", self.unit.data_id(variable), base(variable), size(variable), intent, *bounds)
+                render_call(
+                    "region_data",
+                    self.unit.data_id(variable),
+                    data_address(variable),
+                    data_bytes(variable),
+                    intent,
+                    *bounds,
+                )
             )
-        calls.append(call("region_start"))
+        calls.append(render_call("region_start"))
         # A reduction's result is put into the host's memory: it needs no get_actual.
         reduced = [self.part("get_actual", number, item, at) for item in self.reduced(node)]
-        self.marks.around(at, self.tree.end(node), " ".join(calls), " ".join([call("region_end", number), *reduced]))
+        self.marks.around(
+            at, self.tree.end(node), " ".join(calls), " ".join([render_call("region_end", number), *reduced])
+        )
 
     def reduced(self, node: Node) -> list[Reference]:
         """The reduction variables of the loops of a region."""
@@ -260,8 +287,8 @@ class Constructs(LoopConstructs):
     ) -> None:
         """Put the calls of a task region around it, of a task around its block, of a mapping where it stands."""
         if isinstance(directive, syntax.Map):
-            task = self.one_task(directive.task, begin)
-            mapped = call("task_map", self.unit.texted("map", directive, text), *task, 0, -1)
+            task = self.resolve_task(directive.task, begin)
+            mapped = render_call("task_map", self.unit.texted("map", directive, text), *task, 0, -1)
             self.marks.before(begin, self.unit.known_tasks(directive.task, begin) + mapped)
             return
         name = "TASK_REGION" if isinstance(directive, syntax.TaskRegion) else "ON"
@@ -273,9 +300,9 @@ class Constructs(LoopConstructs):
         else:
             if not self.in_tasks(begin):
                 self.unit.fail(directive.place, "ON stands outside of a TASK_REGION; put TASK_REGION before it")
-            task = self.one_task(directive.task, begin)
+            task = self.resolve_task(directive.task, begin)
             self.around_task(node, number, task[1])
 
-    def one_task(self, reference: Reference, at: int) -> tuple[int, str]:
+    def resolve_task(self, reference: Reference, at: int) -> tuple[int, str]:
         """(tasks, which) of a task that a directive names."""
         return self.unit.task(reference, at) or (self.unit.tasks(reference, at), "0")

@@ -1,4 +1,4 @@
-"""Arrays and templates of a C source: each is named, distributed and aligned where it comes to life."""
+"""Mark the arrays and templates of a C source: each is named, distributed and aligned where its lifetime begins."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from tree_sitter import Node
 
 from weft.base.words import plural
 from weft.dvm import c_calls, c_scattered, c_tree, syntax
-from weft.dvm.c_calls import base, call, longs, size
+from weft.dvm.c_calls import data_address, data_bytes, long_array, render_call
 from weft.dvm.c_tree import Variable
-from weft.dvm.c_unit import FIRST, Unit
+from weft.dvm.c_unit import FIRST, SourceUnit
 
 ALIGNED: Final = 60100
 """Priority of constructors that align, after all that name data; behind it the depth of the alignment."""
 
 
-def telling(declares: Sequence[syntax.Declare]) -> bool:
-    """Whether directives say where an array lies, and not only that it will."""
+def have_distribution(declares: Sequence[syntax.Declare]) -> bool:
+    """Return whether directives say how an array is distributed, not only that it will be."""
     said = [attribute for one in declares for attribute in one.attributes]
     return any(isinstance(one, syntax.Alignment) or (isinstance(one, syntax.Distribution) and one.axes) for one in said)
 
 
-class Arrays:
-    """Marks the declarations of one source."""
+class ArrayMarker:
+    """Marks the declarations of arrays and templates of one source."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: SourceUnit) -> None:
         self.unit = unit
         self.source, self.tree, self.marks, self.shared = unit.source, unit.tree, unit.marks, unit.shared
         self.blocks: dict[str, int] = {}
@@ -52,7 +52,7 @@ class Arrays:
                 variable.declare = variable.declare or said
                 if said and not variable.static:
                     self.shared.spread.setdefault(variable.name, said)
-                    if telling(said) and not telling(self.shared.spread[variable.name]):
+                    if have_distribution(said) and not have_distribution(self.shared.spread[variable.name]):
                         self.shared.spread[variable.name] = said
 
     def join(self) -> None:
@@ -60,7 +60,7 @@ class Arrays:
         for name, many in self.tree.variables.items():
             said = self.shared.spread.get(name)
             for variable in many:
-                if variable.outside and not variable.static and said and not telling(variable.declare):
+                if variable.outside and not variable.static and said and not have_distribution(variable.declare):
                     own = [one for one in variable.declare if one not in said]
                     variable.declare = [*said, *own]
 
@@ -122,11 +122,11 @@ class Arrays:
             number = self.unit.data_id(variable)
             construct = self.unit.texted("array", directive, text)
             if variable.has("task"):
-                self.placed(variable, call("task_array", number, 0, 0), "")
+                self.placed(variable, render_call("task_array", number, 0, 0), "")
             elif variable.parameter:
                 self.parameter(variable, number)
             elif c_calls.is_template(variable):
-                if made := template(number, directive.entities[0]):
+                if made := render_template(number, directive.entities[0]):
                     self.placed(variable, made + self.distributed(variable, number, construct), "")
             elif not variable.pointer and not (variable.external and not all(variable.sizes)):
                 made = self.arrayed(variable, number, "") + self.distributed(variable, number, construct)
@@ -152,28 +152,37 @@ class Arrays:
         if variable is None or not c_calls.is_template(variable):
             self.unit.fail(entity.place, f"`{entity.name}` is not a template; put DVM(DISTRIBUTE …; TEMPLATE) first")
         number = self.unit.data_id(variable)
-        return template(number, entity) + self.distributed(variable, number, construct)
+        return render_template(number, entity) + self.distributed(variable, number, construct)
 
     def parameter(self, variable: Variable, number: int) -> None:
         """Name an array at the head of the function that it is passed to."""
         rank = self.unit.rank(variable)
-        element = f"sizeof({c_calls.element(variable, rank)})"
+        element = f"sizeof({c_calls.element_at(variable, rank)})"
         function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
         body = function.child_by_field_name("body")
         if body is not None:
-            text = call(
-                "argument", number, base(variable), element, rank, longs([0] * rank), c_calls.extents(variable, rank), 0
+            text = render_call(
+                "argument",
+                number,
+                data_address(variable),
+                element,
+                rank,
+                long_array([0] * rank),
+                c_calls.array_extents(variable, rank),
+                0,
             )
             self.marks.before(self.tree.begin(body) + 1, " " + text)
 
     def arrayed(self, variable: Variable, number: int, first: str) -> str:
         """The call that names an array; it has no values yet."""
         rank = self.unit.rank(variable)
-        element = f"sizeof({c_calls.element(variable, rank)})"
-        extents = c_calls.extents(variable, rank, first)
-        text = call("array", number, base(variable), element, rank, longs([0] * rank), extents, "WEFT_ORDER_C")
+        element = f"sizeof({c_calls.element_at(variable, rank)})"
+        extents = c_calls.array_extents(variable, rank, first)
+        text = render_call(
+            "array", number, data_address(variable), element, rank, long_array([0] * rank), extents, "WEFT_ORDER_C"
+        )
         if not (variable.pointer or variable.initialised or variable.external):  # another source may give it values
-            text += " " + call("clear", base(variable), size(variable))
+            text += " " + render_call("clear", data_address(variable), data_bytes(variable))
         return text
 
     def distributed(self, variable: Variable, number: int, construct: int) -> str:
@@ -181,11 +190,13 @@ class Arrays:
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Distribution) and attribute.axes:
-                    sizes = c_calls.blocks(number, variable, attribute.axes)
+                    sizes = c_calls.render_block_sizes(number, variable, attribute.axes)
                     if not variable.outside:  # before the program begins no table has its numbers
-                        sizes += c_scattered.owners(self.unit, number, variable, attribute.axes, variable.begin)
+                        sizes += c_scattered.render_owner_calls(
+                            self.unit, number, variable, attribute.axes, variable.begin
+                        )
                     task = self.unit.task(attribute.onto, variable.begin)
-                    return f" {sizes} " + c_calls.spread(construct, number, variable, attribute.axes, task)
+                    return f" {sizes} " + c_calls.render_distribution(construct, number, variable, attribute.axes, task)
         return ""
 
     def aligned(self, variable: Variable, number: int, construct: int) -> str:
@@ -197,7 +208,9 @@ class Arrays:
                     at = len(self.tree.text) - 1 if variable.outside else variable.begin
                     text += " " + self.alignment(variable, number, construct, attribute, at)
                 if isinstance(attribute, syntax.Shadow):
-                    text += " " + call("shadow", number, base(variable), *c_calls.widths(attribute.widths))
+                    text += " " + render_call(
+                        "shadow", number, data_address(variable), *c_calls.width_arguments(attribute.widths)
+                    )
         return text
 
     def alignment(self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment, at: int) -> str:
@@ -207,8 +220,16 @@ class Arrays:
         if variable.external and self.tree.resolve(alignment.target.name, at) is None:
             return ""  # the source that defines the array aligns it: here the target has no declaration
         target = self.unit.spread(alignment.target, at, "align")
-        mapping = c_calls.mapping(alignment.target.subscripts or ())
-        return call("align", construct, number, base(variable), self.unit.data_id(target), base(target), *mapping)
+        mapping = c_calls.mapping_arguments(alignment.target.subscripts or ())
+        return render_call(
+            "align",
+            construct,
+            number,
+            data_address(variable),
+            self.unit.data_id(target),
+            data_address(target),
+            *mapping,
+        )
 
     def placed(self, variable: Variable, made: str, aligned: str) -> None:
         """Put the calls for a variable where it comes to life: behind its declaration, or before the program."""
@@ -229,7 +250,7 @@ class Arrays:
     def allocations(self) -> None:
         """Name what pointers get from malloc and its like: arrays of the directives, and other blocks of the heap."""
         for node in c_tree.walk(self.tree.root):
-            found = given(self.tree, node)
+            found = split_assigned_call(self.tree, node)
             if found is None:
                 continue
             left, called = found
@@ -262,7 +283,7 @@ class Arrays:
 
     def allocated(self, variable: Variable, called: Node) -> str:
         """The calls that name and map an array of the directives that gets its memory."""
-        total = asked(self.tree, called)
+        total = allocation_size(self.tree, called)
         number = self.unit.data_id(variable)
         first = f"(__INT64_TYPE__)(({total}) / sizeof(({variable.name})[0]))" if total else "0"
         construct = next(
@@ -281,11 +302,11 @@ class Arrays:
         place = self.source.position(self.tree.begin(left))
         number = self.unit.data_id(variable) if variable else self.blocks.get(name)
         if number is None:
-            number = self.blocks[name] = self.shared.texts.variable(name, place.file, place.line, "array")
+            number = self.blocks[name] = self.shared.texts.add_variable(name, place.file, place.line, "array")
         if "sizeof" not in self.tree.source(called):  # the type may be one that this file does not know
-            return call("heap", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0")
+            return render_call("heap", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0")
         rank = variable.rank if variable is not None else 1
-        extents = longs(
+        extents = long_array(
             [
                 "0",
                 *(
@@ -295,15 +316,15 @@ class Arrays:
             ]
         )
         pointer = f"WEFT_POINTER({name})"  # an element or a component may also get a plain number from the call
-        return call("heap", number, f"(void *){pointer}", f"sizeof(({pointer}){'[0]' * rank})", rank, extents)
+        return render_call("heap", number, f"(void *){pointer}", f"sizeof(({pointer}){'[0]' * rank})", rank, extents)
 
 
 UNSAFE: Final = frozenset(("call_expression", "update_expression", "assignment_expression"))
 """What must not be evaluated twice."""
 
 
-def given(tree: c_tree.Tree, node: Node) -> tuple[Node, Node] | None:
-    """What an assignment or declaration gives a value, and the call that the value comes from."""
+def split_assigned_call(tree: c_tree.Tree, node: Node) -> tuple[Node, Node] | None:
+    """Return the variable that an assignment or declaration gives a value, and the call that makes it, or None."""
     if node.type == "assignment_expression":
         operator = node.child_by_field_name("operator")
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
@@ -314,15 +335,15 @@ def given(tree: c_tree.Tree, node: Node) -> tuple[Node, Node] | None:
         left, right = c_tree.declarator(tree, node)[0] if declared else None, node.child_by_field_name("value")
     else:
         return None
-    while right is not None and (inner := uncast(tree, right)) is not None:
+    while right is not None and (inner := strip_cast(tree, right)) is not None:
         right = inner
     if left is None or right is None or right.type not in ("call_expression", "new_expression"):
         return None
     return left, right
 
 
-def uncast(tree: c_tree.Tree, node: Node) -> Node | None:
-    """What is cast or stands in brackets; None where neither is so."""
+def strip_cast(tree: c_tree.Tree, node: Node) -> Node | None:
+    """Return what is cast or bracketed; None if the node is neither."""
     if node.type in ("cast_expression", "parenthesized_expression"):
         return node.child_by_field_name("value") or (node.named_children[0] if node.named_children else None)
     function, arguments = (node.child_by_field_name(name) for name in ("function", "arguments"))
@@ -333,8 +354,8 @@ def uncast(tree: c_tree.Tree, node: Node) -> Node | None:
     return None
 
 
-def asked(tree: c_tree.Tree, called: Node) -> str:
-    """How many bytes a call of malloc or its like asks for; empty for other functions."""
+def allocation_size(tree: c_tree.Tree, called: Node) -> str:
+    """Return the size that a call of malloc or a similar function asks for, as C text; "" for other functions."""
     function = called.child_by_field_name("function")
     arguments = called.child_by_field_name("arguments")
     name = tree.source(function) if function is not None else ""
@@ -353,7 +374,7 @@ SIZES: Final = {
 """The arguments of a function whose product is the size that it is asked for."""
 
 
-def template(number: int, entity: syntax.Entity) -> str:
-    """The call that names a template; empty where its sizes are left open."""
+def render_template(number: int, entity: syntax.Entity) -> str:
+    """Return the call that names a template; "" if its sizes are left open."""
     sizes = [c_calls.int64(one.high) for one in entity.sizes if one.high is not None]
-    return call("template", number, len(sizes), longs([0] * len(sizes)), longs(sizes)) if sizes else ""
+    return render_call("template", number, len(sizes), long_array([0] * len(sizes)), long_array(sizes)) if sizes else ""

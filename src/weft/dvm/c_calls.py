@@ -1,4 +1,4 @@
-"""The texts of the runtime's calls (dataparallel/native/check.h) that are put into a C source."""
+"""Render the runtime's calls (dataparallel/native/check.h) as C text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft.dvm.syntax import (
     Width,
 )
 
-HEADER: Final = runtime.sources() / "check.h"
+HEADER: Final = runtime.runtime_sources() / "check.h"
 LISTS: Final = """\
 #define WEFT_INTS(...) (const int[]){__VA_ARGS__}
 #define WEFT_LONGS(...) (const __INT64_TYPE__[]){__VA_ARGS__}
@@ -76,22 +76,26 @@ TYPES: Final = {
 }
 
 
-def prologue(text: str, cplusplus: bool) -> str:
-    """What stands before a source: the runtime's declarations and those of the language's library that it uses."""
+def source_prologue(text: str, cplusplus: bool) -> str:
+    """Return the declarations to put before a source: the runtime's, and those of the C library that it uses."""
     if not cplusplus:
-        return (LISTS % ", ".join(f"{name}: {code}" for name, code in TYPES.items())) + declarations() + library(text)
+        return (
+            (LISTS % ", ".join(f"{name}: {code}" for name, code in TYPES.items()))
+            + runtime_declarations()
+            + library_declarations(text)
+        )
     overloads = " ".join(
         f"static inline int weft_type(const volatile {name} &) {{ return {code}; }}"
         for name, code in TYPES.items()
         if "_Complex" not in name and name != "_Bool"
     )
-    defines, code = declarations().rsplit("\n", 1)
-    return f'{defines}\nextern "C" {{ {code}{library(text)} }}\n{LISTS_CPLUSPLUS % overloads}'
+    defines, code = runtime_declarations().rsplit("\n", 1)
+    return f'{defines}\nextern "C" {{ {code}{library_declarations(text)} }}\n{LISTS_CPLUSPLUS % overloads}'
 
 
 @cache
-def declarations() -> str:
-    """The runtime's declarations on one line, without a header: a program's feature macros must come first."""
+def runtime_declarations() -> str:
+    """Return the runtime's declarations on one line, not as an include: a program's feature macros must come first."""
     text = HEADER.read_text(encoding="utf-8")
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
     text = text.partition("#ifdef __cplusplus")[0] + text.partition("#endif")[2].rpartition("#ifdef __cplusplus")[0]
@@ -116,8 +120,8 @@ LIBRARY: Final = {
 """Functions of the language's library, which its compiler knows without a declaration."""
 
 
-def library(text: str) -> str:
-    """The declarations of the library's functions that a source calls and does not declare."""
+def library_declarations(text: str) -> str:
+    """Return declarations of the library functions that a source calls and does not declare."""
     return "".join(
         f" {declaration}"
         for name, declaration in LIBRARY.items()
@@ -125,17 +129,17 @@ def library(text: str) -> str:
     )
 
 
-def call(name: str, *arguments: object) -> str:
-    """A call as a statement."""
+def render_call(name: str, *arguments: object) -> str:
+    """Return a call of the runtime's function `weft_check_NAME` as a statement."""
     return f"weft_check_{name}({', '.join(map(str, arguments))});"
 
 
-def ints(values: Sequence[object]) -> str:
+def int_array(values: Sequence[object]) -> str:
     """An array of plain ints."""
     return f"WEFT_INTS({', '.join(map(str, values))})"
 
 
-def longs(values: Sequence[object]) -> str:
+def long_array(values: Sequence[object]) -> str:
     """An array of 64-bit numbers."""
     return f"WEFT_LONGS({', '.join(map(str, values))})"
 
@@ -153,7 +157,7 @@ def is_template(variable: Variable) -> bool:
     return variable.has("template")
 
 
-def base(variable: Variable) -> str:
+def data_address(variable: Variable) -> str:
     """The address of a variable's data."""
     if is_template(variable):
         return "(void *)0"
@@ -162,7 +166,7 @@ def base(variable: Variable) -> str:
     return f"(void *)&({variable.name})"
 
 
-def size(variable: Variable) -> str:
+def data_bytes(variable: Variable) -> str:
     """The bytes of a variable's data; 0: not known from its declaration."""
     if is_template(variable):
         return "0"
@@ -171,41 +175,41 @@ def size(variable: Variable) -> str:
     return f"({variable.first}) * sizeof(({variable.name})[0])" if variable.first else "0"
 
 
-def element(variable: Variable, rank: int) -> str:
+def element_at(variable: Variable, rank: int) -> str:
     """An element of an array, for sizeof."""
     return f"({variable.name})" + "[0]" * rank
 
 
-def extents(variable: Variable, rank: int, first: str = "") -> str:
-    """The extents of an array; `first` is that of the first dimension where the declaration does not tell it."""
+def array_extents(variable: Variable, rank: int, first: str = "") -> str:
+    """Return the extents of an array as C text; `first` replaces an unknown extent of the first dimension."""
     found: list[str] = []
     for d in range(rank):
         if d == 0 and variable.by_pointer:
             found.append(first or (f"(__INT64_TYPE__)({variable.first})" if variable.first else "0"))
         else:
-            found.append(f"(__INT64_TYPE__)(sizeof({element(variable, d)}) / sizeof({element(variable, d + 1)}))")
-    return longs(found)
+            found.append(f"(__INT64_TYPE__)(sizeof({element_at(variable, d)}) / sizeof({element_at(variable, d + 1)}))")
+    return long_array(found)
 
 
 def reduction_type(variable: Variable) -> str:
     """The type of a variable's (or its elements') numbers, as the compiler knows it."""
-    return f"WEFT_TYPE({element(variable, variable.rank)})"
+    return f"WEFT_TYPE({element_at(variable, variable.rank)})"
 
 
-def count(variable: Variable) -> str:
+def element_count(variable: Variable) -> str:
     """How many numbers a variable has."""
     if not variable.is_array:
         return "1"
     if variable.by_pointer and not variable.first:
         return "1"
-    return f"(__INT64_TYPE__)(({size(variable)}) / sizeof({element(variable, variable.rank)}))"
+    return f"(__INT64_TYPE__)(({data_bytes(variable)}) / sizeof({element_at(variable, variable.rank)}))"
 
 
 # --- parts of directives ----------------------------------------------------------------------------------------------
 
 
-def mapping(subscripts: Sequence[Subscript]) -> tuple[str, str, str, str]:
-    """rank, axis[], coefficient[], offset[] of a mapping."""
+def mapping_arguments(subscripts: Sequence[Subscript]) -> tuple[str, str, str, str]:
+    """Return the arguments rank, axis[], coefficient[], offset[] for a mapping."""
     axes: list[object] = []
     coefficients: list[object] = []
     offsets: list[object] = []
@@ -218,26 +222,26 @@ def mapping(subscripts: Sequence[Subscript]) -> tuple[str, str, str, str]:
             axes.append("WEFT_CONSTANT" if isinstance(subscript, Constant) else "WEFT_ALL")
             coefficients.append(0)
             offsets.append(int64(subscript.value) if isinstance(subscript, Constant) else 0)
-    return str(len(axes)), ints(axes), longs(coefficients), longs(offsets)
+    return str(len(axes)), int_array(axes), long_array(coefficients), long_array(offsets)
 
 
-def widths(found: Sequence[Width | NamedEdges] | None) -> tuple[str, str, str]:
-    """rank, low[], high[] of edges; without widths: those that are declared."""
+def width_arguments(found: Sequence[Width | NamedEdges] | None) -> tuple[str, str, str]:
+    """Return the arguments rank, low[], high[] for shadow edges; without widths, the declared ones."""
     if found is None:
         return "0", "(const __INT64_TYPE__ *)0", "(const __INT64_TYPE__ *)0"
     low = [int64(w.low) if isinstance(w, Width) else 0 for w in found]
     high = [int64(w.high) if isinstance(w, Width) else 0 for w in found]
-    return str(len(found)), longs(low), longs(high)
+    return str(len(found)), long_array(low), long_array(high)
 
 
-def section(reference: Reference, variable: Variable) -> tuple[str, str, str]:
-    """rank, low[], high[] of a part of an array; 0 and no bounds: all of it."""
+def section_arguments(reference: Reference, variable: Variable) -> tuple[str, str, str]:
+    """Return the arguments rank, low[], high[] for a part of an array; 0 and no bounds for all of it."""
     if not reference.subscripts:
         return "0", "(const __INT64_TYPE__ *)0", "(const __INT64_TYPE__ *)0"
     low: list[str] = []
     high: list[str] = []
     for d, subscript in enumerate(reference.subscripts):
-        last = f"(__INT64_TYPE__)(sizeof({element(variable, d)}) / sizeof({element(variable, d + 1)})) - 1"
+        last = f"(__INT64_TYPE__)(sizeof({element_at(variable, d)}) / sizeof({element_at(variable, d + 1)})) - 1"
         if isinstance(subscript, Affine):
             raise DirectiveError(reference.place, f"`{reference.name}` has a subscript that means nothing here")
         if isinstance(subscript, Constant):
@@ -249,23 +253,25 @@ def section(reference: Reference, variable: Variable) -> tuple[str, str, str]:
         if bounds.high is None and d == 0 and variable.by_pointer:
             last = f"(__INT64_TYPE__)({variable.first}) - 1" if variable.first else "__INT64_MAX__"
         high.append(int64(bounds.high) if bounds.high else last)
-    return str(len(low)), longs(low), longs(high)
+    return str(len(low)), long_array(low), long_array(high)
 
 
-def spread(construct: int, data: int, variable: Variable, axes: Sequence[Axis], task: tuple[int, str] | None) -> str:
-    """The call that distributes an array, maybe onto one task's processors: (tasks, which)."""
+def render_distribution(
+    construct: int, data: int, variable: Variable, axes: Sequence[Axis], task: tuple[int, str] | None
+) -> str:
+    """Return the call that distributes an array, maybe onto one task's processors: (tasks, index)."""
     if task is None:
-        return call("distribute", construct, data, base(variable), *kinds(axes))
-    return call("distribute_onto", construct, data, base(variable), *kinds(axes), *task)
+        return render_call("distribute", construct, data, data_address(variable), *distribution_kinds(axes))
+    return render_call("distribute_onto", construct, data, data_address(variable), *distribution_kinds(axes), *task)
 
 
-def kinds(axes: Sequence[Axis]) -> tuple[str, str]:
-    """rank, kinds[] of a distribution."""
-    return str(len(axes)), ints([KINDS[axis.kind] for axis in axes])
+def distribution_kinds(axes: Sequence[Axis]) -> tuple[str, str]:
+    """Return the arguments rank, kinds[] for a distribution."""
+    return str(len(axes)), int_array([KINDS[axis.kind] for axis in axes])
 
 
-def blocks(data: int, variable: Variable, axes: Sequence[Axis]) -> str:
-    """The calls that tell the sizes of blocks."""
+def render_block_sizes(data: int, variable: Variable, axes: Sequence[Axis]) -> str:
+    """Return the calls that tell the sizes of blocks."""
     found: list[str] = []
     for d, axis in enumerate(axes):
         if axis.argument is None or axis.kind not in ("wgtblock", "genblock"):
@@ -275,7 +281,7 @@ def blocks(data: int, variable: Variable, axes: Sequence[Axis]) -> str:
         found.append(
             f"{{ const __INT64_TYPE__ weft_n = {many}; double weft_sizes[weft_n > 0 ? weft_n : 1]; "
             f"for (__INT64_TYPE__ weft_k = 0; weft_k < weft_n; weft_k++) weft_sizes[weft_k] = ({array})[weft_k]; "
-            + call("blocks", data, base(variable), d, "weft_n", "weft_sizes")
+            + render_call("blocks", data, data_address(variable), d, "weft_n", "weft_sizes")
             + " }"
         )
     return " ".join(found)

@@ -1,4 +1,4 @@
-"""Which variables of a C source the compiler's hooks must see: those get their address taken, the others stay fast."""
+"""Find the variables of a C source that the compiler's hooks must see: their address is taken, others stay fast."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from functools import cached_property
 from tree_sitter import Node
 
 from weft.dvm import c_calls, c_tree, c_uses, syntax
-from weft.dvm.c_calls import base, call, longs, size
+from weft.dvm.c_calls import data_address, data_bytes, long_array, render_call
 from weft.dvm.c_tree import Variable
-from weft.dvm.c_unit import FIRST, Unit
+from weft.dvm.c_unit import FIRST, SourceUnit
 from weft.dvm.syntax import Reference
 
 
-class Hooks:
-    """Marks the variables of one source."""
+class HookedVariables:
+    """Marks the variables of one source that the hooks must see."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: SourceUnit) -> None:
         self.unit = unit
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
@@ -32,7 +32,9 @@ class Hooks:
                 scope = self.tree.resolve(variable.name, variable.begin)
                 if scope is None or (not variable.sizes and self.surely(variable, body)):
                     continue
-                self.marks.before(variable.statement_end, " " + call("clear", base(variable), size(variable)))
+                self.marks.before(
+                    variable.statement_end, " " + render_call("clear", data_address(variable), data_bytes(variable))
+                )
 
     def surely(self, variable: Variable, body: Node) -> bool:
         """Whether a scalar of a loop's body is surely written before it is read, and its address is not taken."""
@@ -164,7 +166,7 @@ class Hooks:
             if variable.outside:
                 continue
             if variable in self.regional and not variable.parameter and not variable.static:
-                text += " " + call("begins", base(variable))
+                text += " " + render_call("begins", data_address(variable))
             if variable.parameter:
                 function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
                 body = function.child_by_field_name("body")
@@ -173,7 +175,7 @@ class Hooks:
                     self.marks.before(self.tree.begin(body) + 1, " " + text)
                 continue
             if not variable.initialised and not variable.static and not variable.external:
-                text += " " + call("clear", base(variable), size(variable))
+                text += " " + render_call("clear", data_address(variable), data_bytes(variable))
             if self.in_header(variable):
                 continue
             self.marks.before(variable.statement_end, " " + text)
@@ -216,9 +218,9 @@ class Hooks:
     def without_value(self, variable: Variable) -> None:
         """Say of a variable that it has no value yet, if it is a number or an array of numbers."""
         kind = c_calls.reduction_type(variable)
-        clear = call("clear", base(variable), size(variable))
+        clear = render_call("clear", data_address(variable), data_bytes(variable))
         if variable in self.regional:
-            text = f"{self.named(variable)} {call('begins', base(variable))} if ({kind}) {clear}"
+            text = f"{self.named(variable)} {render_call('begins', data_address(variable))} if ({kind}) {clear}"
         else:
             text = f"if ({kind}) {{ {self.named(variable)} {clear} }}"
         self.marks.before(variable.statement_end, " " + text)
@@ -230,11 +232,13 @@ class Hooks:
         """The call that names a variable, with its dimensions where it is an array."""
         number = self.unit.data_id(variable)
         if not variable.is_array:
-            return call("data", number, base(variable), size(variable))
+            return render_call("data", number, data_address(variable), data_bytes(variable))
         rank = variable.rank
-        element, extents = c_calls.element(variable, rank), c_calls.extents(variable, rank)
+        element, extents = c_calls.element_at(variable, rank), c_calls.array_extents(variable, rank)
         name = "argument" if variable.by_pointer or variable.reference else "array"
-        return call(name, number, base(variable), f"sizeof({element})", rank, longs([0] * rank), extents, 0)
+        return render_call(
+            name, number, data_address(variable), f"sizeof({element})", rank, long_array([0] * rank), extents, 0
+        )
 
     def in_header(self, variable: Variable) -> bool:
         """Whether a variable is declared in a loop's header: no statement can follow there."""

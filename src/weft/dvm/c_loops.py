@@ -1,4 +1,4 @@
-"""The calls for the parallel loops of C-DVMH, and for their clauses."""
+"""Render the calls for the parallel loops of C-DVMH and their clauses."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from tree_sitter import Node
 
 from weft.base.words import plural
 from weft.dvm import c_calls, c_groups, c_scattered, c_uses, syntax
-from weft.dvm.c_arrays import Arrays
-from weft.dvm.c_calls import base, call, longs, size
-from weft.dvm.c_hooks import Hooks
+from weft.dvm.c_arrays import ArrayMarker
+from weft.dvm.c_calls import data_address, data_bytes, long_array, render_call
+from weft.dvm.c_hooks import HookedVariables
 from weft.dvm.c_tree import Variable
-from weft.dvm.c_unit import Unit
+from weft.dvm.c_unit import SourceUnit
 from weft.dvm.syntax import Directive, Reference
 
 
 class LoopConstructs:
     """Marks the loops of one source."""
 
-    def __init__(self, unit: Unit, hooks: Hooks, groups: c_groups.Groups) -> None:
+    def __init__(self, unit: SourceUnit, hooks: HookedVariables, groups: c_groups.DirectiveGroups) -> None:
         self.unit = unit
         self.hooks = hooks
         self.groups = groups
-        self.arrays = Arrays(unit)
+        self.arrays = ArrayMarker(unit)
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
     def parallel(self, directive: syntax.Parallel, statement: Node | None, text: str) -> None:
@@ -50,18 +50,18 @@ class LoopConstructs:
             self.task_loop(directive, statement, indices[0], text)
             return
         number = self.unit.texted("parallel", directive, text, indices)
-        calls = [call("loop_begin", number, directive.rank, 0), *self.clauses(directive, statement, at)]
+        calls = [render_call("loop_begin", number, directive.rank, 0), *self.clauses(directive, statement, at)]
         if not self.in_region(at):
             remote = [clause for clause in directive.clauses if isinstance(clause, syntax.Remote)]
             calls[:0] = [self.fetched(clause, at, number) for clause in remote]
-        calls.append(call("loop_start"))
-        self.marks.around(at, self.tree.end(statement), " ".join(calls), call("loop_end", number))
+        calls.append(render_call("loop_start"))
+        self.marks.around(at, self.tree.end(statement), " ".join(calls), render_call("loop_end", number))
         body = loops[-1].child_by_field_name("body")
         if body is not None:
             if len(indices) <= 3:
-                step = call(f"iteration{len(indices)}", *indices)
+                step = render_call(f"iteration{len(indices)}", *indices)
             else:
-                step = call("iteration", len(indices), longs(indices))
+                step = render_call("iteration", len(indices), long_array(indices))
             self.marks.around(self.tree.begin(body), self.tree.end(body), step, "")
             self.hooks.inside(body)
 
@@ -72,7 +72,12 @@ class LoopConstructs:
             on = directive.on
             target = self.unit.spread(on, at, "on")
             found.append(
-                call("loop_on", self.unit.data_id(target), base(target), *c_calls.mapping(on.subscripts or ()))
+                render_call(
+                    "loop_on",
+                    self.unit.data_id(target),
+                    data_address(target),
+                    *c_calls.mapping_arguments(on.subscripts or ()),
+                )
             )
         unmarked = self.hooks.unmarked
         indices = {v for v in self.unit.indices(directive, loop) if v is not None}
@@ -84,7 +89,7 @@ class LoopConstructs:
     def control(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
         """The calls that tell a loop's own variables, where they live in memory: their accesses are no work."""
         return [
-            call("loop_index", base(variable), size(variable))
+            render_call("loop_index", data_address(variable), data_bytes(variable))
             for variable in self.unit.indices(directive, loop)
             if variable is not None
             and not at <= variable.statement_begin < self.tree.end(loop)
@@ -98,36 +103,53 @@ class LoopConstructs:
             for item in clause.names:
                 variable = self.unit.variable(item, at)
                 if variable not in unmarked:
-                    found.append(call("loop_private", self.unit.data_id(variable), base(variable), size(variable)))
+                    found.append(
+                        render_call(
+                            "loop_private", self.unit.data_id(variable), data_address(variable), data_bytes(variable)
+                        )
+                    )
         elif isinstance(clause, syntax.Reductions):
             for one in clause.items:
                 found.append(self.reduction(one, at))
-            group = self.groups.of(self.unit, group_of(clause), at)
+            group = self.groups.of(self.unit, clause_group(clause), at)
             if group:
-                found.append(call("loop_reduction_group", group))
+                found.append(render_call("loop_reduction_group", group))
         elif isinstance(clause, syntax.ShadowRenew):
             for renewal in clause.items:
                 variable = self.edged(renewal.array, renewal.widths, at, "shadow_renew")
-                edges = c_calls.widths(renewal.widths)
+                edges = c_calls.width_arguments(renewal.widths)
                 found.append(
-                    call("loop_shadow_renew", self.unit.data_id(variable), base(variable), *edges, int(renewal.corner))
+                    render_call(
+                        "loop_shadow_renew",
+                        self.unit.data_id(variable),
+                        data_address(variable),
+                        *edges,
+                        int(renewal.corner),
+                    )
                 )
-                found.extend(c_scattered.renewed(self.unit, 0, variable, renewal.widths, renewal.array.place))
+                found.extend(
+                    c_scattered.render_edge_renewals(self.unit, 0, variable, renewal.widths, renewal.array.place)
+                )
         elif isinstance(clause, syntax.Across):
             for dependence in clause.items:
                 # An array without distribution may be named too: `tie` loops of one processor.
                 variable = self.unit.variable(dependence.array, at)
                 found.append(
-                    call("loop_across", self.unit.data_id(variable), base(variable), *c_calls.widths(dependence.widths))
+                    render_call(
+                        "loop_across",
+                        self.unit.data_id(variable),
+                        data_address(variable),
+                        *c_calls.width_arguments(dependence.widths),
+                    )
                 )
         elif isinstance(clause, syntax.Remote):
-            group = self.groups.of(self.unit, group_of(clause), at)
+            group = self.groups.of(self.unit, clause_group(clause), at)
             found.append(self.remotes(clause, at, "loop_remote_group" if group else "loop_remote", group))
         elif isinstance(clause, syntax.Tie):
             for item in clause.items:
                 variable = self.unit.variable(item, at)
-                mapping = c_calls.mapping(item.subscripts or ())
-                found.append(call("loop_tie", self.unit.data_id(variable), base(variable), *mapping))
+                mapping = c_calls.mapping_arguments(item.subscripts or ())
+                found.append(render_call("loop_tie", self.unit.data_id(variable), data_address(variable), *mapping))
         return found
 
     def edged(self, array: Reference, widths: Sequence[object] | None, at: int, where: str) -> Variable:
@@ -147,17 +169,17 @@ class LoopConstructs:
         location = ["(void *)0", "0"]
         if one.location is not None:
             beside = self.unit.variable(one.location, at)
-            bytes = size(beside)
+            bytes = data_bytes(beside)
             if one.size is not None and beside.by_pointer:
                 bytes = f"({one.size.text}) * sizeof(({beside.name})[0])"
-            location = [base(beside), bytes]
-        return call(
+            location = [data_address(beside), bytes]
+        return render_call(
             "loop_reduction",
             self.unit.data_id(variable),
-            base(variable),
+            data_address(variable),
             c_calls.OPERATIONS[one.operator],
             c_calls.reduction_type(variable),
-            c_calls.count(variable),
+            c_calls.element_count(variable),
             *location,
         )
 
@@ -168,9 +190,16 @@ class LoopConstructs:
             variable = self.unit.spread(item, at, "remote_access")
             ranges = [s if isinstance(s, syntax.Constant) else syntax.Whole() for s in item.subscripts or ()]
             part = Reference(item.name, tuple(ranges), item.place)
-            bounds = c_calls.section(part, variable)
+            bounds = c_calls.section_arguments(part, variable)
             found.append(
-                call("get_actual", number, self.unit.data_id(variable), base(variable), size(variable), *bounds)
+                render_call(
+                    "get_actual",
+                    number,
+                    self.unit.data_id(variable),
+                    data_address(variable),
+                    data_bytes(variable),
+                    *bounds,
+                )
             )
         return " ".join(found) + " "
 
@@ -192,25 +221,25 @@ class LoopConstructs:
         found: list[str] = []
         for item in remote.items:
             variable = self.unit.spread(item, at, "remote_access")
-            mapping = c_calls.mapping(item.subscripts or ())
+            mapping = c_calls.mapping_arguments(item.subscripts or ())
             first = [group] if group else []
-            found.append(call(name, *first, self.unit.data_id(variable), base(variable), *mapping))
+            found.append(render_call(name, *first, self.unit.data_id(variable), data_address(variable), *mapping))
         return " ".join(found)
 
     def around_tasks(self, node: Node, number: int, tasks: Reference, clauses: Sequence[syntax.Clause]) -> None:
         """Put a task region around a statement."""
         at = self.tree.begin(node)
         known = self.unit.known_tasks(tasks, at)
-        opening = [known, call("task_region_begin", number, self.unit.tasks(tasks, at))]
+        opening = [known, render_call("task_region_begin", number, self.unit.tasks(tasks, at))]
         for clause in clauses:
             opening.extend(self.clause(clause, at, self.hooks.unmarked))
-        opening.append(call("task_region_start"))
-        self.marks.around(at, self.tree.end(node), " ".join(opening), call("task_region_end", number))
+        opening.append(render_call("task_region_start"))
+        self.marks.around(at, self.tree.end(node), " ".join(opening), render_call("task_region_end", number))
 
     def around_task(self, node: Node, number: int, index: str) -> None:
         """Put a task around its statement."""
         begin, end = self.tree.begin(node), self.tree.end(node)
-        self.marks.around(begin, end, call("task_begin", number, index), call("task_end", number))
+        self.marks.around(begin, end, render_call("task_begin", number, index), render_call("task_end", number))
         self.hooks.inside(node)
 
     def task_loop(self, directive: syntax.Parallel, loop: Node, index: str, text: str) -> None:
@@ -234,8 +263,8 @@ class LoopConstructs:
         return self.within(syntax.TaskRegion, at)
 
 
-def group_of(clause: syntax.Reductions | syntax.Remote) -> Reference | None:
-    """The group that a clause of a loop puts something into."""
+def clause_group(clause: syntax.Reductions | syntax.Remote) -> Reference | None:
+    """Return the group that a clause of a loop fills; None without one."""
     if not clause.group:
         return None
     place = clause.items[0].variable.place if isinstance(clause, syntax.Reductions) else clause.items[0].place

@@ -1,4 +1,4 @@
-"""The old form of C-DVM: directives in the macro `DVM(…)`, loops in macros; both are brought into today's form."""
+"""Translate the old form of C-DVM, with directives in the macro `DVM(…)` and loops in macros, to the current form."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ USES: Final = ("SHADOW_START", "SHADOW_WAIT", "REDUCTION_START", "REDUCTION_WAIT
 """Directives that name a group."""
 
 
-def is_old(text: str) -> bool:
-    """Whether a source defines the macro."""
+def is_old_form(text: str) -> bool:
+    """Return whether a source defines the macro DVM."""
     return re.search(r"^[ \t]*#[ \t]*define[ \t]+DVM\(", text, re.MULTILINE) is not None
 
 
-def closing(text: str, at: int) -> int:
-    """Where the bracket that opens at `at` closes; the end of the text where it does not."""
+def find_closing_bracket(text: str, at: int) -> int:
+    """Return the index of the bracket that closes the one at `at`; the length of the text if none does."""
     depth = 0
     for place in range(at, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)
@@ -44,8 +44,8 @@ def closing(text: str, at: int) -> int:
     return len(text)
 
 
-def spread_loops(text: str) -> str:
-    """The text with the macros that are loops written out, each on its own line."""
+def expand_loop_macros(text: str) -> str:
+    """Return the text with macros that are loops expanded, each on its own line."""
     loops = {match[1]: ([one.strip() for one in match[2].split(",")], match[3]) for match in LOOP.finditer(text)}
     if not loops:
         return text
@@ -56,9 +56,9 @@ def spread_loops(text: str) -> str:
     for match in use.finditer(text):
         if match.start() < done or any(low <= match.start() < high for low, high in defines):
             continue
-        end = closing(text, match.end() - 1)
+        end = find_closing_bracket(text, match.end() - 1)
         names, body = loops[match[1]]
-        given = [one.strip() for one in arguments(text[match.end() : end])]
+        given = [one.strip() for one in split_arguments(text[match.end() : end])]
         values = dict(zip(names, given, strict=False))
         written = re.sub(r"\w+", lambda word, values=values: values.get(word[0], word[0]), body)
         parts += [text[done : match.start()], written, "\n" * text.count("\n", match.start(), end)]
@@ -66,8 +66,8 @@ def spread_loops(text: str) -> str:
     return "".join([*parts, text[done:]])
 
 
-def arguments(text: str) -> Iterator[str]:
-    """A macro's arguments."""
+def split_arguments(text: str) -> Iterator[str]:
+    """Yield a macro's arguments."""
     depth = start = 0
     for place, character in enumerate(text):
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(character, 0)
@@ -77,17 +77,17 @@ def arguments(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def directives(text: str) -> Iterator[tuple[int, int, str]]:
-    """(begin, end, what the macro holds) of each `DVM(…)` that is not its own definition."""
+def find_directives(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield (begin, end, content) of each `DVM(…)` outside macro definitions."""
     defines = [match.span() for match in DEFINE.finditer(text)]
     for match in MACRO.finditer(text):
         if not any(low <= match.start() < high for low, high in defines):
-            end = closing(text, match.end() - 1)
+            end = find_closing_bracket(text, match.end() - 1)
             yield match.start(), end + 1, text[match.end() : end]
 
 
-def today(old: str, place: Position) -> str | None:
-    """A directive in today's form; None where it has no meaning for the checks. DirectiveError where it is unknown."""
+def modernize_directive(old: str, place: Position) -> str | None:
+    """Return a directive in the current form; None if it means nothing to the checks. DirectiveError if unknown."""
     words = " ".join(old.split())
     keyword = re.match(r"\*?\s*(\w+)", words)
     name = keyword[1].upper() if keyword else ""
@@ -95,27 +95,29 @@ def today(old: str, place: Position) -> str | None:
     if name in SILENT or words.startswith("*"):
         return None
     if name in ("DISTRIBUTE", "ALIGN"):
-        return declared(name, rest, place)
+        return modernize_declaration(name, rest, place)
     if name == "REDISTRIBUTE":
-        return None if rest.startswith("(") else f"redistribute({spread(rest)})"
+        return None if rest.startswith("(") else f"redistribute({modernize_distribution(rest)})"
     if name == "REALIGN":
         new = re.search(r"\bNEW\b", rest)
         array = re.sub(r"\bNEW\b", "", rest).strip()
-        return None if array.startswith("(") else f"realign({with_small(array)})" + (" new_value" if new else "")
+        return (
+            None if array.startswith("(") else f"realign({modernize_alignment(array)})" + (" new_value" if new else "")
+        )
     if name == "PARALLEL":
         mapped, *clauses = (part.strip() for part in rest.split(";"))
         mapped = re.sub(r"\bON\b", "on", mapped)
-        return f"parallel({mapped}) " + " ".join(clause(one, place) for one in clauses if one)
+        return f"parallel({mapped}) " + " ".join(modernize_clause(one, place) for one in clauses if one)
     if name == "TASK_REGION":
         tasks, *clauses = (part.strip() for part in rest.split(";"))
-        return f"task_region {tasks} " + " ".join(clause(one, place) for one in clauses if one)
+        return f"task_region {tasks} " + " ".join(modernize_clause(one, place) for one in clauses if one)
     if name in ("TASK", "ON"):
         return f"{name.lower()} {rest}"
     if name == "MAP":
         return "map " + re.sub(r"\bONTO\b", "onto", rest)
     if name in ("REMOTE_ACCESS", "INDIRECT_ACCESS"):
-        held = without_group(rest)
-        return f"remote_access({held if name == 'REMOTE_ACCESS' else whole(held)})"
+        held = drop_group(rest)
+        return f"remote_access({held if name == 'REMOTE_ACCESS' else drop_inner_subscripts(held)})"
     if name in ("COPY", "COPY_START"):
         return "copy"
     if name == "CREATE_TEMPLATE":
@@ -124,24 +126,24 @@ def today(old: str, place: Position) -> str | None:
         group, colon, held = rest.partition(":")
         if not colon:
             raise DirectiveError(place, "CREATE_SHADOW_GROUP names a group and, behind a colon, its arrays")
-        return f"create_shadow_group {group.strip()}({renewals(held)})"
+        return f"create_shadow_group {group.strip()}({modernize_renewals(held)})"
     if name in USES:
         return f"{name.lower()} {rest}"
     raise DirectiveError(place, f"`{name}` is not a directive of C-DVM")
 
 
-def spread(old: str) -> str:
-    """`A[BLOCK][] ONTO T[1]` with its words in today's spelling."""
+def modernize_distribution(old: str) -> str:
+    """Return `A[BLOCK][] ONTO T[1]` with its keywords in the current spelling."""
     return re.sub(r"\b(BLOCK|GENBLOCK|WGTBLOCK|MULTBLOCK|ONTO)\b", lambda word: word[0].lower(), old)
 
 
-def with_small(text: str) -> str:
-    """`[i] WITH a[i]` with its word in today's spelling."""
+def modernize_alignment(text: str) -> str:
+    """Return `[i] WITH a[i]` with its keyword in the current spelling."""
     return re.sub(r"\bWITH\b", "with", text)
 
 
-def clause(old: str, place: Position) -> str:
-    """One clause of `PARALLEL` in today's form."""
+def modernize_clause(old: str, place: Position) -> str:
+    """Return one clause of `PARALLEL` in the current form."""
     name, _, rest = old.partition(" ")
     rest = rest.strip()
     kind = name.upper()
@@ -151,31 +153,31 @@ def clause(old: str, place: Position) -> str:
         listed = ", ".join(f"{operator.lower()}({names})" for operator, names in found)
         return f"reduction({group[0] + ' ' if group else ''}{listed})"
     if kind == "SHADOW_RENEW":
-        return f"shadow_renew({renewals(rest)})"
+        return f"shadow_renew({modernize_renewals(rest)})"
     if kind in ("REMOTE_ACCESS", "ACROSS", "SHADOW_START", "SHADOW_WAIT"):
         return f"{kind.lower()}({rest})"
     if kind == "INDIRECT_ACCESS":
-        return f"remote_access({whole(rest)})"
+        return f"remote_access({drop_inner_subscripts(rest)})"
     if kind == "PIPE":
         return f"stage({rest})"
     raise DirectiveError(place, f"`{name}` is not a clause of PARALLEL")
 
 
-def renewals(old: str) -> str:
-    """Arrays whose edges are renewed, in today's form."""
+def modernize_renewals(old: str) -> str:
+    """Return the arrays whose shadow edges are renewed in the current form."""
     corner = re.sub(r"\bCORNER\b", "(corner)", old)
-    return ", ".join(re.sub(r"(\[\s*\])+", "", one).strip() for one in arguments(corner))
+    return ", ".join(re.sub(r"(\[\s*\])+", "", one).strip() for one in split_arguments(corner))
 
 
-def without_group(old: str) -> str:
-    """The elements of a remote access without the group: before a statement, they are fetched there."""
+def drop_group(old: str) -> str:
+    """Return the elements of a remote access without their group: before a statement they are fetched there."""
     return re.sub(r"^\s*\w+\s*:", "", old)
 
 
-def whole(old: str) -> str:
-    """Arrays with an index from another array, each as a whole: which elements it names, the program's data tell."""
+def drop_inner_subscripts(old: str) -> str:
+    """Return arrays whose index comes from another array as whole arrays: only the program's data tell the elements."""
     found = []
-    for one in arguments(old):
+    for one in split_arguments(old):
         depth = 0
         kept = []
         for character in one:
@@ -187,8 +189,8 @@ def whole(old: str) -> str:
     return ",".join(found)
 
 
-def declared(name: str, rest: str, place: Position) -> str:
-    """The declaration of an array or a template, with its edges."""
+def modernize_declaration(name: str, rest: str, place: Position) -> str:
+    """Return the declaration of an array or template, with its shadow edges, in the current form."""
     first, *more = (part.strip() for part in rest.split(";"))
     what, edges = "array", ""
     for part in filter(None, more):
@@ -202,4 +204,12 @@ def declared(name: str, rest: str, place: Position) -> str:
             raise DirectiveError(place, f"`{word.strip()}` is not a part of {name}")
     if not first:
         return what + edges
-    return what + (f" distribute{spread(first)}" if name == "DISTRIBUTE" else f" align({with_small(first)})") + edges
+    return (
+        what
+        + (
+            f" distribute{modernize_distribution(first)}"
+            if name == "DISTRIBUTE"
+            else f" align({modernize_alignment(first)})"
+        )
+        + edges
+    )

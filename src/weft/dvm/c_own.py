@@ -1,4 +1,4 @@
-"""Own computations of a C source: an assignment to a distributed element is run by the element's owner."""
+"""Mark own computations of a C source: an assignment to a distributed element is run by the element's owner."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 from tree_sitter import Node
 
 from weft.dvm import c_calls, c_tree
-from weft.dvm.c_calls import base, call, longs
+from weft.dvm.c_calls import data_address, long_array, render_call
 from weft.dvm.c_tree import Variable
-from weft.dvm.c_unit import Unit
+from weft.dvm.c_unit import SourceUnit
 
 LAST: Final = 65500
 """Priority of the constructor after which the rules of the sequential part hold."""
 
 
-class Own:
-    """Marks the assignments of one source's sequential parts."""
+class OwnComputations:
+    """Marks the assignments in the sequential parts of one source."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: SourceUnit) -> None:
         self.unit = unit
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
@@ -36,7 +36,7 @@ class Own:
                 continue
             self.own(node, node.named_children[0], spread)
         at = len(self.source.text)
-        self.unit.constructor(at, LAST, call("sequential", 1))
+        self.unit.constructor(at, LAST, render_call("sequential", 1))
 
     def own(self, statement: Node, expression: Node, spread: set[Variable]) -> None:
         """Mark one assignment, where it is one to a distributed element."""
@@ -48,7 +48,7 @@ class Own:
             return
         indices: list[str] = []
         while left is not None and left.type == "subscript_expression":
-            index = left.child_by_field_name("index") or bracketed(left)
+            index = left.child_by_field_name("index") or single_subscript(left)
             indices.insert(0, self.tree.source(index) if index is not None else "0")
             left = left.child_by_field_name("argument")
         if left is None or left.type != "identifier" or not indices:
@@ -59,17 +59,19 @@ class Own:
         begin, end = self.tree.begin(statement), self.tree.end(statement)
         if any(sign in index for index in indices for sign in ("++", "--", "=", "(")):
             # What such an index is cannot be asked twice.
-            self.marks.around(begin, end, call("io_begin"), call("io_end"))
+            self.marks.around(begin, end, render_call("io_begin"), render_call("io_end"))
             return
         place = self.source.position(begin)
         text = " ".join(self.tree.source(statement).split())
-        number = self.unit.shared.texts.construct("own computations", place.file, place.line, place.column, text)
+        number = self.unit.shared.texts.add_construct("own computations", place.file, place.line, place.column, text)
         rank = self.unit.rank(variable)
-        opening = call("own_begin", number, self.unit.data_id(variable), base(variable), rank, longs(indices[:rank]))
-        self.marks.around(begin, end, opening, call("own_end", number))
+        opening = render_call(
+            "own_begin", number, self.unit.data_id(variable), data_address(variable), rank, long_array(indices[:rank])
+        )
+        self.marks.around(begin, end, opening, render_call("own_end", number))
 
 
-def bracketed(node: Node) -> Node | None:
-    """The one index of C++'s brackets."""
+def single_subscript(node: Node) -> Node | None:
+    """Return the only index in the brackets of a C++ subscript; None if there are several."""
     listed = node.child_by_field_name("indices")
     return listed.named_children[0] if listed is not None and len(listed.named_children) == 1 else None

@@ -1,4 +1,4 @@
-"""Distributions by tables in C-DVMH: `indirect` and `derived` owners, named shadow edges, `localize`."""
+"""Render the calls for distributions by tables in C-DVMH: `indirect` and `derived`, named shadow edges, `localize`."""
 
 from __future__ import annotations
 
@@ -6,123 +6,127 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from weft.dvm import syntax
-from weft.dvm.c_calls import base, call
+from weft.dvm.c_calls import data_address, render_call
 from weft.dvm.c_tree import Variable
-from weft.dvm.c_unit import Unit
+from weft.dvm.c_unit import SourceUnit
 from weft.dvm.syntax import Axis, Derived, NamedEdges, Reference, Section, Width
 
 INT: Final = "__INT64_TYPE__"
 
 
-def owners(unit: Unit, number: int, variable: Variable, axes: Sequence[Axis], at: int) -> str:
-    """The calls that tell who owns the elements of dimensions that tables distribute."""
+def render_owner_calls(unit: SourceUnit, number: int, variable: Variable, axes: Sequence[Axis], at: int) -> str:
+    """Return the calls that tell the runtime who owns the elements of dimensions that tables distribute."""
     found: list[str] = []
     for d, axis in enumerate(axes):
-        where = f"{number}, {base(variable)}, {d}"
+        where = f"{number}, {data_address(variable)}, {d}"
         if axis.kind == "indirect" and axis.argument is not None:
-            owner = call("owner", where, "weft_k", f"({axis.argument.text})[weft_k]")
+            owner = render_call("owner", where, "weft_k", f"({axis.argument.text})[weft_k]")
             found.append(f"for ({INT} weft_k = 0; weft_k < weft_check_extent({where}); weft_k++) {owner}")
         elif axis.derived is not None:
-            target, place, dummy = meant(unit, axis.derived, unit.source.position(at), at)
-            one = call("owner_derived", where, "weft_e", *target, place, dummy)
-            found.append(over(axis.derived, target, place, dummy, one))
-    return quietly(found)
+            target, place, dummy = resolve_derived(unit, axis.derived, unit.source.position(at), at)
+            one = render_call("owner_derived", where, "weft_e", *target, place, dummy)
+            found.append(render_element_loop(axis.derived, target, place, dummy, one))
+    return wrap_in_io_calls(found)
 
 
-def quietly(calls: Sequence[str]) -> str:
-    """Calls that read the program's tables, as the system does: from whoever has them."""
-    return f"{{ {call('io_begin')} {' '.join(calls)} {call('io_end')} }}" if calls else ""
+def wrap_in_io_calls(calls: Sequence[str]) -> str:
+    """Return calls that may read the program's tables unchecked, as the system does."""
+    return f"{{ {render_call('io_begin')} {' '.join(calls)} {render_call('io_end')} }}" if calls else ""
 
 
-def meant(unit: Unit, derived: Derived, place: syntax.Position, at: int) -> tuple[tuple[int, str], int, str]:
-    """(data, base) of the target of `derived`, its dimension that has the dummy, and the dummy."""
-    target = unit.spread(whole(derived, place), at, "derived")
+def resolve_derived(
+    unit: SourceUnit, derived: Derived, place: syntax.Position, at: int
+) -> tuple[tuple[int, str], int, str]:
+    """Return (data, base) of the target of `derived`, its dimension with the dummy, and the dummy."""
+    target = unit.spread(whole_target(derived, place), at, "derived")
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
     if len(dummies) != 1:
         unit.fail(place, f"`derived` takes one dummy of `{derived.target}`: {derived.target}[@i]")
-    return (unit.data_id(target), base(target)), *dummies[0]
+    return (unit.data_id(target), data_address(target)), *dummies[0]
 
 
-def whole(derived: Derived, place: syntax.Position) -> Reference:
-    """All of the target of `derived`."""
+def whole_target(derived: Derived, place: syntax.Position) -> Reference:
+    """Return a reference to the whole target of `derived`."""
     return Reference(derived.target, (syntax.Whole(),) * len(derived.subscripts), place)
 
 
-def over(derived: Derived, target: tuple[int, str], axis: int, dummy: str, one: str) -> str:
-    """A loop over the target's indices that makes a call for each element `weft_e` that they name."""
+def render_element_loop(derived: Derived, target: tuple[int, str], axis: int, dummy: str, one: str) -> str:
+    """Return a loop over the target's indices that makes the call `one` for each element `weft_e` that they name."""
     where = f"{target[0]}, {target[1]}, {axis}"
-    items = "".join(ranged(item, one) for item in derived.expressions)
+    items = "".join(render_element_range(item, one) for item in derived.expressions)
     return (
         f"{{ const {INT} weft_low = weft_check_lower({where}), weft_end = weft_low + weft_check_extent({where}); "
         f"for ({INT} {dummy} = weft_low; {dummy} < weft_end; {dummy}++) {{ {items}}} }}"
     )
 
 
-def ranged(item: syntax.Expression | Section, one: str) -> str:
-    """The elements of one expression or range."""
+def render_element_range(item: syntax.Expression | Section, one: str) -> str:
+    """Return code that makes the call `one` for the elements of one expression or range."""
     if isinstance(item, Section):
         assert item.low is not None and item.high is not None
         return f"for ({INT} weft_e = {item.low.text}; weft_e <= {item.high.text}; weft_e++) {one} "
     return f"{{ const {INT} weft_e = {item.text}; {one} }} "
 
 
-def edge_id(unit: Unit, name: str, place: syntax.Position) -> int:
-    """The number of a named edge."""
+def edge_id(unit: SourceUnit, name: str, place: syntax.Position) -> int:
+    """Return the number of a named edge in the source map."""
     held = unit.shared.edges
     if name not in held:
-        held[name] = unit.shared.texts.variable(name, place.file, place.line)
+        held[name] = unit.shared.texts.add_variable(name, place.file, place.line)
     return held[name]
 
 
-def shadow_add(unit: Unit, directive: syntax.ShadowAdd, at: int, text: str) -> str:
-    """The calls that make a named edge."""
+def render_shadow_add(unit: SourceUnit, directive: syntax.ShadowAdd, at: int, text: str) -> str:
+    """Return the calls that make a named shadow edge."""
     variable = unit.variable(directive.array, at)
-    target, axis, dummy = meant(unit, directive.derived, directive.place, at)
+    target, axis, dummy = resolve_derived(unit, directive.derived, directive.place, at)
     beside = directive.derived.edges
     calls = [
-        call(
+        render_call(
             "edge_begin",
             unit.texted("shadow_add", directive, text),
             edge_id(unit, directive.edge, directive.place),
             unit.data_id(variable),
-            base(variable),
+            data_address(variable),
             directive.axis,
             *target,
             axis,
             edge_id(unit, beside[0], directive.place) if beside else 0,
         ),
-        over(directive.derived, target, axis, dummy, call("edge_element", dummy, "weft_e")),
+        render_element_loop(directive.derived, target, axis, dummy, render_call("edge_element", dummy, "weft_e")),
     ]
     for name in directive.include:
         array = unit.variable(Reference(name, None, directive.place), at)
-        calls.append(call("edge_include", unit.data_id(array), base(array)))
-    return quietly([*calls, call("edge_end")])
+        calls.append(render_call("edge_include", unit.data_id(array), data_address(array)))
+    return wrap_in_io_calls([*calls, render_call("edge_end")])
 
 
-def renewed(
-    unit: Unit,
+def render_edge_renewals(
+    unit: SourceUnit,
     number: str | int,
     variable: Variable,
     widths: Sequence[Width | NamedEdges] | None,
     place: syntax.Position,
 ) -> Iterator[str]:
-    """The calls that renew the named edges among widths."""
+    """Yield the calls that renew the named edges among `widths`."""
     for width in widths or ():
         if isinstance(width, NamedEdges):
             for name in width.names:
-                yield call("edge_renew", number, edge_id(unit, name, place), unit.data_id(variable), base(variable))
+                yield render_call(
+                    "edge_renew", number, edge_id(unit, name, place), unit.data_id(variable), data_address(variable)
+                )
 
 
-def localize(unit: Unit, directive: syntax.Localize, at: int, text: str) -> str:
-    """The call that turns numbers into indices of an array."""
+def render_localize(unit: SourceUnit, directive: syntax.Localize, at: int, text: str) -> str:
+    """Return the call that turns element numbers into indices of an array."""
     numbers = unit.variable(Reference(directive.array, None, directive.place), at)
     target = unit.variable(Reference(directive.target, None, directive.place), at)
-    return call(
+    return render_call(
         "localize",
         unit.texted("localize", directive, text),
         unit.data_id(numbers),
-        base(numbers),
+        data_address(numbers),
         unit.data_id(target),
-        base(target),
+        data_address(target),
         directive.axis or 0,
     )

@@ -1,4 +1,4 @@
-"""A C source with its own headers in place and its directives taken out, and the marked copy of it."""
+"""Read a C source with its own headers inlined and its directives removed, and write the marked copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(slots=True)
-class Source:
+class CSource:
     """The text of one translation unit, headers of the program inlined, directives blanked out.
 
     `origins` gives for each line the file and the line that it came from; columns are as they were.
@@ -50,16 +50,16 @@ class Source:
         return Position(file, line, len(self.text[self.starts[low] : offset].encode("utf-8", "surrogateescape")) + 1)
 
 
-def read(path: Path, include: Sequence[Path] = ()) -> Source:
-    """Read a C source; raises UsageError where it cannot be read, DirectiveError for a directive that is wrong."""
+def read_c_source(path: Path, include: Sequence[Path] = ()) -> CSource:
+    """Read a C source. UsageError if it cannot be read, DirectiveError for a wrong directive."""
     lines = _Lines(include)
     lines.read(path, ())
     text = "".join(lines.texts)
-    old = c_old.is_old(text)
-    source = Source(path, c_old.spread_loops(text) if old else text, lines.origins, old, lines.missing)
-    take_directives(source)
+    old = c_old.is_old_form(text)
+    source = CSource(path, c_old.expand_loop_macros(text) if old else text, lines.origins, old, lines.missing)
+    extract_directives(source)
     if old:
-        take_macros(source)
+        extract_macro_directives(source)
     return source
 
 
@@ -97,8 +97,8 @@ class _Lines:
         return next((h for folder in (path.parent, *self.include) if (h := folder / name).is_file()), None)
 
 
-def take_directives(source: Source) -> None:
-    """Read every directive and blank it out in the text."""
+def extract_directives(source: CSource) -> None:
+    """Read every directive and replace it by blanks in the text."""
     hidden = [match.span() for match in COMMENT.finditer(source.text)]
     parts: list[str] = []
     done = 0
@@ -112,7 +112,7 @@ def take_directives(source: Source) -> None:
             stripped = re.sub(r"\\?\r?\n?$", "", line)
             pieces.append((source.position(at), stripped))
             at += len(line)
-        directive = directives.read(pieces)
+        directive = directives.read_c_directive(pieces)
         hash_at = source.text.index("#", match.start())
         source.directives.append((hash_at, end, directive, " ".join(source.text[hash_at:end].split())))
         parts.append(source.text[done:hash_at] + re.sub(r"[^\n]", " ", source.text[hash_at:end]))
@@ -120,18 +120,18 @@ def take_directives(source: Source) -> None:
     source.text = "".join([*parts, source.text[done:]])
 
 
-def take_macros(source: Source) -> None:
-    """Read the directives of the old form and blank them out."""
+def extract_macro_directives(source: CSource) -> None:
+    """Read the directives of the old form and replace them by blanks."""
     hidden = [match.span() for match in COMMENT.finditer(source.text)]
     text = source.text
-    for begin, end, held in c_old.directives(text):
+    for begin, end, held in c_old.find_directives(text):
         if any(low <= begin < high for low, high in hidden):
             continue
         place = source.position(begin)
-        form = c_old.today(held, place)
+        form = c_old.modernize_directive(held, place)
         if form is not None:
             try:
-                directive = directives.read([(place, form)], old=True)
+                directive = directives.read_c_directive([(place, form)], old=True)
             except DirectiveError as error:
                 raise DirectiveError(place, f"`DVM({' '.join(held.split())})` cannot be read: {error}") from error
             source.directives.append((begin, end, directive, " ".join(text[begin:end].split())))
@@ -139,10 +139,10 @@ def take_macros(source: Source) -> None:
     source.directives.sort(key=lambda one: one[0])
 
 
-class Marks:
+class CInsertions:
     """What is put into a source: text at offsets; `after` closes what stands before, `before` opens what follows."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: CSource) -> None:
         self.source = source
         self.found: list[tuple[int, int, int, str]] = []
 
@@ -167,19 +167,19 @@ class Marks:
             for k in range(1, len(source.origins))
             if source.origins[k] != (source.origins[k - 1][0], source.origins[k - 1][1] + 1)
         ]
-        parts = [prologue, "\n", *where(source.position(0))]
+        parts = [prologue, "\n", *line_directive(source.position(0))]
         done = 0
         for offset, kind, _, text in sorted(self.found + jumps):
             parts.append(source.text[done:offset])
             place = source.position(offset)
             # Its own `#line` names the line that the mark belongs to, so that a complaint of the compiler does too.
             parts += [text, "\n"] if kind >= 0 else []
-            parts += where(place)
+            parts += line_directive(place)
             done = offset
         return "".join([*parts, source.text[done:]])
 
 
-def where(place: Position) -> list[str]:
-    """A `#line` directive, and spaces up to the column."""
+def line_directive(place: Position) -> list[str]:
+    """Return a `#line` directive for a place, and spaces up to its column."""
     name = place.file.replace("\\", "\\\\").replace('"', '\\"')
     return [f'#line {place.line} "{name}"\n', " " * (place.column - 1)]

@@ -1,4 +1,4 @@
-"""One C source being marked: its tree, its directives with the statements they stand before, its names."""
+"""One C source being marked: its syntax tree, its directives with their statements, its names."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final, Literal, NoReturn
 from tree_sitter import Node
 
 from weft.base.words import plural
-from weft.dataparallel.texts import CPLUSPLUS, Texts
+from weft.dataparallel.source_map import CPLUSPLUS, SourceMap
 from weft.dvm import c_calls, c_tree, c_uses, syntax
-from weft.dvm.c_source import Marks, Source
+from weft.dvm.c_source import CInsertions, CSource
 from weft.dvm.c_tree import Tree, Variable
 from weft.dvm.syntax import Directive, DirectiveError, Position, Reference
 
 
 @dataclass(slots=True)
-class Shared:
-    """What the sources of a program have in common: ids of external names, and what directives say of them."""
+class ProgramNames:
+    """What the sources of a program share: numbers of external names, and what directives say of them."""
 
-    texts: Texts
+    texts: SourceMap
     names: dict[str, int] = field(default_factory=dict)
     spread: dict[str, list[syntax.Declare]] = field(default_factory=dict)
     """What the directives of all sources say of external names."""
@@ -32,17 +32,17 @@ FIRST: Final = 60001
 """Priority of the constructors that name data."""
 
 
-class Unit:
+class SourceUnit:
     """One source being marked.
 
-    `attached` gives the statement behind each directive, by the directive's offset; `parallels` the parallel loops.
+    `attached`: the statement after each directive, by the directive's offset. `parallels`: the parallel loops.
     """
 
-    def __init__(self, source: Source, shared: Shared) -> None:
+    def __init__(self, source: CSource, shared: ProgramNames) -> None:
         self.source = source
         self.shared = shared
         self.tree: Tree = c_tree.parse(source.text, source.path.suffix in CPLUSPLUS)
-        self.marks = Marks(source)
+        self.marks = CInsertions(source)
         for begin, end in self.tree.registers:
             # The address of a register variable cannot be taken; without the word it is the same program.
             source.text = source.text[:begin] + " " * (end - begin) + source.text[end:]
@@ -74,7 +74,7 @@ class Unit:
         elif variable.has("task"):
             what = "tasks"
         place = self.source.position(variable.at)
-        variable.id = self.shared.texts.variable(variable.name, place.file, place.line, what)
+        variable.id = self.shared.texts.add_variable(variable.name, place.file, place.line, what)
         if shared:
             self.shared.names[variable.name] = variable.id
         return variable.id
@@ -82,7 +82,7 @@ class Unit:
     def texted(self, kind: str, directive: Directive, text: str, indices: Sequence[str] = ()) -> int:
         """The number of a construct in the side file."""
         place = directive.place
-        return self.shared.texts.construct(kind, place.file, place.line, place.column, text, indices)
+        return self.shared.texts.add_construct(kind, place.file, place.line, place.column, text, indices)
 
     def variable(self, reference: Reference, at: int) -> Variable:
         """The variable that a reference of a directive means."""
@@ -144,7 +144,7 @@ class Unit:
         number = self.tasks(reference, at)
         variable = self.tree.resolve(reference.name, at)
         sizes = variable.sizes if variable is not None else ()
-        return c_calls.call("task_array", number, 0, sizes[0]) if sizes and sizes[0] else ""
+        return c_calls.render_call("task_array", number, 0, sizes[0]) if sizes and sizes[0] else ""
 
     def privates(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
         """The variables of a loop's `private`."""

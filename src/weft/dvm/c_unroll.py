@@ -1,4 +1,4 @@
-"""Small loops of a C source that the compiler is asked to write out, so that rows of iterations may hold them."""
+"""Ask the compiler to unroll small loops of a C source, so that copies of the enclosing loop may hold them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from tree_sitter import Node
 
 from weft.dvm import c_tree, c_uses
-from weft.dvm.c_unit import Unit
+from weft.dvm.c_unit import SourceUnit
 
 MOST_ITERATIONS: Final = 8
 MOST_ELEMENTS: Final = 128
@@ -20,10 +20,10 @@ NUMBER: Final = re.compile(r"\d+$")
 DEFINE: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\(?(\d+)\)?[ \t]*(?:/[/*].*)?$", re.MULTILINE)
 
 
-class Unroll:
-    """Marks the innermost loops of one source's parallel loops that run a few times only."""
+class LoopUnroller:
+    """Marks the innermost loops within one source's parallel loops that have few iterations."""
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: SourceUnit) -> None:
         self.tree, self.marks, self.parallels = unit.tree, unit.marks, unit.parallels
         self.text = unit.source.text
 

@@ -1,4 +1,4 @@
-"""The Fortran front end: Fortran-DVM(H) sources become copies that call the runtime, line for line where they were."""
+"""The Fortran front end: copies of Fortran-DVM(H) sources that call the runtime, line for line."""
 
 from __future__ import annotations
 
@@ -7,38 +7,42 @@ from pathlib import Path
 from typing import Final
 
 from weft.dataparallel import runtime
-from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import Marked, Texts
-from weft.dvm.fortran_directives import Directives
-from weft.dvm.fortran_implied import imply
-from weft.dvm.fortran_lines import Line, Source, read_source
+from weft.dataparallel.program import PLAIN, CompileOptions
+from weft.dataparallel.source_map import MarkedSource, SourceMap
+from weft.dvm.fortran_directives import DirectiveCalls
+from weft.dvm.fortran_implied import declare_implied_symbols
+from weft.dvm.fortran_lines import FortranSource, SourceLine, read_source
 from weft.dvm.fortran_marks import UnitMarks
-from weft.dvm.fortran_model import Unit
-from weft.dvm.fortran_names import Mappings, Mark, Marks, Numbers
-from weft.dvm.fortran_units import Program, units_of
+from weft.dvm.fortran_model import ProgramUnit
+from weft.dvm.fortran_names import ArrayMappings, InsertedText, Insertions, VariableNumbers
+from weft.dvm.fortran_units import FortranProgram, find_program_units
 
-INTERFACES: Final = runtime.sources() / "weft_check.f90"
+INTERFACES: Final = runtime.runtime_sources() / "weft_check.f90"
 
 
-def mark(paths: Sequence[Path], texts: Texts, options: Options = PLAIN) -> list[Marked]:
+def mark_fortran_sources(
+    paths: Sequence[Path], texts: SourceMap, options: CompileOptions = PLAIN
+) -> list[MarkedSource]:
     """The marked copies of Fortran sources, behind the module that all of them use; what defines a module comes early.
 
     Raises UsageError for a file that cannot be read, DirectiveError for a directive that cannot be understood.
     """
     texts.language = "fortran"
-    sources = [read_source(path, own.include, own.define) for path in paths for own in (options.of(path),)]
-    units = _ordered([held for source in sources if (held := units_of(source))])  # one may hold comments alone
-    program = Program([unit for held in units for unit in held])
-    imply(program)
+    sources = [read_source(path, own.include, own.define) for path in paths for own in (options.for_source(path),)]
+    units = _order_by_modules(
+        [held for source in sources if (held := find_program_units(source))]
+    )  # one may hold comments alone
+    program = FortranProgram([unit for held in units for unit in held])
+    declare_implied_symbols(program)
     texts.main = next((unit.name for unit in program.units if unit.kind == "program"), "")
-    mappings = Mappings(program, texts)
-    numbers = Numbers(texts)
-    interfaces = Marked(INTERFACES, INTERFACES.read_text(encoding="utf-8"), ".f90")
-    return [interfaces, *(_marked(held, program, numbers, mappings) for held in units)]
+    mappings = ArrayMappings(program, texts)
+    numbers = VariableNumbers(texts)
+    interfaces = MarkedSource(INTERFACES, INTERFACES.read_text(encoding="utf-8"), ".f90")
+    return [interfaces, *(_mark_file(held, program, numbers, mappings) for held in units)]
 
 
-def _ordered(files: Sequence[list[Unit]]) -> list[list[Unit]]:
-    """The units of each file; a file whose modules others use stands before them, else the order is that given."""
+def _order_by_modules(files: Sequence[list[ProgramUnit]]) -> list[list[ProgramUnit]]:
+    """Order the files so that a file whose modules others use comes before them; otherwise the order is kept."""
     defined = [{unit.name for unit in held if unit.kind == "module"} for held in files]
     needed = [{name for unit in held for name in unit.uses} for held in files]
     waiting, found = list(range(len(files))), []
@@ -49,51 +53,54 @@ def _ordered(files: Sequence[list[Unit]]) -> list[list[Unit]]:
     return [files[at] for at in found]
 
 
-def _marked(units: Sequence[Unit], program: Program, numbers: Numbers, mappings: Mappings) -> Marked:
+def _mark_file(
+    units: Sequence[ProgramUnit], program: FortranProgram, numbers: VariableNumbers, mappings: ArrayMappings
+) -> MarkedSource:
+    """Return the marked copy of one file."""
     source = units[0].source
-    marks = Marks()
+    marks = Insertions()
     for unit in units:
         of_unit = UnitMarks(program, unit, numbers, marks, mappings)
         of_unit.enter()
-        Directives(of_unit).mark()
+        DirectiveCalls(of_unit).mark()
         of_unit.plain()
-    return Marked(source.path, "\n".join(_written(source, marks)) + "\n", ".f90" if source.free else ".f")
+    return MarkedSource(source.path, "\n".join(_marked_lines(source, marks)) + "\n", ".f90" if source.free else ".f")
 
 
-def _written(source: Source, marks: Marks) -> Iterator[str]:
-    """The lines of the copy; a line marker stands wherever the place does not follow from the line before."""
+def _marked_lines(source: FortranSource, marks: Insertions) -> Iterator[str]:
+    """Yield the lines of the copy, with a line marker wherever the place does not follow from the line before."""
     file, number = "", 0
     for at, line in enumerate(source.lines):
         label = marks.relabelled.get(at, "")
-        for text, place_file, place_line in _inserted(marks, at, label):
+        for text, place_file, place_line in _inserted_statements(marks, at, label):
             yield f'# {place_line} "{place_file}"'
             yield text
             file = ""
         if (file, number) != (line.file, line.number):
             yield f'# {line.number} "{line.file}"'
-        yield _unlabelled(line, source.free) if label else line.text
+        yield _without_label(line, source.free) if label else line.text
         file, number = line.file, line.number + 1
         for one in marks.after.get(at, ()):
             yield f'# {one.place.line} "{one.place.file}"'
-            yield _statement(one)
+            yield _render_insertion(one)
             file = ""
 
 
-def _inserted(marks: Marks, at: int, label: str) -> Iterator[tuple[str, str, int]]:
-    """What stands before a line, the label of that line first."""
+def _inserted_statements(marks: Insertions, at: int, label: str) -> Iterator[tuple[str, str, int]]:
+    """Yield what is inserted before a line, with the label of that line first."""
     for one in marks.before.get(at, ()):
         if label:
             yield f"{label:<5} continue", one.place.file, one.place.line
             label = ""
-        yield _statement(one), one.place.file, one.place.line
+        yield _render_insertion(one), one.place.file, one.place.line
 
 
-def _statement(one: Mark) -> str:
+def _render_insertion(one: InsertedText) -> str:
     return "      " + one.text
 
 
-def _unlabelled(line: Line, free: bool) -> str:
-    """The line without its label."""
+def _without_label(line: SourceLine, free: bool) -> str:
+    """Return a line without its label."""
     if not free:
         return " " * 5 + line.text[5:]
     stripped = line.text.lstrip()

@@ -1,4 +1,4 @@
-"""The words of the runtime's calls in Fortran, and what statements and directives say for them."""
+"""Render arguments of the runtime's calls in Fortran, and find names in statements and directives."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from weft.dvm import syntax
-from weft.dvm.fortran_lines import Item, Statement
-from weft.dvm.fortran_model import Loop, Unit
-from weft.dvm.fortran_text import DO, NAME, assignment, closes, inner, opens, split_top
+from weft.dvm.fortran_lines import FortranStatement, Item
+from weft.dvm.fortran_model import DoLoop, ProgramUnit
+from weft.dvm.fortran_text import DO, NAME, closes_block, opens_block, split_assignment, split_condition, split_top
 from weft.dvm.syntax import DirectiveError, Reference
 from weft.native.headers import check
 from weft.native.headers.check import ALL, CONSTANT
@@ -40,12 +40,12 @@ ACTUAL, GET_ACTUAL, REGION_DATA = 0, 1, 10
 LOCAL, STATIC, ARGUMENT = range(3)
 
 
-def longs(values: Sequence[str]) -> str:
+def long_array(values: Sequence[str]) -> str:
     """An array of 8-byte integers."""
     return f"[integer(8) :: {', '.join(f'int({value}, 8)' for value in values)}]"
 
 
-def ints(values: Sequence[int]) -> str:
+def int_array(values: Sequence[int]) -> str:
     """An array of 4-byte integers."""
     return f"[integer(4) :: {', '.join(map(str, values))}]"
 
@@ -53,8 +53,8 @@ def ints(values: Sequence[int]) -> str:
 # --- small things -----------------------------------------------------------------------------------------------------
 
 
-def guarded(name: str, calls: Iterator[str], pointer: bool = False) -> Iterator[str]:
-    """Calls that are only made where an array has its memory."""
+def guard_by_presence(name: str, calls: Iterator[str], pointer: bool = False) -> Iterator[str]:
+    """Yield calls that are made only if the array is allocated (or, for a pointer, associated)."""
     test = "associated" if pointer else "allocated"
     for call in calls:
         yield call if call.startswith("if ") else f"if ({test}({name})) {call}"
@@ -103,12 +103,12 @@ def clause_names(clauses: Sequence[syntax.Clause]) -> Iterator[Reference]:
                     yield one.location
 
 
-def written(statement: Statement) -> Iterator[str]:
-    """The names that a statement writes, or may write: left sides, what is read, arguments that are plain names."""
-    _, action = inner(statement.code)
+def assigned_names(statement: FortranStatement) -> Iterator[str]:
+    """Yield the names that a statement writes or may write: left sides, items read, arguments that are plain names."""
+    _, action = split_condition(statement.code)
     if DO.match(action):
         return
-    found = assignment(action)
+    found = split_assignment(action)
     if found:
         yield found[0]
     elif action.startswith("call"):
@@ -123,8 +123,8 @@ def written(statement: Statement) -> Iterator[str]:
                 yield matched[0]
 
 
-def printed(action: str) -> list[str]:
-    """What a PRINT or WRITE statement puts out: the items of its list."""
+def printed_names(action: str) -> list[str]:
+    """Return the items that a PRINT or WRITE statement puts out."""
     if re.match(r"print(\*|\d+|['\"].*?['\"]|[a-z]\w*),", action):
         return split_top(action)[1:]
     if not action.startswith("write("):
@@ -137,15 +137,15 @@ def printed(action: str) -> list[str]:
     return []
 
 
-def group_named(action: str) -> str:
-    """The NAMELIST group that a WRITE or PRINT statement may name; "" where it does not."""
+def named_group(action: str) -> str:
+    """Return the NAMELIST group that a WRITE or PRINT statement may name; "" otherwise."""
     found = re.match(r"write\((?:.*,)?nml=(\w+)[,)]|write\([^=,]+,([a-z]\w*)\)$|print([a-z]\w*)$", action)
     return (found[1] or found[2] or found[3]) if found else ""
 
 
-def groups(unit: Unit) -> dict[str, list[str]]:
-    """The NAMELIST groups of a unit and of those around it, with their variables."""
-    held: dict[str, list[str]] = groups(unit.parent) if unit.parent else {}
+def collect_groups(unit: ProgramUnit) -> dict[str, list[str]]:
+    """Return the NAMELIST groups of a unit and of its hosts, with their variables."""
+    held: dict[str, list[str]] = collect_groups(unit.parent) if unit.parent else {}
     for one in unit.statements(0, len(unit.items)):
         if one.code.startswith("namelist/"):
             for name, listed in re.findall(r"/(\w+)/([^/]*)", one.code):
@@ -153,25 +153,25 @@ def groups(unit: Unit) -> dict[str, list[str]]:
     return held
 
 
-def mentioned(unit: Unit) -> frozenset[str]:
-    """All names in the statements and directives of a unit."""
+def mentioned_names(unit: ProgramUnit) -> frozenset[str]:
+    """Return all names in the statements and directives of a unit."""
     found: set[str] = set()
     for item in unit.items:
-        found.update(NAME.findall(item.code if isinstance(item, Statement) else item.said.lower()))
+        found.update(NAME.findall(item.code if isinstance(item, FortranStatement) else item.said.lower()))
     return frozenset(found)
 
 
-def block_end(unit: Unit, loops: dict[int, Loop], at: int) -> int:
+def block_end(unit: ProgramUnit, loops: dict[int, DoLoop], at: int) -> int:
     """The last item of the statement that begins here: a DO or IF construct is one statement."""
     if at in loops:
         return loops[at].last
     item: Item = unit.items[at]
-    if isinstance(item, Statement) and opens(item.code):
+    if isinstance(item, FortranStatement) and opens_block(item.code):
         depth = 0
         for later in range(at, len(unit.items)):
             other = unit.items[later]
-            if isinstance(other, Statement):
-                depth += opens(other.code) - closes(other.code)
+            if isinstance(other, FortranStatement):
+                depth += opens_block(other.code) - closes_block(other.code)
                 if depth == 0:
                     return later
     return at

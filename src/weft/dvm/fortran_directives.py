@@ -15,12 +15,12 @@ from weft.dvm.fortran_calls import (
     GROUP,
     REGION_DATA,
     block_end,
-    longs,
+    long_array,
     only_index,
 )
-from weft.dvm.fortran_lines import Sentinel, Statement
+from weft.dvm.fortran_lines import FortranStatement, Sentinel
 from weft.dvm.fortran_loops import LoopDirectives
-from weft.dvm.fortran_text import assignment
+from weft.dvm.fortran_text import split_assignment
 from weft.dvm.syntax import DirectiveError, Position, Reference
 
 ENDS: Final = {
@@ -32,7 +32,7 @@ ENDS: Final = {
 }
 
 
-class Directives(LoopDirectives):
+class DirectiveCalls(LoopDirectives):
     """The executable directives of one unit."""
 
     def mark(self) -> None:
@@ -72,9 +72,9 @@ class Directives(LoopDirectives):
             case syntax.NewArray():
                 self.template_create(sentinel, directive)
             case syntax.ShadowAdd():
-                self.here(sentinel, *fortran_scattered.shadow_add(self.marks, sentinel, directive))
+                self.here(sentinel, *fortran_scattered.render_shadow_add(self.marks, sentinel, directive))
             case syntax.Localize():
-                self.here(sentinel, fortran_scattered.localize(self.marks, sentinel, directive))
+                self.here(sentinel, fortran_scattered.render_localize(self.marks, sentinel, directive))
             case syntax.ArrayCopy():
                 self.array_copy(at, sentinel)
             case syntax.Note(keyword="hostsection" | "host_section"):
@@ -110,7 +110,7 @@ class Directives(LoopDirectives):
             high.append(last)
         number = self.marks.data(reference.name, reference.place)
         return (
-            f"call weft_check_copies({what}, {construct}, {number}, {len(low)}, {longs(low)}, {longs(high)}"
+            f"call weft_check_copies({what}, {construct}, {number}, {len(low)}, {long_array(low)}, {long_array(high)}"
             f"{self.marks.base(reference.name)})"
         )
 
@@ -143,7 +143,7 @@ class Directives(LoopDirectives):
         for array in directive.arrays:
             if isinstance(directive, syntax.Redistribute):
                 axes = directive.distribution.axes or ()
-                self.here(sentinel, *fortran_scattered.owners(self.marks, array.name, axes, array.place))
+                self.here(sentinel, *fortran_scattered.render_owner_calls(self.marks, array.name, axes, array.place))
                 calls = self.marks.distribute(construct, array.name, directive.distribution, array.place, 0)
             else:
                 calls = self.marks.align(construct, array.name, directive.alignment, array.place, 0)
@@ -211,18 +211,18 @@ class Directives(LoopDirectives):
         if following is not None:
             self.copied(self.statement_at(following), sentinel.place)
 
-    def copied(self, statement: Statement, place: Position) -> None:
+    def copied(self, statement: FortranStatement, place: Position) -> None:
         """An assignment that the system carries out as a copy."""
-        if assignment(statement.code) is None:
+        if split_assignment(statement.code) is None:
             return
         self.marks.before(statement.first, place, "call weft_check_io_begin()")
         for call in ("call weft_check_io_end()", *self.under_way(statement)):
             self.marks.late.append((statement.last, place, call))
 
-    def under_way(self, statement: Statement) -> Iterator[str]:
+    def under_way(self, statement: FortranStatement) -> Iterator[str]:
         """What a copy within ASYNCHRONOUS reads and writes until its ASYNCWAIT."""
         kind, construct, sentinel = self.open[-1] if self.open else ("", 0, None)
-        found = assignment(statement.code)
+        found = split_assignment(statement.code)
         if kind != "asynchronous" or sentinel is None or found is None:
             return
         assert isinstance(sentinel.directive, syntax.UseGroup)

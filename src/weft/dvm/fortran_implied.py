@@ -1,4 +1,4 @@
-"""Scalars of Fortran units that no declaration names: those that the implicit typing rules make."""
+"""Declare the scalars of Fortran units that only the implicit typing rules make."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from weft.dvm.fortran_calls import printed
-from weft.dvm.fortran_lines import Statement
-from weft.dvm.fortran_model import Symbol, Unit
-from weft.dvm.fortran_text import DO, NAME, assignment, inner
-from weft.dvm.fortran_units import Program
+from weft.dvm.fortran_calls import printed_names
+from weft.dvm.fortran_lines import FortranStatement
+from weft.dvm.fortran_model import FortranSymbol, ProgramUnit
+from weft.dvm.fortran_text import DO, NAME, split_assignment, split_condition
+from weft.dvm.fortran_units import FortranProgram
 
 STRING: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 OPERATOR: Final = re.compile(r"\.[a-z]+\.")
@@ -28,22 +28,24 @@ PASSED: Final = frozenset(
 """Functions of the language that may be handed on: such a name is a variable where it is set."""
 
 
-def imply(program: Program) -> None:
-    """Give each unit symbols for its scalars that no declaration names."""
+def declare_implied_symbols(program: FortranProgram) -> None:
+    """Add symbols for the scalars of each unit that no declaration names."""
     procedures = {unit.name for unit in program.units}
     for unit in program.units:
-        if not typed_by_name(unit) or strange(program, unit):
+        if not has_implicit_typing(unit) or has_unknown_names(program, unit):
             continue
-        of_hosts = {name for host in unit.hosts for one in body(host) for name in NAME.findall(one.code)}
-        others = procedures | specified(unit) | of_hosts | (PASSED - set(assigned(unit)))
-        for statement in body(unit):
-            for name in within(statement.code):
+        of_hosts = {
+            name for host in unit.hosts for one in executable_statements(host) for name in NAME.findall(one.code)
+        }
+        others = procedures | specified_names(unit) | of_hosts | (PASSED - set(assigned_names(unit)))
+        for statement in executable_statements(unit):
+            for name in names_within(statement.code):
                 if name not in others and program.owner(unit, name) is None:
-                    unit.symbols[name] = Symbol(name, statement.place, typed=True)
+                    unit.symbols[name] = FortranSymbol(name, statement.place, typed=True)
 
 
-def typed_by_name(unit: Unit) -> bool:
-    """Whether names that nothing declares are variables here, of numbers or texts."""
+def has_implicit_typing(unit: ProgramUnit) -> bool:
+    """Return whether undeclared names are variables in a unit."""
     if unit.kind not in ("program", "subroutine", "function"):
         return False
     for one in (unit, *unit.hosts):
@@ -53,8 +55,8 @@ def typed_by_name(unit: Unit) -> bool:
     return True
 
 
-def strange(program: Program, unit: Unit) -> bool:
-    """Whether a name may be one that is not known here: of another module, or of a construct."""
+def has_unknown_names(program: FortranProgram, unit: ProgramUnit) -> bool:
+    """Return whether a name may come from an unknown module or belong to a construct."""
     known = (*INTRINSIC_MODULES, *program.modules)
     waiting, seen = [name for one in (unit, *unit.hosts) for name in one.uses], set[str]()
     while waiting:
@@ -64,61 +66,61 @@ def strange(program: Program, unit: Unit) -> bool:
         if name in program.modules and name not in seen:
             seen.add(name)
             waiting.extend(program.modules[name].uses)
-    return any(TAKEN.match(one.code) for one in body(unit))
+    return any(TAKEN.match(one.code) for one in executable_statements(unit))
 
 
-def body(unit: Unit) -> Iterator[Statement]:
-    """The executable statements."""
+def executable_statements(unit: ProgramUnit) -> Iterator[FortranStatement]:
+    """Yield the executable statements of a unit."""
     if unit.executable is not None:
         yield from unit.statements(unit.executable, len(unit.items))
 
 
-def specified(unit: Unit) -> frozenset[str]:
-    """The names in statements that may give them a meaning or a value."""
+def specified_names(unit: ProgramUnit) -> frozenset[str]:
+    """Return the names in statements that may give them a meaning or a value."""
     found: set[str] = set()
     for at, one in enumerate(unit.items):
-        if not isinstance(one, Statement) or one.code.startswith("implicit"):
+        if not isinstance(one, FortranStatement) or one.code.startswith("implicit"):
             continue
         if at < (unit.executable or 0) or one.code.startswith(("data", "entry")):
             found.update(NAME.findall(re.sub("^(?:data|entry)", "", one.code)))
     return frozenset(found)
 
 
-def assigned(unit: Unit) -> Iterator[str]:
-    """The names that statements set, the whole of them."""
-    for statement in body(unit):
-        found = assignment(inner(statement.code)[1])
+def assigned_names(unit: ProgramUnit) -> Iterator[str]:
+    """Yield the names that statements assign as a whole."""
+    for statement in executable_statements(unit):
+        found = split_assignment(split_condition(statement.code)[1])
         if found and not found[1]:
             yield found[0]
 
 
-def within(code: str) -> Iterator[str]:
-    """The plain names of what a statement reads, sets, hands on or puts out."""
-    condition, action = inner(code)
+def names_within(code: str) -> Iterator[str]:
+    """Yield the plain names that a statement reads, sets, passes or writes."""
+    condition, action = split_condition(code)
     if condition:
-        yield from plain(condition)
-        yield from within(action)
+        yield from plain_names(condition)
+        yield from names_within(action)
     elif matched := CONDITION.match(code):
-        yield from plain(matched[1])
+        yield from plain_names(matched[1])
     elif begin := DO.match(code):
         yield from (name for name in (begin[2], begin[4]) if name)
-        yield from plain(code.partition("=")[2])
-    elif found := assignment(code):
+        yield from plain_names(code.partition("=")[2])
+    elif found := split_assignment(code):
         if not found[1]:
             yield found[0]
-        yield from plain(found[1])
-        yield from plain(code[found[2] + 1 :])
+        yield from plain_names(found[1])
+        yield from plain_names(code[found[2] + 1 :])
     elif code.startswith("call"):
-        yield from plain(code[code.find("(") :] if "(" in code else "")
+        yield from plain_names(code[code.find("(") :] if "(" in code else "")
     elif code.startswith(("read(", "write(")):
-        yield from plain(code[code.find("(") :])
+        yield from plain_names(code[code.find("(") :])
     elif re.match(r"(?:read|print)(?:\*|\d+),", code):
-        yield from plain(code.partition(",")[2])
+        yield from plain_names(code.partition(",")[2])
     else:
-        for part in printed(code):
-            yield from plain(part)
+        for part in printed_names(code):
+            yield from plain_names(part)
 
 
-def plain(text: str) -> list[str]:
-    """The names in an expression that stand alone."""
+def plain_names(text: str) -> list[str]:
+    """Return the names in an expression that stand alone, neither called nor indexed."""
     return PLAIN.findall(OPERATOR.sub(" ", STRING.sub("''", text)))

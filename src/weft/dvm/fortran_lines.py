@@ -1,4 +1,4 @@
-"""The lines of a Fortran source, in fixed or free form, as statements and directives that know where they stand."""
+"""Read the lines of a Fortran source, in fixed or free form, as statements and directives with their places."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ DEPTH: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One line as the compiler shall see it, and where it came from."""
+class SourceLine:
+    """One line as the compiler sees it, and the file and line that it came from."""
 
     file: str
     number: int
@@ -30,7 +30,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Statement:
+class FortranStatement:
     """One statement: its lines (indices, both included), its label, its text without blanks.
 
     `code` is in lower case with strings emptied: to tell statements apart; `text` has its strings.
@@ -64,36 +64,36 @@ class Sentinel:
         return " ".join(" ".join(text for _, text in self.pieces).split())
 
 
-Item = Statement | Sentinel
+Item = FortranStatement | Sentinel
 
 
 @dataclass(slots=True)
-class Source:
+class FortranSource:
     """A source file with its includes put in."""
 
     path: Path
     free: bool
-    lines: list[Line] = field(default_factory=list)
+    lines: list[SourceLine] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
 
 
-def read_source(path: Path, include: Sequence[Path] = (), define: Sequence[str] = ()) -> Source:
-    """Read a source file; raises UsageError where it cannot be read, DirectiveError for a malformed continuation."""
-    texts = _read(path)
+def read_source(path: Path, include: Sequence[Path] = (), define: Sequence[str] = ()) -> FortranSource:
+    """Read a source file. UsageError if it cannot be read, DirectiveError for a malformed continuation."""
+    texts = _read_text_lines(path)
     suffix = path.suffix.lower()
-    source = Source(path, suffix in FREE_SUFFIXES or (suffix not in FIXED_SUFFIXES and _looks_free(texts)))
+    source = FortranSource(path, suffix in FREE_SUFFIXES or (suffix not in FIXED_SUFFIXES and _is_free_form(texts)))
     folders = (path.parent, *include)
-    if fortran_macros.wanted(path, texts):
-        for file, held in fortran_macros.expanded(path, source.free, include, define):
-            _lines(source, file, held, folders, 0)
+    if fortran_macros.needs_preprocessor(path, texts):
+        for file, held in fortran_macros.expand_macros(path, source.free, include, define):
+            _append_lines(source, file, held, folders, 0)
     else:
-        _lines(source, path, list(enumerate(texts, 1)), folders, 0)
-    source.lines = list(_parted(source.lines, source.free))
-    source.items = list(_free(source.lines) if source.free else _fixed(source.lines))
+        _append_lines(source, path, list(enumerate(texts, 1)), folders, 0)
+    source.lines = list(_split_at_semicolons(source.lines, source.free))
+    source.items = list(_join_free_form(source.lines) if source.free else _join_fixed_form(source.lines))
     return source
 
 
-def _read(path: Path) -> list[str]:
+def _read_text_lines(path: Path) -> list[str]:
     try:
         text = path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as problem:
@@ -106,8 +106,8 @@ COLUMN_ONE: Final = re.compile(r"call\s+\w+\s*\(|do\s+\w+\s*=|contains\s*$|(char
 """What begins in column 1 like a comment of fixed form, and is none."""
 
 
-def _looks_free(texts: Sequence[str]) -> bool:
-    """Whether the text cannot be in fixed form: letters before column 6 that begin no comment, or an `&` at the end."""
+def _is_free_form(texts: Sequence[str]) -> bool:
+    """Return whether the text cannot be in fixed form: letters before column 6, or an `&` at the end of a line."""
     for text in texts:
         if not text.strip() or text[0] in "cC*!#dD" or text.lstrip().startswith("!"):
             if COLUMN_ONE.match(text):
@@ -116,13 +116,13 @@ def _looks_free(texts: Sequence[str]) -> bool:
         head = text.split("\t")[0][:5]
         if re.search(r"[A-Za-z]", head):
             return True
-        if _code_of(text).rstrip().endswith("&"):
+        if _strip_comment(text).rstrip().endswith("&"):
             return True
     return False
 
 
-def _code_of(text: str) -> str:
-    """The line without its comment."""
+def _strip_comment(text: str) -> str:
+    """Return the line without its comment."""
     quote = ""
     for at, sign in enumerate(text):
         if quote:
@@ -138,20 +138,22 @@ def _code_of(text: str) -> str:
 INCLUDE: Final = re.compile(r"\s*include\s*(['\"])(.*?)\1\s*(!.*)?$", re.IGNORECASE)
 
 
-def _lines(source: Source, path: Path, texts: Sequence[tuple[int, str]], folders: Sequence[Path], depth: int) -> None:
-    """Append the lines of a file (with their numbers), with those of the files that it includes in their place."""
+def _append_lines(
+    source: FortranSource, path: Path, texts: Sequence[tuple[int, str]], folders: Sequence[Path], depth: int
+) -> None:
+    """Append the numbered lines of a file to the source, with included files in place of their INCLUDE."""
     for number, text in texts:
         found = INCLUDE.match(text)
         if found and depth < DEPTH:
             inner = next((folder / found[2] for folder in folders if (folder / found[2]).is_file()), None)
             if inner is not None:
-                _lines(source, inner, list(enumerate(_read(inner), 1)), folders, depth + 1)
+                _append_lines(source, inner, list(enumerate(_read_text_lines(inner), 1)), folders, depth + 1)
                 continue
-        source.lines.append(Line(str(path), number, text if source.free else fixed_text(text)))
+        source.lines.append(SourceLine(str(path), number, text if source.free else fixed_text(text)))
 
 
 def fixed_text(text: str) -> str:
-    """A line of fixed form as compilers see it: a tab in front leads to column 7, nothing stands behind column 72."""
+    """Return a fixed-form line as compilers see it: a leading tab means column 7, and columns after 72 are cut."""
     if text[:1] in ("c", "C", "*", "!", "#"):
         return text
     head, tab, rest = text.partition("\t")
@@ -162,19 +164,19 @@ def fixed_text(text: str) -> str:
     return text.encode("utf-8", "surrogateescape")[:72].decode("utf-8", "surrogateescape")  # columns are bytes
 
 
-def _parted(lines: Sequence[Line], free: bool) -> Iterator[Line]:
-    """The lines, each statement of one that holds several as a line of its own, in the columns where it was."""
+def _split_at_semicolons(lines: Sequence[SourceLine], free: bool) -> Iterator[SourceLine]:
+    """Yield the lines, each statement of a line with several as a line of its own, in its columns."""
     quote = ""
     for line in lines:
         text = line.text
         comment = not text.strip() or text.lstrip()[0] in "!#" or (not free and text[0] in "cC*dD")
-        if comment and not (not free and _continues(text)):
+        if comment and not (not free and _is_continued(text)):
             yield line
             continue
-        starts, quote = _starts(text, quote if free or _continues(text) else "")
+        starts, quote = _starts(text, quote if free or _is_continued(text) else "")
         for start, end in zip(starts, [*starts[1:], len(text) + 1], strict=True):
             if start == 0 or text[start : end - 1].strip():
-                yield Line(line.file, line.number, " " * start + text[start : end - 1])
+                yield SourceLine(line.file, line.number, " " * start + text[start : end - 1])
         if free and not text.rstrip().endswith("&"):
             quote = ""
 
@@ -194,8 +196,8 @@ def _starts(text: str, quote: str) -> tuple[list[int], str]:
     return found, quote
 
 
-def _continues(text: str) -> bool:
-    """Whether a line of fixed form goes on with the statement before it."""
+def _is_continued(text: str) -> bool:
+    """Return whether a fixed-form line continues the statement before it."""
     return len(text) > 5 and text[5] not in " 0" and not text[:5].strip()
 
 
@@ -237,21 +239,21 @@ class _Piece:
         self.text.pop()
         self.places.pop()
 
-    def statement(self, lines: Sequence[Line], label: str) -> Iterator[Statement]:
+    def statement(self, lines: Sequence[SourceLine], label: str) -> Iterator[FortranStatement]:
         """The statement, if there is one: blanks go, strings are emptied in `code`."""
         if not "".join(self.text).strip():
             return
-        code, text, at = _squeezed(self.text)
+        code, text, at = _squeeze_blanks(self.text)
         line, column = self.places[at]
         place = Position(lines[line].file, lines[line].number, column + 1)
         if not label and (found := re.match(r"(\d{1,5})(?=[a-z])", code)):
             label = found[1]
             code, text = code[found.end() :], text[found.end() :]
-        yield Statement(self.first, self.last, label, code, text, place)
+        yield FortranStatement(self.first, self.last, label, code, text, place)
 
 
-def _squeezed(signs: Sequence[str]) -> tuple[str, str, int]:
-    """The code, the text, and where its first sign stands."""
+def _squeeze_blanks(signs: Sequence[str]) -> tuple[str, str, int]:
+    """Return the code, the text, and the index of its first character."""
     code: list[str] = []
     kept: list[str] = []
     quote, begin = "", 0
@@ -273,8 +275,8 @@ def _squeezed(signs: Sequence[str]) -> tuple[str, str, int]:
     return "".join(code), "".join(kept), begin
 
 
-def _fixed(lines: list[Line]) -> Iterator[Item]:
-    """The items of fixed form."""
+def _join_fixed_form(lines: list[SourceLine]) -> Iterator[Item]:
+    """Yield the statements and directives of fixed form."""
     piece: _Piece | None = None
     label = ""
     directive: Sentinel | None = None
@@ -288,7 +290,7 @@ def _fixed(lines: list[Line]) -> Iterator[Item]:
                     raise DirectiveError(
                         Position(line.file, line.number, 1), "a continuation of no directive; put a blank in column 6"
                     )
-                directive.pieces.append((start, _code_of(rest[1:])))
+                directive.pieces.append((start, _strip_comment(rest[1:])))
                 directive.last = at
                 continue
             if piece:
@@ -296,19 +298,19 @@ def _fixed(lines: list[Line]) -> Iterator[Item]:
                 piece = None
             if directive:
                 yield directive
-            directive = Sentinel(at, at, [(start, _code_of(rest[1:]))]) if rest.strip() else None
+            directive = Sentinel(at, at, [(start, _strip_comment(rest[1:]))]) if rest.strip() else None
             continue
         comment = not text.strip() or text[0] in "cC*!dD#" or text.lstrip().startswith("!")
         if comment and not (text.lstrip().startswith("!") and len(text) - len(text.lstrip()) == 5):
             continue
-        if _continues(text):
+        if _is_continued(text):
             if piece:
                 if piece.quote:
                     pad = 72 - len(lines[piece.last].text)
                     piece.text.extend(" " * pad)
                     piece.places.extend([(piece.last, 72)] * pad)
                     held = lines[piece.last]
-                    lines[piece.last] = Line(held.file, held.number, held.text.ljust(72))
+                    lines[piece.last] = SourceLine(held.file, held.number, held.text.ljust(72))
                 piece.take(text, at, 6)
             continue
         if piece:
@@ -325,14 +327,14 @@ def _fixed(lines: list[Line]) -> Iterator[Item]:
         yield directive
 
 
-def _free(lines: Sequence[Line]) -> Iterator[Item]:
-    """The items of free form."""
+def _join_free_form(lines: Sequence[SourceLine]) -> Iterator[Item]:
+    """Yield the statements and directives of free form."""
     piece: _Piece | None = None
     directive: Sentinel | None = None
     for at, line in enumerate(lines):
         text = line.text
         if found := FREE_SENTINEL.match(text):
-            rest = _code_of(text[found.end() :])
+            rest = _strip_comment(text[found.end() :])
             if directive is None:
                 directive = Sentinel(at, at, [])
             start = found.end()
@@ -366,7 +368,7 @@ def _free(lines: Sequence[Line]) -> Iterator[Item]:
         yield from piece.statement(lines, "")
 
 
-def _next_continues(lines: Sequence[Line], at: int) -> bool:
+def _next_continues(lines: Sequence[SourceLine], at: int) -> bool:
     """Whether the next line is a directive line that begins as a continuation."""
     if at + 1 >= len(lines):
         return False

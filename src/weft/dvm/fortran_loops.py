@@ -15,16 +15,16 @@ from weft.dvm.fortran_calls import (
     REMOTE,
     RENEW,
     TIE,
-    ints,
-    longs,
+    assigned_names,
+    int_array,
+    long_array,
     only_index,
     triples,
-    written,
 )
-from weft.dvm.fortran_lines import Sentinel, Statement
+from weft.dvm.fortran_lines import FortranStatement, Sentinel
 from weft.dvm.fortran_marks import UnitMarks
-from weft.dvm.fortran_model import Loop
-from weft.dvm.fortran_text import DO, inner
+from weft.dvm.fortran_model import DoLoop
+from weft.dvm.fortran_text import DO, split_condition
 from weft.dvm.syntax import DirectiveError, Position, Reference
 from weft.native.headers.check import ALL
 
@@ -68,28 +68,28 @@ class LoopDirectives:
                 ends.append(f"call weft_check_shadow_start({construct}, {group})")
         self.marks.after(last.last, sentinel.place, *ends)
 
-    def statement_at(self, at: int) -> Statement:
+    def statement_at(self, at: int) -> FortranStatement:
         """The statement with this index."""
         item = self.unit.items[at]
-        assert isinstance(item, Statement)
+        assert isinstance(item, FortranStatement)
         return item
 
-    def before_statement(self, statement: Statement, place: Position, *texts: str) -> None:
+    def before_statement(self, statement: FortranStatement, place: Position, *texts: str) -> None:
         """Put calls before a statement; its label goes to a CONTINUE before them, so that jumps meet them."""
         if statement.label:
             self.marks.marks.relabelled[statement.first] = statement.label
         self.marks.before(statement.first, place, *texts)
 
-    def nest(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> list[Loop]:
+    def nest(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> list[DoLoop]:
         """The loops of a parallel directive, outermost first."""
-        found: list[Loop] = []
+        found: list[DoLoop] = []
         here = at
         for name in directive.indices:
             loop = self.marks.loop_behind(here)
             following = self.marks.next_statement(here)
             if loop is None or not loop.variable:
                 what = self.unit.items[following] if following is not None else None
-                shown = f"line {what.place.line} begins none" if isinstance(what, Statement) else "none follows"
+                shown = f"line {what.place.line} begins none" if isinstance(what, FortranStatement) else "none follows"
                 raise DirectiveError(
                     sentinel.place, f"PARALLEL needs a DO loop over `{name}` behind it, and {shown}; put it before one"
                 )
@@ -105,15 +105,15 @@ class LoopDirectives:
             here = loop.first
         return found
 
-    def must_be_left_at_its_end(self, sentinel: Sentinel, nest: Sequence[Loop]) -> None:
+    def must_be_left_at_its_end(self, sentinel: Sentinel, nest: Sequence[DoLoop]) -> None:
         """Complain about a statement that leaves a parallel loop, which no other iteration would know of."""
         first, last = nest[0].first, nest[0].last
         labels = {one.label for one in self.unit.statements(nest[0].first, nest[0].last) if one.label}
         for at in range(first + 1, last + 1):
             statement = self.unit.items[at]
-            if not isinstance(statement, Statement):
+            if not isinstance(statement, FortranStatement):
                 continue
-            _, action = inner(statement.code)
+            _, action = split_condition(statement.code)
             jump = re.match(r"goto(\d+)$", action)
             around = [loop for loop in self.marks.loops.values() if loop.first < at <= loop.last]
             exits = action == "exit" and max(around, key=lambda loop: loop.first).first in {one.first for one in nest}
@@ -124,7 +124,7 @@ class LoopDirectives:
                     "all its iterations must run: take PARALLEL or the jump out",
                 )
 
-    def loop_calls(self, construct: int, sentinel: Sentinel, directive: syntax.Parallel, loop: Loop) -> Iterator[str]:
+    def loop_calls(self, construct: int, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop) -> Iterator[str]:
         """What is said before a parallel loop."""
         for clause in directive.clauses:
             if isinstance(clause, syntax.ShadowUse) and clause.kind == "wait" and clause.group:
@@ -153,7 +153,7 @@ class LoopDirectives:
         if reference.subscripts is not None:
             self.marks.fits(reference.name, len(reference.subscripts), reference.place)
 
-    def loop_variables(self, loop: Loop) -> list[str]:
+    def loop_variables(self, loop: DoLoop) -> list[str]:
         """The variables of loops in a parallel loop that live in memory: their accesses are control, not work."""
         names = {
             inner.variable
@@ -172,9 +172,9 @@ class LoopDirectives:
             return True
         word = re.compile(rf"[(,]{name}(?=[,)])|[(,]{name}$")
         for item in self.unit.items:
-            if not isinstance(item, Statement) or DO.match(item.code):
+            if not isinstance(item, FortranStatement) or DO.match(item.code):
                 continue
-            _, action = inner(item.code)
+            _, action = split_condition(item.code)
             if re.match(r"(call|print|read|write)\W?", action):
                 if re.search(rf"\b{name}\b", action) or (action.startswith("call") and word.search(action)):
                     return True
@@ -196,8 +196,9 @@ class LoopDirectives:
             axis, coefficient, offset = triples(reference.subscripts)
         number = self.marks.data(reference.name, reference.place)
         return (
-            f"call weft_check_mapped({what}, {group}, {number}, {len(axis)}, {ints(axis)}, {longs(coefficient)}, "
-            f"{longs(offset)}{self.marks.base(reference.name)})"
+            f"call weft_check_mapped({what}, {group}, {number}, {len(axis)}, {int_array(axis)}, "
+            f"{long_array(coefficient)}, "
+            f"{long_array(offset)}{self.marks.base(reference.name)})"
         )
 
     def clauses(self, construct: int, sentinel: Sentinel, clauses: Sequence[syntax.Clause]) -> Iterator[str]:
@@ -218,7 +219,9 @@ class LoopDirectives:
                     for item in clause.items:
                         yield self.edges(RENEW, construct, 0, item)
                         array = item.array
-                        yield from fortran_scattered.renewed(self.marks, array.name, item.widths, array.place)
+                        yield from fortran_scattered.render_edge_renewals(
+                            self.marks, array.name, item.widths, array.place
+                        )
                 case syntax.ShadowUse(kind="compute"):
                     computed = [clause.array] if clause.array else self.computed(sentinel)
                     for item in computed:
@@ -239,7 +242,7 @@ class LoopDirectives:
         loop = self.marks.loop_behind(self.unit.items.index(sentinel))
         if loop is None:
             return []
-        names = {name for one in self.unit.statements(loop.first, loop.last) for name in written(one)}
+        names = {name for one in self.unit.statements(loop.first, loop.last) for name in assigned_names(one)}
         arrays = [name for name in sorted(names) if self.marks.distributed(name)]
         return [syntax.Renewal(Reference(name, None, sentinel.place), None) for name in arrays]
 
@@ -263,10 +266,10 @@ class LoopDirectives:
         number = self.marks.data(array.name, array.place)
         return (
             f"call weft_check_edges({what}, {construct}, {group}, {number}, {int(item.corner)}, {len(low)}, "
-            f"{longs(low)}, {longs(high)}{self.marks.base(array.name)})"
+            f"{long_array(low)}, {long_array(high)}{self.marks.base(array.name)})"
         )
 
-    def task_loop(self, sentinel: Sentinel, directive: syntax.Parallel, loop: Loop) -> None:
+    def task_loop(self, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop) -> None:
         """`parallel (i) on mb(i)`: each iteration is a task."""
         construct = self.marks.construct("on", sentinel, directive.indices)
         head, last = self.statement_at(loop.first), self.statement_at(loop.last)
@@ -279,7 +282,7 @@ class LoopDirectives:
         self.marks.after(head.last, head.place, *calls)
         self.before_end(last, sentinel.place, f"call weft_check_task_end({construct})")
 
-    def before_end(self, last: Statement, place: Position, text: str) -> None:
+    def before_end(self, last: FortranStatement, place: Position, text: str) -> None:
         """Put a call at the end of a loop's body."""
         if last.label and last.code != "continue":
             raise DirectiveError(last.place, "a loop over tasks must end with END DO or CONTINUE")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.runtime import compiler
+from weft.dataparallel.runtime import find_compiler
 from weft.errors import UsageError
 
 SUFFIXES: Final = frozenset((".F", ".FOR", ".FTN", ".FPP", ".F77", ".F90", ".F95", ".F03", ".F08", ".FDV"))
@@ -19,17 +19,19 @@ MARKER: Final = re.compile(r'# (\d+) "((?:[^"\\]|\\.)*)"')
 SECONDS: Final = 60
 
 
-def wanted(path: Path, texts: Sequence[str]) -> bool:
-    """Whether a source is one for the preprocessor: by its name, or by a line of it."""
+def needs_preprocessor(path: Path, texts: Sequence[str]) -> bool:
+    """Return whether a source is for the preprocessor, by its name or by a line of it."""
     return path.suffix in SUFFIXES or any(LINE.match(text) for text in texts)
 
 
-def expanded(
+def expand_macros(
     path: Path, free: bool, include: Sequence[Path], define: Sequence[str]
 ) -> Iterator[tuple[Path, list[tuple[int, str]]]]:
-    """Runs of lines with their numbers, each of one file; raises UsageError with the preprocessor's first complaint."""
+    """Yield runs of preprocessed lines with their numbers, each of one file. UsageError with the preprocessor's first
+    error.
+    """
     command = [
-        *compiler("fortran").split(),
+        *find_compiler("fortran").split(),
         "-E",
         "-cpp",
         "-ffree-form" if free else "-ffixed-form",
@@ -44,7 +46,7 @@ def expanded(
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"{path}: the preprocessor cannot be run: {error}") from error
     if done.returncode:
-        raise UsageError(complaint(path, done.stderr.decode("utf-8", "replace")))
+        raise UsageError(format_preprocessor_error(path, done.stderr.decode("utf-8", "replace")))
     file, number = path, 1
     held: list[tuple[int, str]] = []
     for text in done.stdout.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n"):
@@ -61,8 +63,8 @@ def expanded(
         yield file, held
 
 
-def complaint(path: Path, output: str) -> str:
-    """`a.F90:3: the preprocessor says: unterminated #if`."""
+def format_preprocessor_error(path: Path, output: str) -> str:
+    """Return `a.F90:3: the preprocessor says: unterminated #if`."""
     place = r"^(?P<file>[^:\n]+):(?P<line>\d+)(?::\d+)?:?\s*(?:\n\n(?:.*\n){0,2}?)?"
     found = re.search(rf"{place}(?:Fatal )?Error: (?P<text>.*)$", output, re.M | re.I)
     if found:

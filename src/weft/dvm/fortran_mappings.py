@@ -9,12 +9,12 @@ from weft.dvm import syntax
 from weft.dvm.fortran_calls import (
     KINDS,
     LATER,
-    ints,
-    longs,
+    int_array,
+    long_array,
     only_index,
     triples,
 )
-from weft.dvm.fortran_names import Mapping, UnitNames
+from weft.dvm.fortran_names import ArrayMapping, UnitNames
 from weft.dvm.syntax import DirectiveError, Position
 
 
@@ -30,7 +30,7 @@ class UnitMappings(UnitNames):
         number = self.tasks(name, entity.place)
         yield f"call weft_check_task_array({number}, int({low}, 8), int(({high}) - ({low}) + 1, 8))"
 
-    def mapped(self, mappings: dict[str, Mapping], only: frozenset[str] | None = None) -> Iterator[str]:
+    def mapped(self, mappings: dict[str, ArrayMapping], only: frozenset[str] | None = None) -> Iterator[str]:
         """The mappings of what has its memory now: templates, then what stands by itself, then what is aligned."""
         waiting = [m for m in mappings.values() if only is None or m.name in only]
         for mapping in waiting:
@@ -55,9 +55,12 @@ class UnitMappings(UnitNames):
         low = [size.low.text if size.low else "1" for size in sizes]
         high = [size.high.text if size.high else "1" for size in sizes]
         once = int(self.symbol(name, place)[1].module)
-        return f"call weft_check_template({self.data(name, place)}, {once}, {len(sizes)}, {longs(low)}, {longs(high)})"
+        return (
+            f"call weft_check_template({self.data(name, place)}, {once}, {len(sizes)}, "
+            f"{long_array(low)}, {long_array(high)})"
+        )
 
-    def mapping_calls(self, mapping: Mapping, allocated: bool = False) -> Iterator[str]:
+    def mapping_calls(self, mapping: ArrayMapping, allocated: bool = False) -> Iterator[str]:
         """Distribution or alignment of one name, and its shadow edges."""
         _, symbol = self.symbol(mapping.name, mapping.place)
         if (symbol.allocatable or symbol.pointer) and not allocated:
@@ -74,7 +77,7 @@ class UnitMappings(UnitNames):
         if mapping.shadow is not None:
             low, high = self.widths(mapping.shadow.widths)
             number = self.data(mapping.name, mapping.place)
-            yield f"call weft_check_shadow({number}, {len(low)}, {longs(low)}, {longs(high)}, {mapping.name})"
+            yield f"call weft_check_shadow({number}, {len(low)}, {long_array(low)}, {long_array(high)}, {mapping.name})"
 
     @staticmethod
     def widths(widths: Sequence[syntax.Width | syntax.NamedEdges]) -> tuple[list[str], list[str]]:
@@ -104,7 +107,7 @@ class UnitMappings(UnitNames):
         if onto and self.is_tasks(onto.name):
             tasks = self.tasks(onto.name, onto.place)
             task = only_index(onto)
-        kinds = ints([LATER if later else KINDS[axis.kind] for axis in distribution.axes])
+        kinds = int_array([LATER if later else KINDS[axis.kind] for axis in distribution.axes])
         rank = len(distribution.axes)
         yield (
             f"call weft_check_distribute({construct}, {number}, {once}, {rank}, {kinds}, {tasks}, "
@@ -142,8 +145,8 @@ class UnitMappings(UnitNames):
             axis, coefficient, offset = triples(target.subscripts)
         call = (
             f"call weft_check_align({construct}, {self.data(name, place)}, {once}, "
-            f"{self.data(target.name, target.place)}, {len(axis)}, {ints(axis)}, {longs(coefficient)}, "
-            f"{longs(offset)}{self.base(name)}{self.base(target.name, 'goal')})"
+            f"{self.data(target.name, target.place)}, {len(axis)}, {int_array(axis)}, {long_array(coefficient)}, "
+            f"{long_array(offset)}{self.base(name)}{self.base(target.name, 'goal')})"
         )
         if (symbol.allocatable or symbol.pointer) and not symbol.dummy:
             call = f"if ({'associated' if symbol.pointer else 'allocated'}({target.name})) {call}"

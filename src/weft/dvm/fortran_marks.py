@@ -13,20 +13,20 @@ from weft.dvm.fortran_calls import (
     ARGUMENT,
     LOCAL,
     STATIC,
+    assigned_names,
     clause_names,
-    group_named,
-    groups,
-    guarded,
-    longs,
-    mentioned,
-    printed,
-    written,
+    collect_groups,
+    guard_by_presence,
+    long_array,
+    mentioned_names,
+    named_group,
+    printed_names,
 )
-from weft.dvm.fortran_lines import Sentinel, Statement
+from weft.dvm.fortran_lines import FortranStatement, Sentinel
 from weft.dvm.fortran_mappings import UnitMappings
-from weft.dvm.fortran_model import Loop, Symbol, Unit
-from weft.dvm.fortran_names import Mapping, Mark
-from weft.dvm.fortran_text import NAME, assignment, inner, split_top, top_level
+from weft.dvm.fortran_model import DoLoop, FortranSymbol, ProgramUnit
+from weft.dvm.fortran_names import ArrayMapping, InsertedText
+from weft.dvm.fortran_text import NAME, split_assignment, split_condition, split_top, top_level
 from weft.dvm.syntax import Position
 
 ITEM: Final = re.compile(r"([a-z]\w*)(\([^()]*\))?((?:%[a-z]\w*(?:\([^()]*\))?)*)")
@@ -47,7 +47,7 @@ class UnitMarks(UnitMappings):
             return
         self.loose = [
             symbol
-            for symbol in fortran_values.loose(unit)
+            for symbol in fortran_values.variables_possibly_unset(unit)
             if symbol.name not in self.named and not (symbol.array and self.directs)
         ]
         # Else the compiler may read them ahead of the branch that would, and that would be told.
@@ -56,7 +56,7 @@ class UnitMarks(UnitMappings):
         if self.directs:
             begin = ["call weft_check_program()"] if unit.kind == "program" else []
             calls[:0] = [*begin, *self.of_modules(), *self.entry()]
-        elif fortran_values.watchable(unit) and (known := list(self.of_modules())):
+        elif fortran_values.is_watchable(unit) and (known := list(self.of_modules())):
             attributes.append("logical, save :: weft_known = .false.")
             calls[:0] = ["if (.not. weft_known) then", *known, "weft_known = .true.", "end if"]
         if attributes or calls:
@@ -74,7 +74,7 @@ class UnitMarks(UnitMappings):
         """Put in what belongs to statements without a directive, and make the interfaces known."""
         unit = self.unit
         for at, item in enumerate(unit.items):
-            if isinstance(item, Statement) and unit.executable is not None and at >= unit.executable:
+            if isinstance(item, FortranStatement) and unit.executable is not None and at >= unit.executable:
                 self.allocation(item)
                 self.printed(item, at)
                 if not self.inside(at):
@@ -93,11 +93,11 @@ class UnitMarks(UnitMappings):
         unit = self.unit
         if unit.header is not None:
             held = self.marks.after.setdefault(unit.header.last, [])
-            held[:0] = [Mark(text, unit.header.place) for text in ("use weft_check", *self.aliases.values())]
+            held[:0] = [InsertedText(text, unit.header.place) for text in ("use weft_check", *self.aliases.values())]
         else:
-            first = next(item for item in unit.items if isinstance(item, Statement))
+            first = next(item for item in unit.items if isinstance(item, FortranStatement))
             held = self.marks.before.setdefault(first.first, [])
-            held[:0] = [Mark(text, first.place) for text in ("use weft_check", *self.aliases.values())]
+            held[:0] = [InsertedText(text, first.place) for text in ("use weft_check", *self.aliases.values())]
 
     # --- at the entry -----------------------------------------------------------------------------------------------
 
@@ -117,10 +117,10 @@ class UnitMarks(UnitMappings):
         for module in self.used_modules(self.unit):
             yield from self.mapped(self.of_module(module))
 
-    def of_module(self, module: Unit) -> dict[str, Mapping]:
+    def of_module(self, module: ProgramUnit) -> dict[str, ArrayMapping]:
         """The mappings of a module that this unit needs, under the names that it has for them."""
         held = self.mappings.of(module)
-        names = mentioned(self.unit)
+        names = mentioned_names(self.unit)
         wanted = [name for name in held if self.program.called(self.unit, module, name) in names]
         for name in wanted:  # an array needs what it is aligned with
             alignment = held[name].alignment
@@ -129,7 +129,7 @@ class UnitMarks(UnitMappings):
         found = [self.renamed(held[name], module) for name in held if name in wanted]
         return {one.name: one for one in found if one is not None}
 
-    def renamed(self, mapping: Mapping, module: Unit) -> Mapping | None:
+    def renamed(self, mapping: ArrayMapping, module: ProgramUnit) -> ArrayMapping | None:
         """A module's mapping under the names of this unit; None where they cannot be had."""
         name = self.local(module, mapping.name)
         alignment = mapping.alignment
@@ -143,7 +143,7 @@ class UnitMarks(UnitMappings):
             alignment = replace(alignment, target=replace(alignment.target, name=target))
         return replace(mapping, name=name, alignment=alignment)
 
-    def local(self, module: Unit, name: str) -> str | None:
+    def local(self, module: ProgramUnit, name: str) -> str | None:
         """What this unit calls a module's name; one that ONLY leaves out is brought in under a name of our own."""
         called = self.program.called(self.unit, module, name)
         if called is not None or name not in module.symbols:
@@ -158,7 +158,7 @@ class UnitMarks(UnitMappings):
         self.aliases[alias] = f"use {module.name}, only: {alias} => {name}"
         return alias
 
-    def used_modules(self, unit: Unit) -> list[Unit]:
+    def used_modules(self, unit: ProgramUnit) -> list[ProgramUnit]:
         """The modules whose names are visible in a unit: those it stands in, and those that it or its hosts use."""
         found = [host for host in unit.hosts if host.kind == "module"]
         waiting = [name for one in (unit, *unit.hosts) for name in one.uses]
@@ -186,10 +186,10 @@ class UnitMarks(UnitMappings):
             if self.fresh(symbol):
                 yield f"call weft_check_clear({symbol.name})"
 
-    def arrays_of(self, module: Unit) -> Iterator[str]:
+    def arrays_of(self, module: ProgramUnit) -> Iterator[str]:
         """Arrays of a module that have their memory before the program begins, and that the unit mentions or needs."""
         needed = {mapping.name for mapping in self.of_module(module).values()}
-        wanted = needed | mentioned(self.unit) if self.directs else needed
+        wanted = needed | mentioned_names(self.unit) if self.directs else needed
         for symbol in list(module.symbols.values()):
             name = self.program.called(self.unit, module, symbol.name)
             given = symbol.constant or symbol.allocatable or symbol.pointer
@@ -202,7 +202,7 @@ class UnitMarks(UnitMappings):
         number = self.data(name, symbol.place)
         return f"call weft_check_array({number}, {role}, '{name}'//achar(0), int(lbound({name}), 8), {name})"
 
-    def fresh(self, symbol: Symbol) -> bool:
+    def fresh(self, symbol: FortranSymbol) -> bool:
         """Whether a variable has no value when the unit is entered."""
         if symbol.dummy or symbol.initialised or symbol.shared or symbol.derived or symbol.procedure or symbol.module:
             return False
@@ -242,7 +242,7 @@ class UnitMarks(UnitMappings):
                     found.setdefault(reference.name, reference.place)
             for first, last in self.extent(at, item):
                 for statement in self.unit.statements(first, last):
-                    for name in written(statement):
+                    for name in assigned_names(statement):
                         if not self.controls(name, first, last):
                             found.setdefault(name, statement.place)
         return found
@@ -261,7 +261,7 @@ class UnitMarks(UnitMappings):
         """Whether a name is the variable of a loop among these items."""
         return any(loop.variable == name for loop in self.loops.values() if first <= loop.first and loop.last <= last)
 
-    def loop_behind(self, at: int) -> Loop | None:
+    def loop_behind(self, at: int) -> DoLoop | None:
         """The loop that follows an item, with nothing but notes between."""
         following = self.next_statement(at)
         return self.loops.get(following) if following is not None else None
@@ -270,7 +270,7 @@ class UnitMarks(UnitMappings):
         """The index of the next statement; None where another directive comes first."""
         for later in range(at + 1, len(self.unit.items)):
             item = self.unit.items[later]
-            if isinstance(item, Statement):
+            if isinstance(item, FortranStatement):
                 return later
             if not isinstance(item.directive, syntax.Note):
                 return None
@@ -286,9 +286,9 @@ class UnitMarks(UnitMappings):
 
     # --- statements -------------------------------------------------------------------------------------------------
 
-    def allocation(self, statement: Statement) -> None:
+    def allocation(self, statement: FortranStatement) -> None:
         """Behind ALLOCATE: what the new arrays are, and how they are mapped."""
-        _, action = inner(statement.code)
+        _, action = split_condition(statement.code)
         if not action.startswith("allocate("):
             return
         names = [found[0] for part in split_top(action[9:-1]) if (found := re.match(r"[a-z]\w*(?=\()", part))]
@@ -306,14 +306,14 @@ class UnitMarks(UnitMappings):
             if mapping and owner is not self.unit:
                 mapping = self.renamed(mapping, owner)
             if mapping:
-                calls.extend(guarded(name, self.mapping_calls(mapping, allocated=True), symbol.pointer))
+                calls.extend(guard_by_presence(name, self.mapping_calls(mapping, allocated=True), symbol.pointer))
         if calls:
             self.after(statement.last, statement.place, *calls)
 
-    def statement(self, statement: Statement) -> None:
+    def statement(self, statement: FortranStatement) -> None:
         """A statement outside of parallel loops: own computations, input and output."""
-        _, action = inner(statement.code)
-        found = assignment(action)
+        _, action = split_condition(statement.code)
+        found = split_assignment(action)
         if found and self.distributed(found[0]):
             self.own(statement, found[0], found[1])
         elif (
@@ -324,14 +324,14 @@ class UnitMarks(UnitMappings):
             self.before(statement.first, statement.place, "call weft_check_io_begin()")
             self.after(statement.last, statement.place, "call weft_check_io_end()")
 
-    def printed(self, statement: Statement, at: int) -> None:
+    def printed(self, statement: FortranStatement, at: int) -> None:
         """What PRINT and WRITE read is read by the library, without hooks: it is asked for before."""
-        condition, action = inner(statement.code)
+        condition, action = split_condition(statement.code)
         if re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
             return
         if statement.label and any(loop.last == at for loop in self.unit.loops().values()):  # the label ends a loop
             return
-        for part in (*printed(action), *self.groups.get(group_named(action), ())):
+        for part in (*printed_names(action), *self.groups.get(named_group(action), ())):
             repeated = IMPLIED.fullmatch(part)
             items = split_top(repeated[1]) if repeated else [part]
             calls = [call for item in items for call in self.put_out(statement, item)]
@@ -346,7 +346,7 @@ class UnitMarks(UnitMappings):
             for one in calls:
                 self.before(statement.first, statement.place, one)
 
-    def put_out(self, statement: Statement, part: str) -> list[str]:
+    def put_out(self, statement: FortranStatement, part: str) -> list[str]:
         """The calls that ask for one item of an output list; none where it is more than a variable or a part of one."""
         found = ITEM.fullmatch(part)
         known = self.program.owner(self.unit, found[1]) if found else None
@@ -368,7 +368,7 @@ class UnitMarks(UnitMappings):
     @cached_property
     def groups(self) -> dict[str, list[str]]:
         """The NAMELIST groups that are known here, with their variables."""
-        return groups(self.unit)
+        return collect_groups(self.unit)
 
     @cached_property
     def named(self) -> frozenset[str]:
@@ -380,7 +380,7 @@ class UnitMarks(UnitMappings):
         mapping = self.mapping(name)
         return mapping is not None and mapping.template is None and not self.is_tasks(name)
 
-    def own(self, statement: Statement, name: str, rest: str) -> None:
+    def own(self, statement: FortranStatement, name: str, rest: str) -> None:
         """`a(i,j) = …`: run by the owner of the element; whole arrays and sections by all, each its own part."""
         parts = split_top(rest[1:-1]) if rest.startswith("(") and rest.endswith(")") else []
         if not parts or any(True for part in parts for _ in top_level(part, ":")):
@@ -388,10 +388,11 @@ class UnitMarks(UnitMappings):
             self.after(statement.last, statement.place, "call weft_check_io_end()")
             return
         place = statement.place
-        construct = self.texts.construct("own", place.file, place.line, place.column, statement.text)
+        construct = self.texts.add_construct("own", place.file, place.line, place.column, statement.text)
         self.before(
             statement.first,
             place,
-            f"call weft_check_own_begin({construct}, {self.data(name, place)}, {len(parts)}, {longs(parts)}, {name})",
+            f"call weft_check_own_begin({construct}, {self.data(name, place)}, {len(parts)}, "
+            f"{long_array(parts)}, {name})",
         )
         self.after(statement.last, place, f"call weft_check_own_end({construct})")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from weft.dvm import syntax
-from weft.dvm.fortran_lines import Item, Sentinel, Source, Statement
+from weft.dvm.fortran_lines import FortranSource, FortranStatement, Item, Sentinel
 from weft.dvm.fortran_text import DO, END_DO, NAME
 from weft.dvm.syntax import Position
 
@@ -16,7 +16,7 @@ UnitKind = Literal["program", "subroutine", "function", "module", "block data"]
 
 
 @dataclass(slots=True)
-class Symbol:
+class FortranSymbol:
     """What a unit knows of a name."""
 
     name: str
@@ -58,7 +58,7 @@ class Symbol:
 
 
 @dataclass(slots=True)
-class Loop:
+class DoLoop:
     """A DO construct: items from its DO statement to its last one (indices in the unit's items, both included)."""
 
     first: int
@@ -68,16 +68,16 @@ class Loop:
 
 
 @dataclass(slots=True)
-class Unit:
+class ProgramUnit:
     """A program unit with its own symbols; `items` are those of its source that belong to it."""
 
     kind: UnitKind
     name: str
-    source: Source
-    parent: Unit | None = None
-    header: Statement | None = None
+    source: FortranSource
+    parent: ProgramUnit | None = None
+    header: FortranStatement | None = None
     items: list[Item] = field(default_factory=list)
-    symbols: dict[str, Symbol] = field(default_factory=dict)
+    symbols: dict[str, FortranSymbol] = field(default_factory=dict)
     uses: list[str] = field(default_factory=list)
     only: dict[str, set[str]] = field(default_factory=dict)
     """By module: the names that its ONLY lists, as they are called here."""
@@ -107,14 +107,14 @@ class Unit:
         return private and not public
 
     @property
-    def hosts(self) -> Iterator[Unit]:
+    def hosts(self) -> Iterator[ProgramUnit]:
         """The units that it stands in, the nearest first."""
         unit = self.parent
         while unit is not None:
             yield unit
             unit = unit.parent
 
-    def within(self, unit: Unit) -> bool:
+    def within(self, unit: ProgramUnit) -> bool:
         """Whether it stands in another unit."""
         return any(host is unit for host in self.hosts)
 
@@ -135,18 +135,18 @@ class Unit:
         """Whether a directive with a meaning for the data stands in it."""
         return any(isinstance(item, Sentinel) and not isinstance(item.directive, syntax.Note) for item in self.items)
 
-    def statements(self, first: int, last: int) -> Iterator[Statement]:
+    def statements(self, first: int, last: int) -> Iterator[FortranStatement]:
         """The statements among these items."""
         for item in self.items[first : last + 1]:
-            if isinstance(item, Statement):
+            if isinstance(item, FortranStatement):
                 yield item
 
-    def loops(self) -> dict[int, Loop]:
+    def loops(self) -> dict[int, DoLoop]:
         """Its DO constructs by the index of their DO statement."""
-        found: dict[int, Loop] = {}
+        found: dict[int, DoLoop] = {}
         stack: list[tuple[int, str, str]] = []
         for at, item in enumerate(self.items):
-            if not isinstance(item, Statement):
+            if not isinstance(item, FortranStatement):
                 continue
             if begin := DO.match(item.code):
                 stack.append((at, begin[1] or "", begin[2] or begin[4] or ""))
@@ -154,8 +154,8 @@ class Unit:
             if item.label and any(label == item.label for _, label, _ in stack):
                 while any(label == item.label for _, label, _ in stack):
                     start, label, variable = stack.pop()
-                    found[start] = Loop(start, at, variable, bool(label))
+                    found[start] = DoLoop(start, at, variable, bool(label))
             elif END_DO.match(item.code) and stack:
                 start, label, variable = stack.pop()
-                found[start] = Loop(start, at, variable, bool(label))
+                found[start] = DoLoop(start, at, variable, bool(label))
         return found

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import SourceMap
 from weft.dvm import syntax
 from weft.dvm.fortran_lines import Sentinel
-from weft.dvm.fortran_model import Symbol, Unit
-from weft.dvm.fortran_units import Program
+from weft.dvm.fortran_model import FortranSymbol, ProgramUnit
+from weft.dvm.fortran_units import FortranProgram
 from weft.dvm.syntax import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class InsertedText:
     """One statement to be put in, and the place that it belongs to."""
 
     text: str
@@ -23,16 +23,16 @@ class Mark:
 
 
 @dataclass(slots=True)
-class Marks:
+class Insertions:
     """What stands before and after the lines of a source (by index), and the lines whose labels move to a CONTINUE."""
 
-    before: dict[int, list[Mark]] = field(default_factory=dict)
-    after: dict[int, list[Mark]] = field(default_factory=dict)
+    before: dict[int, list[InsertedText]] = field(default_factory=dict)
+    after: dict[int, list[InsertedText]] = field(default_factory=dict)
     relabelled: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Mapping:
+class ArrayMapping:
     """What the directives of a unit declare of a name."""
 
     name: str
@@ -44,34 +44,34 @@ class Mapping:
     construct: int = 0
 
 
-class Numbers:
-    """The ids of names: data, groups and task arrays; one for each declaration."""
+class VariableNumbers:
+    """The numbers of variables, groups and task arrays in the source map; one for each declaration."""
 
-    def __init__(self, texts: Texts) -> None:
+    def __init__(self, texts: SourceMap) -> None:
         self.texts = texts
         self.held: dict[tuple[int, str], int] = {}
         self.edges: dict[str, int] = {}
 
-    def of(self, unit: Unit, name: str, place: Position, what: str = "variable") -> int:
+    def of(self, unit: ProgramUnit, name: str, place: Position, what: str = "variable") -> int:
         """The id of a name that this unit declares."""
         key = (id(unit), name)
         if key not in self.held:
-            self.held[key] = self.texts.variable(name, place.file, place.line, what)  # type: ignore[arg-type]
+            self.held[key] = self.texts.add_variable(name, place.file, place.line, what)  # type: ignore[arg-type]
         return self.held[key]
 
-    def group(self, unit: Unit, name: str, place: Position) -> int:
+    def group(self, unit: ProgramUnit, name: str, place: Position) -> int:
         """The id of a group: its name may be a variable's too."""
         key = (id(unit), "group " + name)
         if key not in self.held:
-            self.held[key] = self.texts.variable(name, place.file, place.line)
+            self.held[key] = self.texts.add_variable(name, place.file, place.line)
         return self.held[key]
 
 
-class Mappings:
-    """What the directives declare, unit by unit."""
+class ArrayMappings:
+    """What the directives declare of arrays, unit by unit."""
 
-    def __init__(self, program: Program, texts: Texts) -> None:
-        self.held: dict[int, dict[str, Mapping]] = {}
+    def __init__(self, program: FortranProgram, texts: SourceMap) -> None:
+        self.held: dict[int, dict[str, ArrayMapping]] = {}
         self.task_arrays: dict[int, dict[str, syntax.Entity]] = {}
         for unit in program.units:
             self.held[id(unit)] = {}
@@ -83,18 +83,21 @@ class Mappings:
             for item in unit.items:
                 if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Redistribute | syntax.Realign):
                     for array in item.directive.arrays:
-                        owner, symbol = program.owner(unit, array.name) or (unit, Symbol(array.name, array.place))
-                        self.held[id(owner)].setdefault(symbol.name, Mapping(symbol.name, array.place))
+                        owner, symbol = program.owner(unit, array.name) or (
+                            unit,
+                            FortranSymbol(array.name, array.place),
+                        )
+                        self.held[id(owner)].setdefault(symbol.name, ArrayMapping(symbol.name, array.place))
 
-    def of(self, unit: Unit) -> dict[str, Mapping]:
+    def of(self, unit: ProgramUnit) -> dict[str, ArrayMapping]:
         """The mappings that a unit declares."""
         return self.held[id(unit)]
 
-    def tasks(self, unit: Unit) -> dict[str, syntax.Entity]:
+    def tasks(self, unit: ProgramUnit) -> dict[str, syntax.Entity]:
         """The task arrays that a unit declares."""
         return self.task_arrays[id(unit)]
 
-    def _declare(self, unit: Unit, sentinel: Sentinel, directive: syntax.Declare, texts: Texts) -> None:
+    def _declare(self, unit: ProgramUnit, sentinel: Sentinel, directive: syntax.Declare, texts: SourceMap) -> None:
         traits = {
             attribute.kind: attribute for attribute in directive.attributes if isinstance(attribute, syntax.Trait)
         }
@@ -105,11 +108,13 @@ class Mappings:
                 continue
             if traits.keys() & OTHER_TRAITS:
                 continue
-            mapping = self.held[id(unit)].setdefault(entity.name, Mapping(entity.name, entity.place))
+            mapping = self.held[id(unit)].setdefault(entity.name, ArrayMapping(entity.name, entity.place))
             if "template" in traits:
                 dimension = traits.get("dimension")
                 mapping.template = entity.sizes or (dimension.sizes if dimension else ())
-                unit.symbols.setdefault(entity.name, Symbol(entity.name, entity.place, module=unit.kind == "module"))
+                unit.symbols.setdefault(
+                    entity.name, FortranSymbol(entity.name, entity.place, module=unit.kind == "module")
+                )
             for attribute in directive.attributes:
                 if isinstance(attribute, syntax.Distribution):
                     mapping.distribution = attribute
@@ -119,7 +124,7 @@ class Mappings:
                     mapping.shadow = attribute
                 if isinstance(attribute, syntax.Distribution | syntax.Alignment):
                     kind = "distribute" if isinstance(attribute, syntax.Distribution) else "align"
-                    mapping.construct = texts.construct(kind, place.file, place.line, place.column, sentinel.said)
+                    mapping.construct = texts.add_construct(kind, place.file, place.line, place.column, sentinel.said)
 
 
 OTHER_TRAITS: Final = frozenset(
@@ -141,7 +146,14 @@ OTHER_TRAITS: Final = frozenset(
 class UnitNames:
     """What the names of one unit stand for."""
 
-    def __init__(self, program: Program, unit: Unit, numbers: Numbers, marks: Marks, mappings: Mappings) -> None:
+    def __init__(
+        self,
+        program: FortranProgram,
+        unit: ProgramUnit,
+        numbers: VariableNumbers,
+        marks: Insertions,
+        mappings: ArrayMappings,
+    ) -> None:
         self.program = program
         self.unit = unit
         self.numbers = numbers
@@ -149,7 +161,7 @@ class UnitNames:
         self.marks = marks
         self.mappings = mappings
         self.used = False
-        self.loose: list[Symbol] = []
+        self.loose: list[FortranSymbol] = []
         """Scalars that may be read without a value."""
         self.aliases: dict[str, str] = {}
         """USE statements that bring in what a module's mappings are about."""
@@ -162,19 +174,19 @@ class UnitNames:
     def before(self, line: int, place: Position, *texts: str) -> None:
         """Put calls before a line."""
         self.used = True
-        self.marks.before.setdefault(line, []).extend(Mark(text, place) for text in texts)
+        self.marks.before.setdefault(line, []).extend(InsertedText(text, place) for text in texts)
 
     def after(self, line: int, place: Position, *texts: str) -> None:
         """Put calls behind a line."""
         self.used = True
-        self.marks.after.setdefault(line, []).extend(Mark(text, place) for text in texts)
+        self.marks.after.setdefault(line, []).extend(InsertedText(text, place) for text in texts)
 
-    def symbol(self, name: str, place: Position) -> tuple[Unit, Symbol]:
+    def symbol(self, name: str, place: Position) -> tuple[ProgramUnit, FortranSymbol]:
         """The declaration of a name; one that is declared nowhere is a scalar of this unit by the implicit rules."""
         found = self.program.owner(self.unit, name)
         if found:
             return found
-        self.unit.symbols[name] = Symbol(name, place)
+        self.unit.symbols[name] = FortranSymbol(name, place)
         return self.unit, self.unit.symbols[name]
 
     def data(self, name: str, place: Position) -> int:
@@ -185,7 +197,7 @@ class UnitNames:
         what = "template" if template else "array" if symbol.array else "variable"
         return self.numbers.of(owner, symbol.name, symbol.place, what)
 
-    def mapping(self, name: str) -> Mapping | None:
+    def mapping(self, name: str) -> ArrayMapping | None:
         """What the directives say of a name that is visible here."""
         own = self.mappings.of(self.unit).get(name)
         if own:
@@ -217,4 +229,4 @@ class UnitNames:
     def construct(self, kind: str, sentinel: Sentinel, indices: Sequence[str] = ()) -> int:
         """The id of a directive."""
         place = sentinel.place
-        return self.texts.construct(kind, place.file, place.line, place.column, sentinel.said, indices)
+        return self.texts.add_construct(kind, place.file, place.line, place.column, sentinel.said, indices)

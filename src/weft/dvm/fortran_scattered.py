@@ -1,4 +1,4 @@
-"""Distributions by tables in Fortran-DVM(H): `indirect` and `derived` owners, named shadow edges, `localize`."""
+"""Render the calls for distributions by tables in Fortran-DVM(H): `indirect`, `derived`, named edges, `localize`."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from weft.dvm.fortran_marks import UnitMarks
 from weft.dvm.syntax import Axis, Derived, DirectiveError, NamedEdges, Position, Section, Width
 
 
-def owners(marks: UnitMarks, name: str, axes: Sequence[Axis], place: Position) -> Iterator[str]:
-    """The calls that tell who owns the elements of dimensions that tables distribute."""
+def render_owner_calls(marks: UnitMarks, name: str, axes: Sequence[Axis], place: Position) -> Iterator[str]:
+    """Yield the calls that tell the runtime who owns the elements of dimensions that tables distribute."""
     number = marks.data(name, place)
     for d, axis in enumerate(axes):
         if axis.kind == "indirect" and axis.argument is not None:
             yield f"call weft_check_owners({number}, {d}, {axis.argument.text}{marks.base(name)})"
         elif axis.derived is not None:
-            target, k, dummy = meant(marks, axis.derived, place)
+            target, k, dummy = resolve_derived(marks, axis.derived, place)
             goal = marks.base(axis.derived.target, "goal")
             one = (
                 f"call weft_check_owner_derived({number}, {d}, weft_e, {target}, {k}, int({dummy}, 8)"
                 f"{marks.base(name)}{goal})"
             )
-            yield from over(marks, axis.derived, place, one)
+            yield from render_element_loop(marks, axis.derived, place, one)
 
 
-def meant(marks: UnitMarks, derived: Derived, place: Position) -> tuple[int, int, str]:
-    """The number of the target of `derived`, its dimension that has the dummy, and the dummy."""
+def resolve_derived(marks: UnitMarks, derived: Derived, place: Position) -> tuple[int, int, str]:
+    """Return the number of the target of `derived`, its dimension with the dummy, and the dummy."""
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
     if len(dummies) != 1:
         raise DirectiveError(place, f"`derived` takes one dummy of `{derived.target}`: {derived.target}(@i)")
     return (marks.data(derived.target, place), *dummies[0])
 
 
-def over(marks: UnitMarks, derived: Derived, place: Position, one: str) -> Iterator[str]:
-    """A loop over the target's indices that makes a call for each element `weft_e` that they name."""
-    target, axis, dummy = meant(marks, derived, place)
+def render_element_loop(marks: UnitMarks, derived: Derived, place: Position, one: str) -> Iterator[str]:
+    """Yield a loop over the target's indices that makes the call `one` for each element `weft_e` that they name."""
+    target, axis, dummy = resolve_derived(marks, derived, place)
     where = f"({target}, {axis}{marks.base(derived.target)})"
-    items = "; ".join(ranged(item, one) for item in derived.expressions)
+    items = "; ".join(render_element_range(item, one) for item in derived.expressions)
     yield "call weft_check_io_begin()"
     yield (
         f"block; integer(8) :: {dummy}, weft_e; do {dummy} = weft_check_lower{where}, "
@@ -47,7 +47,7 @@ def over(marks: UnitMarks, derived: Derived, place: Position, one: str) -> Itera
     yield "call weft_check_io_end()"
 
 
-def ranged(item: syntax.Expression | Section, one: str) -> str:
+def render_element_range(item: syntax.Expression | Section, one: str) -> str:
     """The elements of one expression or range."""
     if isinstance(item, Section):
         assert item.low is not None and item.high is not None
@@ -59,14 +59,14 @@ def edge_id(marks: UnitMarks, name: str, place: Position) -> int:
     """The number of a named edge, which is one in all units."""
     held = marks.numbers.edges
     if name not in held:
-        held[name] = marks.texts.variable(name, place.file, place.line)
+        held[name] = marks.texts.add_variable(name, place.file, place.line)
     return held[name]
 
 
-def shadow_add(marks: UnitMarks, sentinel: Sentinel, directive: syntax.ShadowAdd) -> Iterator[str]:
-    """The calls that make a named edge."""
+def render_shadow_add(marks: UnitMarks, sentinel: Sentinel, directive: syntax.ShadowAdd) -> Iterator[str]:
+    """Yield the calls that make a named shadow edge."""
     place, derived = directive.place, directive.derived
-    target, axis, dummy = meant(marks, derived, place)
+    target, axis, dummy = resolve_derived(marks, derived, place)
     beside = edge_id(marks, derived.edges[0], place) if derived.edges else 0
     name = directive.array.name
     construct = marks.construct("shadow_add", sentinel)
@@ -75,13 +75,15 @@ def shadow_add(marks: UnitMarks, sentinel: Sentinel, directive: syntax.ShadowAdd
         f"{marks.data(name, place)}, {directive.axis}, {target}, {axis}, {beside}{marks.base(name)}"
         f"{marks.base(derived.target, 'goal')})"
     )
-    yield from over(marks, derived, place, f"call weft_check_edge_element(int({dummy}, 8), weft_e)")
+    yield from render_element_loop(marks, derived, place, f"call weft_check_edge_element(int({dummy}, 8), weft_e)")
     for array in directive.include:
         yield f"call weft_check_edge_include({marks.data(array, place)}{marks.base(array)})"
     yield "call weft_check_edge_end()"
 
 
-def renewed(marks: UnitMarks, name: str, widths: Sequence[Width | NamedEdges] | None, place: Position) -> Iterator[str]:
+def render_edge_renewals(
+    marks: UnitMarks, name: str, widths: Sequence[Width | NamedEdges] | None, place: Position
+) -> Iterator[str]:
     """The calls that renew the named edges among widths."""
     for width in widths or ():
         if isinstance(width, NamedEdges):
@@ -90,8 +92,8 @@ def renewed(marks: UnitMarks, name: str, widths: Sequence[Width | NamedEdges] | 
                 yield f"call weft_check_edge_renew(0, {edge_id(marks, edge, place)}, {number}{marks.base(name)})"
 
 
-def localize(marks: UnitMarks, sentinel: Sentinel, directive: syntax.Localize) -> str:
-    """The call that turns numbers into indices of an array."""
+def render_localize(marks: UnitMarks, sentinel: Sentinel, directive: syntax.Localize) -> str:
+    """Return the call that turns element numbers into indices of an array."""
     place = directive.place
     return (
         f"call weft_check_localize({marks.construct('localize', sentinel)}, {marks.data(directive.array, place)}, "

@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from weft.dvm import syntax
-from weft.dvm.fortran_lines import Sentinel, Statement
-from weft.dvm.fortran_model import Symbol, Unit
-from weft.dvm.fortran_text import DO, NAME, assignment, assigns, split_top, top_level
+from weft.dvm.fortran_lines import FortranStatement, Sentinel
+from weft.dvm.fortran_model import FortranSymbol, ProgramUnit
+from weft.dvm.fortran_text import DO, NAME, is_assignment, split_assignment, split_top, top_level
 from weft.dvm.syntax import Position
 
 TYPED: Final = re.compile(
@@ -22,37 +22,37 @@ SPECIFIES: Final = re.compile(
 )
 
 
-def specifies(unit: Unit, statement: Statement) -> bool:
-    """Whether the statement belongs to the specifications."""
+def is_specification(unit: ProgramUnit, statement: FortranStatement) -> bool:
+    """Return whether a statement belongs to the specification part of a unit."""
     code = statement.code
-    found = assignment(code)
+    found = split_assignment(code)
     if found:
         name, rest, _ = found
         symbol = unit.symbols.get(name)
         known_array = symbol is not None and (symbol.array or symbol.pointer or symbol.allocatable)
         parameters = re.fullmatch(r"\(((?:[a-z]\w*(?:,[a-z]\w*)*)?)\)", rest)
         character = symbol is not None and symbol.typed and ":" in rest
-        return bool(parameters) and not known_array and not character and not _visible_array(unit, name)
+        return bool(parameters) and not known_array and not character and not _is_visible_array(unit, name)
     if SPECIFIES.match(code):
         return True
     return bool(TYPED.match(code)) and not DO.match(code)
 
 
-def _visible_array(unit: Unit, name: str) -> bool:
+def _is_visible_array(unit: ProgramUnit, name: str) -> bool:
     """Whether a name may be an array of a module or of the host."""
     return bool(unit.uses) or (unit.parent is not None and name in unit.parent.symbols)
 
 
-def read_symbols(unit: Unit) -> None:
+def read_symbols(unit: ProgramUnit) -> None:
     for at, item in enumerate(unit.items):
         if isinstance(item, Sentinel):
             if unit.executable is None and not isinstance(item.directive, syntax.Declare | syntax.Note):
                 unit.executable = at
             continue
-        if unit.executable is None and not specifies(unit, item):
+        if unit.executable is None and not is_specification(unit, item):
             unit.executable = at
         if unit.executable is None or item.code.startswith("data"):
-            _specification(unit, item)
+            _read_specification(unit, item)
     if unit.kind in ("module", "block data"):
         unit.executable = None
     if unit.kind == "module":
@@ -60,19 +60,19 @@ def read_symbols(unit: Unit) -> None:
             symbol.module = True
 
 
-def _symbol(unit: Unit, name: str, place: Position) -> Symbol:
-    return unit.symbols.setdefault(name, Symbol(name, place))
+def _find_or_add_symbol(unit: ProgramUnit, name: str, place: Position) -> FortranSymbol:
+    return unit.symbols.setdefault(name, FortranSymbol(name, place))
 
 
 ENTITY: Final = re.compile(r"([a-z]\w*)")
 
 
-def _entity(unit: Unit, text: str, place: Position) -> tuple[Symbol, str] | None:
-    """The symbol of `name(sizes)*length=value`, and what stands behind its sizes."""
+def _read_entity(unit: ProgramUnit, text: str, place: Position) -> tuple[FortranSymbol, str] | None:
+    """Return the symbol of `name(sizes)*length=value`, and the text after its sizes."""
     matched = ENTITY.match(text)
     if not matched:
         return None
-    symbol = _symbol(unit, matched[1], place)
+    symbol = _find_or_add_symbol(unit, matched[1], place)
     rest = text[matched.end() :]
     length = re.match(r"\*(?:\d+|\(\*\))", rest)
     if length:
@@ -87,34 +87,34 @@ def _entity(unit: Unit, text: str, place: Position) -> tuple[Symbol, str] | None
     return symbol, rest
 
 
-def _specification(unit: Unit, statement: Statement) -> None:
+def _read_specification(unit: ProgramUnit, statement: FortranStatement) -> None:
     code, place = statement.code, statement.place
     if code.startswith("use") and (matched := re.match(r"use(?:,[a-z]+::|::)?([a-z]\w*)", code)):
         unit.uses.append(matched[1])
-        _used(unit, matched[1], code[matched.end() :].lstrip(","))
-    elif TYPED.match(code) and not assigns(code):
-        _typed(unit, code, place)
+        _read_use(unit, matched[1], code[matched.end() :].lstrip(","))
+    elif TYPED.match(code) and not is_assignment(code):
+        _read_type_declaration(unit, code, place)
     elif code.startswith("parameter("):
         for part in split_top(code[10:-1]):
-            symbol = _symbol(unit, part.partition("=")[0], place)
+            symbol = _find_or_add_symbol(unit, part.partition("=")[0], place)
             symbol.constant = True
     elif code.startswith("common"):
         for block in re.sub(r"/\w*/", ",", code[6:]).split(",,"):
             for part in split_top(block):
-                if part and (found := _entity(unit, part, place)):
+                if part and (found := _read_entity(unit, part, place)):
                     found[0].common = True
     elif matched := re.match(r"(dimension|allocatable|pointer|target|save|external|intrinsic|optional)(?:::)?", code):
-        _attributes(unit, matched[1], code[matched.end() :], place)
+        _read_attributes(unit, matched[1], code[matched.end() :], place)
     elif code.startswith("equivalence("):
         for name in NAME.findall(code[11:]):
-            _symbol(unit, name, place).shared = True
+            _find_or_add_symbol(unit, name, place).shared = True
     elif code.startswith("data"):
         for name in NAME.findall("".join(code[4:].split("/")[::2])):
             if name in unit.symbols or "(" not in code:
-                _symbol(unit, name, place).initialised = True
+                _find_or_add_symbol(unit, name, place).initialised = True
 
 
-def _used(unit: Unit, module: str, rest: str) -> None:
+def _read_use(unit: ProgramUnit, module: str, rest: str) -> None:
     """`a => b, c` or `only: a => b, c` behind a USE."""
     only = rest.startswith("only:")
     names = unit.only.setdefault(module, set()) if only else None
@@ -126,13 +126,13 @@ def _used(unit: Unit, module: str, rest: str) -> None:
             names.add(here)
 
 
-def _attributes(unit: Unit, keyword: str, rest: str, place: Position) -> None:
+def _read_attributes(unit: ProgramUnit, keyword: str, rest: str, place: Position) -> None:
     if keyword == "save" and not rest:
-        unit.symbols.setdefault("*save", Symbol("*save", place))
+        unit.symbols.setdefault("*save", FortranSymbol("*save", place))
     for part in split_top(rest):
         if part.startswith("/"):
             continue
-        found = _entity(unit, part, place)
+        found = _read_entity(unit, part, place)
         if not found:
             continue
         symbol = found[0]
@@ -148,8 +148,8 @@ def _attributes(unit: Unit, keyword: str, rest: str, place: Position) -> None:
             symbol.procedure = True
 
 
-def _typed(unit: Unit, code: str, place: Position) -> None:
-    """A type declaration, with or without `::`."""
+def _read_type_declaration(unit: ProgramUnit, code: str, place: Position) -> None:
+    """Enter the names of a type declaration, with or without `::`."""
     matched = TYPED.match(code)
     assert matched
     rest = code[matched.end() :]
@@ -169,7 +169,7 @@ def _typed(unit: Unit, code: str, place: Position) -> None:
         rest = rest[colons + 2 :]
     sizes = next((tuple(split_top(a[10:-1])) for a in attributes if a.startswith("dimension(")), None)
     for part in split_top(rest.lstrip(",")):
-        found = _entity(unit, part, place)
+        found = _read_entity(unit, part, place)
         if not found:
             continue
         symbol, behind = found

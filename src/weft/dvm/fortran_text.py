@@ -19,7 +19,7 @@ END_DO: Final = re.compile(r"enddo\w*$")
 
 
 def top_level(code: str, signs: str) -> Iterator[int]:
-    """Where these signs stand outside of brackets and strings."""
+    """Yield the indices at which `signs` occur outside brackets and strings."""
     depth, quote = 0, ""
     for at, sign in enumerate(code):
         if quote:
@@ -40,7 +40,7 @@ def split_top(code: str, sign: str = ",") -> list[str]:
     return [code[a + 1 : b] for a, b in itertools.pairwise(cuts)]
 
 
-def _equals(code: str) -> int | None:
+def _find_assignment_sign(code: str) -> int | None:
     """Where the `=` of an assignment stands."""
     for at in top_level(code, "="):
         if code[at + 1 : at + 2] in ("=", ">") or code[at - 1 : at] in ("=", "/", "<", ">"):
@@ -52,24 +52,24 @@ def _equals(code: str) -> int | None:
 TARGET: Final = re.compile(r"([a-z]\w*)((?:\(.*\))?(?:%.*)?)$")
 
 
-def assigns(code: str) -> bool:
-    return assignment(code) is not None
+def is_assignment(code: str) -> bool:
+    return split_assignment(code) is not None
 
 
-def assignment(code: str) -> tuple[str, str, int] | None:
-    """The name, what follows the name on the left, and where the `=` stands, if this is an assignment."""
-    at = _equals(code)
+def split_assignment(code: str) -> tuple[str, str, int] | None:
+    """Return the name, the text after it on the left, and the index of `=`; None if this is not an assignment."""
+    at = _find_assignment_sign(code)
     if at is None or DO.match(code) or any(cut < at for cut in top_level(code, ":,")):
         return None
     matched = TARGET.match(code[:at])
     if matched is None or any(True for _ in top_level(code[at:], ",")):
         return None
-    if matched[1] in ("if", "forall", "where") and matched[2].startswith("(") and not _whole_bracket(matched[2]):
+    if matched[1] in ("if", "forall", "where") and matched[2].startswith("(") and not _is_one_bracket(matched[2]):
         return None
     return matched[1], matched[2], at
 
 
-def _whole_bracket(text: str) -> bool:
+def _is_one_bracket(text: str) -> bool:
     """Whether the bracket that opens the text is closed at its end (or before a part's name)."""
     depth = 0
     for at, sign in enumerate(text):
@@ -79,8 +79,8 @@ def _whole_bracket(text: str) -> bool:
     return False
 
 
-def inner(code: str) -> tuple[str, str]:
-    """The condition of a logical IF and the statement behind it; ("", code) where it is none."""
+def split_condition(code: str) -> tuple[str, str]:
+    """Return the condition of a logical IF and the statement after it; ("", code) for other statements."""
     if not code.startswith("if("):
         return "", code
     depth = 0
@@ -94,17 +94,17 @@ def inner(code: str) -> tuple[str, str]:
     return "", code
 
 
-def opens(code: str) -> bool:
-    """Whether the statement opens a block other than DO."""
+def opens_block(code: str) -> bool:
+    """Return whether the statement opens a block other than DO."""
     return bool(
         re.match(r"(?:\w+:)?(?:if\(.*\)then\w*$|selectcase\(|selecttype\(|associate\(|block$|critical$)", code)
         or (
             re.match(r"(?:where|forall)\(", code)
-            and not assigns(inner(code.replace("where", "if", 1).replace("forall", "if", 1))[1])
+            and not is_assignment(split_condition(code.replace("where", "if", 1).replace("forall", "if", 1))[1])
         )
     )
 
 
-def closes(code: str) -> bool:
-    """Whether the statement closes a block other than DO."""
+def closes_block(code: str) -> bool:
+    """Return whether the statement closes a block other than DO."""
     return bool(re.match(r"end(?:if|select|associate|block(?!data)|critical|where|forall)\w*$", code))

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from weft.dvm.directives.fortran import read
-from weft.dvm.fortran_lines import Sentinel, Source, Statement
-from weft.dvm.fortran_model import Symbol, Unit, UnitKind
+from weft.dvm.directives.fortran import read_fortran_directive
+from weft.dvm.fortran_lines import FortranSource, FortranStatement, Sentinel
+from weft.dvm.fortran_model import FortranSymbol, ProgramUnit, UnitKind
 from weft.dvm.fortran_symbols import read_symbols
-from weft.dvm.fortran_text import END, NOT_AN_END, assigns
+from weft.dvm.fortran_text import END, NOT_AN_END, is_assignment
 
 _TYPES = r"(?:integer|real|complex|logical|character|doubleprecision|doublecomplex|byte|type\(\w+\))"
 _LENGTH = r"(?:\*\d+|\([^()]*(?:\([^()]*\))?[^()]*\))?"
@@ -28,16 +28,16 @@ SUBMODULE: Final = re.compile(r"submodule\((?:\w+:)?(\w+)\)")
 TYPE: Final = re.compile(r"type(?:(,.*)?::|(?!is))([a-z]\w*)$")
 
 
-def units_of(source: Source) -> list[Unit]:
-    """The units of a source, in its order, their symbols read and their directives too."""
-    found: list[Unit] = []
-    open_units: list[Unit] = []
+def find_program_units(source: FortranSource) -> list[ProgramUnit]:
+    """Return the program units of a source in its order, with their symbols and directives read."""
+    found: list[ProgramUnit] = []
+    open_units: list[ProgramUnit] = []
     skipping = defined = ""
     for item in source.items:
         if isinstance(item, Sentinel):
-            item.directive = read(item.pieces)
+            item.directive = read_fortran_directive(item.pieces)
             if not open_units:
-                open_units.append(_begun(Unit("program", "", source), found))
+                open_units.append(_begin_unit(ProgramUnit("program", "", source), found))
             open_units[-1].items.append(item)
             continue
         code = item.code
@@ -47,21 +47,21 @@ def units_of(source: Source) -> list[Unit]:
             if re.match(skipping, code):
                 skipping = ""
             continue
-        if re.match(r"(?:abstract)?interface(?:\w*|operator\(.*\)|assignment\(=\))$", code) and not assigns(code):
+        if re.match(r"(?:abstract)?interface(?:\w*|operator\(.*\)|assignment\(=\))$", code) and not is_assignment(code):
             skipping, defined = r"endinterface", ""
             continue
-        if (type_ := TYPE.match(code)) and not assigns(code):
+        if (type_ := TYPE.match(code)) and not is_assignment(code):
             skipping, defined = r"endtype", type_[2]
             if not open_units:
-                open_units.append(_begun(Unit("program", "", source), found))
+                open_units.append(_begin_unit(ProgramUnit("program", "", source), found))
             open_units[-1].plain[defined] = "extends(" not in (type_[1] or "")
             continue
-        header = _header(code)
+        header = _match_header(code)
         if header:
             kind, matched = header
             parent = open_units[-1] if open_units else None
-            unit = _begun(Unit(kind, matched[1], source, parent, item), found)
-            _dummies(unit, matched, item)
+            unit = _begin_unit(ProgramUnit(kind, matched[1], source, parent, item), found)
+            _read_dummies(unit, matched, item)
             if above := SUBMODULE.match(code):
                 unit.uses.append(above[1])
             open_units.append(unit)
@@ -69,23 +69,23 @@ def units_of(source: Source) -> list[Unit]:
         if code == "contains":
             continue
         if not open_units:
-            open_units.append(_begun(Unit("program", "", source), found))
+            open_units.append(_begin_unit(ProgramUnit("program", "", source), found))
         unit = open_units[-1]
         unit.items.append(item)
-        if END.match(code) and not NOT_AN_END.match(code) and not assigns(code):
+        if END.match(code) and not NOT_AN_END.match(code) and not is_assignment(code):
             open_units.pop()
     for unit in found:
         read_symbols(unit)
     return found
 
 
-def _begun(unit: Unit, found: list[Unit]) -> Unit:
+def _begin_unit(unit: ProgramUnit, found: list[ProgramUnit]) -> ProgramUnit:
     found.append(unit)
     return unit
 
 
-def _header(code: str) -> tuple[UnitKind, re.Match[str]] | None:
-    if code.startswith("end") or assigns(code):
+def _match_header(code: str) -> tuple[UnitKind, re.Match[str]] | None:
+    if code.startswith("end") or is_assignment(code):
         return None
     for kind, pattern in HEADERS:
         if matched := pattern.match(code):
@@ -93,25 +93,25 @@ def _header(code: str) -> tuple[UnitKind, re.Match[str]] | None:
     return None
 
 
-def _dummies(unit: Unit, matched: re.Match[str], item: Statement) -> None:
+def _read_dummies(unit: ProgramUnit, matched: re.Match[str], item: FortranStatement) -> None:
     if unit.kind not in ("function", "subroutine"):
         return
     for name in (matched[2] or "").split(","):
         if name and name != "*":
-            unit.symbols[name] = Symbol(name, item.place, dummy=True)
+            unit.symbols[name] = FortranSymbol(name, item.place, dummy=True)
     if unit.kind == "function":
         unit.result = matched[3] or matched[1]
-        unit.symbols[unit.result] = Symbol(unit.result, item.place, procedure=True)
+        unit.symbols[unit.result] = FortranSymbol(unit.result, item.place, procedure=True)
 
 
 @dataclass(slots=True)
-class Program:
+class FortranProgram:
     """All units of a program."""
 
-    units: list[Unit]
+    units: list[ProgramUnit]
 
     @property
-    def modules(self) -> dict[str, Unit]:
+    def modules(self) -> dict[str, ProgramUnit]:
         """Its modules by name."""
         return {unit.name: unit for unit in self.units if unit.kind == "module"}
 
@@ -120,7 +120,7 @@ class Program:
         known = [unit.plain[name] for unit in self.units if name in unit.plain]
         return bool(known) and all(known)
 
-    def called(self, unit: Unit, module: Unit, name: str) -> str | None:
+    def called(self, unit: ProgramUnit, module: ProgramUnit, name: str) -> str | None:
         """What a unit calls a name of a module; None where it is not visible there."""
         here = [local for local, (_, there) in unit.renamed.items() if there == name]
         for local in (name, *here):
@@ -129,11 +129,11 @@ class Program:
                 return local
         return None
 
-    def owner(self, unit: Unit, name: str) -> tuple[Unit, Symbol] | None:
+    def owner(self, unit: ProgramUnit, name: str) -> tuple[ProgramUnit, FortranSymbol] | None:
         """The unit that declares a name that is visible here, and the symbol there."""
         return self._owner(unit, name, frozenset())
 
-    def _owner(self, unit: Unit, name: str, seen: frozenset[int]) -> tuple[Unit, Symbol] | None:
+    def _owner(self, unit: ProgramUnit, name: str, seen: frozenset[int]) -> tuple[ProgramUnit, FortranSymbol] | None:
         if id(unit) in seen:
             return None
         if name in unit.symbols:

@@ -1,4 +1,4 @@
-"""Scalars and arrays of a Fortran unit that may be read before they have a value: those the runtime watches."""
+"""Find scalars and arrays of a Fortran unit that may be read before they have a value; the runtime watches them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from bisect import bisect_left
 from typing import Final
 
-from weft.dvm.fortran_lines import Sentinel, Statement
-from weft.dvm.fortran_model import Symbol, Unit
-from weft.dvm.fortran_text import DO, NAME, assignment, closes, opens
+from weft.dvm.fortran_lines import FortranStatement, Sentinel
+from weft.dvm.fortran_model import FortranSymbol, ProgramUnit
+from weft.dvm.fortran_text import DO, NAME, closes_block, opens_block, split_assignment
 
 BRANCH: Final = re.compile(r"else\w*$|elseif\(.*|case(?:\(.*|default)|elsewhere.*|(?:type|class)(?:is\(.*|default)")
 
@@ -16,37 +16,37 @@ CALLED: Final = re.compile(r"([a-z]\w*)\(")
 """A function of the program's is typed like a scalar."""
 
 
-def loose(unit: Unit) -> list[Symbol]:
-    """The variables that are not surely assigned before any other use, in the order of their declarations."""
-    if unit.executable is None or not watchable(unit):
+def variables_possibly_unset(unit: ProgramUnit) -> list[FortranSymbol]:
+    """Return the variables that are not surely assigned before any other use, in the order of their declarations."""
+    if unit.executable is None or not is_watchable(unit):
         return []
-    blocks = segments(unit)
+    blocks = straight_segments(unit)
     used: dict[str, list[int]] = {}
     for at in range(unit.executable, len(unit.items)):
         item = unit.items[at]
-        if isinstance(item, Statement):  # what a directive names is told to the runtime for its own sake
-            for name in set(NAME.findall(item.code)) | {target(item)}:
+        if isinstance(item, FortranStatement):  # what a directive names is told to the runtime for its own sake
+            for name in set(NAME.findall(item.code)) | {do_variable(item)}:
                 used.setdefault(name, []).append(at)
-    wanted = (symbol for symbol in variables(unit) if used.get(symbol.name))
-    return [symbol for symbol in wanted if not surely(unit, symbol.name, used, blocks)]
+    wanted = (symbol for symbol in local_variables(unit) if used.get(symbol.name))
+    return [symbol for symbol in wanted if not is_surely_set_first(unit, symbol.name, used, blocks)]
 
 
-def watchable(unit: Unit) -> bool:
-    """Whether calls and an attribute of a variable may stand before the unit's first statement."""
+def is_watchable(unit: ProgramUnit) -> bool:
+    """Return whether calls may be inserted before the unit's first statement and attributes given to variables."""
     if unit.kind not in ("program", "subroutine", "function") or unit.pure:
         return False
     for item in unit.items[: unit.executable]:
         # Behind a statement function no attribute may be given.
-        if isinstance(item, Statement) and assignment(item.code):
+        if isinstance(item, FortranStatement) and split_assignment(item.code):
             return False
     first = unit.items[unit.executable or 0]
-    return not any(isinstance(one, Statement) and one.code.startswith("entry") for one in unit.items) and not (
-        isinstance(first, Statement) and first.label
+    return not any(isinstance(one, FortranStatement) and one.code.startswith("entry") for one in unit.items) and not (
+        isinstance(first, FortranStatement) and first.label
     )
 
 
-def variables(unit: Unit) -> list[Symbol]:
-    """The unit's own scalars and arrays that have no value when it is entered."""
+def local_variables(unit: ProgramUnit) -> list[FortranSymbol]:
+    """Return the unit's own scalars and arrays that have no value when it is entered."""
     if unit.kind != "program" and "*save" in unit.symbols:
         return []
     called = {name for one in unit.statements(0, len(unit.items)) for name in CALLED.findall(one.code)}
@@ -61,36 +61,38 @@ def variables(unit: Unit) -> list[Symbol]:
     return found
 
 
-def target(item: Statement | Sentinel) -> str:
-    """The variable that a DO statement sets: it stands without a blank behind the word."""
-    begin = DO.match(item.code) if isinstance(item, Statement) else None
+def do_variable(item: FortranStatement | Sentinel) -> str:
+    """Return the variable that a DO statement sets; "" for another statement."""
+    begin = DO.match(item.code) if isinstance(item, FortranStatement) else None
     return (begin[2] or begin[4] or "") if begin else ""
 
 
-def segments(unit: Unit) -> list[tuple[int, int]]:
-    """What may be passed over as a whole: bodies of loops, branches of conditions (first and last item)."""
+def straight_segments(unit: ProgramUnit) -> list[tuple[int, int]]:
+    """Return first and last item of what may be skipped as a whole: bodies of loops, branches of conditions."""
     found = [(loop.first + 1, loop.last) for loop in unit.loops().values()]
     stack: list[int] = []
     for at, item in enumerate(unit.items):
-        if not isinstance(item, Statement):
+        if not isinstance(item, FortranStatement):
             continue
-        if stack and BRANCH.match(item.code) and not assignment(item.code):
+        if stack and BRANCH.match(item.code) and not split_assignment(item.code):
             found.append((stack.pop(), at - 1))
             stack.append(at + 1)
-        elif opens(item.code):
+        elif opens_block(item.code):
             stack.append(at + 1)
-        elif closes(item.code) and stack:
+        elif closes_block(item.code) and stack:
             found.append((stack.pop(), at - 1))
     return found
 
 
-def surely(unit: Unit, name: str, used: dict[str, list[int]], blocks: list[tuple[int, int]]) -> bool:
-    """Whether each use of a variable stands behind an assignment that ran whenever the use does."""
+def is_surely_set_first(
+    unit: ProgramUnit, name: str, used: dict[str, list[int]], blocks: list[tuple[int, int]]
+) -> bool:
+    """Return whether each use of a variable is after an assignment that runs whenever the use does."""
     left = used[name]
     while left:
         at = left[0]
         item = unit.items[at]
-        if not isinstance(item, Statement) or not sets(item, name):
+        if not isinstance(item, FortranStatement) or not sets_variable(item, name):
             return False
         around = [(first, last) for first, last in blocks if first <= at <= last]
         if not around:
@@ -100,11 +102,11 @@ def surely(unit: Unit, name: str, used: dict[str, list[int]], blocks: list[tuple
     return True
 
 
-def sets(statement: Statement, name: str) -> bool:
-    """Whether a statement does nothing with a variable but give it, the whole of it, a value."""
-    if target(statement) == name:
+def sets_variable(statement: FortranStatement, name: str) -> bool:
+    """Return whether a statement only gives the whole of a variable a value, and does not read it."""
+    if do_variable(statement) == name:
         return len(re.findall(rf"\b{name}\b", statement.code.partition("=")[2])) == 0
-    found = assignment(statement.code)
+    found = split_assignment(statement.code)
     if found is None or found[0] != name or found[1]:
         return False
     return name not in NAME.findall(statement.code[found[2] :])

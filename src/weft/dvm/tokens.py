@@ -1,4 +1,4 @@
-"""The words of a directive, each with its place, and a cursor that reads them."""
+"""The tokens of a directive, each with its place, and a cursor that reads them."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ OPENING: Final = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """One word of a directive; kind is "name", "number", "string", "sign", "logical" or "end"."""
+class Token:
+    """One token of a directive; its kind is "name", "number", "string", "sign", "logical" or "end"."""
 
     kind: str
     text: str
@@ -56,9 +56,9 @@ class Word:
     """A space stood before it."""
 
 
-def words(pieces: Iterable[tuple[Position, str]], language: re.Pattern[str]) -> list[Word]:
-    """Cut texts into words; each piece comes with the place of its first character."""
-    found: list[Word] = []
+def tokenize(pieces: Iterable[tuple[Position, str]], language: re.Pattern[str]) -> list[Token]:
+    """Split texts into tokens; each piece comes with the place of its first character."""
+    found: list[Token] = []
     spaced = False
     end = Position("", 0, 0)
     for start, text in pieces:
@@ -68,31 +68,31 @@ def words(pieces: Iterable[tuple[Position, str]], language: re.Pattern[str]) -> 
             if match.lastgroup == "skip":
                 spaced = True
             else:
-                found.append(Word(str(match.lastgroup), match.group(), place, spaced))
+                found.append(Token(str(match.lastgroup), match.group(), place, spaced))
                 spaced = False
             breaks = match.group().count("\n")
             line += breaks
             column = len(match.group()) - match.group().rfind("\n") if breaks else column + len(match.group())
         end = Position(start.file, line, column)
         spaced = True
-    found.append(Word("end", "", end, True))
+    found.append(Token("end", "", end, True))
     return found
 
 
-class Cursor:
-    """Reads the words of one directive; every complaint names the place of the word it is about.
+class TokenCursor:
+    """Reads the tokens of one directive; every error names the place of the token that it is about.
 
-    `folded`: names and keywords are compared (and given) in lower case, as Fortran has it.
+    `folded`: names and keywords are compared, and returned, in lower case, as in Fortran.
     """
 
-    def __init__(self, found: Sequence[Word], folded: bool) -> None:
+    def __init__(self, found: Sequence[Token], folded: bool) -> None:
         self.words = found
         self.folded = folded
         self.at = 0
         self.dummies: tuple[str | None, ...] = ()
 
     @property
-    def word(self) -> Word:
+    def word(self) -> Token:
         """The next word."""
         return self.words[self.at]
 
@@ -106,7 +106,7 @@ class Cursor:
         """Nothing is left."""
         return self.word.kind == "end"
 
-    def fold(self, word: Word) -> str:
+    def fold(self, word: Token) -> str:
         """A word's text as it is compared."""
         return word.text.lower() if self.folded and word.kind in ("name", "logical") else word.text
 
@@ -114,11 +114,11 @@ class Cursor:
         """The text of a later word."""
         return self.fold(self.words[min(self.at + ahead, len(self.words) - 1)])
 
-    def fail(self, what: str, word: Word | None = None) -> NoReturn:
+    def fail(self, what: str, word: Token | None = None) -> NoReturn:
         """Complain about a word (the next one)."""
         raise DirectiveError((word or self.word).place, what)
 
-    def next(self) -> Word:
+    def next(self) -> Token:
         """Take a word."""
         word = self.word
         if not self.ended:
@@ -132,14 +132,14 @@ class Cursor:
         self.at += len(texts)
         return True
 
-    def expect(self, text: str) -> Word:
+    def expect(self, text: str) -> Token:
         """Take this word or complain."""
         if self.text != text or self.ended:
             shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
             self.fail(f"{shown} where `{text}` is expected")
         return self.next()
 
-    def name(self, what: str = "a name") -> Word:
+    def name(self, what: str = "a name") -> Token:
         """Take a name or complain."""
         if self.word.kind != "name":
             shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
@@ -165,9 +165,9 @@ class Cursor:
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
-    def until(self, stops: frozenset[str]) -> list[Word]:
+    def until(self, stops: frozenset[str]) -> list[Token]:
         """Take words up to one of `stops` outside of brackets, or a closing bracket that was not opened here."""
-        taken: list[Word] = []
+        taken: list[Token] = []
         open_brackets: list[str] = []
         choices = 0
         while not self.ended:
@@ -196,14 +196,14 @@ class Cursor:
             self.fail("an expression is expected", start)
         return self.expressed(taken)
 
-    def expressed(self, taken: Sequence[Word]) -> Expression:
+    def expressed(self, taken: Sequence[Token]) -> Expression:
         """The expression that these words are."""
         names = [
             self.fold(word)
             for before, word in zip((None, *taken), taken, strict=False)
             if word.kind == "name" and (before is None or before.text not in (".", "->", "%"))
         ]
-        return Expression(spelled(taken), tuple(dict.fromkeys(names)), taken[0].place)
+        return Expression(join_tokens(taken), tuple(dict.fromkeys(names)), taken[0].place)
 
     def subscript(self, *stops: str, whole: tuple[str, ...] = ("*",)) -> Subscript:
         """Read one subscript: nothing or a sign of `whole`, low:high, or an expression, maybe of a dummy."""
@@ -220,7 +220,7 @@ class Cursor:
             return Whole()
         return self.mapped(taken)
 
-    def mapped(self, taken: Sequence[Word]) -> Constant | Affine:
+    def mapped(self, taken: Sequence[Token]) -> Constant | Affine:
         """An expression as a map of one dummy, or a constant where none stands in it.
 
         The coefficient and the offset are the expression itself at 1 and at 0: the program works them out.
@@ -229,29 +229,29 @@ class Cursor:
         if not uses:
             return Constant(self.expressed(taken))
         at = uses[0]
-        if len(uses) > 1 or not linear(taken, at):
-            self.fail(f"`{spelled(taken)}` is not of the form a*{taken[at].text}+b", taken[0])
+        if len(uses) > 1 or not is_linear(taken, at):
+            self.fail(f"`{join_tokens(taken)}` is not of the form a*{taken[at].text}+b", taken[0])
         dummy = self.dummies.index(self.fold(taken[at]))
-        one, zero = (self.expressed(replaced(taken, at, value)) for value in ("1", "0"))
+        one, zero = (self.expressed(replace_name(taken, at, value)) for value in ("1", "0"))
         if len(taken) == 1:
             return Affine(dummy, one, zero)
         place = taken[0].place
         return Affine(dummy, Expression(f"({one.text}) - ({zero.text})", one.names, place), zero)
 
 
-def spelled(taken: Sequence[Word]) -> str:
-    """The words as text, with spaces where there were some."""
+def join_tokens(taken: Sequence[Token]) -> str:
+    """Return the tokens as text, with spaces where there were some."""
     return "".join((" " if word.spaced and k else "") + word.text for k, word in enumerate(taken))
 
 
-def replaced(taken: Sequence[Word], at: int, value: str) -> list[Word]:
-    """The words with one of them a number."""
+def replace_name(taken: Sequence[Token], at: int, value: str) -> list[Token]:
+    """Return the tokens with the one at `at` replaced by a number."""
     was = taken[at]
-    return [*taken[:at], Word("number", value, was.place, was.spaced), *taken[at + 1 :]]
+    return [*taken[:at], Token("number", value, was.place, was.spaced), *taken[at + 1 :]]
 
 
-def linear(taken: Sequence[Word], at: int) -> bool:
-    """Whether a dummy stands in no call, subscript, quotient or power."""
+def is_linear(taken: Sequence[Token], at: int) -> bool:
+    """Return whether a dummy is in no call, subscript, quotient or power."""
     before = taken[at - 1].text if at else ""
     after = taken[at + 1].text if at + 1 < len(taken) else ""
     if before not in ("", "+", "-", "*", "(") or after not in ("", "+", "-", "*", ")"):
@@ -273,7 +273,7 @@ def linear(taken: Sequence[Word], at: int) -> bool:
 class Reader:
     """What the readers of both languages' directives share: where the directive stands, and what both write alike."""
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: TokenCursor) -> None:
         self.cursor = cursor
         self.place = cursor.word.place
         self.last_line = cursor.words[-1].place.line

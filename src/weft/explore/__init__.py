@@ -1,1 +1,1 @@
-"""Explore: every order in which the races of a program can come out, each run once, and what comes of it."""
+"""Explore: run each order in which the races of a program can come out once, and compare the results."""

@@ -1,8 +1,8 @@
-"""What a run chose: for each wildcard receive and probe the sender it took its message from, and for each call that
-completes one or some of several requests which.
+"""The choices of a run: the sender of each wildcard receive's or probe's message, and the requests that each completing
+call completed.
 
-Two runs of a program in which these are the same do the same, as far as messages decide it: a receive of a named source
-has no choice (MPI-4.1, 3.5: messages cannot overtake each other).
+Two runs of a program with the same choices do the same, as far as messages decide it: a receive of a named source has
+no choice (MPI-4.1, 3.5: messages cannot overtake each other).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Choice:
 
 
 def choices(trace: Trace, match: Match) -> dict[Place, Choice]:
-    """All choices of a run, by place."""
+    """Return all choices of a run, by place."""
     found: list[tuple[int, int, int, int, bool]] = []
     for posts in (match.recvs, match.probes):
         rows = np.flatnonzero(posts.flags & Post.ANY_SOURCE != 0)
@@ -57,6 +57,7 @@ def choices(trace: Trace, match: Match) -> dict[Place, Choice]:
 
 
 def _completed(trace: Trace) -> dict[Place, Choice]:
+    """Return the choices of calls that complete some of several requests."""
     counted: dict[tuple[int, int], int] = {}
     made: dict[Place, Choice] = {}
     for rank in trace.ranks:
@@ -74,7 +75,7 @@ def _senders(match: Match, posts: Posts, rows: NDArray[np.int64]) -> list[int]:
 
 
 def wanted(forcing: Forcing, made: Mapping[Place, Choice]) -> dict[Place, Taken]:
-    """What a run with the other outcome has in common with this one, and the other choice itself."""
+    """Return the choices that a run with a forced outcome shares with this run, and the forced choice itself."""
     kept: dict[Place, Taken] = {}
     for place, choice in made.items():
         if (place[0], choice.event) == forcing.event:
@@ -85,10 +86,10 @@ def wanted(forcing: Forcing, made: Mapping[Place, Choice]) -> dict[Place, Taken]
 
 
 def agrees(made: Mapping[Place, Choice], with_: Wanted) -> bool:
-    """Whether a run made these choices."""
+    """Tell whether a run made some choices."""
     return all(place in made and made[place].source == source for place, source in with_.items())
 
 
 def together(one: Wanted, other: Wanted) -> bool:
-    """Whether one run can have both."""
+    """Tell whether one run can make both sets of choices."""
     return all(other.get(place, taken) == taken for place, taken in one.items())

@@ -1,8 +1,8 @@
 """The orders that are run first: those that are farthest from the record, and that a person would name.
 
-The opposite of the record; the highest ranks first, or the lowest; one sender before all others, or behind them. A
-fault that needs many messages in one order often needs one of these, and the way to each takes at most as many runs as
-there are wildcards, while n messages have n! orders.
+These are the opposite of the record; the highest ranks first, or the lowest; one sender before all others, or after
+them. A fault that needs many messages in one order often needs one of these, and each is reached in at most as many
+runs as there are wildcards, while n messages have n! orders.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Corner = tuple[int, ...]
 
 
 def corners(record: Outcome) -> list[Corner]:
-    """The corners of a record, those that are farthest from it first."""
+    """Return the extreme orders of a record, those farthest from it first."""
     in_order = sorted(races(record), key=lambda race: race.event)
     came = list(dict.fromkeys(race.taken for race in in_order if race.taken != NOBODY))
     came += dict.fromkeys(rank for race in in_order for rank in race.others if rank not in came)
@@ -33,7 +33,7 @@ def corners(record: Outcome) -> list[Corner]:
 
 
 def towards(outcome: Outcome, corner: Corner) -> Iterator[Variant]:
-    """The variants that bring an outcome nearer to a corner, that of the first wildcard that it has otherwise first."""
+    """Yield the variants that bring an outcome nearer to an order, that of the first differing wildcard first."""
     place = {rank: i for i, rank in enumerate(corner)}
     for race in sorted(races(outcome), key=lambda race: race.event):
         best = min(race.others, key=lambda rank: place.get(rank, len(place)))
@@ -42,7 +42,7 @@ def towards(outcome: Outcome, corner: Corner) -> Iterator[Variant]:
 
 
 class Way:
-    """The way to one corner: from outcome to outcome, each nearer to it by a wildcard."""
+    """The search for one extreme order: from outcome to outcome, each nearer to it by one wildcard."""
 
     def __init__(self, corner: Corner, record: Outcome) -> None:
         self.corner = corner
@@ -54,7 +54,7 @@ class Way:
         self.follow(record)
 
     def follow(self, outcome: Outcome) -> None:
-        """Go on from an outcome; the way ends where it has been there before."""
+        """Go on from an outcome; the search ends if it has been there before."""
         new = outcome.number not in self.passed
         self.passed.add(outcome.number)
         self.awaited, self.steps = None, towards(outcome, self.corner) if new else iter(())

@@ -1,4 +1,4 @@
-"""What was explored of a run, kept in it as explored.json: for the report, and to go on another day."""
+"""The results of an exploration, stored in the run as explored.json: for the report, and to go on another day."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Label = Literal["harmful", "cut off", "benign as far as tried", "unreached"]
 
 @dataclass(frozen=True, slots=True)
 class ToldOutcome:
-    """One outcome as it is told."""
+    """One outcome in the results."""
 
     number: int
     run: str
@@ -37,7 +37,7 @@ class ToldOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """The outcomes, what each race came to, and what is left."""
+    """The outcomes, the label of each race, and what is left to run."""
 
     rows: tuple[ToldOutcome, ...]
     races: tuple[tuple[str, Label], ...]
@@ -55,7 +55,7 @@ class Explored:
 
 
 def summed(search: Search, runs: Runs, ended: str) -> Explored:
-    """All that is known now."""
+    """Return all that is known now. `ended`: why the exploration ended."""
     rows = tuple(_row(one, search, runs) for one in search.outcomes)
     labels: dict[str, Label] = {}
     for variant in search.unreached:
@@ -72,6 +72,7 @@ def summed(search: Search, runs: Runs, ended: str) -> Explored:
 
 
 def _row(outcome: Outcome, search: Search, runs: Runs) -> ToldOutcome:
+    """Return the row of an outcome, with its effects compared to the record and to its parent."""
     first = runs.results[search.outcomes[0].trace.path]
     result = runs.results[outcome.trace.path]
     if outcome.parent is None or outcome.forced is None:

@@ -1,4 +1,4 @@
-"""Outcomes: runs of one order each, and which other orders each of them shows."""
+"""Outcomes: runs of one order each, and the other orders that each of them shows to be possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft.trace import Trace
 
 @dataclass(slots=True)
 class Outcome:
-    """One order that was run. `forced` and `parent` say how it came about; the first has neither."""
+    """One order that was run. `forced` and `parent` say how it was made; the first outcome has neither."""
 
     number: int
     trace: Trace
@@ -33,7 +33,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Another outcome that is to be run: of which one, and which receive takes whose message (or which request)."""
+    """An outcome that is to be run: its parent, and the receive or request that is forced."""
 
     parent: int
     forced: Forced
@@ -43,7 +43,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A race of an outcome: its number there, the wildcard that posts it, and who could come first besides."""
+    """A race of an outcome: its number, the wildcard that posts it, and the other senders that could come first."""
 
     number: int
     posts: Posts
@@ -54,7 +54,7 @@ class Race:
     others: tuple[int, ...]
 
     def variant(self, outcome: Outcome, sender: int) -> Variant:
-        """The outcome in which the message of this rank comes first."""
+        """Return the variant in which the message of `sender` comes first."""
         peers = outcome.trace.communicators[int(self.posts.comm[self.row])].peers(self.event[0])
         return Variant(
             outcome.number, Forced(self.event, source=peers.index(sender)), line_of(outcome.trace, self.event)
@@ -62,7 +62,7 @@ class Race:
 
 
 def races(outcome: Outcome) -> Iterator[Race]:
-    """The races of an outcome."""
+    """Yield the races of an outcome."""
     found, sends = outcome.match, outcome.match.sends
     for k in range(len(outcome.races)):
         posts, row = found.probes if outcome.races.probe[k] else found.recvs, int(outcome.races.row[k])
@@ -72,8 +72,9 @@ def races(outcome: Outcome) -> Iterator[Race]:
 
 
 def variants(outcome: Outcome) -> Iterator[Variant]:
-    """For each race of a run, and each message that could have come first, a variant; for each call that completes one
-    or some of several requests, one for each other request that could have been complete."""
+    """Yield a variant for each race and each message that could have come first, and for each call that completes some
+    of several requests and each other request that could have been complete.
+    """
     for race in races(outcome):
         yield from (race.variant(outcome, sender) for sender in race.others)
     trace, requests = outcome.trace, Requests(outcome.trace, outcome.match, outcome.order)
@@ -91,7 +92,7 @@ def untold(outcome: Outcome) -> int:
 
 
 def line_of(trace: Trace, event: EventId) -> str:
-    """`rank 0 at pool.py:14`: where a receive stands in the program."""
+    """Return `rank 0 at pool.py:14`: where a receive is in the program."""
     site = describe.site(trace.event(*event))
     place = f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else site.call
     return f"rank {event[0]} at {place}"

@@ -1,4 +1,4 @@
-"""Runs the variants of a recorded run by `weft replay --force`, and says what came of each."""
+"""Run the variants of a recorded run by `weft replay --force`, and compare their results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_TEXT: Final = 160
 
 @dataclass(slots=True)
 class Result:
-    """What a run came to: how it ended, what it printed on standard output (lines, sorted), what is found in it."""
+    """The result of a run: how it ended, its standard output (lines, sorted), and its findings."""
 
     status: int
     ended: str
@@ -46,7 +46,7 @@ class Result:
 
 @dataclass(slots=True)
 class Runs:
-    """The runs of one exploration: of `base`, whose outcomes lie beside it as BASE-other-1 and so on."""
+    """The runs of one exploration of `base`; its outcomes are stored beside it as BASE-other-1 and so on."""
 
     base: Path
     program: Sequence[str] = ()
@@ -75,7 +75,7 @@ class Runs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End what still runs, and leave nothing of it."""
+        """End what still runs, and remove its files."""
         assert self._warm is not None
         assert self._scratch is not None
         self._warm.communicate()
@@ -85,7 +85,9 @@ class Runs:
         self._scratch.cleanup()
 
     def reference(self, trace: Trace) -> Result:
-        """What the recorded run comes to: of the record, and printed by two replays of it."""
+        """Return the result of the recorded run, with the output of two replays of it. WeftError if it cannot be
+        replayed.
+        """
         assert self._scratch is not None
         printed = []
         for k in range(2):
@@ -102,14 +104,14 @@ class Runs:
         return first
 
     def start(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
-        """Begin to run a variant."""
+        """Start to run a variant."""
         taken = [out for _, out in self._running.values()]
         out = next(path for path in self._names() if path not in taken and not path.exists())
         self._wants[variant] = wanted(forcing, parent.made)
         self._begin(variant, parent.trace.path, out, "--force", str(variant.forced))
 
     def wait(self) -> Came:
-        """One of those that were begun, when it has ended."""
+        """Wait until a started variant has ended, and return its result."""
         (variant, out), number, status = self._finished()
         assert variant is not None
         want, replayed = self._wants.pop(variant), _replayed(out)
@@ -126,14 +128,14 @@ class Runs:
         return Came(variant, cut=cut)
 
     def _taken_in(self, out: Path, number: int, status: int, ended: str = "") -> Trace:
-        """The record of a run that is an outcome."""
+        """Store the result of a run that is an outcome, and return its record."""
         trace = weft.open(out)
         ended = _ended(trace) if _ended(trace) == "deadlock" else ended or _ended(trace)
         self.results[out] = Result(status, ended, _lines(self._text(number, "out")), _found(trace))
         return trace
 
     def remember(self, trace: Trace, status: int, output: list[str]) -> None:
-        """Take in a run of an earlier session."""
+        """Store the result of a run of an earlier session."""
         stands = _replayed(trace.path).get("result") == Replayed.STALLED.value
         ended = STANDS if stands else _ended(trace)
         self.results[trace.path] = Result(status, ended, [str(line) for line in output], _found(trace))
@@ -158,7 +160,7 @@ class Runs:
         self._warm.stdin.flush()
 
     def _finished(self) -> tuple[tuple[Variant | None, Path], int, int]:
-        """A run that has ended: what it was, its number and its status."""
+        """Wait for a run to end; return what it was, its number and its status."""
         assert self._warm is not None
         assert self._warm.stdout is not None
         line = self._warm.stdout.readline()
@@ -176,7 +178,7 @@ class Runs:
 
 
 class Harm(IntEnum):
-    """How bad it is that a run differs from another."""
+    """How bad the difference of a run from another is."""
 
     NONE = 0
     PRINTS = 1
@@ -187,14 +189,14 @@ class Harm(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """How a run differs from another, worst first: sentences of a few words, and how bad the worst is."""
+    """How a run differs from another, worst first: short sentences, and how bad the worst is."""
 
     worst: Harm
     texts: tuple[str, ...]
 
 
 def effects(result: Result, than: Result, *, output: bool) -> Effects:
-    """How a run differs from another. `output`: whether to compare what they printed."""
+    """Return how a run differs from another. `output`: whether to compare what they printed."""
     found = []
     worst = Harm.ENDS
     if result.ended == "deadlock" and than.ended != "deadlock":
@@ -220,6 +222,7 @@ def effects(result: Result, than: Result, *, output: bool) -> Effects:
 
 
 def _printed(now: list[str], before: list[str]) -> str:
+    """Return how the output of a run differs from another's."""
     more, less = list((Counter(now) - Counter(before)).elements()), list((Counter(before) - Counter(now)).elements())
     if more and less:
         return f"prints `{_short(more[0], 60)}` instead of `{_short(less[0], 60)}`"
@@ -231,18 +234,18 @@ def _short(text: str, most: int = MOST_TEXT) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of all ranks: their order among ranks is the launcher's, and means nothing."""
+    """Return the lines of all ranks sorted, as their order among ranks is the launcher's and means nothing."""
     return sorted(text.splitlines())
 
 
 def _said(text: str) -> str:
-    """What the replay itself said first, among all that its ranks wrote on standard error."""
+    """Return the first message of the replay itself among all that its ranks wrote on standard error."""
     lines = [line.removeprefix("weft: ") for line in text.splitlines() if line.startswith("weft: ")]
     return next((line for line in lines if not line.startswith("damaged: ")), "")
 
 
 def _replayed(out: Path) -> dict[str, Any]:
-    """What run.json of a replay says of how it came out; {} where it was not written."""
+    """Return what run.json of a replay says of its result; {} if it was not written."""
     found = read_facts(out).get("replayed")
     return found if isinstance(found, dict) else {}
 

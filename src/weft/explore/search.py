@@ -1,10 +1,10 @@
-"""The search: each order in which a program's races and completions can come out, once.
+"""The search: run each order in which a program's races and completions can come out, once.
 
-Reachability testing (Lei & Carver 2006, IEEE TSE 32(6), "Reachability testing of concurrent programs"): of a recorded
+Reachability testing (Lei & Carver 2006, IEEE TSE 32(6), "Reachability testing of concurrent programs"): in a recorded
 run, each message that could have come first at a wildcard gives a variant, in which all that does not depend on that
-wildcard stays as it was. The variant is run, its tail as it comes; that is another outcome with races of its own. A
-variant that some run already has is not run again, so that no two runs come out alike, and as a run that differs from
-all that were made has a variant that none of them has, none is missed.
+wildcard stays as it was. The variant is run, with its tail left free; that gives another outcome with races of its own.
+A variant that some run already has is not run again, so that no two runs have the same order; and as any further order
+has a variant that none of the runs has, none is missed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Key = tuple[bool, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """What came of a variant that was begun."""
+    """The result of a variant that was started."""
 
     variant: Variant
     trace: Trace | None = None
@@ -48,20 +48,20 @@ class Came:
 
 
 class Machine(Protocol):
-    """Runs variants, some at once."""
+    """Run variants, some at once."""
 
     jobs: int
 
     def start(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
-        """Begin to run a variant."""
+        """Start to run a variant."""
 
     def wait(self) -> Came:
-        """One of those that were begun, when it has ended."""
+        """Wait until a started variant has ended, and return its result."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A variant that is to be run, and what it has in common with the outcome that it is of."""
+    """A variant that is to be run, and the choices that it shares with its parent."""
 
     variant: Variant
     forcing: Forcing
@@ -77,7 +77,7 @@ class _Not(Enum):
 
 @dataclass(slots=True)
 class Search:
-    """Outcomes so far, and the variants that are still to be run, most telling first."""
+    """The outcomes so far, and the variants that are still to be run, the most informative first."""
 
     machine: Machine
     outcomes: list[Outcome] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Search:
     _pushed: int = 0
 
     def add(self, trace: Trace, variant: Variant | None = None) -> Outcome | None:
-        """Take in a run; None where its order is known already."""
+        """Add a run as an outcome; None if its order is known already."""
         matched = match(trace)
         made = choices(trace, matched)
         same = {place: choice.source for place, choice in made.items()}
@@ -127,7 +127,7 @@ class Search:
         heapq.heappush(self._queue, ((*key, self._pushed), variant))
 
     def steps(self) -> Iterator[tuple[Variant, Outcome | None]]:
-        """Run what is left to run, and give what came of each variant."""
+        """Run what is left to run, and yield each variant with its new outcome."""
         running: dict[Variant, Wanted] = {}
         while True:
             while len(running) < self.machine.jobs and not self.stopped:
@@ -142,7 +142,7 @@ class Search:
             yield came.variant, self._ended(came, running.pop(came.variant))
 
     def _ended(self, came: Came, want: Wanted) -> Outcome | None:
-        """Take in what came of a variant; the ways that wait for it go on from there."""
+        """Add the result of a variant; order searches that wait for it go on from there."""
         variant = came.variant
         outcome = self.add(came.trace, variant) if came.trace is not None else None
         if came.cut:
@@ -158,14 +158,14 @@ class Search:
         return outcome
 
     def _next(self, running: Collection[Wanted]) -> _Found | None:
-        """What to run next: in turn on the way to a corner, and what the queue has first."""
+        """Return the next variant to run: alternately towards an extreme order, and the first of the queue."""
         self._turn = not self._turn
         if self._turn:
             return self._on_a_way(running) or self._from_queue(running)
         return self._from_queue(running) or self._on_a_way(running)
 
     def _on_a_way(self, running: Collection[Wanted]) -> _Found | None:
-        """The next variant towards a corner."""
+        """Return the next variant towards an extreme order."""
         for way in sorted(self._ways, key=lambda way: len(way.passed) // AT_ONCE):
             while way.awaited is None and (variant := next(way.steps, None)) is not None:
                 if self.only not in (None, variant.line):
@@ -182,7 +182,7 @@ class Search:
         return None
 
     def _from_queue(self, running: Collection[Wanted] = ()) -> _Found | None:
-        """The first variant of the queue that no run has yet, and that none of those that are running can have."""
+        """Return the first variant of the queue that no run has, and that none of the running ones can have."""
         later = []
         found = None
         while self._queue and found is None:
@@ -197,7 +197,7 @@ class Search:
         return found
 
     def _looked_at(self, variant: Variant, running: Collection[Wanted]) -> _Found | Outcome | _Not:
-        """A variant with what it takes to run it, or the outcome that has it, or why it is not to be run."""
+        """Return a variant with its choices, or the outcome that has it, or why it is not to be run."""
         if variant in self._tried:
             return _Not.EVER
         if (variant.parent, str(variant.forced)) in self.known:
@@ -217,11 +217,11 @@ class Search:
 
     @property
     def left(self) -> int:
-        """How many variants are known and not looked at; some of them may be outcomes that are there already."""
+        """The number of variants in the queue; some may be outcomes that exist already."""
         return len(self._queue)
 
     def more(self) -> bool:
-        """Whether a variant is left that no run has; those that some run has are dropped."""
+        """Tell whether a variant is left that no run has; those that some run has are dropped."""
         found = self._from_queue()
         if found is not None:
             self._push((False, 0, -1), found.variant)

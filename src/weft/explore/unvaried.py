@@ -1,7 +1,7 @@
-"""What an exploration leaves as it came: how often polls fail, and the sets of requests that are completed together.
+"""What an exploration does not vary: how often polls fail, and which sets of requests are completed together.
 
-A poll can fail any number of times before it does not, and MPI_Waitsome can complete any set of what is complete: each
-is told by its place in the program, so that nobody takes what was explored for all that can happen.
+A poll can fail any number of times before it succeeds, and MPI_Waitsome can complete any set of complete requests: each
+is reported with its place in the program, so that nobody takes what was explored for all that can happen.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Unvaried:
-    """Places in the program, each with its rank: of polls that failed, and of calls that complete some of several."""
+    """Places in the program, each with its rank: of failed polls, and of calls that complete some of
+    several requests.
+    """
 
     polls: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """What is to be told of it, nothing where there is nothing."""
+        """Return the lines to report; none if there is nothing."""
         told = []
         if self.polls:
             told.append(f"not varied: how often polls fail, at {_places(self.polls)}")
@@ -44,14 +46,14 @@ class Unvaried:
 
 
 def unvaried(outcomes: list[Outcome]) -> Unvaried:
-    """Of all outcomes together."""
+    """Return what all outcomes together did not vary."""
     polls = dict.fromkeys(place for one in outcomes for place in _polls(one.trace))
     sets = dict.fromkeys(place for one in outcomes for place in _sets(one.trace))
     return Unvaried(tuple(polls), tuple(sets))
 
 
 def _polls(trace: Trace) -> Iterator[str]:
-    """Where polls failed, a place once."""
+    """Yield where polls failed, each place once."""
     for rank in trace.ranks:
         events = rank.events
         polls = trace.functions.mask(f"MPI_{name}" for name in POLLS)[events["function"]]
@@ -61,7 +63,7 @@ def _polls(trace: Trace) -> Iterator[str]:
 
 
 def _sets(trace: Trace) -> Iterator[str]:
-    """Where some of several requests were completed, a place once."""
+    """Yield where some of several requests were completed, each place once."""
     for rank in trace.ranks:
         some = trace.functions.mask(f"MPI_{name}" for name in SOME)[rank.events["function"]]
         rows = np.array([c.event for c in completing(rank) if some[c.event] and len(c.requests) > 1], np.int64)
@@ -69,7 +71,7 @@ def _sets(trace: Trace) -> Iterator[str]:
 
 
 def _once(sites: NDArray[np.uint32], rows: NDArray[np.int64]) -> list[int]:
-    """The first row of each site."""
+    """Return the first row of each call site."""
     return [int(row) for row in rows[np.sort(np.unique(sites, return_index=True)[1])]] if len(rows) else []
 
 

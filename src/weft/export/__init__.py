@@ -1,6 +1,6 @@
-"""Export: a run in the formats of other tools. A run larger than memory goes through in blocks.
+"""Export a run to the formats of other tools. Runs larger than memory are exported in blocks.
 
-`write(trace, "perfetto", path)`; what each format holds is said in docs/commands/export.md.
+`write(trace, "perfetto", path)`; docs/commands/export.md describes what each format holds.
 """
 
 from __future__ import annotations
@@ -16,56 +16,58 @@ from weft.errors import UsageError
 from weft.export.format import Format
 
 if TYPE_CHECKING:
-    from weft.export.output import Told
+    from weft.export.output import ExportCount
     from weft.trace import Trace
 
 __all__ = ["FORMATS", "Format", "default_path", "write"]
 
 
-def _formats() -> Iterator[tuple[str, Format]]:
-    """Every package of this folder, by its name."""
+def _find_formats() -> Iterator[tuple[str, Format]]:
+    """Yield the name and the Format of every package in this folder."""
     for module in pkgutil.iter_modules(__path__):
         if module.ispkg:
             yield module.name, importlib.import_module(f"{__name__}.{module.name}").FORMAT
 
 
-FORMATS: Final[Mapping[str, Format]] = dict(_formats())
+FORMATS: Final[Mapping[str, Format]] = dict(_find_formats())
 """The formats by their names, which are the words after `--format`."""
 
 
 def default_path(trace: Trace, to: str) -> Path:
-    """Where an export goes when nobody says: the run's name with the format's ending, in the current directory."""
+    """Return the path of an export if the user names none: the run's name with the format's ending, in the current
+    directory.
+    """
     return Path(trace.path.resolve().name + FORMATS[to].suffix)
 
 
-def write(trace: Trace, to: str, out: Path, progress: Callable[[float], None] | None = None) -> list[Told]:
-    """Write a run to `out` (which must not exist) and say what is there: (how many, of what).
+def write(trace: Trace, to: str, out: Path, progress: Callable[[float], None] | None = None) -> list[ExportCount]:
+    """Export a run to `out`, and return what was written as counts.
 
-    `progress` is told which share of the calls is written.
-    UsageError for a path that exists, a run without calls, or where a package is missing.
+    `to`: the name of the format. `progress` is called with the share of the calls that is written. Raises UsageError if
+    `out` exists, if the run has no calls, or if a package is missing.
     """
     # The command line asks here for the formats, to print its help.
-    from weft.export.output import staged
+    from weft.export.output import stage_output
     from weft.trace import Level
 
     if trace.level == Level.OUTCOMES:
         raise UsageError(f"{trace.path} is a run of level outcomes, which holds no calls: record it with --level trace")
     for package in FORMATS[to].needs:
-        _require(package, to)
+        _require_package(package, to)
     writing = importlib.import_module(f"{__name__}.{to}.writing")
-    with staged(out) as staging, _watched(trace, progress):
-        told: list[Told] = writing.write(trace, staging)
+    with stage_output(out) as staging, _report_progress(trace, progress):
+        told: list[ExportCount] = writing.write(trace, staging)
     return told
 
 
 @contextmanager
-def _watched(trace: Trace, progress: Callable[[float], None] | None) -> Iterator[None]:
-    """Tell how far the calls of a run are written."""
+def _report_progress(trace: Trace, progress: Callable[[float], None] | None) -> Iterator[None]:
+    """Call `progress` with the share of the run's calls that is written, while the block runs."""
     if progress is None:
         yield
         return
     # As in write.
-    from weft.export.blocks import watched
+    from weft.export.blocks import progress_callback
 
     done, tell = 0, progress
 
@@ -74,14 +76,15 @@ def _watched(trace: Trace, progress: Callable[[float], None] | None) -> Iterator
         done += events
         tell(done / max(trace.event_count, 1))
 
-    token = watched.set(count)
+    token = progress_callback.set(count)
     try:
         yield
     finally:
-        watched.reset(token)
+        progress_callback.reset(token)
 
 
-def _require(package: str, to: str) -> None:
+def _require_package(package: str, to: str) -> None:
+    """Import a package. UsageError with the remedy if it is missing."""
     try:
         importlib.import_module(package)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The events of a run block by block, with what every format asks of them as columns."""
+"""Read the events of a run block by block, with derived columns that the formats share."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-def coded(values: NDArray[Any]) -> tuple[list[int], Ints]:
-    """The different values of a column of ids, and for each row which of them it has."""
+def encode_ids(values: NDArray[Any]) -> tuple[list[int], Ints]:
+    """Return the distinct values of a column of ids, and for each row the index of its value."""
     ids = distinct(values)
     return ids.tolist(), numbered(ids, values).astype(np.int64)
 
 
-def per_function(functions: FunctionTable, value: Callable[[Function], object], dtype: Any) -> NDArray[Any]:
-    """A look-up table over function ids; 0 for unknown ones."""
+def function_table(functions: FunctionTable, value: Callable[[Function], object], dtype: Any) -> NDArray[Any]:
+    """Return `value` of each function as a table over function ids; 0 for unknown ids."""
     table = np.zeros(MAX_ID + 1, dtype)
     for function in functions:
         table[function.id] = value(function)
     return table
 
 
-class Places:
-    """Which functions have what in an event's slot, as look-up tables over function ids."""
+class SlotTables:
+    """Tell which functions have which arguments in an event's slot, as tables over function ids."""
 
     def __init__(self, functions: FunctionTable) -> None:
         def having(fits: Callable[[Function], bool]) -> Mask:
-            return per_function(functions, fits, np.bool_)
+            return function_table(functions, fits, np.bool_)
 
         self.comm = having(lambda f: "comm" in f.slot)
         self.peer = having(lambda f: "peer" in f.slot)
@@ -58,13 +58,13 @@ class Places:
 
 
 @cache
-def places(functions: FunctionTable) -> Places:
-    """The look-up tables of a run's functions."""
-    return Places(functions)
+def slot_tables(functions: FunctionTable) -> SlotTables:
+    """Return the tables of a run's functions, made once."""
+    return SlotTables(functions)
 
 
 class Block:
-    """Some events of a rank: their indices, and what they hold as columns."""
+    """Some events of a rank: their indices, and their fields as columns."""
 
     def __init__(self, rank: Rank, index: Ints, run: Extent) -> None:
         self.rank, self.index, self.run = rank, index, run
@@ -77,30 +77,30 @@ class Block:
 
     @cached_property
     def function(self) -> NDArray[np.uint16]:
-        """Function ids."""
+        """The function ids."""
         return np.ascontiguousarray(self.events["function"])
 
     @cached_property
     def open(self) -> Mask:
-        """Whether the call never returned."""
+        """Whether each call never returned."""
         never: Mask = (self.events["flags"] & Flag.CLOSED) == 0
         return never
 
     @cached_property
     def thread(self) -> NDArray[np.int32]:
-        """For each event, which of rank.threads made the call."""
+        """The index in rank.threads of the thread that made each call."""
         if len(self.rank.threads) < 2:
             return np.zeros(len(self), np.int32)
         return self.rank.event_threads[self.index]
 
     @cached_property
     def enter(self) -> Ints:
-        """Entry times in ns since the first moment of the run."""
+        """The entry times in ns since the run's first moment."""
         return self.rank.axis.ns_array(self.events["enter"]) - self.run.first
 
     @cached_property
     def leave(self) -> Ints:
-        """Return times; an open call ends where its thread goes on, else at the run's last moment."""
+        """The return times in ns. An open call ends at its thread's next call, else at the run's last moment."""
         leave = self.rank.axis.ns_array(self.events["enter"] + decode_durations(self.events["duration"]))
         for place in np.flatnonzero(self.open).tolist():
             thread, position = self.rank.locate(int(self.index[place]))
@@ -112,7 +112,7 @@ class Block:
 
     @cached_property
     def count(self) -> Ints:
-        """The count argument; -1 where a large one is damaged."""
+        """The count argument; -1 if a large one is damaged."""
         count = self.events["count"].astype(np.int64)
         for index in np.flatnonzero(count == COUNT_IN_TAIL).tolist():
             event = Event(self.rank, int(self.index[index]))
@@ -121,30 +121,30 @@ class Block:
 
     @cached_property
     def peer(self) -> NDArray[np.int32]:
-        """The peer as Event.peer gives it."""
+        """The peer as in Event.peer."""
         peer: NDArray[np.int32] = self.events["peer"].copy()
         peer[peer < RANK_INVALID_BASE] -= RANK_INVALID_BASE
         return peer
 
     @cached_property
     def failed_polls(self) -> Mask:
-        """Whether the event stands for polls that failed: its count is their number."""
-        polls = places(self.rank.trace.functions).poll[self.function]
+        """Whether the event stands for failed polls; its count is their number."""
+        polls = slot_tables(self.rank.trace.functions).poll[self.function]
         failed: Mask = polls & ~self.open & ((self.events["flags"] & Flag.TRUE) == 0) & (self.count > 0)
         return failed
 
-    def coded(self, column: str) -> tuple[list[int], Ints]:
-        """The different ids in a column, and for each event which of them it has."""
-        return coded(np.ascontiguousarray(self.events[column]))
+    def encode_column(self, column: str) -> tuple[list[int], Ints]:
+        """Return the distinct ids in a column, and for each event the index of its id."""
+        return encode_ids(np.ascontiguousarray(self.events[column]))
 
     @cached_property
     def comm(self) -> NDArray[np.uint32]:
-        """The rank's own ids of the communicators, those of windows and files included; 0 for none."""
+        """The rank's own ids of the communicators, also those of windows and files; 0 for none."""
         return comm_ids(self.rank, self.events)
 
     @cached_property
     def peer_rank(self) -> NDArray[np.int32]:
-        """The peer as index of a rank of the run, -1 where the communicator does not tell."""
+        """The peer as index of a rank of the run; -1 if the communicator does not tell."""
         found = np.full(len(self), -1, np.int32)
         for id in distinct(self.comm).tolist():
             comm = self.rank.comm(id) if id else None
@@ -156,18 +156,18 @@ class Block:
 
     @cached_property
     def type_size(self) -> Ints:
-        """Bytes of the datatype argument, -1 where they are not known."""
+        """The bytes of the datatype argument; -1 if unknown."""
 
         def size(id: int) -> int:  # noqa: A002 - the domain's word
             found = size_of(self.rank.datatype(id)) if id else None
             return -1 if found is None or found >= 1 << 62 else found
 
-        ids, codes = self.coded("datatype")
+        ids, codes = self.encode_column("datatype")
         return np.array([size(i) for i in ids], np.int64)[codes]
 
     @cached_property
     def bytes(self) -> Ints:
-        """Bytes of the buffer that count and datatype describe, -1 where they are not known."""
+        """The bytes of the buffer that count and datatype describe; -1 if unknown."""
         known = (self.count >= 0) & (self.type_size >= 0)
         size = self.count.astype(np.float64) * self.type_size
         # A count out of a hostile record times a size is not a number of bytes.
@@ -175,13 +175,13 @@ class Block:
         return np.where(known, self.count * self.type_size, -1)
 
 
-watched: Final[ContextVar[Callable[[int], None] | None]] = ContextVar("watched", default=None)
+progress_callback: Final[ContextVar[Callable[[int], None] | None]] = ContextVar("watched", default=None)
 """Told how many events of each block were dealt with: formats do not pass it on."""
 
 
-def blocks(rank: Rank, run: Extent) -> Iterator[Block]:
-    """The events of a rank, block by block."""
-    tell = watched.get()
+def read_blocks(rank: Rank, run: Extent) -> Iterator[Block]:
+    """Yield the events of a rank in blocks, and report progress after each."""
+    tell = progress_callback.get()
     for start in range(0, len(rank.events), BLOCK):
         block = Block(rank, np.arange(start, min(start + BLOCK, len(rank.events))), run)
         yield block

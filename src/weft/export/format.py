@@ -1,4 +1,4 @@
-"""What a format of an export is. A format is a package of `weft.export` with FORMAT in it: no list names it."""
+"""The description of an export format. A package of `weft.export` with FORMAT in it is a format; no list names them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Format(NamedTuple):
-    """A format: what it is for people, how its path ends, the packages it needs, and the file that tools open.
+    """A format: its description, the suffix of its path, the packages it needs, and the file that tools open.
 
-    Its package has a module `writing` with `write(trace, path) -> list[Told]`, which is only imported to write.
+    Its package has a module `writing` with `write(trace, path) -> list[ExportCount]`, imported only to write.
     """
 
     what: str

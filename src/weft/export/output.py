@@ -1,4 +1,4 @@
-"""Where an export goes: a place beside it until it is whole, and columns that lie in files."""
+"""Write an export beside its final path until it is complete; keep large columns in files instead of memory."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ IN_MEMORY = 1 << 20
 """Columns up to this many bytes stay in memory."""
 
 
-class Told(NamedTuple):
-    """How many of something an export holds, for people: `Told(12, "call")`."""
+class ExportCount(NamedTuple):
+    """How many of something an export holds, for people: `ExportCount(12, "call")`."""
 
-    many: int
+    number: int
     noun: str
 
 
 @contextmanager
-def staged(out: Path) -> Iterator[Path]:
-    """A path beside `out` to write to; it becomes `out` at the end, and is gone after an error."""
+def stage_output(out: Path) -> Iterator[Path]:
+    """Yield a path beside `out` to write to, which becomes `out` at the end and is removed after an error."""
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out} exists: remove it, or name another place with -o")
     try:
@@ -50,14 +50,14 @@ def staged(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Shelf:
-    """Makes columns that lie in a file without a name, so that the system can put them out of memory."""
+class FileColumns:
+    """Allocate columns in unnamed files, so that the system can move them out of memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def room(self, length: int, kind: Any) -> NDArray[Any]:
-        """A column of zeros."""
+    def allocate(self, length: int, kind: Any) -> NDArray[Any]:
+        """Return a column of `length` zeros of the dtype `kind`."""
         dtype = np.dtype(kind)
         size = length * dtype.itemsize
         if size <= IN_MEMORY:
@@ -68,6 +68,6 @@ class Shelf:
             return np.frombuffer(mmap.mmap(file.fileno(), size), dtype)
 
 
-def operations(trace: Trace, beside: Path) -> Operations:
-    """The run's operations with their messages paired, in columns that need no memory."""
-    return paired(trace, Shelf(beside.parent).room)
+def pair_operations(trace: Trace, beside: Path) -> Operations:
+    """Return the run's operations with their messages paired, in columns that are kept in files."""
+    return paired(trace, FileColumns(beside.parent).allocate)

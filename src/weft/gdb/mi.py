@@ -1,4 +1,4 @@
-"""Speaking with gdb through its machine interface: one command, its result, and the stops on the way."""
+"""Speak with gdb through its machine interface (MI): one command, its result, and the stops in between."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pygdbmi.gdbcontroller import GdbController
 
 from weft.base.debuggers import REMEDY, command, find_gdb
 from weft.base.interrupts import kept
-from weft.base.processes import PATIENCE, wait_while_it_works, while_it_works
+from weft.base.processes import PATIENCE, poll_until_idle, wait_or_kill_idle
 from weft.errors import DebuggerError
 from weft.gdb.point import Point
 
@@ -29,8 +29,8 @@ SETTINGS = ("set mi-async on", "set width 0", "set style enabled off", "set prin
 _NO_CODE = "No compiled code for line"
 
 
-def _stop(told: dict[str, Any]) -> dict[str, Any]:
-    """A stop without what gdb says with it of those before, at which its Python let the rank go on."""
+def _clean_stop(told: dict[str, Any]) -> dict[str, Any]:
+    """Return a stop without what gdb repeats in it from earlier stops, at which its Python let the rank go on."""
     often = {name: told[name] for name in ("reason", *_OF_WATCHES) if name in told}
     last = {name: value[-1] if isinstance(value, list) else value for name, value in often.items()}
     reason = last.get("reason")
@@ -41,26 +41,26 @@ PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 
 def quoted(text: str) -> str:
-    """A text as a parameter of MI writes it, and a string of C: it ends where it is meant to, in the same line.
+    """Return a text as a parameter of MI and as a C string, which cannot end early or begin a new line.
 
-    gdb reads a command to the end of its line, so that a newline in a name would begin another one, and gdb has
-    `shell`. All rooms hand gdb their texts by this and by `word`.
+    gdb reads a command to the end of its line, so that a newline in a name would begin another command, and gdb has
+    `shell`. All rooms pass texts to gdb by this function and by `word`.
     """
     return '"' + "".join(chr(one) if one in PLAIN else f"\\{one:03o}" for one in os.fsencode(text)) + '"'
 
 
 def word(text: str) -> str:
-    """A text as one word of a command of gdb's own language, which is `quoted` as a whole when it goes through MI."""
+    """Return a text as one word of gdb's own language; passed through MI, the whole command is `quoted` again."""
     return re.sub(r"([\\\s'\"])", r"\\\1", text)
 
 
 def core_names(path: Path) -> tuple[str, str]:
-    """A core file's path for `core-file`: as a word, and as it stands, which is what gdb before 16 takes."""
+    """Return a core file's path for `core-file`: as a word, and unchanged, which gdb before 16 needs."""
     return word(str(path)), str(path)
 
 
-def in_one_line(command: str) -> str:
-    """A command as it goes to gdb. DebuggerError where a text came into it otherwise than by `quoted`."""
+def require_one_line(command: str) -> str:
+    """Return a command for gdb unchanged. Raises DebuggerError if it has a line break: its text was not `quoted`."""
     if re.search(r"[\n\r\0]", command):
         raise DebuggerError(f"gdb is given one line at a time, not {command!r}")
     return command
@@ -71,7 +71,7 @@ Called = Callable[[str, int, int], dict[str, Any]]
 
 
 class Mi:
-    """One gdb, and the breakpoints that people set in it. DebuggerError with its own words where it refuses."""
+    """One gdb, and the breakpoints that users set in it. Raises DebuggerError with gdb's own words if it refuses."""
 
     def __init__(self) -> None:
         gdb = find_gdb()
@@ -95,7 +95,7 @@ class Mi:
         return int(self._gdb.gdb_process.pid)
 
     def take(self, seconds: float) -> list[dict[str, Any]]:
-        """What gdb says in that time; stops are kept."""
+        """Return the messages that gdb sends within `seconds`; stops among them are also stored."""
         with kept(late=True):
             return self._taken(seconds)
 
@@ -107,7 +107,7 @@ class Mi:
         for message in found:
             if message["type"] == "notify" and message["message"] == "stopped":
                 self.running = False
-                self.stops.append(_stop(message["payload"] or {}))
+                self.stops.append(_clean_stop(message["payload"] or {}))
             elif message["type"] == "console":
                 self._console.append(str(message["payload"]))
             elif message["message"] == "running" and message["type"] in ("notify", "result"):
@@ -115,18 +115,18 @@ class Mi:
         return found
 
     def ask(self, command: str, patience: float = PATIENCE) -> dict[str, Any]:
-        """One command of MI and its result. DebuggerError with gdb's own words."""
+        """Run one MI command and return its result. Raises DebuggerError with gdb's own words."""
         with kept(late=True):
             return self._answer(command, patience)
 
     def _answer(self, command: str, patience: float) -> dict[str, Any]:
         self._token += 1
-        line = in_one_line(f"{self._token}{command}")
+        line = require_one_line(f"{self._token}{command}")
         try:
             self._gdb.write(line, read_response=False)
         except Exception as error:
             raise DebuggerError(f"gdb has gone: {error}") from error
-        still = while_it_works(self.process, patience)
+        still = poll_until_idle(self.process, patience)
         while next(still):
             for message in self.take(0.05):
                 if message["type"] == "result" and message["token"] == self._token:
@@ -137,32 +137,36 @@ class Mi:
         raise DebuggerError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
 
     def said(self, command: str, until: str = "") -> str:
-        """What a command of gdb's console prints. DebuggerError with gdb's own words.
+        """Return what a command of gdb's console prints. Raises DebuggerError with gdb's own words.
 
-        `until`: what it prints at its end, where gdb answers before it is through, as it does once a process runs.
+        `until`: the end of the output, if gdb answers before all is printed, as it does once a process runs.
         """
         self._console.clear()
         self.ask(command)
-        still = while_it_works(self.process, PATIENCE)
+        still = poll_until_idle(self.process, PATIENCE)
         while until not in (said := "".join(self._console)) and next(still):
             self.take(0.05)
         return said
 
     def value(self, text: str, thread: int, level: int, form: str = "", call: Called | None = None) -> str:
-        """What gdb prints for an expression in the language of a frame; of a reference, that of what it refers to.
+        """Return what gdb prints for an expression in the language of a frame; for a reference, the value that it
+        refers to.
 
-        `call`: what evaluates it, in place of `called`.
+        `level`: the frame's number. `form`: a format letter of gdb. `call`: evaluates the expression in place of
+        `called`.
         """
         where = f"--thread {thread} --frame {level}"
         if form:
-            return referred(self.said(f"-interpreter-exec {where} console {quoted(f'output/{form} {text}')}"))
+            return strip_reference(self.said(f"-interpreter-exec {where} console {quoted(f'output/{form} {text}')}"))
         value = str((call or self.called)(text, thread, level).get("value", ""))
         if re.fullmatch(r"@0x[0-9a-f]+", value):  # of a reference it says the address alone
             value = self.said(f"-interpreter-exec {where} console {quoted(f'output {text}')}")
-        return referred(value)
+        return strip_reference(value)
 
     def called(self, text: str, thread: int, level: int) -> dict[str, Any]:
-        """Evaluate an expression. Where it calls a function of the program, gdb says `running`, but never `stopped`."""
+        """Evaluate an expression, which may call a function of the program: gdb then reports `running`, but never
+        `stopped`.
+        """
         try:
             return self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(text)}")
         finally:
@@ -170,8 +174,8 @@ class Mi:
             self.stops.clear()
 
     def await_stop(self, seconds: float = PATIENCE) -> dict[str, object]:
-        """The next stop. DebuggerError where none comes."""
-        still = while_it_works(self.process, seconds)
+        """Return the next stop. Raises DebuggerError if none comes."""
+        still = poll_until_idle(self.process, seconds)
         while not self.stops and next(still):
             self.take(0.02)
         if not self.stops:
@@ -179,7 +183,7 @@ class Mi:
         return self.stops.pop(0)
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the breakpoints."""
+        """Set exactly these breakpoints, removing all others."""
         wanted = {point.id: point for point in points}
         for number, point in list(self.points.items()):
             if wanted.pop(point.id, None) is None:
@@ -200,12 +204,12 @@ class Mi:
             self.points[str(made["bkpt"]["number"])] = point
 
     def _without_code(self, point: Point) -> DebuggerError:
-        """What is said of a line without code, with the next one of the file that has some."""
+        """Return the error that a line has no code, with the next line of the file that has some."""
         listed = self.ask(f"-symbol-list-lines {quoted(point.file)}").get("lines", ())
         return _no_code(point, min((at for one in listed if (at := int(one["line"])) > point.line), default=None))
 
     def insert(self, point: Point, place: str) -> dict[str, Any]:
-        """Make a breakpoint at a place in gdb's words."""
+        """Insert a breakpoint at a location in gdb's words."""
         skip = f"-i {point.count - 1} " if point.count > 1 else ""
         only = f"-c {quoted(point.condition)} " if point.condition else ""
         return self.ask(f"-break-insert {skip}{only}{place}")
@@ -215,12 +219,12 @@ class Mi:
         return {point.id for point in points} == {point.id for point in self.points.values()}
 
     def exit(self) -> None:
-        """End gdb, also one that waits for ever, as for a file of the program's that is a pipe."""
+        """End gdb, also if it waits for ever, for example for a file of the program's that is a pipe."""
         process = self._gdb.gdb_process
         if process is None:
             return
         process.terminate()
-        wait_while_it_works(process, ENDING)
+        wait_or_kill_idle(process, ENDING)
         with suppress(Exception):
             self._gdb.exit()
 
@@ -230,6 +234,6 @@ def _no_code(point: Point, at: int | None) -> DebuggerError:
     return DebuggerError(f"there is no code in line {point.line}{onward}")
 
 
-def referred(value: str) -> str:
+def strip_reference(value: str) -> str:
     """A value, for a reference that of what it refers to: its address is another one on each rank."""
     return re.sub(r"^(\(.*?&\) )?@0x[0-9a-f]+: ", "", value)

@@ -1,4 +1,4 @@
-"""The parts of values in a native rank: run by gdb, which imports nothing of Weft. Answers are lines of JSON."""
+"""List the parts of values in a native rank: run by gdb, imports nothing of Weft. Answers are lines of JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def weft_about(text: str) -> None:
 
 
 def weft_parts(text: str, start: int, count: int) -> None:
-    """The variables of the chosen frame, or the parts of what an expression means there."""
+    """Print the variables of the selected frame, or the parts of the value of an expression there."""
 
     def found() -> list[dict[str, Any]]:
         if not text:
@@ -34,7 +34,7 @@ def weft_parts(text: str, start: int, count: int) -> None:
 
 
 def answer(found: Callable[[], list[dict[str, Any]]]) -> None:
-    """Print what was asked for, or why it cannot be told."""
+    """Print the result of `found` as JSON, or the error that it raised."""
     try:
         told: dict[str, Any] = {"parts": found()}
     except (gdb.error, RuntimeError, ValueError, TypeError) as error:
@@ -43,7 +43,7 @@ def answer(found: Callable[[], list[dict[str, Any]]]) -> None:
 
 
 def variables(frame: Any) -> Iterator[Row]:
-    """Arguments and local variables, the inner ones of two of a name."""
+    """Yield arguments and local variables of a frame; of two with one name, the inner one."""
     try:
         block = frame.block()
     except RuntimeError:  # no debugging information
@@ -60,7 +60,7 @@ def variables(frame: Any) -> Iterator[Row]:
 
 
 def part(name: str, value: Any, expression: str) -> dict[str, Any]:
-    """A value under a name, with how many parts it has."""
+    """Describe a value under a name, with the number of its parts."""
     kind, optimised = str(value.type), value.is_optimized_out
     try:
         rows = Parts() if optimised else rows_of(value, expression or "x")
@@ -77,13 +77,13 @@ def words(value: Any) -> str:
 
 
 class Parts(list[Row]):
-    """The parts of a value. `indexed`: they are elements, numbered."""
+    """The parts of a value. `indexed`: they are numbered elements."""
 
     indexed = False
 
 
 def rows_of(value: Any, text: str) -> Parts:
-    """The parts of a value that `text` means."""
+    """Return the parts of a value; `text`: the expression for the value."""
     printer = gdb.default_visualizer(value)
     if printer is not None:
         return printed(printer)
@@ -104,7 +104,9 @@ def fortran() -> bool:
 
 
 def printed(printer: Any) -> Parts:
-    """The parts that a printer of gdb's tells, as of the containers of C++; an address means each of them."""
+    """Return the parts that a pretty printer of gdb shows, for example for C++ containers; each is named by its
+    address.
+    """
     rows = Parts()
     if not hasattr(printer, "children"):
         return rows
@@ -119,7 +121,7 @@ def printed(printer: Any) -> Parts:
 
 
 def members(value: Any, kind: Any, text: str, link: str) -> Iterator[Row]:
-    """The members of a structure; those of its bases and of parts without a name are its own."""
+    """Yield the members of a structure; those of its bases and of unnamed members count as its own."""
     for field in kind.fields():
         if field.is_base_class or not field.name:
             yield from members(value[field], field.type.strip_typedefs(), text, link)
@@ -128,7 +130,7 @@ def members(value: Any, kind: Any, text: str, link: str) -> Iterator[Row]:
 
 
 def elements(value: Any, kind: Any, text: str) -> Parts:
-    """The elements of an array; of Fortran's with several dimensions the sections along the last."""
+    """Return the elements of an array; for a Fortran array of several dimensions, the sections along the last."""
     rows, of_fortran = Parts(), fortran()
     rows.indexed = True
     first, last = kind.range()
@@ -143,7 +145,7 @@ def elements(value: Any, kind: Any, text: str) -> Parts:
 
 
 def target(value: Any, kind: Any, text: str) -> Iterator[Row]:
-    """What a pointer points to; nothing for the text and the functions that gdb shows with it."""
+    """Yield what a pointer points to; nothing for text and functions, which gdb shows with the pointer."""
     to = kind.target().strip_typedefs()
     if to.code in (gdb.TYPE_CODE_VOID, gdb.TYPE_CODE_FUNC) or to.sizeof == 1 or int(value) == 0:
         return

@@ -1,4 +1,4 @@
-"""A gdb that runs scripts of Weft's, and answers them by lines of JSON."""
+"""Run a gdb with scripts of Weft's, and exchange lines of JSON with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.base.debuggers import command, find_gdb
-from weft.base.processes import PATIENCE, wait_while_it_works, while_it_works
+from weft.base.processes import PATIENCE, poll_until_idle, wait_or_kill_idle
 from weft.errors import DebuggerError
 
 
@@ -40,15 +40,15 @@ class ScriptedGdb:
         return self._gdb.pid
 
     def ask(self, do: str, *given: Any) -> None:
-        """Say what is to be done."""
+        """Send a request to gdb: the name of what to do, and its arguments."""
         try:
             os.write(self._asking, (json.dumps([do, *given]) + "\n").encode())
         except OSError as error:
             raise DebuggerError(f"gdb has gone: {error.strerror}") from error
 
     def answer(self) -> Any:
-        """What came of it. DebuggerError where gdb has gone, or does nothing any more."""
-        still = while_it_works(self._gdb.pid, PATIENCE)
+        """Return the result of the oldest request. Raises DebuggerError if gdb has ended, or does nothing any more."""
+        still = poll_until_idle(self._gdb.pid, PATIENCE)
         while b"\n" not in self._said:
             if not next(still):
                 self._gdb.kill()  # the kernel lets go of what it holds
@@ -65,10 +65,10 @@ class ScriptedGdb:
         return told["done"]
 
     def let_end(self) -> None:
-        """It lets all go and ends when nobody speaks to it any more, and nobody reads what it still answers."""
+        """Close the pipes, so that gdb detaches from all processes and ends."""
         os.close(self._asking)
         os.close(self._answers)
 
     def close(self) -> None:
         """Wait until it has ended."""
-        wait_while_it_works(self._gdb, PATIENCE)
+        wait_or_kill_idle(self._gdb, PATIENCE)

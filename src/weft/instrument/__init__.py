@@ -1,1 +1,1 @@
-"""Assembly of a compiler rewritten: what its sanitizer hooks call becomes Weft's own, and costs less."""
+"""Rewrite a compiler's assembly: calls of sanitizer hooks become cheaper code of Weft's."""

@@ -88,7 +88,7 @@ State = tuple[tuple[str, str], frozenset[tuple[str, str]]]
 
 
 class Frame:
-    """What the unwinder knows at a place: how the caller's frame is found, and where registers lie."""
+    """How the unwinder finds the caller's frame at a place, and where registers are saved."""
 
     def __init__(self) -> None:
         self.known = True
@@ -97,7 +97,7 @@ class Frame:
         self._kept: list[State] = []
 
     def follow(self, line: str) -> None:
-        """Take a directive into account."""
+        """Update the state by a directive (`.cfi_...`)."""
         name, _, rest = line.strip().partition(" ")
         values = [value.strip() for value in rest.split(",")]
         (register, offset), saved = self.state
@@ -122,7 +122,7 @@ class Frame:
                 self.known = False
 
     def become(self, state: State) -> Iterator[str]:
-        """The directives that lead from this state to another."""
+        """Yield the directives that lead from this state to another."""
         (now, saved), (then, wanted) = self.state, state
         if now != then:
             yield f"\t.cfi_def_cfa {then[0]}, {then[1]}"
@@ -132,8 +132,8 @@ class Frame:
         self.state = state
 
 
-class Editor:
-    """Edits one file."""
+class HookEditor:
+    """Rewrites the hooks of one assembly file."""
 
     def __init__(self) -> None:
         self.changed = False
@@ -141,14 +141,14 @@ class Editor:
         self._statement = "1"
         """The line table's flag, which a .loc sets for all that follow."""
 
-    def edited(self, lines: Iterable[str]) -> Iterator[str]:
-        """The lines of the file, with hooks made cheap."""
+    def edit_lines(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield the lines of the file with cheap hooks."""
         function: list[str] | None = None
         for line in lines:
             if function is not None:
                 function.append(line)
                 if line.startswith("\t.cfi_endproc"):
-                    yield from self._function(function)
+                    yield from self._edit_function(function)
                     function = None
             elif line.startswith("\t.cfi_startproc"):
                 function = [line]
@@ -158,10 +158,10 @@ class Editor:
         if self.changed:
             yield from (f"\t.hidden\tweft_hook_{name}" for name in ("pages", "span", "reach"))
 
-    def _function(self, lines: list[str]) -> list[str]:
-        """A function, from where the unwinder's table of it begins to where it ends."""
-        lines = _uncommented(lines)
-        places = [self._placed(line) for line in lines]
+    def _edit_function(self, lines: list[str]) -> list[str]:
+        """Return the lines of a function, between its first and last unwinder directive, with cheap hooks."""
+        lines = _strip_comments(lines)
+        places = [self._normalize_loc(line) for line in lines]
         if not any(map(_HOOK.match, lines)):
             return lines
         self.changed = True
@@ -170,19 +170,21 @@ class Editor:
             if line.startswith("\t.cfi_"):
                 frame.follow(line)
         if frame.known:
-            return self._parted(lines, places)
-        return [more for line in lines for more in _looked(line)]
+            return self._split_segments(lines, places)
+        return [more for line in lines for more in _inline_page_check(line)]
 
-    def _placed(self, line: str) -> str:
-        """A .loc as it reads anywhere else in the file; what it says of all that follow is remembered. Else nothing."""
+    def _normalize_loc(self, line: str) -> str:
+        """Return a .loc line that means the same anywhere in the file; "" for another line. Its is_stmt flag is
+        remembered.
+        """
         if not line.startswith("\t.loc "):
             return ""
         if found := _STATEMENT.search(line):
             self._statement = found[1]
         return f"{_STATEMENT.sub('', _VIEW.sub('', line))} is_stmt {self._statement}"
 
-    def _parted(self, lines: list[str], places: list[str]) -> list[str]:
-        """The function with its segments without hooks, and those with hooks behind it."""
+    def _split_segments(self, lines: list[str], places: list[str]) -> list[str]:
+        """Return the function with a copy of its segments without hooks, and those with hooks at its end."""
         frame, place, pointed = Frame(), "", _FRAME_POINTER in lines
         hot: list[str] = []
         behind: list[tuple[State, list[str]]] = []
@@ -198,7 +200,7 @@ class Editor:
                 if line.startswith("\t.cfi_"):
                     frame.follow(line)
                 elif _LABEL.match(line):
-                    loop = loop_at(lines, at)
+                    loop = find_loop(lines, at)
                 place = places[at] or place
                 hot.append(line)
                 if loop and at == loop.last:
@@ -206,23 +208,23 @@ class Editor:
                     loop = None
                 at += 1
                 continue
-            until = _end(lines, at)
+            until = _segment_end(lines, at)
             number = self._segments
             self._segments += 1
             if loop:
                 until = min(until, loop.last)
-            before = [place, _argument_before(hot)]
-            slow = [more for part in copied(at, until) for more in _looked(part)]
+            before = [place, _take_argument_setup(hot)]
+            slow = [more for part in copied(at, until) for more in _inline_page_check(part)]
             hot += (
                 "\tcmpq\t$0, weft_hook_span(%rip)",
                 f"\tjne\t.Lweft_{number}",
-                *Slots(_without(lines[at:until]), pointed).lines,
+                *StackSlots(_remove_hooks(lines[at:until]), pointed).lines,
                 f".Lweft_back_{number}:",
             )
             cold = [f".Lweft_{number}:", *filter(None, before), *slow]
             if loop:
                 loop.number = number
-                whole = Slots(_without(copied(loop.first, loop.last)), pointed).lines
+                whole = StackSlots(_remove_hooks(copied(loop.first, loop.last)), pointed).lines
                 on_stack = frame.state[0][0] == "7"
                 cold += loop.behind(copied(loop.first, at), copied(until, loop.last), whole, on_stack)
             else:
@@ -242,7 +244,8 @@ Form = tuple[int, tuple[tuple[str, int], ...]]
 """A sum: a number, and registers as they are when an iteration begins, each times a number."""
 
 
-def _sum(a: Form | None, b: Form | None, times: int = 1) -> Form | None:
+def _add_forms(a: Form | None, b: Form | None, times: int = 1) -> Form | None:
+    """Return the sum of two linear forms, the second multiplied by `times`; None if either is unknown."""
     if a is None or b is None:
         return None
     terms = dict(a[1])
@@ -289,18 +292,18 @@ class Values:
             case "movq":
                 return first
             case "addq" | "subq":
-                return _sum(self._of[into], first, 1 if operation == "addq" else -1)
+                return _add_forms(self._of[into], first, 1 if operation == "addq" else -1)
             case "incq" | "decq":
-                return _sum(self._of[into], (1, ()), 1 if operation == "incq" else -1)
+                return _add_forms(self._of[into], (1, ()), 1 if operation == "incq" else -1)
             case "salq" | "shlq" if len(operands) == 2 and first is not None and not first[1]:
-                return _sum((0, ()), self._of[into], 1 << (first[0] & 63))
+                return _add_forms((0, ()), self._of[into], 1 << (first[0] & 63))
             case "leaq":
                 found = _MEMORY.match(operands[0])
                 if not found or "%rip" in operands[0]:
                     return None
                 value: Form | None = int(found[1] or 0), ()
                 for register, times in ((found[2], 1), (found[3], int(found[4] or 1))):
-                    value = _sum(value, self._of[register], times) if register else value
+                    value = _add_forms(value, self._of[register], times) if register else value
                 return value
             case _:
                 return None
@@ -373,8 +376,8 @@ class Loop:
         ]
 
 
-def loop_at(lines: list[str], at: int) -> Loop | None:
-    """The loop that begins at a label; None where there is none of this kind."""
+def find_loop(lines: list[str], at: int) -> Loop | None:
+    """Return the loop that begins at a label; None if it is not of the kind that can run without hooks."""
     label = lines[at][:-1]
     back, leaves = 0, ""
     for number in range(at + 1, len(lines)):
@@ -385,10 +388,10 @@ def loop_at(lines: list[str], at: int) -> Loop | None:
             and (other := _OPPOSITE.get(line[2:].partition("\t")[0]))
         ):
             back, leaves = number, other
-        if _breaks(line):
+        if _ends_segment(line):
             break
     body = lines[at + 1 : back]
-    if not back or not any(map(_PLAIN.match, body)) or not _flags_free(body):
+    if not back or not any(map(_PLAIN.match, body)) or not _are_flags_free(body):
         return None
     values = Values()
     accesses: list[tuple[Form, int]] = []
@@ -405,12 +408,12 @@ def loop_at(lines: list[str], at: int) -> Loop | None:
             values.follow(line)
     steps = {r: form[0] for r in set(_REGISTERS.values()) if (form := values[r]) and form[1] == ((r, 1),)}
     counters = [(r, step) for r, step in steps.items() if step and abs(step) & (abs(step) - 1) == 0 and r != "%rsp"]
-    asks = _questions(accesses, steps) if values.known and counters else None
+    asks = _render_reach_calls(accesses, steps) if values.known and counters else None
     return Loop(at + 1, back, leaves, min(counters, key=lambda c: abs(c[1])), asks) if asks else None
 
 
-def _flags_free(body: list[str]) -> bool:
-    """Whether the flags are free where an iteration begins: before they are used they are set, or a hook is called."""
+def _are_flags_free(body: list[str]) -> bool:
+    """Return whether the flags are unused when an iteration begins: they are set, or a hook called, before any use."""
     for line in body:
         if _HOOK.match(line) or re.match(r"\t(?:cmp|test|add|sub)[bwlq]\t", line):
             return True
@@ -419,8 +422,8 @@ def _flags_free(body: list[str]) -> bool:
     return False
 
 
-def _questions(accesses: list[tuple[Form, int]], steps: dict[str, int]) -> list[str] | None:
-    """Code that asks of each access how many iterations it may go on for; None where that cannot be known."""
+def _render_reach_calls(accesses: list[tuple[Form, int]], steps: dict[str, int]) -> list[str] | None:
+    """Return code that asks for each access how many iterations may run without hooks; None if that cannot be known."""
     together: dict[tuple[tuple[tuple[str, int], ...], int], list[int]] = {}
     for (number, terms), bits in accesses:
         together.setdefault((terms, bits), []).append(number)
@@ -452,8 +455,8 @@ def _questions(accesses: list[tuple[Form, int]], steps: dict[str, int]) -> list[
     return lines
 
 
-def _uncommented(lines: list[str]) -> list[str]:
-    """The lines of a function without the compiler's comments, but for that on its own slots."""
+def _strip_comments(lines: list[str]) -> list[str]:
+    """Return the lines of a function without the compiler's comments, except those that mark its own stack slots."""
     left: list[str] = []
     by_hand = False  # a person's assembly
     for line in lines:
@@ -466,10 +469,10 @@ def _uncommented(lines: list[str]) -> list[str]:
     return left
 
 
-class Slots:
-    """Code that runs from its begin on, without what saves and loads vector registers for calls that are gone.
+class StackSlots:
+    """Code without the saves and loads of vector registers that only removed calls needed.
 
-    `pointed`: %rbp is the frame's pointer, and not just a register.
+    `pointed`: %rbp is the frame pointer, not just a register.
     """
 
     def __init__(self, lines: Iterable[str], pointed: bool) -> None:
@@ -482,31 +485,31 @@ class Slots:
         self._low: dict[str, int] = {}
         """By register how many of its bytes can be other than 0, where that is known."""
         for line in lines:
-            self._left.append(line if line[:1] != "\t" or line[1] == "." else self._seen(line))
+            self._left.append(line if line[:1] != "\t" or line[1] == "." else self._process_instruction(line))
 
     @property
     def lines(self) -> list[str]:
         """What is left."""
         return [line for line in self._left if line is not None]
 
-    def _seen(self, line: str) -> str | None:
-        """The instruction in its new form; None where it is needless."""
+    def _process_instruction(self, line: str) -> str | None:
+        """Return the instruction in its new form; None if it is not needed."""
         if found := _SAVES.match(line):
             key = found[4], _BYTES[found[2]]
             again = self._unread.get(key)
-            self._touched(line, key[1])
+            self._note_frame_access(line, key[1])
             if again is not None:
                 self._left[again] = None
             self._held[key], self._unread[key] = found[3], len(self._left)
         elif found := _LOADS.match(line):
-            return self._loaded(line, found)
+            return self._process_load(line, found)
         elif found := _COPIES.match(line):
-            self._touched(line, writes=False)
+            self._note_frame_access(line, writes=False)
             width, source = _BYTES[found[1]], found[2]
             known = width if "(" in source else self._low.get(source, 16) if width == 16 else 16
-            self._written(found[3], known)
+            self._note_register_write(found[3], known)
         elif found := _COMPUTES.match(line):
-            return self._computed(line, found)
+            return self._process_arithmetic(line, found)
         elif line.startswith("\tj"):
             self._unread.clear()  # who reads there is not known
         elif "\t" not in line[1:] or _CLEARS.search(line):
@@ -514,70 +517,70 @@ class Slots:
             self._unread.clear()
             self._low.clear()
         else:
-            self._touched(line)
+            self._note_frame_access(line)
             for name in _VECTORS.findall(line):
-                self._written(f"%x{name}", 16)
+                self._note_register_write(f"%x{name}", 16)
         return line
 
-    def _loaded(self, line: str, found: re.Match[str]) -> str | None:
-        """A load of a slot: none, or a move, where a register has the value. The bytes above become 0, as by a load."""
+    def _process_load(self, line: str, found: re.Match[str]) -> str | None:
+        """Return a load of a slot, or a move if a register still has the value, or None if the target itself has it."""
         vex, width, slot, into = found[1], _BYTES[found[2]], found[3], found[4]
         held = self._held.get((slot, width))
         low = self._low.get(held, 16) if held else 16
         if held is None or (width == 4 and low > 4):
-            self._touched(line, width, writes=False)
-            self._written(into, width)
+            self._note_frame_access(line, width, writes=False)
+            self._note_register_write(into, width)
             self._held[slot, width] = into
             return line
         if held != into:
-            self._written(into, min(low, width))
+            self._note_register_write(into, min(low, width))
         elif low <= width and not (vex and width == 16):
             return None
         else:
             self._low[into] = min(low, width)
         return f"\t{vex}mov{'aps' if low <= width else 'q'}\t{held}, {into}"
 
-    def _computed(self, line: str, found: re.Match[str]) -> str:
-        """An operation on single numbers; of what a slot holds, on the register that has it."""
+    def _process_arithmetic(self, line: str, found: re.Match[str]) -> str:
+        """Return an operation on single numbers; a slot operand is replaced by the register that has its value."""
         width, operand, first, into = _BYTES[found[2]], found[3], found[4] or found[5], found[5]
         held = self._held.get((operand, width)) if line.endswith("# %sfp") else None
         if held is None:
-            self._touched(line, writes=False)
+            self._note_frame_access(line, writes=False)
         else:
             line = line.replace(f"\t{operand}, ", f"\t{held}, ", 1)
-        self._written(into, max(self._low.get(first, 16), width))
+        self._note_register_write(into, max(self._low.get(first, 16), width))
         return line
 
-    def _written(self, register: str, low: int) -> None:
-        """A register has another value, of which so many bytes can be other than 0."""
+    def _note_register_write(self, register: str, low: int) -> None:
+        """Note that a register has a new value of which only `low` bytes can be other than 0."""
         self._held = {key: held for key, held in self._held.items() if held != register}
         self._low[register] = low
 
-    def _touched(self, line: str, width: int = 64, *, writes: bool = True) -> None:
-        """A line names memory of the frame: what lies there may have been read, and is perhaps another value now."""
+    def _note_frame_access(self, line: str, width: int = 64, *, writes: bool = True) -> None:
+        """Note that a line may read, and perhaps write, memory of the frame."""
         for offset, base in self._frame.findall(line):
             for of in (self._unread, self._held) if writes else (self._unread,):
-                for key in [key for key in of if _meets(key, base, int(offset or 0), width)]:
+                for key in [key for key in of if _slot_overlaps(key, base, int(offset or 0), width)]:
                     del of[key]
 
 
-def _meets(key: tuple[str, int], base: str, begin: int, width: int) -> bool:
-    """Whether a slot may meet so many bytes of the frame."""
+def _slot_overlaps(key: tuple[str, int], base: str, begin: int, width: int) -> bool:
+    """Return whether a slot may overlap `width` bytes of the frame from offset `begin`."""
     offset, _, register = key[0].partition("(%r")
     at = int(offset or 0)
     return register[0] != base or (at < begin + width and at + key[1] > begin)
 
 
-def _end(lines: list[str], at: int) -> int:
-    """Where the segment ends that begins with the hook at `at`: behind the last hook that is got to from there alone.
+def _segment_end(lines: list[str], at: int) -> int:
+    """Return the line after the segment that begins with the hook at `at`: after the last hook reached only from there.
 
-    And behind what loads again, soon after it, what was saved before it.
+    Loads soon after it of what was saved before belong to it, too.
     """
     last = more = at + 1
     saved: dict[str, int] = {}
     for number in range(at + 1, len(lines)):
         line = lines[number]
-        if _breaks(line):
+        if _ends_segment(line):
             break
         if _HOOK.match(line):
             last = number + 1
@@ -588,8 +591,8 @@ def _end(lines: list[str], at: int) -> int:
     return max(last, more)
 
 
-def _breaks(line: str) -> bool:
-    """Whether a segment ends before a line: others may come there, or it leads elsewhere, or is no instruction."""
+def _ends_segment(line: str) -> bool:
+    """Return whether a segment ends before a line: a label, a jump or call elsewhere, or not an instruction."""
     if not line.startswith("\t"):
         return not _OF_DEBUGGERS.match(line)
     if line[1] == ".":
@@ -597,8 +600,8 @@ def _breaks(line: str) -> bool:
     return bool(_ENDS.match(line)) and not _HOOK.match(line)
 
 
-def _looked(line: str) -> list[str]:
-    """A line; for a hook of an access with a look at the page of its address around it."""
+def _inline_page_check(line: str) -> list[str]:
+    """Return a line; for a plain hook, with an inline check of the address's page around it."""
     found = _PLAIN.match(line)
     if not found:
         return [line]
@@ -613,8 +616,8 @@ def _looked(line: str) -> list[str]:
     ]
 
 
-def _without(segment: list[str]) -> list[str]:
-    """A segment without its hooks, and without what sets their address where nothing else has use for that."""
+def _remove_hooks(segment: list[str]) -> list[str]:
+    """Return a segment without its hooks, and without the instructions that only set their addresses."""
     left: list[str] = []
     begin = 0
     for line in segment:
@@ -635,8 +638,8 @@ def _without(segment: list[str]) -> list[str]:
     return left
 
 
-def _argument_before(lines: list[str]) -> str:
-    """Take what sets the address of a hook away, where it is the last instruction; nothing where it is not."""
+def _take_argument_setup(lines: list[str]) -> str:
+    """Remove and return the last instruction if it sets a hook's address; "" otherwise."""
     for number in reversed(range(len(lines))):
         line = lines[number]
         if line.startswith("\t.loc ") or _OF_DEBUGGERS.match(line):
@@ -645,8 +648,8 @@ def _argument_before(lines: list[str]) -> str:
     return ""
 
 
-def source_of(arguments: list[str]) -> int | None:
-    """Which of an assembler's arguments is the file to assemble; None where it reads its input."""
+def source_argument(arguments: list[str]) -> int | None:
+    """Return which of an assembler's arguments is the file to assemble; None if it reads standard input."""
     found, value = None, False
     for number, word in enumerate(arguments):
         if not value and (word == "-" or word.endswith(".s")):
@@ -656,13 +659,13 @@ def source_of(arguments: list[str]) -> int | None:
 
 
 def main(real: str, arguments: list[str]) -> int:
-    """Assemble, with cheap hooks where the compiler put any in."""
-    at = source_of(arguments)
+    """Run the real assembler on the text with cheap hooks; return its exit status."""
+    at = source_argument(arguments)
     name = "-" if at is None else arguments[at]
     text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("latin-1")
     if "__tsan_" in text and ".intel_syntax" not in text and not {"--32", "--x32"} & set(arguments):
         try:
-            text = "\n".join([*Editor().edited(text.removesuffix("\n").split("\n")), ""])
+            text = "\n".join([*HookEditor().edit_lines(text.removesuffix("\n").split("\n")), ""])
         except Exception as error:  # whatever it is, the program is to be built
             print(f"weft cc: the hooks of {name} stay calls, which are slower: {error!r}", file=sys.stderr)
     elif name != "-":

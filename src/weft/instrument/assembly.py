@@ -135,7 +135,7 @@ _TRACED: Final = re.compile(r"\b__sanitizer_cov_(load|store)(1|2|4|8|16)\b")
 
 
 def rewrite(text: str, *, gcc: bool = True) -> str:
-    """The assembly with its hooks of 4 and 8 bytes written out; loops get second copies where gcc wrote it."""
+    """Return the assembly with hooks of 4 and 8 bytes written out inline; gcc's loops also get second copies."""
     if not gcc:
         text = _TRACED.sub(lambda found: f"__tsan_{'read' if found[1] == 'load' else 'write'}{found[2]}", text)
     if not POSSIBLE:
@@ -167,7 +167,7 @@ def rewrite(text: str, *, gcc: bool = True) -> str:
             n=name, rank=found[1], innermost="rdx" if three else "rsi", second=_SECOND.format(n=name) if three else ""
         )
 
-    text, copies, described = _with_rows(text) if gcc else (text, "", "")
+    text, copies, described = _insert_loop_copies(text) if gcc else (text, "", "")
     made = _ITERATION.sub(step, _CALL.sub(one, text)) + (_NOTING if count else "") + copies
     sites = "".join(
         f".Lweft{n}:\n\t.quad\t0, weft_nowhere, 1, 0\n\t.zero\t{SITE_BYTES - 32}\n" for n in range(1, count + 1)
@@ -175,15 +175,15 @@ def rewrite(text: str, *, gcc: bool = True) -> str:
     return f'{made}\n\t.section\t.data.weft_check,"aw"\n\t.balign\t64\n{sites}{described}' if count else made
 
 
-def _with_rows(text: str) -> tuple[str, str, str]:
-    """The text with ways into the second copies of its loops, those copies, and their data."""
+def _insert_loop_copies(text: str) -> tuple[str, str, str]:
+    """Return the text with jumps into the second copies of its loops, those copies, and their data."""
     lines = text.split("\n")
     hooks = [n for n, line in enumerate(lines) if _CALL.match(line)]
     before: dict[int, str] = {}
     behind: dict[int, str] = {}
     copies, described = [], []
-    for row in rows.find(lines, {line: number for number, line in enumerate(hooks, 1)}):
-        labels, ways, copy, data = rows.write(row)
+    for row in rows.find_copied_loops(lines, {line: number for number, line in enumerate(hooks, 1)}):
+        labels, ways, copy, data = rows.render_copy(row)
         for line, label in labels.items():
             before[line] = before.get(line, "") + label
         behind |= ways

@@ -301,7 +301,7 @@ def check_pvm() -> list[SystemCheck]:
             SystemCheck("PVM", "warning", "there is its library and no pvmd: no program of PVM runs", "apt install pvm")
         ]
     try:
-        of_pvm.build()
+        of_pvm.build_recorder()
     except WeftError as error:
         return [
             SystemCheck(

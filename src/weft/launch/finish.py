@@ -18,7 +18,7 @@ from weft.launch.pvm import installation, task_records
 from weft.launch.rankfile import Header, trim_rank_file
 from weft.pvm import tasks
 from weft.sources import variables
-from weft.sources.keep import keep
+from weft.sources.keep_sources import keep_sources
 from weft.trace import Trace, site_lines
 from weft.trace.layout import State, StopReason
 from weft.trace.packing import pack
@@ -65,8 +65,8 @@ def finish_run(job: Job) -> Ending:
     if job.run.facts.get("system") == "pvm":
         installation.remove_machine_folder(job.run.path)
         task_records.close_server_records(job.run.path)
-        job.run.facts["names"] = tasks.labels(job.run.path)
-        job.run.facts["children"] = tasks.children(job.run.path)
+        job.run.facts["names"] = tasks.read_labels(job.run.path)
+        job.run.facts["children"] = tasks.read_children(job.run.path)
     files = list_rank_files(job.run)
     headers = {path.name: header for path in files if (header := rank_processes.read_rank_header(path)) is not None}
     trim_records(path for path in files if path.name in headers)
@@ -137,7 +137,7 @@ def resolve_sites(path: Path, *, with_source_texts: bool = True, is_own_run: boo
         site_lines.resolve(trace)
         problems = variables.resolve(trace)
         if is_own_run:
-            problems = keep(trace, texts=with_source_texts, more=find_crash_frames(trace)) + problems
+            problems = keep_sources(trace, texts=with_source_texts, more=find_crash_frames(trace)) + problems
     except (OSError, WeftError, ValueError) as error:
         return f"the call sites could not be resolved: {error}"
     return "; ".join(problems) or None

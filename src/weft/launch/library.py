@@ -58,10 +58,10 @@ class MPILibrary:
     def _soname(self) -> str:
         """The name that it has for itself: where links are copies, as in wheels, that of its file tells less."""
         # Few libraries need it, and `weft run` starts without numpy.
-        from weft.debuginfo.elf import soname_of
+        from weft.debuginfo.elf import read_soname
 
         try:
-            return soname_of(self.real)
+            return read_soname(self.real)
         except (OSError, ValueError):
             return ""
 

@@ -30,7 +30,7 @@ def build_recorder(plan: LaunchPlan) -> Shim:
         # Few runs are of PVM.
         from weft.pvm import recorder as of_pvm
 
-        return of_pvm.build(lambda: announce_build(plan.library.path))
+        return of_pvm.build_recorder(lambda: announce_build(plan.library.path))
     known = prebuilt.look(plan.library.path)
     if known is not None:
         return known

@@ -16,7 +16,7 @@ import weft
 from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
 from weft.safety.folders import Held, read_regular
-from weft.safety.runs import own_facts, signed
+from weft.safety.runs import add_signature, read_own_facts
 
 SCHEMA = "weft-run/1"
 BASE = Path("weft-runs")
@@ -102,7 +102,7 @@ def create_run(
 
 def make_first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
     """Return run.json's facts for a run that begins."""
-    return signed(
+    return add_signature(
         {
             "schema": SCHEMA,
             "weft": weft.__version__,
@@ -200,7 +200,7 @@ def find_newest_run(base: Path = BASE) -> Path:
     """
     # os.path, as Path raises for the folder of a user who lets nobody in.
     runs = [path for path in base.glob("*") if os.path.isfile(path / RUN_JSON)] if base.is_dir() else []  # noqa: PTH113
-    own = {path: facts for path in runs if (facts := own_facts(path)) is not None}
+    own = {path: facts for path in runs if (facts := read_own_facts(path)) is not None}
     told = {path: facts for path, facts in own.items() if "replay_of" not in facts}
     if not told and len(own) < len(runs):
         raise UsageError(

@@ -1,1 +1,1 @@
-"""What Weft knows of the MPI standard, and the recorder that is generated from it."""
+"""Know the MPI standard, and generate the recorder from it."""

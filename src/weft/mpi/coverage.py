@@ -1,4 +1,4 @@
-"""Writes the page of all functions of the MPI standard: what each means, and how a call of it is recorded.
+"""Write the page of all functions of the MPI standard: what each means, and how a call of it is recorded.
 
 `python -m weft.mpi.coverage` prints it; `tools/site.py` puts it into the documentation's site.
 """
@@ -54,22 +54,22 @@ A function that is **passed through** goes straight to the library, for the reas
 """
 
 
-def unrecorded(name: str) -> str | None:
-    """Why a function that a library exports is not recorded; None where it is recorded, or where no reason is known."""
+def explain_unrecorded(name: str) -> str | None:
+    """Return why a function that a library exports is not recorded; None if it is, or no reason is known."""
     function = table.by_name().get(name)
     if function is not None:
         return function.passed_through
     return next((why for pattern, why in BEYOND_THE_STANDARD if re.fullmatch(pattern, name)), None)
 
 
-def unexplained(exported: Iterable[str]) -> list[str]:
-    """Exported functions that are neither recorded nor have a reason not to be."""
+def find_unexplained(exported: Iterable[str]) -> list[str]:
+    """Return the exported functions that are neither recorded nor have a reason not to be."""
     known = table.by_name()
     recorded = {name for name, function in known.items() if function.passed_through is None}
-    return sorted(name for name in exported if name not in recorded and unrecorded(name) is None)
+    return sorted(name for name in exported if name not in recorded and explain_unrecorded(name) is None)
 
 
-def _row(function: Function) -> str:
+def _render_row(function: Function) -> str:
     if function.passed_through:
         return f"| `{function.name}` | passed through: {function.passed_through} | | | |"
     slot = [f"{_TITLES[p.place]}: {p.name}" for p in function.parameters if p.place in _TITLES]
@@ -83,7 +83,7 @@ def _row(function: Function) -> str:
         ", ".join(entry),
         ", ".join(leaving) + (f" (not kept: {', '.join(dropped)})" if dropped else ""),
     ]
-    said = _said(meaning.every()[meaning.base(function.name)])
+    said = _describe_meaning(meaning.every()[meaning.base(function.name)])
     return f"| `{function.name}` | " + " | ".join(cell.strip() for cell in (said, *cells)) + " |"
 
 
@@ -106,7 +106,7 @@ def _objects(classes: Iterable[str]) -> str:
 _NOUNS = {"COMM": "communicator", "OP": "operation", "INFO": "info object", "ERRHANDLER": "error handler"}
 
 
-def _does(row: Meaning) -> str:
+def _describe_act(row: Meaning) -> str:
     if row.act is Act.COLLECTIVE:
         return f"collective over the {row.over.value}: {'data' if row.moves else row.topic}"
     if row.act is Act.LOCAL:
@@ -114,9 +114,9 @@ def _does(row: Meaning) -> str:
     return f"{row.act.value}, together with its {row.over.value}" if row.over is not Over.NOBODY else f"{row.act.value}"
 
 
-def _said(row: Meaning) -> str:
-    """A row of the table of meanings in words."""
-    parts = [_does(row), f"{row.form.value} form of {row.kin}" if row.kin != row.name else ""]
+def _describe_meaning(row: Meaning) -> str:
+    """Return a row of the table of meanings in words."""
+    parts = [_describe_act(row), f"{row.form.value} form of {row.kin}" if row.kin != row.name else ""]
     parts += [row.mode.value if row.mode is not Mode.STANDARD else "", _PROMISES.get(row.leaves, "")]
     parts += [f"may wait for {row.waits.value}" if row.waits is not Waits.NOBODY else ""]
     parts += [f"makes: {_objects(row.makes)}" if row.makes else ""]
@@ -124,23 +124,29 @@ def _said(row: Meaning) -> str:
     return "; ".join(filter(None, parts))
 
 
-def page() -> str:
-    """The whole page."""
+def render_page() -> str:
+    """Return the whole page."""
     functions = table.functions()
     recorded = sum(f.passed_through is None for f in functions)
     return (
-        "\n".join([_INTRODUCTION.format(recorded=recorded, total=len(functions)), *_table(functions), *_beyond()])
+        "\n".join(
+            [
+                _INTRODUCTION.format(recorded=recorded, total=len(functions)),
+                *_render_table(functions),
+                *_render_beyond(),
+            ]
+        )
         + "\n"
     )
 
 
-def _table(functions: Iterable[Function]) -> Iterator[str]:
+def _render_table(functions: Iterable[Function]) -> Iterator[str]:
     yield "| function | means | slot | tail, entry | tail, exit |"
     yield "|---|---|---|---|---|"
-    yield from (_row(function) for function in functions)
+    yield from (_render_row(function) for function in functions)
 
 
-def _beyond() -> Iterator[str]:
+def _render_beyond() -> Iterator[str]:
     yield ""
     yield "## Beside the standard"
     yield ""
@@ -154,4 +160,4 @@ def _beyond() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(render_page())

@@ -1,40 +1,40 @@
-"""C statements behind a call that returned: what it made, freed, posted, completed and did to windows."""
+"""Generate the C statements after a call that returned: what it made, freed, posted, completed and did to windows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from weft.mpi.asked import (
+from weft.mpi.expressions import id_expression
+from weft.mpi.function_facts import (
     LOCAL_ALONE,
+    choose_buffer_watch,
     completes_accesses,
     frees,
-    gets,
+    gives_known_handle,
+    has_silent_status,
+    is_persistent,
     meaning_of,
-    pairs,
-    persistent,
-    promises,
-    silent,
-    watched,
+    promises_communicator,
+    sends_and_receives,
 )
-from weft.mpi.expressions import id_of
 from weft.mpi.meaning import Access, Act, Form, Many, Meaning, Sync
 from weft.mpi.table import Function, Parameter
 
 _WINDOW_FLAVORS = {"create": 0, "allocate": 1, "create_dynamic": 2, "allocate_shared": 3}
 
 
-def _made(f: Function, p: Parameter) -> Iterator[str]:
-    """Statements after success for an object that came out of the call through the scalar handle p."""
+def _object_statements(f: Function, p: Parameter) -> Iterator[str]:
+    """Yield statements after success for an object that came out of the call through the handle `p`."""
     handle = f"*{p.name}"
     target = "event->object = " if p.place == "object" else ""
-    look = f"        {target}{id_of(p, handle)};" if target else ""
+    look = f"        {target}{id_expression(p, handle)};" if target else ""
     parent = next((q.name for q in f.parameters if q.handle == "COMM" and q.direction == "in"), "MPI_COMM_NULL")
-    if gets(f):
+    if gives_known_handle(f):
         yield look
         return
     if p.handle == "COMM":
-        yield from _made_comm(f, p, parent)
+        yield from _communicator_statements(f, p, parent)
     elif p.handle == "DATATYPE":
         yield f"        weft_made_datatype({handle}, 0, NULL);"
     elif p.handle == "GROUP":
@@ -52,7 +52,7 @@ def _made(f: Function, p: Parameter) -> Iterator[str]:
     elif p.handle == "FILE":
         yield f"        weft_made_file({handle}, comm, amode, filename);"
     elif p.handle == "REQUEST":
-        yield from _made_request(f, p)
+        yield from _request_statements(f, p)
         return
     else:
         yield f"        weft_new_id(WEFT_CLASS_{p.handle}, (uintptr_t){handle});"
@@ -60,8 +60,8 @@ def _made(f: Function, p: Parameter) -> Iterator[str]:
         yield look
 
 
-def _made_comm(f: Function, p: Parameter, parent: str) -> Iterator[str]:
-    if promises(f):
+def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator[str]:
+    if promises_communicator(f):
         return
     names = {q.name for q in f.parameters}
     key, group = '""', "0"
@@ -78,34 +78,34 @@ def _made_comm(f: Function, p: Parameter, parent: str) -> Iterator[str]:
     yield f"        weft_made_comm({f.id}, {parent}, *{p.name}, {key}, {group});"
 
 
-def _made_request(f: Function, p: Parameter) -> Iterator[str]:
+def _request_statements(f: Function, p: Parameter) -> Iterator[str]:
     words = {False: "false", True: "true"}
-    yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[persistent(f)]}, .silent = {words[silent(f)]}, .place = {p.name}}};"
+    yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[is_persistent(f)]}, .silent = {words[has_silent_status(f)]}, .place = {p.name}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
     if made:
         yield f"        weft_comm_promised(&pending, comm, {made.name}); promised = pending.made_id;"
-    watching, buffer, count, datatype = watched(f)
+    watching, buffer, count, datatype = choose_buffer_watch(f)
     condition = "if (weft_root(comm, root)) " if watching == "WATCH_AT_ROOT" else ""
     if {p.name for p in f.parameters} & {"dest", "source"}:
         condition = "if (event->peer != WEFT_RANK_PROC_NULL) "  # nothing is sent from there, nothing comes
     call, more = ("weft_watch_receive", f", *{p.name}") if watching == "WATCH_RECEIVE" else ("weft_watch", "")
     if watching != "NO_WATCH":
         yield f"        {condition}{call}(&pending, event->site, {buffer}, (int64_t){count}, {datatype}{more});"
-    if meaning_of(f).act is Act.RECEIVE and not persistent(f):
+    if meaning_of(f).act is Act.RECEIVE and not is_persistent(f):
         yield "        if (UNLIKELY(weft_keep) && event->flags & (WEFT_FLAG_ANY_SOURCE | WEFT_FLAG_ANY_TAG)) weft_await_message(&pending, thread, event);"
     yield f"        event->object = weft_request_new(*{p.name}, &pending);"
 
 
 def keeps_windows(f: Function) -> bool:
     """Whether the call keeps the accounts of a window."""
-    return completes_accesses(f) is not None or any(_window(f))
+    return completes_accesses(f) is not None or any(_window_statements(f))
 
 
-def after_call(f: Function) -> Iterator[str]:
-    """Statements after a successful call that keep the tables of objects true."""
+def statements_after_call(f: Function) -> Iterator[str]:
+    """Yield statements after a successful call that keep the tables of objects up to date."""
     for p in f.parameters:
         if p.handle and not p.array and p.direction == "out":
-            yield from _made(f, p)
+            yield from _object_statements(f, p)
         elif p.handle == "MESSAGE" and p.direction == "inout":
             yield f"        weft_gone(WEFT_CLASS_MESSAGE, (uintptr_t)before_{p.name}, {'event->object' if p.place == 'object' else 'before_id_' + p.name});"
         elif p.handle and p.direction == "inout" and not p.array and frees(f):
@@ -117,9 +117,9 @@ def after_call(f: Function) -> Iterator[str]:
     if meaning_of(f).act is Act.START:
         yield from ["        weft_request_started(*request);"] if meaning_of(f).many is Many.ONE else [
             "        for (int i = 0; i < count; i++) weft_request_started(array_of_requests[i]);"]  # fmt: skip
-    if pairs(f) and any(p.kind == "STATUS" for p in f.parameters):
+    if sends_and_receives(f) and any(p.kind == "STATUS" for p in f.parameters):
         yield "        if (UNLIKELY(weft_keep)) weft_record_taken_at_once(thread, event, w_status);"
-    yield from _window(f)
+    yield from _window_statements(f)
     naming = re.fullmatch(r"MPI_(Comm|Type|Win)_set_name", f.name)
     if naming:
         place = {"Comm": "comm", "Type": "datatype", "Win": "object"}[naming[1]]
@@ -131,10 +131,10 @@ def after_call(f: Function) -> Iterator[str]:
         yield "        weft_session_finalized();"
 
 
-def _window(f: Function) -> Iterator[str]:
-    """Statements after a successful call on a window that keep what is decided at its target (windows.c)."""
+def _window_statements(f: Function) -> Iterator[str]:
+    """Yield statements after a successful call on a window that record what is decided at its target (windows.c)."""
     row = meaning_of(f)
-    yield from _origins(f, row)
+    yield from _origin_statements(f, row)
     if row.sync is Sync.FREE:
         yield "        if (UNLIKELY(weft_origins)) weft_origins_done(before_win, -1);"
         yield "        weft_exposed_gone(before_win);"
@@ -150,11 +150,11 @@ def _window(f: Function) -> Iterator[str]:
     if row.sync is Sync.FENCE:
         yield "        weft_exposed_fenced(win, event->site);"
     elif Access.ATOMIC in row.access:
-        yield f"        weft_window_accessed(thread, &(struct weft_did){{{', '.join(_did(f))}}});"
+        yield f"        weft_window_accessed(thread, &(struct weft_did){{{', '.join(_access_fields(f))}}});"
 
 
-def _origins(f: Function, row: Meaning) -> Iterator[str]:
-    """Statements after a successful call that watch the origin buffers of a one-sided operation (buffers.c)."""
+def _origin_statements(f: Function, row: Meaning) -> Iterator[str]:
+    """Yield statements after a successful call that watch the origin buffers of a one-sided operation (buffers.c)."""
     if row.act is not Act.ACCESS or row.form is not Form.BLOCKING:
         return
     types = {p.name for p in f.parameters}
@@ -171,8 +171,8 @@ def _origins(f: Function, row: Meaning) -> Iterator[str]:
         yield f"        {target}, result_addr, {count}, {datatype}, true);"
 
 
-def _did(f: Function) -> Iterator[str]:
-    """The fields of struct weft_did of an atomic access."""
+def _access_fields(f: Function) -> Iterator[str]:
+    """Yield the fields of struct weft_did for an atomic access."""
     names = {p.name for p in f.parameters}
     yield ".window = win, .target = target_rank, .place = (int64_t)target_disp, .begin = event->enter"
     side = "result_" if "result_count" in names else "origin_" if "origin_count" in names else ""

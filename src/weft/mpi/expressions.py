@@ -1,4 +1,6 @@
-"""C expressions of arguments: their types, lengths, ids, and how each gets into an event or its tail."""
+"""Generate C expressions for arguments: their types, lengths, ids, and how each is written into an event or its
+tail.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from weft.mpi.asked import meaning_of, promises
+from weft.mpi.function_facts import meaning_of, promises_communicator
 from weft.mpi.meaning import Act, Meaning
 from weft.mpi.table import Function, Parameter
 
@@ -37,10 +39,10 @@ _LENGTHS: list[tuple[str, str, str]] = [
 ]
 
 
-def length(f: Function, p: Parameter) -> str:
-    """C expression of an array's length, by the names of the function's parameters."""
+def array_length(f: Function, p: Parameter) -> str:
+    """Return the C expression for an array's length, in terms of the function's parameters."""
     if meaning_of(f).moves and re.fullmatch(r"(send|recv)(counts|types)|[sr]?displs", p.name):
-        return _members(meaning_of(f), p.name)
+        return _member_count(meaning_of(f), p.name)
     for function, parameter, expression in _LENGTHS:
         if re.fullmatch(function, f.name, re.IGNORECASE) and re.fullmatch(parameter, p.name):
             return expression
@@ -49,8 +51,8 @@ def length(f: Function, p: Parameter) -> str:
     return str(p.length)
 
 
-def _members(row: Meaning, name: str) -> str:
-    """C expression of how many members a collective's arguments are given for, one for each."""
+def _member_count(row: Meaning, name: str) -> str:
+    """Return the C expression for how many members a collective's per-member arguments are given."""
     if row.neighbours:
         return "weft_outdegree(comm)" if name.startswith("s") else "weft_indegree(comm)"
     if row.rooted:
@@ -59,7 +61,7 @@ def _members(row: Meaning, name: str) -> str:
 
 
 def _c_type(p: Parameter) -> str:
-    """The parameter's type where only its size matters: function pointers become plain pointers."""
+    """Return the parameter's type if only its size matters: function pointers become plain pointers."""
     if p.kind in ("FUNCTION", "POLYFUNCTION") or p.declaration.endswith(("function*", "function_c*")):
         return "void*"
     return p.declaration
@@ -71,14 +73,14 @@ def _declare(p: Parameter) -> str:
     return f"{base.strip()} {p.name}{bracket}{rest}"
 
 
-def pointed(p: Parameter) -> bool:
+def is_pointer_to_value(p: Parameter) -> bool:
     """Whether the C parameter is a pointer to the one value that is recorded."""
     return p.declaration.endswith("*") and not p.array and p.type != "address"
 
 
-def value_of(p: Parameter) -> str:
-    """C expression of a scalar's value as it stands before the call (or after it, for what comes out)."""
-    if pointed(p) and p.type != "string":
+def value_expression(p: Parameter) -> str:
+    """Return the C expression for a scalar's value before the call (or after it, for an output)."""
+    if is_pointer_to_value(p) and p.type != "string":
         return f"({p.name} ? *{p.name} : {_null(p)})"
     return p.name
 
@@ -93,16 +95,17 @@ def _null(p: Parameter) -> str:
 
 def place_of(p: Parameter) -> str:
     """The variable that holds a request, which tells those that share a handle apart."""
-    return p.name if pointed(p) and not p.array else "NULL"
+    return p.name if is_pointer_to_value(p) and not p.array else "NULL"
 
 
-def id_of(p: Parameter, value: str) -> str:
+def id_expression(p: Parameter, value: str) -> str:
+    """Return the C expression for the id of a handle."""
     if p.handle == "REQUEST":
         return f"weft_request_id({value}, {place_of(p)})"
     return f"weft_id(thread, WEFT_CLASS_{p.handle}, (uintptr_t)({value}))"
 
 
-def _integer(p: Parameter, value: str) -> str:
+def _integer_expression(p: Parameter, value: str) -> str:
     if p.kind in ("RANK", "RANK_NNI"):
         return f"weft_rank({value})"
     if p.kind == "TAG":
@@ -115,35 +118,35 @@ def _integer(p: Parameter, value: str) -> str:
 
 
 def tail_bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
-    """C expression of the bytes that a part of the tail can take."""
+    """Return the C expression for the largest size in bytes of a part of the tail; `head`: its fixed size."""
     terms: Counter[str] = Counter()
     fixed = head
     for p in parameters:
         if p.type == "string":
             fixed += 8192
             if p.array:
-                terms[f"weft_strings_bound({length(f, p)}, (char *const *){p.name})"] += 1
+                terms[f"weft_strings_bound({array_length(f, p)}, (char *const *){p.name})"] += 1
         elif p.array:
             fixed += 16
             each = 48 if p.type == "status" else 10
-            terms[f"weft_positive({length(f, p)})"] += each
+            terms[f"weft_positive({array_length(f, p)})"] += each
         else:
             fixed += 48 if p.type == "status" else 10
     return " + ".join([str(fixed), *(f"{bytes_} * {length}" for length, bytes_ in terms.items())])
 
 
-def _array(f: Function, p: Parameter, guard: str) -> Iterator[str]:
+def _array_statements(f: Function, p: Parameter, guard: str) -> Iterator[str]:
     name = p.name
     if p.type == "string":
-        yield f"        weft_text_strings(&text, {length(f, p)}, (char *const *){name});"
+        yield f"        weft_text_strings(&text, {array_length(f, p)}, (char *const *){name});"
         return
     if p.type == "status":
-        yield f"        weft_text_statuses(&text, w_statuses, {guard} ? weft_positive({length(f, p)}) : 0, &completion);"
+        yield f"        weft_text_statuses(&text, w_statuses, {guard} ? weft_positive({array_length(f, p)}) : 0, &completion);"
         return
     special = f" || (const void *){name} == (const void *)MPI_UNWEIGHTED || (const void *){name} == (const void *)MPI_WEIGHTS_EMPTY"
     ignored = special if p.kind == "WEIGHT" else ""
     failed = "!ok || " if guard == "ok" else ""
-    n = f"{failed}!{name}{ignored} ? 0 : weft_positive({length(f, p)})"
+    n = f"{failed}!{name}{ignored} ? 0 : weft_positive({array_length(f, p)})"
     if p.handle == "REQUEST":
         yield f"        weft_text_requests(&text, {n}, {name});"
     elif p.handle:
@@ -155,11 +158,11 @@ def _array(f: Function, p: Parameter, guard: str) -> Iterator[str]:
         yield f"        weft_text_numbers(&text, {n}, {name}, {size});"
 
 
-def tail_value(f: Function, p: Parameter, after: bool) -> Iterator[str]:
-    """Statements that write one parameter to the tail. After a failed call an output is 0."""
+def tail_statements(f: Function, p: Parameter, after: bool) -> Iterator[str]:
+    """Yield statements that write one parameter to the tail. After a failed call an output is written as 0."""
     guard = "ok" if after else "1"
     if p.array:
-        yield from _array(f, p, guard)
+        yield from _array_statements(f, p, guard)
     elif p.type == "string":
         given = "ok" if after else "weft_root(comm, root)" if p.root_only else ""
         yield f"        weft_text_string(&text, {given}{' ? ' if given else ''}{p.name}{' : NULL' if given else ''});"
@@ -167,10 +170,10 @@ def tail_value(f: Function, p: Parameter, after: bool) -> Iterator[str]:
         status = "w_status" if after and p.direction == "out" else p.name
         test = "ok" if after else f"{p.name} && {p.name} != MPI_STATUS_IGNORE"
         yield f"        weft_text_status(&text, {status}, {test});"
-    elif p.handle == "COMM" and after and promises(f):
+    elif p.handle == "COMM" and after and promises_communicator(f):
         yield "        weft_text_u(&text, promised);"
     elif p.handle:
-        value = id_of(p, value_of(p))
+        value = id_expression(p, value_expression(p))
         yield f"        weft_text_u(&text, {f'ok ? {value} : 0' if after else value});"
     elif p.type == "address":
         if after:  # MPI_Comm_get_attr and its kin: a pointer comes out
@@ -179,21 +182,21 @@ def tail_value(f: Function, p: Parameter, after: bool) -> Iterator[str]:
         else:
             yield f"        weft_text_address(&text, (const void *){p.name}, event);"
     else:
-        value = _integer(p, value_of(p))
+        value = _integer_expression(p, value_expression(p))
         yield f"        weft_text_z(&text, {f'ok ? {value} : 0' if after else value});"
 
 
-def slot(f: Function) -> Iterator[str]:
-    """Statements that fill the slot's fields before the call."""
+def slot_statements(f: Function) -> Iterator[str]:
+    """Yield statements that fill the slot's fields before the call."""
     receives = any(p.name == "source" and p.place == "peer" for p in f.parameters)
     for p in f.parameters:
-        value = value_of(p)
+        value = value_expression(p)
         if p.place == "buffer":
-            yield f"    event->buffer = weft_address({value if not pointed(p) else p.name});"
+            yield f"    event->buffer = weft_address({value if not is_pointer_to_value(p) else p.name});"
         elif p.place == "comm":
-            yield f"    event->comm = {id_of(p, value)};"
+            yield f"    event->comm = {id_expression(p, value)};"
         elif p.place == "datatype":
-            yield f"    event->datatype = {id_of(p, value)};"
+            yield f"    event->datatype = {id_expression(p, value)};"
         elif p.place == "count":
             yield f"    event->count = weft_count_field({value});"
         elif p.place == "peer":
@@ -201,7 +204,7 @@ def slot(f: Function) -> Iterator[str]:
             if receives:
                 yield f"    if ({value} == MPI_ANY_SOURCE) event->flags |= WEFT_FLAG_ANY_SOURCE;"
         elif p.place == "tag" and p.handle:
-            yield f"    event->tag = (int32_t){id_of(p, value)};"
+            yield f"    event->tag = (int32_t){id_expression(p, value)};"
         elif p.place == "tag":
             yield f"    event->tag = weft_tag({value});"
             if receives:
@@ -211,7 +214,7 @@ def slot(f: Function) -> Iterator[str]:
             and p.direction != "out"
             and not (p.handle == "REQUEST" and meaning_of(f).act is Act.COMPLETE)
         ):
-            yield f"    event->object = {id_of(p, value)};"
+            yield f"    event->object = {id_expression(p, value)};"
 
 
 def parameters(f: Function) -> str:
@@ -219,12 +222,13 @@ def parameters(f: Function) -> str:
     return ", ".join(_declare(p) for p in f.parameters) or "void"
 
 
-def forwarded(f: Function, through: str) -> str:
+def forward_call(f: Function, through: str) -> str:
     """The call of what a table holds for the function, with the wrapper's own arguments."""
     return call(f, {}, through)
 
 
 def call(f: Function, replace: dict[str, str], through: str = "weft_next") -> str:
+    """Return the C call of the function that a table holds, with some arguments replaced."""
     types = ", ".join(_abstract(p) for p in f.parameters) or "void"
     arguments = ", ".join(replace.get(p.name, p.name) for p in f.parameters)
     return f"(({f.result} (*)({types})){through}[K_{f.name}])({arguments})"

@@ -10,7 +10,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from weft.base.cache import digest, keep, recall
+from weft.base.cache import digest_files, keep, recall
 from weft.base.lazy import dataclass
 from weft.safety.folders import cache_folders, is_kept
 
@@ -60,9 +60,9 @@ def _of_wheel(library: Path) -> Shim | None:
     for facts in sorted(folder_of_wheel().glob(f"*/{FACTS}")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             content = json.loads(facts.read_text())
-            if content["size"] != library.stat().st_size or content["sources"] != digest(_sources()):
+            if content["size"] != library.stat().st_size or content["sources"] != digest_files(_sources()):
                 continue
-            if content["digest"] == digest([library]):
+            if content["digest"] == digest_files([library]):
                 return Shim(facts.parent / LIBRARY, facts.parent / TABLE, content["soname"], content["library"])
     return None
 
@@ -81,7 +81,7 @@ def pack(library: Path, shim: Shim, name: str) -> Path:
     table["mpi"]["path"] = ""  # of the machine that built it
     (folder / TABLE).write_text(json.dumps(table))
     facts = {"soname": shim.soname, "library": shim.library, "size": library.stat().st_size,
-             "digest": digest([library]), "sources": digest(_sources())}  # fmt: skip
+             "digest": digest_files([library]), "sources": digest_files(_sources())}  # fmt: skip
     (folder / FACTS).write_text(json.dumps(facts, indent=1))
     return folder
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from weft.base.cache import alone
+from weft.base.cache import exclusive_build
 from weft.base.lifetime import temporary_folder
 from weft.errors import WeftError
-from weft.mpi import accessed, generate, prebuilt, seldom, table, tools
+from weft.mpi import access_hooks, generate, generic_wrapper, prebuilt, table, tools
 from weft.mpi.prebuilt import Shim
 from weft.safety.folders import cache_folder, is_kept, make_private
 
@@ -279,7 +279,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """Let one run at a time build the recorder of this folder; the others wait and then find it."""
     with ExitStack() as held:
         try:
-            held.enter_context(alone(folder))
+            held.enter_context(exclusive_build(folder))
         except OSError as error:
             raise RecorderError(
                 f"cannot write the recorder's cache {folder.parent}: {error.strerror}; set WEFT_CACHE"
@@ -363,7 +363,7 @@ def _by_hand(letter: str, sources: tuple[str, ...]) -> set[str]:
 
 def _generated(library: Library) -> dict[str, bytes]:
     """The sources that are made for this library, and the functions.json of its runs."""
-    functions = generate.recorded(set(library.exported))
+    functions = generate.select_recorded(set(library.exported))
     fortran, variables = list(library.fortran), list(library.variables)
     by_hand = {letter: _by_hand(letter, sources) & {f.name for f in functions} for letter, sources in _BY_HAND}
     mpi = {"library": library.version, "soname": library.soname, "path": str(library.path)}
@@ -371,12 +371,14 @@ def _generated(library: Library) -> dict[str, bytes]:
         "recorder/names.h": generate.names_h(functions, variables),
         "recorder/predefined.h": generate.predefined_h(),
         "recorder/tables.c": generate.tables_c(functions, by_hand, library.soname, fortran, variables),
-        "recorder/stubs.S": generate.stubs_s(functions, fortran, [f for f in functions if seldom.listed(f)]),
+        "recorder/stubs.S": generate.stubs_s(functions, fortran, [f for f in functions if generic_wrapper.listed(f)]),
         "recorder/leaving_py.h": generate.text_h("weft_leaving_py", _sources()[f"recorder/{_INSIDE}"]),
-        "recorder/seldom_table.c": seldom.table_c(functions),
-        "recorder/often.c": generate.wrappers_c([f for f in functions if seldom.often(f)]),
-        "recorder/lean.c": generate.wrappers_c([f for f in functions if not seldom.often(f) and not seldom.listed(f)]),
-        "recorder/accessed.c": accessed.accessed_c(functions),
+        "recorder/seldom_table.c": generic_wrapper.table_c(functions),
+        "recorder/often.c": generate.wrappers_c([f for f in functions if generic_wrapper.often(f)]),
+        "recorder/lean.c": generate.wrappers_c(
+            [f for f in functions if not generic_wrapper.often(f) and not generic_wrapper.listed(f)]
+        ),
+        "recorder/accessed.c": access_hooks.render_access_hooks(functions),
         **{f"recorder/{name}.c": _joined(parts) for name, parts in _TOGETHER.items()},
         "functions.json": json.dumps(table.to_json(set(library.exported), mpi)),
     }

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from weft.mpi.asked import (
+from weft.mpi.effects import statements_after_call
+from weft.mpi.expressions import (
+    call,
+    id_expression,
+    is_pointer_to_value,
+    parameters,
+    place_of,
+    slot_statements,
+    tail_bound,
+    tail_statements,
+    value_expression,
+)
+from weft.mpi.function_facts import (
     asks,
     completes_accesses,
     completion_of,
@@ -13,10 +25,8 @@ from weft.mpi.asked import (
     meaning_of,
     posts,
     probes,
-    promises,
+    promises_communicator,
 )
-from weft.mpi.effects import after_call
-from weft.mpi.expressions import call, id_of, parameters, place_of, pointed, slot, tail_bound, tail_value, value_of
 from weft.mpi.meaning import Act, Many, Sync
 from weft.mpi.table import Function, Parameter
 
@@ -40,7 +50,7 @@ def wrapper(f: Function) -> str:
     leaving = [p for p in f.parameters if p.part in ("exit", "both")]
     status = next((p for p in f.parameters if p.kind == "STATUS" and p.direction == "out"), None)
     poll, completion = asks(f), completion_of(f)
-    lines += slot(f)
+    lines += slot_statements(f)
     replace: dict[str, str] = {}
     if completion:
         lines += _completion_before(f, completion)
@@ -49,10 +59,10 @@ def wrapper(f: Function) -> str:
         replace[status.name] = "w_statuses" if status.array else "w_status"
     for p in f.parameters:
         if p.handle and p.direction == "inout" and not p.array and not completion:
-            lines.append(f"    {p.declaration.rstrip('*')} before_{p.name} = {value_of(p)};")
+            lines.append(f"    {p.declaration.rstrip('*')} before_{p.name} = {value_expression(p)};")
             if p.handle == "MESSAGE" and p.place != "object":
                 lines.append(
-                    f"    uint32_t before_id_{p.name} = {id_of(p, 'before_' + p.name)}; (void)before_id_{p.name};"
+                    f"    uint32_t before_id_{p.name} = {id_expression(p, 'before_' + p.name)}; (void)before_id_{p.name};"
                 )
             lines.append(f"    (void)before_{p.name};")
     if posts(f):
@@ -119,14 +129,18 @@ def _opening(f: Function) -> Iterator[str]:
 
 
 def _poll_key(p: Parameter) -> str:
-    """What tells one poll's argument from another's: handles by what they are, as Fortran's bindings copy them first."""
+    """What tells one poll's argument from another's: handles by what they are, as Fortran's bindings copy them
+    first.
+    """
     if p.array:
         return f"weft_mix_handles({p.length}, {p.name})"
-    return f"(uint64_t){'*' if pointed(p) else ''}{p.name}"
+    return f"(uint64_t){'*' if is_pointer_to_value(p) else ''}{p.name}"
 
 
 def _spawn_recorded(f: Function, replace: dict[str, str]) -> Iterator[str]:
-    """env(1) gives a spawned process the name of its spawn, and, as Open MPI hands on the launcher's alone, the recorder."""
+    """env(1) gives a spawned process the name of its spawn, and, as Open MPI hands on the launcher's alone, the
+    recorder.
+    """
     many = f.name == "MPI_Comm_spawn_multiple"
     n = "weft_root(comm, root) ? count : 0" if many else "weft_root(comm, root) ? 1 : 0"
     commands, vectors, infos = (
@@ -147,7 +161,7 @@ def _completion_before(f: Function, p: Parameter) -> Iterator[str]:
         every = "true" if meaning_of(f).many is Many.ALL else "false"
         yield f"    struct weft_completion completion = weft_completion_many(thread, weft_positive({p.length}), {p.name}, {every});"
     else:
-        value = value_of(p)
+        value = value_expression(p)
         yield f"    struct weft_completion completion = weft_completion_one({value}, {place_of(p)});"
         yield "    event->object = completion.ids[0];"
         yield "    if (UNLIKELY(completion.guessed[0])) event->buffer = WEFT_GUESSED;"
@@ -176,7 +190,7 @@ def _tail_entry(f: Function, entry: list[Parameter]) -> Iterator[str]:
         if p.array and p.handle == "REQUEST" and completion_of(f):
             yield "        weft_text_ids(&text, &completion);"
         else:
-            yield from tail_value(f, p, after=False)
+            yield from tail_statements(f, p, after=False)
     yield "        weft_tail_end(thread, &text);"
     yield "    }"
 
@@ -203,9 +217,9 @@ def _closing(
         yield "    if (ok && *flag) event->flags |= WEFT_FLAG_TRUE;"
     if completion:
         yield from _completion_after(f, completion)
-    if promises(f):
+    if promises_communicator(f):
         yield "    uint32_t promised = 0;"
-    after = list(after_call(f))
+    after = list(statements_after_call(f))
     if after:
         yield "    if (ok) {"
         yield from after
@@ -243,7 +257,7 @@ def _tail_exit(f: Function, leaving: list[Parameter], *, in_slot: bool) -> Itera
     yield f"    {before if in_slot else ''}{{"
     yield f"        struct weft_text text = weft_tail_more(thread, {tail_bound(f, leaving, 24)});"
     for p in leaving:
-        yield from tail_value(f, p, after=True)
+        yield from tail_statements(f, p, after=True)
     if in_slot:
         yield "        weft_text_u(&text, bytes);"
     if probes(f):
@@ -273,7 +287,7 @@ def _completion_after(f: Function, p: Parameter) -> Iterator[str]:
             yield f"    int64_t chosen = {index};"
         return
     if not p.array:
-        yield f"    const int64_t chosen = 0; weft_completion_done(&completion, 0, event, {value_of(p)}, ok, w_status);"
+        yield f"    const int64_t chosen = 0; weft_completion_done(&completion, 0, event, {value_expression(p)}, ok, w_status);"
     elif row.many is Many.ANY:
         yield "    int64_t chosen = ok && *index >= 0 && *index < completion.n ? *index : 0;"
         yield f"    if (ok && *index >= 0 && *index < completion.n) weft_completion_done(&completion, *index, event, {p.name}[*index], true, w_status);"

@@ -1,4 +1,4 @@
-"""Runs a checked function a second time, sequentially, on copies of its arguments, and compares the results."""
+"""Run a checked function a second time, sequentially, on copies of its arguments, and compare the results."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class NotCopyableError(Exception):
     """An argument whose copy would not be the same to the function."""
 
 
-def _address(array: NDArray[Any]) -> int:
-    """Where its first element lies."""
+def _array_address(array: NDArray[Any]) -> int:
+    """Return the address of an array's first element."""
     try:
         # In a fifth of the instructions of what numpy offers.
         return ctypes.addressof(_BYTE.from_buffer(array))  # type: ignore[arg-type]
@@ -46,10 +46,10 @@ def _address(array: NDArray[Any]) -> int:
         return array.ctypes.data  # __array_interface__ takes three times as long
 
 
-def _bounds(array: NDArray[Any]) -> tuple[int, int]:
-    """The addresses of the first byte and behind the last one."""
+def _byte_bounds(array: NDArray[Any]) -> tuple[int, int]:
+    """Return the address of an array's first byte, and the address after its last."""
     if array.flags.c_contiguous:
-        low = _address(array)
+        low = _array_address(array)
         return low, low + array.nbytes
     return np.lib.array_utils.byte_bounds(array)
 
@@ -83,7 +83,7 @@ class Copies:
         if array.size == 0:
             return array.copy()
         low, block = self._block(root)
-        at = 0 if array is root and array.flags.c_contiguous else _address(array) - low
+        at = 0 if array is root and array.flags.c_contiguous else _array_address(array) - low
         made: np.ndarray[Any, Any] = np.ndarray(
             array.shape, array.dtype, buffer=block.data, offset=at, strides=array.strides
         )
@@ -93,9 +93,9 @@ class Copies:
 
     def _block(self, root: NDArray[Any]) -> tuple[int, NDArray[Any]]:
         if id(root) not in self._blocks:
-            low, high = _bounds(root)
+            low, high = _byte_bounds(root)
             raw = np.empty(high - low + 64, np.uint8)
-            begin = _address(raw)
+            begin = _array_address(raw)
             skip = (low - begin) % 64  # the same alignment
             block = raw[skip : skip + high - low]
             ctypes.memmove(begin + skip, low, high - low)
@@ -114,46 +114,48 @@ class Difference:
     expected: Any
 
 
-def difference(where: str, got: Any, expected: object, parts: float) -> Difference | None:
-    """The first element in which a result is not what it should be; None of equal ones.
+def find_difference(where: str, got: Any, expected: object, parts: float) -> Difference | None:
+    """Return the first element in which a result is not as expected; None if they are equal up to rounding.
 
-    `parts` is the sum of the magnitudes of a reduction's partial results: what rounding is measured by.
+    `where` names the value; `parts` is the sum of the magnitudes of a reduction's partial results, which bounds
+    rounding.
     """
     if isinstance(got, SEQUENCES) and isinstance(expected, SEQUENCES):
         if len(got) != len(expected):
             return Difference(f"the length of {where}", (), len(got), len(expected))
         found = (
-            difference(f"{where}[{at}]", one, other, parts)
+            find_difference(f"{where}[{at}]", one, other, parts)
             for at, (one, other) in enumerate(zip(got, expected, strict=True))
         )
         return next((one for one in found if one is not None), None)
     if isinstance(got, np.ndarray) and isinstance(expected, np.ndarray):
-        return _of_arrays(where, got, expected, parts)
+        return _find_array_difference(where, got, expected, parts)
     if isinstance(got, NUMBERS) and isinstance(expected, NUMBERS):
         one, other = np.asarray(got), np.asarray(expected)
         if one.dtype.kind in "SUV" or other.dtype.kind in "SUV":
             return None if got == expected else Difference(where, (), got, expected)
-        found_one = _of_arrays(where, one.reshape(1), other.reshape(1), parts)
+        found_one = _find_array_difference(where, one.reshape(1), other.reshape(1), parts)
         return Difference(where, (), got, expected) if found_one else None
     if isinstance(got, TEXTS) and type(got) is type(expected):
         return None if got == expected else Difference(where, (), got, expected)
     return None  # nothing that can be compared
 
 
-def _of_arrays(where: str, got: NDArray[Any], expected: NDArray[Any], parts: float) -> Difference | None:
+def _find_array_difference(where: str, got: NDArray[Any], expected: NDArray[Any], parts: float) -> Difference | None:
+    """Return the first difference between two arrays; None if they are equal up to rounding or cannot be compared."""
     if got.shape != expected.shape:
         return Difference(f"the shape of {where}", (), got.shape, expected.shape)
     if got.dtype.names is not None:
-        fields = (difference(f"{where}.{name}", got[name], expected[name], parts) for name in got.dtype.names)
+        fields = (find_difference(f"{where}.{name}", got[name], expected[name], parts) for name in got.dtype.names)
         return next((one for one in fields if one is not None), None)
     if got.dtype.hasobject or got.dtype.kind in "SUVO":
         return None
     if _same_bytes(got, expected):
         return None
-    wrong = ~_equal(got, expected, parts)
+    wrong = ~_equal_elements(got, expected, parts)
     if not wrong.any():
         return None
-    wrong &= ~_unwritten(got)
+    wrong &= ~_unwritten_elements(got)
     if not wrong.any():
         return None
     index = tuple(int(one) for one in np.argwhere(wrong)[0])
@@ -161,13 +163,14 @@ def _of_arrays(where: str, got: NDArray[Any], expected: NDArray[Any], parts: flo
 
 
 def _same_bytes(got: NDArray[Any], expected: NDArray[Any]) -> bool:
-    """Whether two arrays of one shape are alike in memory: they are equal then, NaNs included."""
+    """Return whether two arrays of one shape have the same bytes; they are then equal, NaNs included."""
     if got.dtype != expected.dtype or not (got.flags.c_contiguous and expected.flags.c_contiguous):
         return False
-    return bool(_MEMCMP(_address(got), _address(expected), got.nbytes) == 0)
+    return bool(_MEMCMP(_array_address(got), _array_address(expected), got.nbytes) == 0)
 
 
-def _equal(got: NDArray[Any], expected: NDArray[Any], parts: float) -> NDArray[Any]:
+def _equal_elements(got: NDArray[Any], expected: NDArray[Any], parts: float) -> NDArray[Any]:
+    """Return which elements of two arrays are equal up to rounding."""
     same: np.ndarray[Any, Any] = got == expected
     if got.dtype.kind not in "fc" or same.all():
         return same
@@ -181,15 +184,15 @@ def _equal(got: NDArray[Any], expected: NDArray[Any], parts: float) -> NDArray[A
     return equal
 
 
-def _unwritten(got: NDArray[Any]) -> NDArray[Any]:
-    """Which elements still hold what uninitialised memory is filled with."""
+def _unwritten_elements(got: NDArray[Any]) -> NDArray[Any]:
+    """Return which elements still hold the pattern that uninitialised memory is filled with."""
     raw = np.ascontiguousarray(got).view(np.uint8).reshape(*got.shape, got.dtype.itemsize)
     unwritten: NDArray[Any] = (raw == POISON).all(axis=-1)
     return unwritten
 
 
 class Variants:
-    """Functions with their callees, compiled another way: sequentially, or with every index checked."""
+    """Functions and their callees compiled with other options: sequentially, or with every index checked."""
 
     def __init__(self, **options: Any) -> None:
         self._options = options
@@ -197,7 +200,9 @@ class Variants:
         self._keep: list[Dispatcher] = []
 
     def of(self, dispatcher: Dispatcher) -> Dispatcher:
-        """The variant of a compiled function. Other compiled functions that it names are replaced by theirs."""
+        """Return the variant of a compiled function; the compiled functions that it calls are replaced by their
+        variants.
+        """
         if id(dispatcher) in self._made:
             return self._made[id(dispatcher)]
         function = dispatcher.py_func
@@ -210,7 +215,7 @@ class Variants:
         made = type(dispatcher)(copy, dict(dispatcher.locals), options)
         self._made[id(dispatcher)] = made
         self._keep.append(dispatcher)
-        for name in _names(function.__code__):
+        for name in _code_names(function.__code__):
             if isinstance(known.get(name), Dispatcher):
                 known[name] = self.of(known[name])
         for cell, original in zip(cells, function.__closure__ or (), strict=True):
@@ -219,15 +224,16 @@ class Variants:
         return made
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def _code_names(code: types.CodeType) -> Iterator[str]:
+    """Yield the global names that a code object uses, those of nested functions included."""
     yield from code.co_names
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
-            yield from _names(one)
+            yield from _code_names(one)
 
 
-def callees(dispatcher: Dispatcher) -> Sequence[Dispatcher]:
-    """A compiled function and those that it names, and so on."""
+def find_callees(dispatcher: Dispatcher) -> Sequence[Dispatcher]:
+    """Return a compiled function and all compiled functions that it calls, directly or not."""
     found: list[Dispatcher] = []
     waiting = [dispatcher]
     while waiting:
@@ -236,7 +242,7 @@ def callees(dispatcher: Dispatcher) -> Sequence[Dispatcher]:
             continue
         found.append(one)
         function = one.py_func
-        held = [function.__globals__.get(name) for name in _names(function.__code__)]
+        held = [function.__globals__.get(name) for name in _code_names(function.__code__)]
         for cell in function.__closure__ or ():
             try:
                 held.append(cell.cell_contents)

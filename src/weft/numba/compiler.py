@@ -25,13 +25,13 @@ from numba.np import arrayobj
 from numba.np.ufunc import parallel
 from numba.parfors import parfor_lowering
 
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import SourceMap
 from weft.native.headers.numba import MAX_ARGUMENTS
 from weft.numba import loops
 from weft.numba.in_process import Runtime
-from weft.numba.instrument import BOUNDS, Chain, Module, strip
+from weft.numba.instrument import BOUNDS, Chain, Module, strip_lines
 from weft.numba.left_out import Left
-from weft.numba.own import Own, own
+from weft.numba.own import OwnElements, find_own_elements
 
 LIBRARIES: Final = tuple(str(Path(module.__file__).parent) for module in (numba, numpy) if module.__file__)
 CONTAINERS: Final = tuple(str(Path(numba.__file__).parent / name) for name in ("typed", "cpython/setobj.py"))
@@ -46,7 +46,7 @@ KERNEL: Final = "__numba_parfor_gufunc"
 class Compiler:
     """What is known of everything that was compiled."""
 
-    def __init__(self, texts: Texts, runtime: Runtime) -> None:
+    def __init__(self, texts: SourceMap, runtime: Runtime) -> None:
         self.texts = texts
         self.runtime = runtime
         self.kernels: dict[object, list[loops.Kernel]] = {}
@@ -101,14 +101,14 @@ class Compiler:
             known = (self.runtime.stamps(), ctypes.addressof(guards)) if kernel else ()
             module = Module(text, self.number_of, kernel, *known)
             text = module.instrumented()
-            shared = _parsed(text, shared.name)
+            shared = _parse_module(text, shared.name)
             self._made[id(library)] = (module, guards)
             self._keep.append(library)
         for function in shared.functions:
             if not function.is_declaration and function.linkage == llvm.Linkage.external:
                 function.linkage = "linkonce_odr"  # what Numba makes of it for linking, with the lines still in it
         library._shared_module = shared
-        library._final_module = _parsed(strip(text), library._final_module.name)
+        library._final_module = _parse_module(strip_lines(text), library._final_module.name)
 
     # --- loops ------------------------------------------------------------------------------------------------------
 
@@ -116,11 +116,11 @@ class Compiler:
         """Numba turns a parallel loop into a kernel and its call."""
         self._instrumented.add(id(lowerer.library))
         self._keep.append(lowerer.library)
-        owned: dict[str, Own] = {}
+        owned: dict[str, OwnElements] = {}
         with suppress(LookupError, AttributeError):  # Numba's own code is not always as it is known
-            owned = own(parfor, lowerer.fndesc.typemap)
+            owned = find_own_elements(parfor, lowerer.fndesc.typemap)
         self._loop.append((lowerer, parfor, owned))
-        if loops.of_user(parfor):
+        if loops.is_user_loop(parfor):
             with suppress(LookupError, AttributeError):  # a note is not worth the program's compilation
                 self.left.calls(lowerer, parfor)
         try:
@@ -131,11 +131,13 @@ class Compiler:
     def call_kernel(self, call: Callable[..., object], *given: Any) -> object:
         """Numba writes the call of a kernel: say before and after it which loop it is."""
         lowerer, compiled, signature, _, names, kinds, _, reductions = given[:8]
-        listed = [loops.named(name, lowerer.func_ir) for name in names[1:]]
-        if loops.of_user(self._loop[-1][1]):
+        listed = [loops.argument_name(name, lowerer.func_ir) for name in names[1:]]
+        if loops.is_user_loop(self._loop[-1][1]):
             self.left.loop(self._loop[-1][1], listed, kinds)
         names = list(names)  # the call takes the schedule out of it
-        kernel = loops.describe(lowerer, self._loop[-1][1], signature, names, kinds, reductions, given[12], self.texts)
+        kernel = loops.describe_loop(
+            lowerer, self._loop[-1][1], signature, names, kinds, reductions, given[12], self.texts
+        )
         self.kernels.setdefault(lowerer.func_ir.func_id.func.__code__, []).append(kernel)
         self._keep.append(kernel)
         self.ranks |= kernel.ranks
@@ -212,15 +214,17 @@ class Compiler:
             context.call_conv.return_user_exc(builder, IndexError, ("index is out of bounds",))
 
 
-def _parsed(text: str, name: str) -> object:
+def _parse_module(text: str, name: str) -> object:
     module = llvm.parse_assembly(text)
     module.name = name
     module.verify()
     return module
 
 
-def install(texts: Texts, runtime: Runtime) -> Compiler:
-    """Patch Numba in this process, before the program's first function is compiled."""
+def install_hooks(texts: SourceMap, runtime: Runtime) -> Compiler:
+    """Patch Numba in this process, before the program's first function is compiled; return the record of what is
+    compiled.
+    """
     compiler = Compiler(texts, runtime)
     compiler.left.install()
     # Wide loads over strided elements would read what the program does not.

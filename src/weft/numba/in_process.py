@@ -15,8 +15,8 @@ from weft.native.headers import numba
 from weft.numba.instrument import Stamps
 
 if TYPE_CHECKING:
-    from weft.numba.own import Own
-    from weft.numba.spans import Span, Sum
+    from weft.numba.own import OwnElements
+    from weft.numba.spans import BoundSum, ValueRange
 
 SCHEDULER: Final = {"numba_parallel_for": "weft_numba_parallel_for", "get_thread_id": "weft_numba_thread_id"}
 """Symbols of Numba's scheduler, and what stands in for them."""
@@ -110,7 +110,7 @@ class Loop:
         """The numbers of the places of its accesses."""
         self._head.sites, self._head.site = len(sites), np.array(sites, np.int32)
 
-    def owned(self, own: Mapping[int, Own], numbers: Mapping[str, int]) -> None:
+    def owned(self, own: Mapping[int, OwnElements], numbers: Mapping[str, int]) -> None:
         """Each iteration has elements of its own of these arguments (from 1); `numbers`: of all by their names."""
         bounds = []
         for number, uses in own.items():
@@ -121,7 +121,7 @@ class Loop:
                 bounds += held
         self._head.bound, self._head.bounds = several(bounds, numba.Bound), len(bounds)
 
-    def _bound(self, number: int, dimension: int, span: Span, numbers: Mapping[str, int]) -> numba.Bound | None:
+    def _bound(self, number: int, dimension: int, span: ValueRange, numbers: Mapping[str, int]) -> numba.Bound | None:
         """What the runtime reads of an index's ends; None where it cannot know them."""
         low, high = self._of(span.low, numbers), self._of(span.high, numbers)
         if low is None or high is None or dimension >= self._each[number - 1].rank:
@@ -137,7 +137,7 @@ class Loop:
             high=span.high.constant,
         )
 
-    def _of(self, end: Sum, numbers: Mapping[str, int]) -> int | None:
+    def _of(self, end: BoundSum, numbers: Mapping[str, int]) -> int | None:
         """Where the runtime finds the term of a sum."""
         if end.term not in {numba.OF_EXTENT, numba.OF_VALUE}:
             return end.number
@@ -229,7 +229,7 @@ class Runtime:
         self._library.weft_check_flush()
 
 
-def describe(object_: Any) -> str:
-    """A text for a value in a message: a number as Python writes it, whatever its type."""
+def describe_value(object_: Any) -> str:
+    """Return a value as text for a message: a number as Python writes it, at most 60 characters."""
     text = repr(object_.item() if isinstance(object_, np.generic) else object_)
     return text if len(text) <= 60 else text[:57] + "..."

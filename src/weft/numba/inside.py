@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from weft.dataparallel import lines
-from weft.dataparallel.sentences import NO_ROOM
-from weft.dataparallel.texts import Texts
+from weft.dataparallel import runtime_output
+from weft.dataparallel.messages import NO_ROOM
+from weft.dataparallel.source_map import SourceMap
 from weft.errors import WeftError
 from weft.numba.in_process import Runtime
 from weft.numba.program import COMPARED
@@ -30,8 +30,8 @@ THREADS: Final = "4"
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """The checks of this process; what they found goes to `texts_path`, beside it, and to `findings`."""
+class ProcessChecks:
+    """The checks of this process; findings are written to `texts_path`, beside it, and to `findings`."""
 
     session: LoopChecks
     texts_path: Path
@@ -51,31 +51,31 @@ class Watch:
         path.write_text(json.dumps(held), encoding="utf-8")
 
 
-def begin(texts_path: Path, library: Path) -> Watch:
-    """Have everything that Numba compiles from here on checked; what was found is written when the process ends.
+def begin_checks(texts_path: Path, library: Path) -> ProcessChecks:
+    """Check everything that Numba compiles from now on; the findings are written when the process ends.
 
-    WeftError where there is no room for that.
+    WeftError if there is no room for the shadow memory.
     """
     if "numba" not in sys.modules:  # it has made its threads when it was imported
         os.environ.setdefault("NUMBA_NUM_THREADS", THREADS)
     findings = Path(os.environ["WEFT_INTERNAL_CHECK_FINDINGS"])
     # Importing Numba makes its threads: how many is set above.
-    from weft.numba.compiler import install
+    from weft.numba.compiler import install_hooks
     from weft.numba.loop_checks import LoopChecks
 
     runtime = Runtime(library)  # takes the variable out of the environment: children are not to write there
     os.environ.pop("WEFT_INTERNAL_CHECK_FINDINGS", None)
-    if lines.read(findings).usage is not None:
+    if runtime_output.read_runtime_output(findings).usage is not None:
         raise WeftError(NO_ROOM)
-    texts = Texts("python")
+    texts = SourceMap("python")
     if os.environ.pop("WEFT_INTERNAL_CHECK_TRACE", None):
         # Only where values are traced.
-        from weft.numba.told import ToldTexts
+        from weft.numba.told import TracedSourceMap
 
-        texts = ToldTexts(library)
-    session = LoopChecks(install(texts, runtime), runtime)
+        texts = TracedSourceMap(library)
+    session = LoopChecks(install_hooks(texts, runtime), runtime)
     session.install()
-    watch = Watch(session, texts_path, findings)
+    watch = ProcessChecks(session, texts_path, findings)
     process = os.getpid()
 
     def end() -> None:
@@ -92,7 +92,7 @@ def main() -> None:
     """Run the script as `python script.py` would."""
     texts, library, script, *arguments = sys.argv[1:]
     try:
-        begin(Path(texts).resolve(), Path(library).resolve())
+        begin_checks(Path(texts).resolve(), Path(library).resolve())
     except WeftError:  # the runtime's lines say it, too
         sys.exit(1)
     sys.argv = [script, *arguments]
@@ -100,12 +100,12 @@ def main() -> None:
     try:
         runpy.run_path(script, run_name="__main__")
     except Exception as error:
-        print("".join(told(error)), end="", file=sys.stderr)
+        print("".join(format_traceback(error)), end="", file=sys.stderr)
         sys.exit(1)
 
 
-def told(error: BaseException) -> list[str]:
-    """A traceback without what Weft put between the program's lines."""
+def format_traceback(error: BaseException) -> list[str]:
+    """Return a traceback without the lines of Weft."""
     own = (str(Path(__file__).parent), "<frozen runpy>")
     text = traceback.TracebackException.from_exception(error)
     text.stack = traceback.StackSummary.from_list([one for one in text.stack if not one.filename.startswith(own)])

@@ -1,7 +1,7 @@
-"""Puts calls of the check's runtime into one module of LLVM text: before each access, with the place it stands at.
+"""Insert calls of the check's runtime into one module of LLVM text: before each access, with its place.
 
-Text, because llvmlite can neither insert instructions into a parsed module nor run LLVM's own ThreadSanitizer pass.
-Modules come after Numba's optimisation, so that only what is left of the accesses is paid for.
+Text, because llvmlite can neither insert instructions into a parsed module nor run LLVM's ThreadSanitizer pass. Modules
+are instrumented after Numba's optimisation, so that only the remaining accesses cost anything.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ Chain = tuple[int, ...]
 """The numbers of an access's lines, innermost first: the place, where that was inlined, and so on."""
 
 
-def strip(text: str) -> str:
-    """The module without lines: LLVM is not to emit them, only Weft reads them."""
+def strip_lines(text: str) -> str:
+    """Return the module without line information, which only Weft reads."""
     return _STRIPPED.sub("", text)
 
 
-def size_of(kind: str) -> int | None:
-    """Bytes of a value of an LLVM type; None of one that no access of a program has."""
+def type_size(kind: str) -> int | None:
+    """Return the size in bytes of an LLVM type; None for a type that no access of a program has."""
     if match := re.fullmatch(r"<(\d+) x ([\w.]+)>", kind):
-        element = size_of(match[2])
+        element = type_size(match[2])
         if match[2] == "i1" or element is None:
             return None
         return int(match[1]) * element
@@ -78,8 +78,8 @@ def size_of(kind: str) -> int | None:
     return None
 
 
-def arguments(text: str) -> list[str]:
-    """The arguments of a call: split at the commas outside of brackets and quotes."""
+def split_arguments(text: str) -> list[str]:
+    """Split the arguments of a call at the commas outside brackets and quotes."""
     parts: list[str] = []
     depth, quoted, start = 0, False, 0
     for at, sign in enumerate(text):
@@ -99,13 +99,13 @@ def arguments(text: str) -> list[str]:
     return [*parts, text[start:].strip()]
 
 
-def _within(name: str, suffix: str) -> str:
+def _append_to_name(name: str, suffix: str) -> str:
     """A function's name with something added, within its quotes."""
     return f'{name[:-1]}{suffix}"' if name.endswith('"') else name + suffix
 
 
-def operand(argument: str) -> str:
-    """The value of an argument `type attributes value`."""
+def operand_of_argument(argument: str) -> str:
+    """Return the value of an argument `type attributes value`."""
     if match := re.search(rf"({_VALUE})$", argument):
         return match[1]
     return argument
@@ -206,20 +206,20 @@ class Module:
         [] of a function that does not look as Numba's kernels do.
         """
         found = _HEAD.match(head)
-        given = [one.split() for one in arguments(found[2])] if found else []
+        given = [one.split() for one in split_arguments(found[2])] if found else []
         if not found or not all(re.fullmatch(r"[\w.]+", words[0]) for words in given):
             return []
-        names = [_within(found[1], f".weft.{way}") for way in ("hooked", "whole")]
+        names = [_append_to_name(found[1], f".weft.{way}") for way in ("hooked", "whole")]
         rest = head[head.index("(", found.end(1)) :]
         heads = [f"define internal i32 @{name}{rest}" for name in names]
         passed = ", ".join(f"{words[0]} {words[-1]}" for words in given)
         return [
             heads[0],
             *hooked,
-            strip(heads[1]),
-            *(strip(self._bounds(line)) for line in lines),
+            strip_lines(heads[1]),
+            *(strip_lines(self._bounds(line)) for line in lines),
             "}",
-            strip(head),
+            strip_lines(head),
             f"  %weft.g = load i8, ptr inttoptr (i64 {self.guards + MAX_ARGUMENTS} to ptr), align 1",
             "  %weft.t = icmp eq i8 %weft.g, 0",
             "  br i1 %weft.t, label %weft.hooked, label %weft.whole",
@@ -240,10 +240,10 @@ class Module:
             if match := _STORE.match(line):
                 pointer = match[2]
             elif match := _MEMORY.match(line):
-                pointer = operand(arguments(match[2])[0])
+                pointer = operand_of_argument(split_arguments(match[2])[0])
             elif "@llvm.masked.store" in line or "@llvm.masked.scatter" in line:
-                given = arguments(_MASKED.search(line)[2])  # type: ignore[index]
-                pointer = next((operand(one) for one in given if one.startswith("ptr ")), "?")
+                given = split_arguments(_MASKED.search(line)[2])  # type: ignore[index]
+                pointer = next((operand_of_argument(one) for one in given if one.startswith("ptr ")), "?")
             elif re.search(r"call .*@_ZN", line):
                 pointer = "?"
             if not pointer or pointer in own or self._roots.fresh(pointer):
@@ -279,7 +279,7 @@ class Module:
             match, what = (_LOAD.match(line), "read") if " = load " in line else (_STORE.match(line), "write")
             if match is None or match[2] in own or f"(ptr {match[2]}," in before:
                 return
-            bytes_, site = size_of(match[1]), self._site(line, match[2])
+            bytes_, site = type_size(match[1]), self._site(line, match[2])
             if bytes_ is not None and site is not None:
                 call = self._call(what, match[2], str(bytes_), site)
                 whole = bytes_ == WORD and re.search(r", align (?:8|16|32|64)\b", line)
@@ -290,7 +290,7 @@ class Module:
             yield from self._masked(line, own)
         elif match := _MEMORY.match(line):
             site = self._site(line)
-            given = [operand(one) for one in arguments(match[2])]
+            given = [operand_of_argument(one) for one in split_arguments(match[2])]
             length = given[2].removeprefix("i64 ")
             if site is None:
                 return
@@ -329,13 +329,13 @@ class Module:
         match, site = _MASKED.search(line), self._site(line)
         if match is None or site is None:
             return
-        given = arguments(match[2])
+        given = split_arguments(match[2])
         pointers = next(one for one in given if re.match(r"ptr\b|<\d+ x ptr>", one))
         mask = next(one for one in given if re.match(r"<\d+ x i1>", one))
         value = next((one for one in given if not re.match(r"ptr\b|<\d+ x (?:ptr|i1)>|i32 ", one)), given[-1])
         lanes = int(re.match(r"<(\d+) x", mask)[1])  # type: ignore[index]
-        total = size_of(re.match(r"<\d+ x [\w.]+>", value)[0])  # type: ignore[index]
-        pointer = operand(pointers)
+        total = type_size(re.match(r"<\d+ x [\w.]+>", value)[0])  # type: ignore[index]
+        pointer = operand_of_argument(pointers)
         if total is None or pointer in own:
             return
         new = f"%weft.{next(_FRESH)}"

@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.np.ufunc import parallel
 
 from weft.base.words import plural
-from weft.dataparallel.looked import shown
+from weft.dataparallel.check_coverage import format_places
 from weft.numba import loops, source
 
 CONTAINERS: Final = (types.ListType, types.DictType, types.List, types.Set)
@@ -69,7 +69,9 @@ class Left:
             names = {one.target.name: one.value.name for one in assigned}
             for one in block.find_exprs(op="call"):
                 if isinstance(known.get(one.func.name), CALLED):
-                    name = names.get(one.func.name) or loops.named(one.func.name, lowerer.func_ir) or "a function"
+                    name = (
+                        names.get(one.func.name) or loops.argument_name(one.func.name, lowerer.func_ir) or "a function"
+                    )
                     self._in(parfor, f"what `{name}` does, a compiled function")
 
     def _in(self, parfor: Any, what: str) -> None:
@@ -80,14 +82,14 @@ class Left:
         known = set(compiled)
         for code, one in {one.py_func.__code__: one for one in self.functions if not one.overloads}.items():
             if code not in known and own(code.co_filename) and source.calls_prange(one.py_func):
-                place = shown([(code.co_filename, code.co_firstlineno)])
+                place = format_places([(code.co_filename, code.co_firstlineno)])
                 yield f"the parallel function `{code.co_name}` ({place}), which was never called"
         ufuncs = [f.__code__ for f in self.ufuncs if hasattr(f, "__code__") and own(f.__code__.co_filename)]
         if ufuncs:
             places = sorted({(code.co_filename, code.co_firstlineno) for code in ufuncs})
-            yield f"{plural(len(places), 'parallel ufunc')} ({shown(places)})"
+            yield f"{plural(len(places), 'parallel ufunc')} ({format_places(places)})"
         for what, held in self.in_loops.items():
-            yield f"{what} ({shown(sorted(held))})"
+            yield f"{what} ({format_places(sorted(held))})"
 
 
 def own(file: str) -> bool:

@@ -32,11 +32,11 @@ from weft.numba.compare import (
     Difference,
     NotCopyableError,
     Variants,
-    callees,
-    difference,
+    find_callees,
+    find_difference,
 )
 from weft.numba.compiler import Compiler
-from weft.numba.in_process import Runtime, describe
+from weft.numba.in_process import Runtime, describe_value
 from weft.numba.source import Suspect
 
 ALWAYS: Final = 2
@@ -121,7 +121,7 @@ class LoopChecks:
     def is_parallel(self, function: object) -> bool:
         """Whether a call comes to a parallel loop of the user's."""
         if id(function) not in self._parallel:
-            called = callees(function)
+            called = find_callees(function)
             found = any(one.targetoptions.get("parallel") and source.calls_prange(one.py_func) for one in called)
             self._parallel[id(function)] = (found, called)
         return self._parallel[id(function)][0]
@@ -208,7 +208,7 @@ class LoopChecks:
         ]
         pairs += [(name, kwargs[name], expected.kwargs[name]) for name in kwargs]
         for where, one, other in pairs:
-            found = difference(where, one, other, parts)
+            found = find_difference(where, one, other, parts)
             if found is not None:
                 self._tell(function, found, garbage=garbage)
                 return
@@ -226,12 +226,12 @@ class LoopChecks:
         for one in self._called(function):
             held = [kernel for kernel in self.compiler.kernels.get(one.py_func.__code__, ()) if kernel.loop.checked]
             reductions = {kernel.line: kernel.reductions for kernel in held}
-            suspects += [(one, suspect) for suspect in source.suspects(one.py_func, reductions)] if held else []
+            suspects += [(one, suspect) for suspect in source.find_suspects(one.py_func, reductions)] if held else []
         if not suspects and garbage:
             return  # garbage in, garbage out: that has been said
         where = found.where + (f"[{', '.join(map(str, found.index))}]" if found.index else "")
-        apart = f"{where} is {describe(found.got)}, run sequentially it is {describe(found.expected)}"
-        evidence = {"where": where, "got": describe(found.got), "expected": describe(found.expected)}
+        apart = f"{where} is {describe_value(found.got)}, run sequentially it is {describe_value(found.expected)}"
+        evidence = {"where": where, "got": describe_value(found.got), "expected": describe_value(found.expected)}
         for one, suspect in suspects:
             text = f"{suspect.name} in the prange loop of {one.py_func.__name__}: {suspect.reason}; {apart}"
             self._add(one, suspect, text, evidence, "certain" if len(suspects) == 1 else "possible")

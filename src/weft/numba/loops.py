@@ -1,4 +1,4 @@
-"""What the runtime must know of a parallel loop of Numba: its place, its arguments and their names."""
+"""Describe a parallel loop of Numba to the runtime: its place, its arguments and their names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from numba.core import ir, types
 
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import SourceMap
 from weft.native.headers.check import MAX_RANK
 from weft.native.headers.numba import AS_ARRAY, AS_REDUCTION, AS_SCALAR, AS_SHARED
 from weft.numba import source
@@ -36,25 +36,25 @@ class Kernel:
     """Dimensions of its arrays, by their numbers."""
 
 
-def plain(name: str) -> str:
-    """The user's name of a variable of Numba's intermediate code: `s.3` is `s`; "" of a temporary."""
+def user_name(name: str) -> str:
+    """Return the user's name of a variable of Numba's intermediate code (`s.3` is `s`); "" for a temporary."""
     if name.startswith(("$", "expanded_tuple_var", "closure__")):
         return ""
     return re.sub(r"(?:\.\d+)+$", "", name)
 
 
-def of_user(parfor: object) -> bool:
-    """Whether a parallel loop holds one that the user wrote, and not only array expressions."""
+def is_user_loop(parfor: object) -> bool:
+    """Return whether a parallel loop holds one that the user wrote, not only array expressions."""
     return any(head == "prange" and kind in ("user", "pndindex") for head, kind in _patterns(parfor))
 
 
-def line_of(parfor: Any, function: Any) -> int:
-    """The line of a parallel loop: of what Numba put together, that of the loop that the user wrote."""
+def loop_line_number(parfor: Any, function: Any) -> int:
+    """Return the line of a parallel loop; of loops that Numba fused, the line of the one that the user wrote."""
     line: int = parfor.loc.line
-    if not of_user(parfor):
+    if not is_user_loop(parfor):
         return line
     lines = {one.loc.line for block in parfor.loop_body.values() for one in block.body}
-    return source.loop_around(function.func_id.func, line, lines)
+    return source.enclosing_loop_line(function.func_id.func, line, lines)
 
 
 def _patterns(parfor: Any) -> Iterable[tuple[object, object]]:
@@ -63,11 +63,11 @@ def _patterns(parfor: Any) -> Iterable[tuple[object, object]]:
         yield head[0], head[1] if len(head) > 1 else None
 
 
-def named(name: str, function: Any) -> str:
-    """What a message calls an argument: the variable, or the one that a temporary was made of."""
+def argument_name(name: str, function: Any) -> str:
+    """Return the name of an argument for messages: the variable, or the one that a temporary was made from."""
     at: Any = name
     for _ in range(MAX_STEPS):
-        if text := plain(at):
+        if text := user_name(at):
             return text
         try:
             made = function.get_definition(at)
@@ -80,11 +80,11 @@ def named(name: str, function: Any) -> str:
         elif isinstance(made, ir.Arg):
             return str(made.name)
         else:  # what a comprehension makes has lost the name that it is assigned to
-            return source.comprehended(function.func_id.func, made.loc.line)
+            return source.comprehension_target(function.func_id.func, made.loc.line)
     return ""
 
 
-def describe(  # noqa: PLR0917 - in the order that Numba has them
+def describe_loop(  # noqa: PLR0917 - in the order that Numba has them
     lowerer: Any,
     parfor: Any,
     signature: tuple[Sequence[object], Sequence[Any]],
@@ -92,7 +92,7 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
     kinds: Sequence[Any],
     reductions: Sequence[str],
     races: Iterable[str],
-    texts: Texts,
+    texts: SourceMap,
 ) -> Kernel:
     """Describe a loop from what Numba is about to call its kernel with (parfor_lowering.call_parallel_gufunc).
 
@@ -100,8 +100,8 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
     their dimensions. The order of dimensions and strides is that of call_parallel_gufunc.
     """
     function = lowerer.func_ir
-    file, line = parfor.loc.filename, line_of(parfor, function)
-    user = of_user(parfor)
+    file, line = parfor.loc.filename, loop_line_number(parfor, function)
+    user = is_user_loop(parfor)
     symbols = list(dict.fromkeys(symbol for one in (*signature[0], *signature[1]) for symbol in one))
     arguments = []
     ranks = {}
@@ -109,37 +109,39 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
     shared = set(races)
     first_reduction = len(kinds) - len(reductions)
     for at, (name, kind, one) in enumerate(zip(names[1:], kinds, [*signature[0], *signature[1]][1:], strict=True)):
-        known = named(reductions[at - first_reduction] if at >= first_reduction else name, function)
-        data = texts.variable(known or "an array without a name", file, line, "array") if _has_memory(kind) else 0
+        known = argument_name(reductions[at - first_reduction] if at >= first_reduction else name, function)
+        data = texts.add_variable(known or "an array without a name", file, line, "array") if _has_memory(kind) else 0
         if at >= first_reduction:
             real = {types.float64: 8, types.float32: 4}.get(kind.dtype, 0)
-            arguments.append(Argument(AS_REDUCTION, data, _bytes(lowerer, kind), real, stride))
+            arguments.append(Argument(AS_REDUCTION, data, _element_size(lowerer, kind), real, stride))
             stride += kind.ndim
         elif name in shared:
-            data = texts.variable(known, file, line, "variable")
-            texts.typed(data, str(getattr(kind, "dtype", kind)))
-            arguments.append(Argument(AS_SHARED, data, _bytes(lowerer, kind), 0, stride))
+            data = texts.add_variable(known, file, line, "variable")
+            texts.set_number_type(data, str(getattr(kind, "dtype", kind)))
+            arguments.append(Argument(AS_SHARED, data, _element_size(lowerer, kind), 0, stride))
             stride += 1
         elif isinstance(kind, types.Array):
-            texts.typed(data, str(kind.dtype))
+            texts.set_number_type(data, str(kind.dtype))
             offset = kind.ndim - len(one)
             fits = offset == 0 and kind.ndim <= MAX_RANK
             ranks[data] = kind.ndim
             where = tuple(1 + symbols.index(symbol) for symbol in one) if fits else ()
-            arguments.append(Argument(AS_ARRAY if fits else AS_SCALAR, data, _bytes(lowerer, kind), 0, stride, where))
+            arguments.append(
+                Argument(AS_ARRAY if fits else AS_SCALAR, data, _element_size(lowerer, kind), 0, stride, where)
+            )
             stride += kind.ndim
         else:
             arguments.append(Argument(AS_SCALAR, integer=isinstance(kind, types.Integer) and kind.bitwidth == WORD))
             stride += kind.ndim if isinstance(kind, types.ArrayCompatible) else 0
     kind = "prange" if user else "array expression"
-    construct = texts.construct(kind, file, line, indices=source.indices(function.func_id.func, line))
+    construct = texts.add_construct(kind, file, line, indices=source.loop_indices(function.func_id.func, line))
     return Kernel(
         loop=Loop(construct, user, len(parfor.loop_nests), arguments),
         construct=construct,
         file=file,
         line=line,
         function=function.func_id.func_name,
-        reductions=tuple(dict.fromkeys(filter(None, map(plain, reductions)))),
+        reductions=tuple(dict.fromkeys(filter(None, map(user_name, reductions)))),
         ranks=ranks,
     )
 
@@ -148,7 +150,7 @@ def _has_memory(kind: object) -> bool:
     return isinstance(kind, types.ArrayCompatible)
 
 
-def _bytes(lowerer: Any, kind: object) -> int:
+def _element_size(lowerer: Any, kind: object) -> int:
     """Bytes of an element of an array, or of a scalar."""
     element = kind.dtype if isinstance(kind, types.ArrayCompatible) else kind
     return int(lowerer.context.get_abi_sizeof(lowerer.context.get_data_type(element)))

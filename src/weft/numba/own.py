@@ -1,8 +1,8 @@
-"""Arrays of which each iteration of a parallel loop has elements of its own, as the loop's text shows.
+"""Find arrays of which each iteration of a parallel loop uses elements of its own, by the loop's text.
 
-`a[i, j] = b[i + 1]` in a loop over i: all uses of `a` have `i` as their first index, so no two iterations meet there.
-Such a loop need not be run one iteration at a time, if no other array shares the memory and all indices lie within: j,
-too, whose bounds are known when the loop begins (an index outside would be another iteration's element).
+`a[i, j] = b[i + 1]` in a loop over i: all uses of `a` have `i` as their first index, so that no two iterations meet.
+Such a loop need not be run one iteration at a time if no other array shares the memory and all indices, that of j too,
+are within bounds that are known when the loop begins.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any, Final
 from numba.core import ir, types
 from numba.parfors.parfor import Parfor
 
-from weft.numba.spans import Span, Spans
+from weft.numba.spans import ValueRange, ValueRanges
 
 HARMLESS: Final = ("shape", "size", "ndim", "dtype")
 """Attributes that show nothing of an array's elements."""
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """What stands in the dimensions of an array in all its uses: (dimension, between which values)."""
+class OwnElements:
+    """The index ranges of an array in all its uses: (dimension, range)."""
 
-    places: tuple[tuple[int, Span], ...]
+    places: tuple[tuple[int, ValueRange], ...]
     read: bool
 
 
 @dataclass(slots=True)
-class Uses:
-    """What the statements of a loop do with one variable."""
+class VariableUses:
+    """How the statements of a loop use one variable."""
 
     indices: list[Any] = field(default_factory=list)
     read: bool = False
@@ -38,20 +38,20 @@ class Uses:
     """It is passed on, or a part of it is made that other statements use."""
 
 
-def own(parfor: Any, kinds: Mapping[str, object]) -> dict[str, Own]:
-    """By name: the arrays of which each iteration has its own elements. `kinds`: the types of variables."""
-    body = Body(parfor)
+def find_own_elements(parfor: Any, kinds: Mapping[str, object]) -> dict[str, OwnElements]:
+    """Return, by name, the arrays of which each iteration has its own elements; `kinds` are the types of variables."""
+    body = LoopBody(parfor)
     found = {}
     for name, uses in body.uses.items():
         kind = kinds.get(name)
         if uses.otherwise or not isinstance(kind, types.Array) or body.made.get(name) is not None:
             continue
         if places := body.places(uses.indices, kind.ndim):
-            found[name] = Own(places, uses.read)
+            found[name] = OwnElements(places, uses.read)
     return found
 
 
-class Body:
+class LoopBody:
     """The statements of a parallel loop, with those of the loops within."""
 
     def __init__(self, parfor: Any) -> None:
@@ -59,7 +59,7 @@ class Body:
         given = set(parfor.params or ())
         self.made: dict[str, Any] = dict.fromkeys(given)
         """What each variable is assigned; None where it is more than one thing, or comes from outside."""
-        self.uses: dict[str, Uses] = {}
+        self.uses: dict[str, VariableUses] = {}
         inner: dict[str, tuple[Any, Any]] = {}
         statements = list(_statements(parfor.loop_body.values()))
         for one in statements:
@@ -72,7 +72,7 @@ class Body:
                     nest.index_variable.name: (nest.start, nest.stop) for nest in one.loop_nests if nest.step == 1
                 }
         self.nests = nests
-        self.spans = Spans(nests, self.made, given, inner)
+        self.spans = ValueRanges(nests, self.made, given, inner)
         for one in statements:
             self._note(one)
 
@@ -96,18 +96,18 @@ class Body:
             self._other(one.list_vars())
 
     def _indexed(self, array: Any, index: object, *, read: bool) -> None:
-        uses = self.uses.setdefault(array.name, Uses())
+        uses = self.uses.setdefault(array.name, VariableUses())
         uses.indices.append(index)
         uses.read |= read
 
     def _other(self, variables: Iterable[Any]) -> None:
         for one in variables:
-            self.uses.setdefault(one.name, Uses()).otherwise = True
+            self.uses.setdefault(one.name, VariableUses()).otherwise = True
 
-    def places(self, indices: Iterable[Any], rank: int) -> tuple[tuple[int, Span], ...]:
+    def places(self, indices: Iterable[Any], rank: int) -> tuple[tuple[int, ValueRange], ...]:
         """What stands in the dimensions in all of these; () where iterations may meet."""
-        places: dict[tuple[int, Span], None] = {}
-        alike: list[Span | None] = []
+        places: dict[tuple[int, ValueRange], None] = {}
+        alike: list[ValueRange | None] = []
         for index in indices:
             items = [self.spans.of(one) for one in self._items(index)]
             if len(items) != rank:

@@ -1,4 +1,4 @@
-"""Runs a Python program with its parallel functions checked, and reads what was found."""
+"""Run a Python program with its parallel functions checked, and read what was found."""
 
 from __future__ import annotations
 
@@ -13,42 +13,45 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.base.words import plural
-from weft.dataparallel.lines import Told, read
-from weft.dataparallel.process import Ended, execute
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.process import ProcessEnd, run_process
+from weft.dataparallel.runtime_output import RuntimeOutput, read_runtime_output
+from weft.dataparallel.source_map import SourceMap
 from weft.errors import UsageError
 from weft.evidence import Compared, Loop
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
-from weft.numba.runtime import library
+from weft.numba.runtime import build_numba_library
 from weft.safety.started import own_python
 
 COMPARED: Final = "numba.json"
 """What comparing results found, beside the side file."""
 
 
-def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, timeout: float | None = None) -> Ended:
-    """Run the script in a process of its own with this interpreter.
+def run_checked(
+    script: Path, arguments: Sequence[str], findings: Path, texts: Path, timeout: float | None = None
+) -> ProcessEnd:
+    """Run the script in a process of its own with this interpreter; return how it ended.
 
-    `findings` gets the runtime's lines, `texts` the side file; what comparing results found stands beside it.
+    The runtime writes to `findings`, the source map to `texts`, and the results of comparisons beside it.
     """
-    needs_numba()
-    _compiles(script)
-    command = own_python("-m", "weft.numba.inside", str(texts), str(library()), str(script), *arguments)
+    require_numba()
+    _verify_syntax(script)
+    command = own_python("-m", "weft.numba.inside", str(texts), str(build_numba_library()), str(script), *arguments)
     environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings)}
     findings.touch()
-    return execute(command, environment, timeout)
+    return run_process(command, environment, timeout)
 
 
-def needs_numba() -> None:
-    """Raise UsageError where Numba is not installed beside Weft."""
+def require_numba() -> None:
+    """Raise UsageError if Numba is not installed beside Weft."""
     if importlib.util.find_spec("numba") is None:
         raise UsageError(
             f"Numba is not installed for {sys.executable}; install it there: pip install 'weft-debugger[check]'"
         )
 
 
-def _compiles(script: Path) -> None:
+def _verify_syntax(script: Path) -> None:
+    """Raise UsageError if the script is not valid Python."""
     try:
         compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -58,26 +61,27 @@ def _compiles(script: Path) -> None:
         raise UsageError(f"{script} is not a Python program: {error}") from error
 
 
-def tidied(findings: Path, texts: Texts) -> Told:
-    """What the runtime told, one finding for a loop, line and variable: a statement reads and writes in several places.
-
-    Elements get the index that Python would write.
-    """
-    told = read(findings)
-    ranks = _ranks(findings.parent)
-    first = _first(list(told.found.values()), texts)
+def read_merged_output(findings: Path, texts: SourceMap) -> RuntimeOutput:
+    """Read the runtime's output with one finding for each loop, line and variable, and with indices as in Python."""
+    told = read_runtime_output(findings)
+    ranks = _array_ranks(findings.parent)
+    first = _merge_by_line(list(told.raw_findings.values()), texts)
     for one in first:
-        _index(one, ranks.get(str(one.get("data", 0))))
+        _fix_index_rank(one, ranks.get(str(one.get("data", 0))))
         place = texts.places.get(one.get("site", 0))
-        if not one.get("data") and place and (name := subscripted(place.file, place.line, bool(one.get("write")))):
+        if (
+            not one.get("data")
+            and place
+            and (name := only_subscripted_array(place.file, place.line, bool(one.get("write"))))
+        ):
             one["symbol"] = f"`{name}`"
-    told.found = {one["id"]: one for one in first}
+    told.raw_findings = {one["id"]: one for one in first}
     told.modules = []
     return told
 
 
-def _first(held: Sequence[dict[str, Any]], texts: Texts) -> list[dict[str, Any]]:
-    """The first finding of each line, with the count of all; what the compiler left without a line is another's."""
+def _merge_by_line(held: Sequence[dict[str, Any]], texts: SourceMap) -> list[dict[str, Any]]:
+    """Merge findings of one line and add up their counts; those without a line go to another of the same variable."""
     lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in held:
         place = texts.places.get(one.get("site", 0))
@@ -92,17 +96,19 @@ def _first(held: Sequence[dict[str, Any]], texts: Texts) -> list[dict[str, Any]]
     return [same[0] for same in lines.values()]
 
 
-def _index(one: dict[str, Any], rank: int | None) -> None:
-    """Give an element's index the array's own rank: views were told to the runtime as parts of an array."""
+def _fix_index_rank(one: dict[str, Any], rank: int | None) -> None:
+    """Cut an element's index to the array's own rank, as the runtime sees views as parts of an array."""
     one["order"] = "python"
     if "index" in one and rank is not None and len(one["index"]) != rank:
         one["index"] = one["index"][:rank] if len(one["index"]) > rank else []
 
 
-def subscripted(file: str, line: int, stored: bool) -> str:
-    """The only array that a line of a program reads, or writes, an element of; "" where there are several or none."""
+def only_subscripted_array(file: str, line: int, stored: bool) -> str:
+    """Return the only array of which a line reads (or, if `stored`, writes) an element; "" if there are several or
+    none.
+    """
     names = {
-        node.value.id for node in ast.walk(_tree(file))
+        node.value.id for node in ast.walk(_parse_file(file))
         if isinstance(node, ast.Subscript) and node.lineno == line and isinstance(node.value, ast.Name)
         and (isinstance(node.ctx, ast.Store) == stored)
     }  # fmt: skip
@@ -110,29 +116,29 @@ def subscripted(file: str, line: int, stored: bool) -> str:
 
 
 @cache
-def _tree(file: str) -> ast.AST:
+def _parse_file(file: str) -> ast.AST:
     try:
         return ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return ast.Module([], [])
 
 
-def _ranks(folder: Path) -> dict[str, int]:
-    return dict(_compared(folder).get("ranks", {}))
+def _array_ranks(folder: Path) -> dict[str, int]:
+    return dict(_read_comparisons(folder).get("ranks", {}))
 
 
-def _compared(folder: Path) -> dict[str, Any]:
+def _read_comparisons(folder: Path) -> dict[str, Any]:
     path = folder / COMPARED
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return found
 
 
-def compared(folder: Path) -> list[Finding]:
-    """What comparing results found, as findings."""
-    return [_finding(one) for one in _compared(folder).get("mismatches", ())]
+def read_comparison_findings(folder: Path) -> list[Finding]:
+    """Return the findings from comparing results with a sequential run."""
+    return [_make_finding(one) for one in _read_comparisons(folder).get("mismatches", ())]
 
 
-def _finding(one: Mapping[str, Any]) -> Finding:
+def _make_finding(one: Mapping[str, Any]) -> Finding:
     sites = [Site(0, "compare" if one["line"] == one["loop"] else "assign", one["file"], one["line"], one["function"])]
     if one["loop"] != one["line"]:
         sites.append(Site(0, "prange", one["file"], one["loop"], one["function"]))
@@ -153,6 +159,6 @@ def _finding(one: Mapping[str, Any]) -> Finding:
     )
 
 
-def left(folder: Path) -> Iterable[str]:
-    """What was not looked at, a phrase each."""
-    return [str(one) for one in _compared(folder).get("left", ())]
+def read_unchecked(folder: Path) -> Iterable[str]:
+    """Return phrases for what was not checked."""
+    return [str(one) for one in _read_comparisons(folder).get("left", ())]

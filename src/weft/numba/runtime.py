@@ -8,6 +8,6 @@ from pathlib import Path
 from weft.dataparallel import runtime
 
 
-def library() -> Path:
-    """The shared library, built on first use."""
-    return runtime.library((files("weft.numba") / "native").iterdir())
+def build_numba_library() -> Path:
+    """Build the runtime as a shared library for Python on first use, with what Numba's loops need; return its path."""
+    return runtime.build_shared_library((files("weft.numba") / "native").iterdir())

@@ -1,8 +1,8 @@
-"""What a function's own text says of its parallel loops: the variables that iterations cannot share.
+"""Find variables that the iterations of a parallel loop cannot share, from the function's own text.
 
-Numba gives each worker its own copy of a scalar. Only what it takes for a reduction is put together again; any other
-value that one iteration leaves for a later one, or for what follows the loop, is lost. No access to memory shows that:
-a difference of results proves that something is wrong, and these rules name the variable.
+Numba gives each worker its own copy of a scalar. Only what it takes for a reduction is combined; any other value that
+one iteration leaves for a later one, or for what follows the loop, is lost. No access to memory shows that: a
+difference of results proves that something is wrong, and these rules name the variable.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _names_prange(code: CodeType, known: Mapping[str, object]) -> bool:
 
 
 @cache
-def tree(function: FunctionType) -> ast.FunctionDef | None:
-    """The function's syntax tree with the lines of its file; None where its text is not to be had."""
+def parse_function(function: FunctionType) -> ast.FunctionDef | None:
+    """Return the function's syntax tree with the line numbers of its file; None if its text is not available."""
     try:
         lines, first = inspect.getsourcelines(function)
         found = ast.parse(textwrap.dedent("".join(lines)))
@@ -66,9 +66,9 @@ def tree(function: FunctionType) -> ast.FunctionDef | None:
     return next((node for node in ast.walk(found) if isinstance(node, ast.FunctionDef)), None)
 
 
-def loops(function: FunctionType) -> list[ast.For]:
-    """The function's parallel loops, those inside others left out: Numba runs them one after the other."""
-    found = tree(function)
+def find_parallel_loops(function: FunctionType) -> list[ast.For]:
+    """Return the function's parallel loops without those inside others, which Numba runs sequentially."""
+    found = parse_function(function)
     if found is None:
         return []
     parallel = [node for node in ast.walk(found) if isinstance(node, ast.For) and _is_parallel(node, function)]
@@ -84,41 +84,42 @@ def _is_parallel(loop: ast.For, function: FunctionType) -> bool:
     return getattr(function.__globals__.get(name), "__name__", name) in PRANGE
 
 
-def loop_around(function: FunctionType, line: int, lines: Collection[int]) -> int:
-    """The line of the parallel loop whose text holds some lines; the one given if it begins a loop, or none does."""
-    known = loops(function)
+def enclosing_loop_line(function: FunctionType, line: int, lines: Collection[int]) -> int:
+    """Return the line of the parallel loop that encloses one of `lines`; `line` if it begins a loop or none does."""
+    known = find_parallel_loops(function)
     if any(loop.lineno == line for loop in known):
         return line
     around = (loop.lineno for loop in known if any(loop.lineno <= one <= (loop.end_lineno or 0) for one in lines))
     return next(around, line)
 
 
-def indices(function: FunctionType, line: int) -> list[str]:
-    """The variable of the parallel loop at a line."""
-    targets = (loop.target for loop in loops(function) if loop.lineno == line)
+def loop_indices(function: FunctionType, line: int) -> list[str]:
+    """Return the variable of the parallel loop at a line."""
+    targets = (loop.target for loop in find_parallel_loops(function) if loop.lineno == line)
     return [target.id for target in targets if isinstance(target, ast.Name)][:1]
 
 
-def suspects(function: FunctionType, reductions: Mapping[int, Collection[str]]) -> list[Suspect]:
-    """The variables that may explain a wrong result. `reductions`: what Numba takes for one, by the loop's line."""
-    found = tree(function)
+def find_suspects(function: FunctionType, reductions: Mapping[int, Collection[str]]) -> list[Suspect]:
+    """Return the variables that may explain a wrong result; `reductions`: what Numba takes for one, by loop line."""
+    found = parse_function(function)
     if found is None:
         return []
     known = {name for names in reductions.values() for name in names}
     result: list[Suspect] = []
-    for loop in loops(function):
-        result += _suspects(found, loop, reductions.get(loop.lineno, known))
+    for loop in find_parallel_loops(function):
+        result += _loop_suspects(found, loop, reductions.get(loop.lineno, known))
     return result
 
 
-def _suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[str]) -> Iterator[Suspect]:
-    uses = list(_uses(loop.body))
-    own = {use.name for use in _uses_of(loop.target, loop)}
+def _loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[str]) -> Iterator[Suspect]:
+    """Yield the variables of one loop that its iterations cannot share as they do."""
+    uses = list(_variable_uses(loop.body))
+    own = {use.name for use in _uses_in_node(loop.target, loop)}
     for name in dict.fromkeys(use.name for use in uses if use.stored):
         if name in own:
             continue
         stores = [use for use in uses if use.stored and use.name == name]
-        after = _read_behind(function, loop, name)
+        after = _line_reading_after(function, loop, name)
         if name in reductions:
             for use in uses:
                 if use.name == name and not use.stored and not _accumulates(use.statement, name):
@@ -131,8 +132,8 @@ def _suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[s
                     )
                     break
             continue
-        early = _read_first(loop.body, name)
-        if early is not None and _assigned_before(function, loop, name):
+        early = _line_reading_unwritten(loop.body, name)
+        if early is not None and _is_assigned_before(function, loop, name):
             last = after or stores[0].line
             if after:
                 yield Suspect(
@@ -170,27 +171,28 @@ def _suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collection[s
             )
 
 
-def _uses(body: Iterable[ast.stmt]) -> Iterator[Use]:
-    """The names in statements, those in nested statements too, each with its innermost statement."""
+def _variable_uses(body: Iterable[ast.stmt]) -> Iterator[Use]:
+    """Yield the names in statements, nested statements included, each with its innermost statement."""
     for statement in body:
         for field in ast.iter_child_nodes(statement):
             if isinstance(field, ast.stmt | ast.ExceptHandler | ast.match_case):
                 continue
-            yield from _uses_of(field, statement)
-        yield from _uses(_inner(statement))
+            yield from _uses_in_node(field, statement)
+        yield from _variable_uses(_nested_statements(statement))
 
 
-def _inner(statement: ast.AST) -> list[ast.stmt]:
+def _nested_statements(statement: ast.AST) -> list[ast.stmt]:
+    """Return the statements directly inside a statement."""
     found: list[ast.stmt] = []
     for field in ast.iter_child_nodes(statement):
         if isinstance(field, ast.stmt):
             found.append(field)
         elif isinstance(field, ast.ExceptHandler | ast.match_case):
-            found += _inner(field)
+            found += _nested_statements(field)
     return found
 
 
-def _uses_of(node: ast.AST, statement: ast.stmt) -> Iterator[Use]:
+def _uses_in_node(node: ast.AST, statement: ast.stmt) -> Iterator[Use]:
     augmented = isinstance(statement, ast.AugAssign) and node is statement.target
     for one in ast.walk(node):
         if isinstance(one, ast.Name):
@@ -204,7 +206,9 @@ def _accumulates(statement: ast.stmt, name: str) -> bool:
     """Whether a statement is `name += x`, `name = name + x` or `name = max(name, x)`, with name nowhere in x."""
     if isinstance(statement, ast.AugAssign):
         return (
-            isinstance(statement.target, ast.Name) and statement.target.id == name and not _holds(statement.value, name)
+            isinstance(statement.target, ast.Name)
+            and statement.target.id == name
+            and not _uses_name(statement.value, name)
         )
     if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
         return False
@@ -212,31 +216,33 @@ def _accumulates(statement: ast.stmt, name: str) -> bool:
     if not (isinstance(target, ast.Name) and target.id == name):
         return False
     if isinstance(value, ast.BinOp):
-        return sum(_is(side, name) for side in (value.left, value.right)) == 1 and _count(value, name) == 1
-    return isinstance(value, ast.Call) and _count(value, name) == 1 and any(_is(one, name) for one in value.args)
+        return sum(_is_name(side, name) for side in (value.left, value.right)) == 1 and _count_name(value, name) == 1
+    return (
+        isinstance(value, ast.Call) and _count_name(value, name) == 1 and any(_is_name(one, name) for one in value.args)
+    )
 
 
-def _is(node: ast.AST, name: str) -> bool:
+def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _count(node: ast.AST, name: str) -> int:
-    return sum(_is(one, name) for one in ast.walk(node))
+def _count_name(node: ast.AST, name: str) -> int:
+    return sum(_is_name(one, name) for one in ast.walk(node))
 
 
-def _holds(node: ast.AST, name: str) -> bool:
-    return _count(node, name) > 0
+def _uses_name(node: ast.AST, name: str) -> bool:
+    return _count_name(node, name) > 0
 
 
-def _assigned_before(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
+def _is_assigned_before(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
     given = function.args
     if any(one.arg == name for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
         return True
-    return any(use.stored and use.name == name and use.line < loop.lineno for use in _uses(function.body))
+    return any(use.stored and use.name == name and use.line < loop.lineno for use in _variable_uses(function.body))
 
 
-def _read_behind(function: ast.FunctionDef, loop: ast.For, name: str) -> int:
-    """The line behind a loop that reads a variable before all else; 0 of none. An enclosing loop begins again."""
+def _line_reading_after(function: ast.FunctionDef, loop: ast.For, name: str) -> int:
+    """Return the line after a loop that reads a variable before writing it; 0 if none does. Enclosing loops repeat."""
     end = loop.end_lineno or loop.lineno
     around = [
         node
@@ -244,7 +250,7 @@ def _read_behind(function: ast.FunctionDef, loop: ast.For, name: str) -> int:
         if isinstance(node, ast.For | ast.While) and node.lineno < loop.lineno and (node.end_lineno or 0) >= end
     ]
     begin = min((node.lineno for node in around), default=end + 1)
-    uses = sorted(_uses(function.body), key=lambda use: (use.line <= end, use.line, use.stored))
+    uses = sorted(_variable_uses(function.body), key=lambda use: (use.line <= end, use.line, use.stored))
     for use in uses:
         if use.name != name or not (use.line > end or begin <= use.line < loop.lineno):
             continue
@@ -252,50 +258,50 @@ def _read_behind(function: ast.FunctionDef, loop: ast.For, name: str) -> int:
     return 0
 
 
-def _read_first(body: Iterable[ast.stmt], name: str) -> int | None:
-    """The line that reads a variable before an iteration has surely written it; None where it surely has."""
-    found, _ = _walk(body, name, False)
+def _line_reading_unwritten(body: Iterable[ast.stmt], name: str) -> int | None:
+    """Return the line that reads a variable before an iteration has surely written it; None if there is none."""
+    found, _ = _follow_statements(body, name, False)
     return found
 
 
-def _walk(body: Iterable[ast.stmt], name: str, written: bool) -> tuple[int | None, bool]:
-    """(line of the first read while not surely written, whether it is surely written behind the statements)."""
+def _follow_statements(body: Iterable[ast.stmt], name: str, written: bool) -> tuple[int | None, bool]:
+    """Return the line of the first read before a sure write (or None), and whether the statements surely write."""
     for statement in body:
         if written:
             return None, True
-        found, written = _step(statement, name)
+        found, written = _follow_statement(statement, name)
         if found is not None:
             return found, written
     return None, written
 
 
-def _step(statement: ast.stmt, name: str) -> tuple[int | None, bool]:
-    own = [use for use in _uses([_head(statement)]) if use.name == name]
+def _follow_statement(statement: ast.stmt, name: str) -> tuple[int | None, bool]:
+    own = [use for use in _variable_uses([_without_nested(statement)]) if use.name == name]
     reads = [use for use in own if not use.stored]
     if reads:
         return reads[0].line, False
     if isinstance(statement, ast.If):
-        first, one = _walk(statement.body, name, False)
-        other, two = _walk(statement.orelse, name, False)
+        first, one = _follow_statements(statement.body, name, False)
+        other, two = _follow_statements(statement.orelse, name, False)
         found = first if first is not None else other
         return found, one and two
     if isinstance(statement, ast.For | ast.While):
         stored = any(use.stored for use in own)
-        found, _ = _walk(statement.body, name, stored)
-        rest, _ = _walk(statement.orelse, name, False)
+        found, _ = _follow_statements(statement.body, name, stored)
+        rest, _ = _follow_statements(statement.orelse, name, False)
         return found if found is not None else rest, False
     if isinstance(statement, ast.With):
-        return _walk(statement.body, name, any(use.stored for use in own))
-    inner = _inner(statement)
+        return _follow_statements(statement.body, name, any(use.stored for use in own))
+    inner = _nested_statements(statement)
     if inner:
-        found, _ = _walk(inner, name, False)
+        found, _ = _follow_statements(inner, name, False)
         return found, False
     return None, any(use.stored for use in own)
 
 
-def _head(statement: ast.stmt) -> ast.stmt:
-    """A statement without the statements in it."""
-    if not _inner(statement):
+def _without_nested(statement: ast.stmt) -> ast.stmt:
+    """Return a copy of a statement without the statements in it."""
+    if not _nested_statements(statement):
         return statement
     bare = type(statement)(
         **{
@@ -308,25 +314,25 @@ def _head(statement: ast.stmt) -> ast.stmt:
     return ast.copy_location(bare, statement)
 
 
-def column(function: FunctionType, line: int, array: str, stored: bool | None) -> int:
-    """The column (from 1) of the only access `array[...]` of a line, 0 where there are several or none."""
-    found = tree(function)
+def subscript_column(function: FunctionType, line: int, array: str, stored: bool | None) -> int:
+    """Return the column, from 1, of the only access `array[...]` in a line; 0 if there are several or none."""
+    found = parse_function(function)
     if found is None:
         return 0
     places = {
-        node.col_offset + 1 + _indent(function)
+        node.col_offset + 1 + _function_indent(function)
         for node in ast.walk(found)
         if isinstance(node, ast.Subscript)
         and node.lineno == line
-        and _is(node.value, array)
+        and _is_name(node.value, array)
         and (stored is None or isinstance(node.ctx, ast.Store) == stored)
     }
     return places.pop() if len(places) == 1 else 0
 
 
-def comprehended(function: FunctionType, line: int) -> str:
-    """The variable that is assigned the comprehension at a line, "" if there is none."""
-    found = tree(function)
+def comprehension_target(function: FunctionType, line: int) -> str:
+    """Return the variable that the comprehension at a line is assigned to; "" if there is none."""
+    found = parse_function(function)
     kinds = (ast.ListComp, ast.SetComp, ast.DictComp)
     for node in ast.walk(found) if found is not None else ():
         if isinstance(node, ast.Assign) and isinstance(node.value, kinds):
@@ -337,7 +343,7 @@ def comprehended(function: FunctionType, line: int) -> str:
 
 
 @cache
-def _indent(function: FunctionType) -> int:
+def _function_indent(function: FunctionType) -> int:
     try:
         first = inspect.getsourcelines(function)[0][0]
     except (OSError, TypeError):

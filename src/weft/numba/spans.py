@@ -1,7 +1,7 @@
-"""Between which values an integer of a parallel loop's body lies, as its text shows.
+"""Find the range of values of an integer in a parallel loop's body, from the loop's text.
 
-`for j in range(1, a.shape[1] - 1)` in `for i in prange(n)`: i lies between the loop's bounds, j between 1 and what
-`a.shape[1]` is when the loop runs, less 2. What stands for a number that is only known then is a term of a sum.
+`for j in range(1, a.shape[1] - 1)` in `for i in prange(n)`: i is within the loop's bounds, j between 1 and `a.shape[1]`
+- 2 when the loop runs. A number that is only known then is a term of a sum.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ COPIES: Final = ("exhaust_iter", "cast")
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
-    """A number and a term: an index of the loop (its number), a variable, an extent of an array, or nothing."""
+class BoundSum:
+    """A constant plus a term: an index of the loop (by number), a variable, an extent of an array, or nothing."""
 
     constant: int
     term: int = OF_NUMBER
@@ -32,31 +32,31 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The least and the greatest value; where one is an index of the loop, its own least or greatest counts."""
+class ValueRange:
+    """The least and the greatest value; for an index of the loop, its own least and greatest count."""
 
-    low: Sum
-    high: Sum
+    low: BoundSum
+    high: BoundSum
 
     @property
     def nest(self) -> int | None:
         """The index of the loop that it is, with something added."""
         return self.low.number if self.low == self.high and self.low.term == OF_NEST else None
 
-    def plus(self, number: int) -> Span:
+    def plus(self, number: int) -> ValueRange:
         """With a number added."""
-        return Span(_more(self.low, number), _more(self.high, number))
+        return ValueRange(_add_number(self.low, number), _add_number(self.high, number))
 
 
-def _more(one: Sum, number: int) -> Sum:
+def _add_number(one: BoundSum, number: int) -> BoundSum:
     return replace(one, constant=one.constant + number)
 
 
-class Spans:
-    """The integers of one loop's body.
+class ValueRanges:
+    """The ranges of the integers of one loop's body.
 
-    `made`: what each variable is assigned, None where that is more than one thing or it comes from outside.
-    `given`: the variables from outside that keep their values. `inner`: the bounds of loops within that are parallel.
+    `made`: what each variable is assigned, None if that is more than one thing or comes from outside. `given`:
+    variables from outside that keep their values. `inner`: the bounds of parallel loops within.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Spans:
         self._nests, self._made, self._given, self._inner = nests, made, given, inner
 
     def name(self, variable: Any) -> str:
-        """The variable that it is a copy of."""
+        """Return the variable that this one is a copy of."""
         name = str(variable.name)
         for _ in range(MAX_STEPS):
             held = self._made.get(name)
@@ -76,18 +76,18 @@ class Spans:
             name = str(held.name)
         return name
 
-    def of(self, item: object, steps: int = 0) -> Span | None:
-        """A number's or a variable's; None of what the text does not bound."""
+    def of(self, item: object, steps: int = 0) -> ValueRange | None:
+        """Return the range of a number or variable; None if the text does not bound it."""
         if isinstance(item, ir.Const):
             item = item.value
         if type(item) is int:
-            return Span(Sum(item), Sum(item)) if abs(item) <= MOST else None
+            return ValueRange(BoundSum(item), BoundSum(item)) if abs(item) <= MOST else None
         if not isinstance(item, ir.Var) or steps >= MAX_STEPS:
             return None
         name = self.name(item)
         if name in self._nests:
-            index = Sum(0, OF_NEST, self._nests[name])
-            return Span(index, index)
+            index = BoundSum(0, OF_NEST, self._nests[name])
+            return ValueRange(index, index)
         if name in self._inner:
             return self._between(*self._inner[name], steps)
         made = self._made.get(name)
@@ -95,10 +95,10 @@ class Spans:
             return self.of(made, steps + 1)
         if isinstance(made, ir.Expr):
             return self._of_expression(made, steps + 1)
-        value = Sum(0, OF_VALUE, name=name)
-        return Span(value, value) if made is None and name in self._given else None
+        value = BoundSum(0, OF_VALUE, name=name)
+        return ValueRange(value, value) if made is None and name in self._given else None
 
-    def _of_expression(self, made: Any, steps: int) -> Span | None:
+    def _of_expression(self, made: Any, steps: int) -> ValueRange | None:
         if made.op == "binop" and made.fn in {operator.add, operator.sub}:
             return self._sum(made, steps)
         if made.op == "pair_first":
@@ -110,7 +110,7 @@ class Spans:
             return self._of_array(made.args[0], 0)
         return None
 
-    def _sum(self, made: Any, steps: int) -> Span | None:
+    def _sum(self, made: Any, steps: int) -> ValueRange | None:
         left, right = self.of(made.lhs, steps), self.of(made.rhs, steps)
         if left is None or right is None:
             return None
@@ -120,13 +120,13 @@ class Spans:
             return None
         return left.plus(right.low.constant if made.fn is operator.add else -right.low.constant)
 
-    def _between(self, start: object, stop: object, steps: int) -> Span | None:
-        """The indices of a loop from `start` to `stop`, which it does not come to."""
+    def _between(self, start: object, stop: object, steps: int) -> ValueRange | None:
+        """Return the range of indices of a loop from `start` up to but not including `stop`."""
         first, end = self.of(start, steps + 1), self.of(stop, steps + 1)
-        return Span(first.low, _more(end.high, -1)) if first and end else None
+        return ValueRange(first.low, _add_number(end.high, -1)) if first and end else None
 
     def _range(self, item: Any) -> tuple[object, object] | None:
-        """The bounds of the `range` that an item comes from, where it counts upwards."""
+        """Return the bounds of the `range` that an item comes from, if it counts upwards."""
         step = self._made_of(item, "iternext")
         over = self._made_of(step.value, "getiter") if step else None
         call = self._made_of(over.value, "call") if over else None
@@ -139,16 +139,16 @@ class Spans:
                 return None
         return (0, given[0]) if len(given) == 1 else (given[0], given[1])
 
-    def _extent(self, shape: Any, dimension: int) -> Span | None:
+    def _extent(self, shape: Any, dimension: int) -> ValueRange | None:
         made = self._made_of(shape, "getattr")
         return self._of_array(made.value, dimension) if made and made.attr == "shape" and dimension >= 0 else None
 
-    def _of_array(self, array: Any, dimension: int) -> Span | None:
+    def _of_array(self, array: Any, dimension: int) -> ValueRange | None:
         name = self.name(array)
         if name not in self._given or self._made.get(name) is not None:
             return None
-        extent = Sum(0, OF_EXTENT, dimension, name)
-        return Span(extent, extent)
+        extent = BoundSum(0, OF_EXTENT, dimension, name)
+        return ValueRange(extent, extent)
 
     def _made_of(self, variable: Any, operation: str) -> Any:
         """The expression of a variable that is assigned once, if it is this operation."""

@@ -1,4 +1,4 @@
-"""Classes of calls: what a picture tells apart by colour. One table for the terminal, SVG and the web view."""
+"""Classes of calls, which pictures distinguish by colour. One table for the terminal, SVG and the web view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.trace import FunctionTable
 
 
 class CallClass(NamedTuple):
-    """A class of calls: its word, what a legend calls it, and its colour on a light and on a dark ground."""
+    """A class of calls: its word, its title in a legend, and its colour on a light and on a dark background."""
 
     word: str
     title: str
@@ -53,7 +53,7 @@ _BY_ACT: Final = {act: _NUMBERS[word] for word, acts in _ACTS.items() for act in
 
 @cache
 def class_of(name: str) -> int:
-    """The number of the class of a function: `MPI_Isend_c` is a send."""
+    """Return the number of the class of a function: `MPI_Isend_c` is a send."""
     for beginning, word in (("MPI_File_", "io"), ("MPI_Win_", "one-sided")):
         if name.startswith(beginning):  # what is made, asked and freed there, too
             return _NUMBERS[word]
@@ -63,7 +63,7 @@ def class_of(name: str) -> int:
 
 @cache
 def class_table(functions: FunctionTable) -> NDArray[np.uint8]:
-    """A look-up table: `table[events["function"]]` are the classes' numbers; unknown functions are OTHER."""
+    """Return the class of each function id, (65536,) uint8; unknown functions are OTHER."""
     table = np.full(1 << 16, OTHER, np.uint8)
     for function in functions:
         table[function.id] = class_of(function.name)

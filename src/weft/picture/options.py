@@ -1,4 +1,4 @@
-"""The options of a text picture. They stand apart, so that a command's help needs nothing of what draws it."""
+"""The options of a text picture, in a module of their own so that a command's help does not import what draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEPTH: Final = 6
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of a text picture."""
+    """Add the options of a text picture to a command."""
     parser.add_argument("--text", action="store_true", help="draw the last calls of each rank in the terminal")
     parser.add_argument(
         "--last", type=int, default=DEPTH, metavar="N", help=f"with --text: the last N calls of each rank ({DEPTH})"

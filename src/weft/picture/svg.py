@@ -1,6 +1,6 @@
-"""A run as an SVG picture, for notebooks and documents: ranks in rows, calls as boxes, messages as arrows.
+"""Draw a run as SVG, for notebooks and documents: ranks in rows, calls as boxes, messages as arrows.
 
-Calls narrower than a pixel are shown by their exact share of the pixel's time. No text out of the record is markup.
+Calls narrower than a pixel are shown by their exact share of the pixel's time. Text of the record is never markup.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from weft.deadlock.blocked_ranks import Standstill
 from weft.match import NONE, Match
 from weft.match import match as match_of
 from weft.picture.classes import CLASSES, class_of
-from weft.picture.columns import Ints, ThreadColumns, edges, rows, totals
-from weft.picture.paper import Picture, head, inert
-from weft.picture.text import seconds
-from weft.picture.window import Window, ranks_of, window_of
+from weft.picture.pixel_columns import Ints, ThreadColumns, class_totals, column_edges, rank_columns
+from weft.picture.svg_base import Picture, escape_text, svg_head
+from weft.picture.text import format_seconds
+from weft.picture.window import Window, parse_window, select_ranks
 from weft.terms import calls
 from weft.terms.describe import call, where
 from weft.terms.run_extent import Extent, extent
@@ -40,36 +40,37 @@ _PALE: Final = frozenset(number for number, c in enumerate(CLASSES) if c.word in
 """Classes whose colour needs dark letters on a light ground too."""
 
 
-def draw(
+def draw_svg(
     trace: Trace, *, window: Window = None, ranks: str | Iterable[int] | None = None, width: int = 960,
     messages: bool = True,
 ) -> Picture:  # fmt: skip
-    """Draw a part of a run: a window of time, some ranks, `width` pixels wide.
+    """Draw a part of a run: a window of time and some ranks, `width` pixels wide.
 
-    UsageError for a window or ranks that are none.
+    Raises UsageError for an invalid window or ranks that the run does not have.
     """
     if trace.level == Level.OUTCOMES or not trace.event_count:
-        return _empty(trace, width)
-    chosen = ranks_of(trace, ranks)
+        return _draw_empty(trace, width)
+    chosen = select_ranks(trace, ranks)
     run = extent(trace)
-    return _Drawing(trace, chosen, run, window_of(trace, window, run), max(width, 320)).picture(messages)
+    return _SvgDrawing(trace, chosen, run, parse_window(trace, window, run), max(width, 320)).render(messages)
 
 
-def _empty(trace: Trace, width: int) -> Picture:
-    text = inert(f"{trace.path.name}: no calls were recorded")
-    return Picture(f'{head(width, 48)}<text x="12" y="28">{text}</text></svg>')
+def _draw_empty(trace: Trace, width: int) -> Picture:
+    """Return a picture that says that no calls were recorded."""
+    text = escape_text(f"{trace.path.name}: no calls were recorded")
+    return Picture(f'{svg_head(width, 48)}<text x="12" y="28">{text}</text></svg>')
 
 
-class _Drawing:
+class _SvgDrawing:
     def __init__(
         self, trace: Trace, ranks: list[Rank], run: Extent, window: tuple[int, int], width: int
     ) -> None:  # fmt: skip
         self.trace, self.run = trace, run
         self.start, self.end = window
         self.width, self.plot = width, width - _LABEL - _MARGIN
-        self.borders = edges(self.start, self.end, self.plot)
+        self.borders = column_edges(self.start, self.end, self.plot)
         self.start, self.end = int(self.borders[0]), int(self.borders[-1])
-        self.rows = rows(ranks, self.borders, run.last)
+        self.rows = rank_columns(ranks, self.borders, run.last)
         self.each = max(1, -(-len(self.rows) // MAX_ROWS))
         self.bands = [self.rows[i : i + self.each] for i in range(0, len(self.rows), self.each)]
         self.step = 26 if len(self.bands) <= 24 else max(7, 620 // len(self.bands))
@@ -77,50 +78,53 @@ class _Drawing:
         self.height = _TOP + self.step * len(self.bands) + _BOTTOM
         self.row_of = {(r.thread.rank.index, r.thread.slot): i // self.each for i, r in enumerate(self.rows)}
 
-    def picture(self, messages: bool) -> Picture:
-        """The whole SVG."""
-        parts = [head(self.width, self.height), self._title()]
-        parts += [self._ground(number, band) for number, band in enumerate(self.bands)]
-        parts.append(self._axis())
-        parts += [self._band(number, band) for number, band in enumerate(self.bands)]
+    def render(self, messages: bool) -> Picture:
+        """Return the whole SVG picture."""
+        parts = [svg_head(self.width, self.height), self._draw_title()]
+        parts += [self._draw_background(number, band) for number, band in enumerate(self.bands)]
+        parts.append(self._draw_axis())
+        parts += [self._draw_band(number, band) for number, band in enumerate(self.bands)]
         hidden = 0
         if messages and self.each == 1:
-            drawn, hidden = self._messages(match_of(self.trace))
+            drawn, hidden = self._draw_messages(match_of(self.trace))
             parts += drawn
         if self.each == 1:
-            parts += self._wait_for()
-        parts.append(self._legend(hidden))
+            parts += self._draw_waits()
+        parts.append(self._draw_legend(hidden))
         return Picture("".join(parts) + "</svg>")
 
-    def x(self, ns: float) -> float:
-        """Where a time lies."""
+    def x_position(self, ns: float) -> float:
+        """Return the x coordinate of a time in ns."""
         return _LABEL + (ns - self.start) * self.plot / (self.end - self.start)
 
-    def y(self, row: int) -> float:
-        """The top of a row."""
+    def row_top(self, row: int) -> float:
+        """Return the y coordinate of the top of a row."""
         return _TOP + row * self.step
 
-    def _title(self) -> str:
+    def _draw_title(self) -> str:
+        """Draw the title: the run's name, its ranks and calls, and how many calls never returned."""
         trace = self.trace
         open_ = sum(int(r.boxes.open.sum()) for r in self.rows)
         said = f"{trace.path.resolve().name}: {plural(len(trace.ranks), 'rank')}, {plural(trace.event_count, 'call')}"
         alarm = f'<tspan class="alarm">  {plural(open_, "call")} never returned</tspan>' if open_ else ""
-        return f'<title>{inert(said)}</title><text x="12" y="20" class="title">{inert(said)}{alarm}</text>'
+        return f'<title>{escape_text(said)}</title><text x="12" y="20" class="title">{escape_text(said)}{alarm}</text>'
 
     # Rows
 
-    def _ground(self, number: int, band: list[ThreadColumns]) -> str:
-        ground = f'<rect class="band" x="{_LABEL}" y="{self.y(number) + self.gap / 2:g}" width="{self.plot}" '
-        return f'{ground}height="{self.step - self.gap:g}"/>{self._label(number, band)}'
+    def _draw_background(self, number: int, band: list[ThreadColumns]) -> str:
+        ground = f'<rect class="band" x="{_LABEL}" y="{self.row_top(number) + self.gap / 2:g}" width="{self.plot}" '
+        return f'{ground}height="{self.step - self.gap:g}"/>{self._draw_label(number, band)}'
 
-    def _band(self, number: int, band: list[ThreadColumns]) -> str:
-        top = self.y(number)
+    def _draw_band(self, number: int, band: list[ThreadColumns]) -> str:
+        """Draw the calls of a row, or the mean of several threads that share a row."""
+        top = self.row_top(number)
         if self.each == 1:
-            return self._shares(band[0].short, top) + self._boxes(band[0], top)
-        mean = np.mean([totals(r, self.borders) for r in band], axis=0)
-        return self._shares(mean, top)
+            return self._draw_shares(band[0].short, top) + self._draw_boxes(band[0], top)
+        mean = np.mean([class_totals(r, self.borders) for r in band], axis=0)
+        return self._draw_shares(mean, top)
 
-    def _label(self, number: int, band: list[ThreadColumns]) -> str:
+    def _draw_label(self, number: int, band: list[ThreadColumns]) -> str:
+        """Draw the rank or ranks of a row at its left; not in every row if rows are narrow."""
         every = max(1, -(-14 // self.step))
         if number % every:
             return ""
@@ -128,10 +132,12 @@ class _Drawing:
         name = f"rank {first.rank.index}" if len(first.rank.threads) == 1 else f"rank {first.rank.index}.{first.slot}"
         if self.each > 1:
             name = f"ranks {first.rank.index}-{last.rank.index}"
-        return f'<text x="{_LABEL - 8}" y="{self.y(number) + self.step / 2 + 4:g}" text-anchor="end">{name}</text>'
+        return (
+            f'<text x="{_LABEL - 8}" y="{self.row_top(number) + self.step / 2 + 4:g}" text-anchor="end">{name}</text>'
+        )
 
-    def _shares(self, ns: NDArray[np.float64] | Ints, top: float) -> str:
-        """Columns of short calls, stacked by class from below."""
+    def _draw_shares(self, ns: NDArray[np.float64] | Ints, top: float) -> str:
+        """Draw the columns of short calls, stacked by class from below. `ns`: (columns, classes)."""
         inner = self.step - self.gap
         share = np.round(ns / np.diff(self.borders)[:, None] * inner, 2)
         under = top + self.gap / 2 + inner - np.cumsum(share, axis=1)
@@ -149,34 +155,36 @@ class _Drawing:
                 paths.append(f'<path class="c{kind}" d="{"".join(bits)}"/>')
         return "".join(paths)
 
-    def _boxes(self, found: ThreadColumns, top: float) -> str:
+    def _draw_boxes(self, found: ThreadColumns, top: float) -> str:
+        """Draw the calls that are at least a pixel wide, with their names and tooltips."""
         boxes, parts = found.boxes, []
         titled = sum(len(r.boxes.enter) for r in self.rows) <= MAX_TITLES
         for k in range(len(boxes.enter)):
             enter, leave = max(int(boxes.enter[k]), self.start), min(int(boxes.leave[k]), self.end)
-            left, right = self.x(enter), self.x(leave)
+            left, right = self.x_position(enter), self.x_position(leave)
             torn = bool(boxes.open[k]) and int(boxes.leave[k]) >= min(self.end, self.run.last)
-            shape = self._torn(left, right, top) if torn else self._box(left, right, top)
+            shape = self._torn_box_path(left, right, top) if torn else self._box_path(left, right, top)
             kind = f"c{boxes.call_class[k]}" + (" torn" if torn else "")
-            event = self._event(found, int(boxes.position[k])) if titled or right - left > 40 or torn else None
-            tip = f"<title>{inert(self._tip(event))}</title>" if event and titled else ""
+            event = self._event_at(found, int(boxes.position[k])) if titled or right - left > 40 or torn else None
+            tip = f"<title>{escape_text(self._tooltip(event))}</title>" if event and titled else ""
             parts.append(f'<path class="{kind}" d="{shape}">{tip}</path>')
             if event and right - left > 40 and self.step >= 14:
-                parts.append(self._name(event, left, right, top))
+                parts.append(self._draw_call_name(event, left, right, top))
         return "".join(parts)
 
-    def _event(self, found: ThreadColumns, position: int) -> Event:
+    def _event_at(self, found: ThreadColumns, position: int) -> Event:
+        """Return the event at a position of a thread."""
         rank = found.thread.rank
         if len(rank.threads) == 1:
             return rank.event(position)
         mine = np.flatnonzero(rank.event_threads == rank.threads.index(found.thread))
         return rank.event(int(mine[position]))
 
-    def _box(self, left: float, right: float, top: float) -> str:
+    def _box_path(self, left: float, right: float, top: float) -> str:
         return f"M{left:.2f} {top + self.gap / 2:g}H{right:.2f}v{self.step - self.gap}H{left:.2f}z"
 
-    def _torn(self, left: float, right: float, top: float) -> str:
-        """A box whose right edge is torn."""
+    def _torn_box_path(self, left: float, right: float, top: float) -> str:
+        """Return the path of a box with a torn right edge, for a call that never returned."""
         high = self.step - self.gap
         teeth = max(2, high // 5)
         each = high / teeth
@@ -184,29 +192,31 @@ class _Drawing:
         y = top + self.gap / 2
         return f"M{left:.2f} {y:g}H{right:.2f}{edge}L{left:.2f} {y + high:g}z"
 
-    def _tip(self, event: Event) -> str:
-        took = "never returned" if event.exit_ns is None else f"took {seconds(event.exit_ns - event.enter_ns)}"
-        return f"rank {event.rank.index}: {call(event)}{where(event)}, at {seconds(event.enter_ns)}, {took}"
+    def _tooltip(self, event: Event) -> str:
+        took = "never returned" if event.exit_ns is None else f"took {format_seconds(event.exit_ns - event.enter_ns)}"
+        return f"rank {event.rank.index}: {call(event)}{where(event)}, at {format_seconds(event.enter_ns)}, {took}"
 
-    def _name(self, event: Event, left: float, right: float, top: float) -> str:
+    def _draw_call_name(self, event: Event, left: float, right: float, top: float) -> str:
+        """Draw the name of a call, with its arguments if they fit, into its box."""
         room = int((right - left - 8) / 6)
         name = calls.spoken(event.function.name)
         text = call(event) if len(call(event)) <= room else name if len(name) <= room else name[: room - 1] + "…"
         kind = "in pale" if class_of(event.function.name) in _PALE else "in"
-        return f'<text class="{kind}" x="{left + 4:.2f}" y="{top + self.step / 2 + 3.5:g}">{inert(text)}</text>'
+        return f'<text class="{kind}" x="{left + 4:.2f}" y="{top + self.step / 2 + 3.5:g}">{escape_text(text)}</text>'
 
     # Messages
 
-    def _messages(self, match: Match) -> tuple[list[str], int]:
-        """Arrows, and how many messages have none."""
-        found = list(self._arrows(match))
+    def _draw_messages(self, match: Match) -> tuple[list[str], int]:
+        """Return the arrows, and the number of messages that are not drawn because there are too many."""
+        found = list(self._draw_sends(match))
         if len(found) > MAX_MESSAGES:
             return [], len(found)
         head = '<defs><marker id="weft-head" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" '
         head += 'orient="auto"><path class="head" d="M0 0L6 3L0 6z"/></marker></defs>'
         return [head, *found], 0
 
-    def _arrows(self, match: Match) -> Iterable[str]:
+    def _draw_sends(self, match: Match) -> Iterable[str]:
+        """Yield an arrow for each message sent in the window, or a cross for one that nobody received."""
         shown = {r.thread.rank.index for r in self.rows}
         for rank in (r for r in self.trace.ranks if r.index in shown):
             part = match.sends.of_rank(rank.index)
@@ -220,20 +230,26 @@ class _Drawing:
                 partner = int(match.sends.partner[part.start + row])
                 receiver = match.recvs.rank_of(partner) if partner != NONE else -1
                 if partner == NONE:
-                    yield self._lost(send)
+                    yield self._draw_lost_message(send)
                 elif receiver in shown:
-                    yield self._arrow(send, self._arrival(match, receiver, partner))
+                    yield self._draw_arrow(send, self._receiving_event(match, receiver, partner))
 
-    def _arrival(self, match: Match, receiver: int, row: int) -> Event:
+    def _receiving_event(self, match: Match, receiver: int, row: int) -> Event:
         done = int(match.recvs.completion[row])
         return self.trace.ranks[receiver].event(int(match.recvs.event[row]) if done == NONE else done)
 
-    def _middle(self, event: Event) -> float:
-        return self.y(self.row_of[event.rank.index, event.thread.slot]) + self.step / 2
+    def _row_middle(self, event: Event) -> float:
+        return self.row_top(self.row_of[event.rank.index, event.thread.slot]) + self.step / 2
 
-    def _arrow(self, send: Event, received: Event) -> str:
+    def _draw_arrow(self, send: Event, received: Event) -> str:
+        """Draw a message; an arrow that ends after the window leads out of it without a head."""
         there = received.exit_ns if received.exit_ns is not None else received.enter_ns
-        x1, x2, y1, y2 = self.x(send.enter_ns), self.x(there), self._middle(send), self._middle(received)
+        x1, x2, y1, y2 = (
+            self.x_position(send.enter_ns),
+            self.x_position(there),
+            self._row_middle(send),
+            self._row_middle(received),
+        )
         right = _LABEL + self.plot
         head = ' marker-end="url(#weft-head)"'
         if x2 > right:
@@ -241,13 +257,14 @@ class _Drawing:
             head, x2, y2 = "", right, y1 + (y2 - y1) * (right - x1) / (x2 - x1)
         return f'<line class="message"{head} x1="{x1:.1f}" y1="{y1:g}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
-    def _lost(self, send: Event) -> str:
-        x, y = self.x(send.enter_ns), self._middle(send)
-        tip = inert(f"nobody received {call(send)}{where(send)}")
+    def _draw_lost_message(self, send: Event) -> str:
+        """Draw a cross for a message that nobody received."""
+        x, y = self.x_position(send.enter_ns), self._row_middle(send)
+        tip = escape_text(f"nobody received {call(send)}{where(send)}")
         return f'<path class="trouble" d="M{x:.1f} {y:g}l10 -9m-3 -3l6 6m0 -6l-6 6"><title>{tip}</title></path>'
 
-    def _wait_for(self) -> Iterable[str]:
-        """In the right margin who waits for whom, where it is one."""
+    def _draw_waits(self) -> Iterable[str]:
+        """Draw in the right margin which rank waits for which, for ranks that wait for a single one."""
         standstill = Standstill(self.trace)
         if not standstill.open_calls:
             return
@@ -263,7 +280,7 @@ class _Drawing:
             row = next((number for (index, _), number in self.row_of.items() if index == other), None)
             if row is None:
                 continue
-            y1, y2 = self._middle(event) - 3, self.y(row) + self.step / 2 + 3
+            y1, y2 = self._row_middle(event) - 3, self.row_top(row) + self.step / 2 + 3
             bend = right + 12 + 3 * (lanes % 12)
             lanes += 1
             tip = f"<title>rank {rank} waits for rank {other}</title>"
@@ -273,18 +290,20 @@ class _Drawing:
 
     # Around
 
-    def _axis(self) -> str:
-        bottom = self.y(len(self.bands))
+    def _draw_axis(self) -> str:
+        """Draw the axis of time with its labels."""
+        bottom = self.row_top(len(self.bands))
         parts = []
-        for ns in _ticks(self.start, self.end, max(2, self.plot // 110)):
-            x = self.x(ns)
+        for ns in _tick_times(self.start, self.end, max(2, self.plot // 110)):
+            x = self.x_position(ns)
             parts.append(f'<path class="line" d="M{x:.1f} {_TOP}V{bottom + 4:g}"/>')
             parts.append(
-                f'<text class="faint" x="{x:.1f}" y="{bottom + 16:g}" text-anchor="middle">{seconds(ns)}</text>'
+                f'<text class="faint" x="{x:.1f}" y="{bottom + 16:g}" text-anchor="middle">{format_seconds(ns)}</text>'
             )
         return "".join(parts)
 
-    def _legend(self, hidden: int) -> str:
+    def _draw_legend(self, hidden: int) -> str:
+        """Draw the classes that occur, and the number of messages that are not drawn."""
         y, x, parts = self.height - 14, float(_LABEL), []
         present = {int(kind) for r in self.rows for kind in np.unique(r.boxes.call_class)}
         present |= {int(kind) for r in self.rows for kind in np.flatnonzero(r.short.sum(axis=0))}
@@ -298,8 +317,8 @@ class _Drawing:
         return "".join(parts)
 
 
-def _ticks(start: int, end: int, most: int) -> Sequence[int]:
-    """Round times in a window."""
+def _tick_times(start: int, end: int, most: int) -> Sequence[int]:
+    """Return at most `most` round times in a window."""
     step = 1.0
     while (end - start) / step > most:
         step *= 2.5 if str(step)[0] == "2" else 2

@@ -1,9 +1,9 @@
-"""The last moments of a run as text: ranks in rows, time in columns, for people on a login node.
+"""Draw the last calls of a run as text, ranks in rows and time in columns, for people on a login node.
 
 heat-1: 3 ranks, deadlock after 1.27 s
 
-rank 0       send→1 #2   recv←1 #1        ┊ recv←1 #1 ⟩ heat.py:22, for 1 s, waits for rank 1
-rank 1       recv←0 #2   ...
+rank 0       send→1 #2   recv←1 #1        ┊ recv←1 #1 ⟩ heat.py:22, for 1 s, waits for rank 1 rank 1       recv←0 #2
+...
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.match import NONE
 from weft.match import match as match_of
 from weft.mpi.meaning import base
 from weft.picture.classes import CLASSES
-from weft.picture.moments import Group, Step, class_word, give_columns, groups
+from weft.picture.last_calls import CallStep, RankGroup, assign_columns, class_word, group_ranks
 from weft.picture.options import DEPTH
 from weft.terms import calls
 from weft.terms.describe import where
@@ -39,103 +39,112 @@ _TAGGED: Final = ("send", "receive", "probe")
 _TORN: Final = "╌╌⟩"
 
 
-class Part(NamedTuple):
-    """A part of a line and its colour (an ANSI sequence, empty for none)."""
+class StyledText(NamedTuple):
+    """A piece of a line and its colour (an ANSI sequence, empty for none)."""
 
     text: str
     colour: str = ""
 
 
-Line = list[Part]
+Line = list[StyledText]
 
 
-def draw(trace: Trace, width: int = 100, *, depth: int = DEPTH, colour: bool = False) -> str:
-    """The last `depth` calls of each rank, ranks that do the same in one row, within `width` columns.
+def draw_text(trace: Trace, width: int = 100, *, depth: int = DEPTH, colour: bool = False) -> str:
+    """Return the last `depth` calls of each rank within `width` columns; ranks that do the same share a row.
 
-    What never returned has a torn edge, and says how long it has been so and for whom it waits.
+    A call that never returned has a torn edge, and a note says since when it waits and for which ranks.
     """
-    lines = _Drawing(trace, max(width, _NARROWEST), max(depth, 1)).lines()
-    return "\n".join("".join(_coloured(part, colour) for part in line).rstrip() for line in lines)
+    lines = _TextDrawing(trace, max(width, _NARROWEST), max(depth, 1)).render_lines()
+    return "\n".join("".join(_apply_colour(part, colour) for part in line).rstrip() for line in lines)
 
 
-def _coloured(part: Part, colour: bool) -> str:
+def _apply_colour(part: StyledText, colour: bool) -> str:
     return f"{part.colour}{part.text}\x1b[0m" if colour and part.colour else part.text
 
 
-class _Drawing:
+class _TextDrawing:
     def __init__(self, trace: Trace, width: int, depth: int) -> None:
         self.trace, self.width, self.depth = trace, width, depth
         self.label, self.cell = min(_LABEL, width // 4), min(_CELL, width // 2 - 6)
 
-    def lines(self) -> list[Line]:
-        """The picture."""
+    def render_lines(self) -> list[Line]:
+        """Return the lines of the picture."""
         if self.trace.level == Level.OUTCOMES or not self.trace.event_count:
-            return [[Part(printable(f"{self.trace.path.name}: no calls were recorded"))]]
+            return [[StyledText(printable(f"{self.trace.path.name}: no calls were recorded"))]]
         self.run, self.match = extent(self.trace), match_of(self.trace)
         self.standstill = Standstill(self.trace)
-        found = groups(self.trace, self.depth)
-        count = give_columns(self.trace, found, self.match)
-        found.sort(key=lambda group: (not self._in_trouble(group), group.ranks[0]))
+        found = group_ranks(self.trace, self.depth)
+        count = assign_columns(self.trace, found, self.match)
+        found.sort(key=lambda group: (not self._is_in_trouble(group), group.ranks[0]))
         shown = sorted(found[:MAX_GROUPS], key=lambda group: group.ranks[0])
-        heading = textwrap.wrap(self._heading(), self.width, break_on_hyphens=False)
-        lines = [*([Part(text)] for text in heading), [], *self._rows(shown, count)]
+        heading = textwrap.wrap(self._heading_text(), self.width, break_on_hyphens=False)
+        lines = [*([StyledText(text)] for text in heading), [], *self._render_rows(shown, count)]
         if len(found) > len(shown):
             left = sum(len(group.ranks) for group in found[MAX_GROUPS:])
             lines.append(
-                [Part(f"and {plural(left, 'more rank')} that did {plural(len(found) - MAX_GROUPS, 'other thing')}")]
+                [
+                    StyledText(
+                        f"and {plural(left, 'more rank')} that did {plural(len(found) - MAX_GROUPS, 'other thing')}"
+                    )
+                ]
             )
         if any("!" in part.text for line in lines[2:] for part in line):
-            lines += [[], [Part("! nobody received it", _DIM)]]
-        return [*lines, *self._proof()]
+            lines += [[], [StyledText("! nobody received it", _DIM)]]
+        return [*lines, *self._deadlock_lines()]
 
-    def _heading(self) -> str:
+    def _heading_text(self) -> str:
+        """Return the run's name, its number of ranks, how it ended and how long it took."""
         trace = self.trace
         ended = ENDED.get(str(trace.run.get("ended")), CUT_OFF)
-        took = seconds(self.run.last - self.run.first)
+        took = format_seconds(self.run.last - self.run.first)
         return printable(f"{trace.path.resolve().name}: {plural(len(trace.ranks), 'rank')}, {ended} after {took}")
 
-    def _in_trouble(self, group: Group) -> bool:
+    def _is_in_trouble(self, group: RankGroup) -> bool:
+        """Tell whether the ranks of a group never left a call, or never reached MPI_Finalize."""
         ended = self.trace.ranks[group.ranks[0]]
         return any(step.open for step in group.steps) or not reached_finalize(ended)
 
     # Rows
 
-    def _rows(self, found: Sequence[Group], count: int) -> Iterable[Line]:
-        labels = [_cut(rank_words(group.ranks), self.label) for group in found]
-        cells = [self._cells(group) for group in found]
+    def _render_rows(self, found: Sequence[RankGroup], count: int) -> Iterable[Line]:
+        """Yield the lines of the groups: their calls by column, then their notes."""
+        labels = [_truncate(rank_words(group.ranks), self.label) for group in found]
+        cells = [self._row_cells(group) for group in found]
         widths = [2 + max((len(row[c]) for row in cells if c in row), default=0) for c in range(count)]
         label = max(len(text) for text in labels) + 2
-        first = self._first(widths, label)
-        yield [Part(" " * label), Part(_time_arrow(min(sum(widths[first:]), self.width - label)), _DIM)]
+        first = self._first_visible_column(widths, label)
+        yield [StyledText(" " * label), StyledText(_time_arrow(min(sum(widths[first:]), self.width - label)), _DIM)]
         for group, text, row in zip(found, labels, cells, strict=True):
-            line = [Part(text.ljust(label), _BOLD if self._in_trouble(group) else "")]
+            line = [StyledText(text.ljust(label), _BOLD if self._is_in_trouble(group) else "")]
             columns = dict(zip(group.columns, group.steps, strict=True))
             for column in range(first, count):
                 cell = row.get(column, "").ljust(widths[column])
-                line.append(Part(cell, _ansi(columns[column]) if column in columns else ""))
+                line.append(StyledText(cell, _colour_sequence(columns[column]) if column in columns else ""))
             if group.more or any(column < first for column in group.columns):
-                line[0] = Part(line[0].text[:-2] + "… ", line[0].colour)
+                line[0] = StyledText(line[0].text[:-2] + "… ", line[0].colour)
             yield line
-            yield from self._notes(group, label)
+            yield from self._render_notes(group, label)
 
-    def _first(self, widths: Sequence[int], label: int) -> int:
-        """The first column for which there is room."""
+    def _first_visible_column(self, widths: Sequence[int], label: int) -> int:
+        """Return the first column for which there is room."""
         first = len(widths)
         while first and label + sum(widths[first - 1 :]) <= self.width:
             first -= 1
         return min(first, len(widths) - 1)
 
-    def _cells(self, group: Group) -> dict[int, str]:
+    def _row_cells(self, group: RankGroup) -> dict[int, str]:
+        """Return the text of each column of a group."""
         cells: dict[int, str] = {}
         for column, step in zip(group.columns, group.steps, strict=True):
             # Of several threads that stand in open calls one has the place; the notes tell of all.
-            cells[column] = _cut(self._cell(group, step), self.cell) + (_TORN if step.open else "")
+            cells[column] = _truncate(self._cell_text(group, step), self.cell) + (_TORN if step.open else "")
         return cells
 
-    def _cell(self, group: Group, step: Step) -> str:
+    def _cell_text(self, group: RankGroup, step: CallStep) -> str:
+        """Return a call as text: name, peer, tag, polls, communicator and repetitions."""
         event = step.event
         name = calls.spoken(event.function.name)
-        text = name + self._other_side(group, step)
+        text = name + self._peer_text(group, step)
         args = event.function.slot
         if ("tag" in args and args["tag"].handle is None) and class_word(step) in _TAGGED:
             text += " #any" if event.flags & Flag.ANY_TAG and event.open else f" #{event.tag}"
@@ -147,9 +156,10 @@ class _Drawing:
             text += f" {event.comm.name.removeprefix('world.')}"
         if step.times > 1:
             text += f" ×{step.times}"
-        return printable(text) + ("!" if self._lost(group, event) else "")
+        return printable(text) + ("!" if self._is_unreceived(group, event) else "")
 
-    def _other_side(self, group: Group, step: Step) -> str:
+    def _peer_text(self, group: RankGroup, step: CallStep) -> str:
+        """Return the peer of a call with an arrow that shows the direction."""
         slot = step.event.function.slot.get("peer")
         if slot is None:
             return ""
@@ -157,10 +167,10 @@ class _Drawing:
         if step.event.flags & Flag.ANY_SOURCE and slot.name == "source":
             got = "" if step.open or step.peers[0] is None or len(group.ranks) > 1 else f"({step.peers[0]})"
             return f"{arrow}any{got}"
-        return arrow + _peers(group.ranks, step.peers, len(self.trace.ranks))
+        return arrow + _peers_text(group.ranks, step.peers, len(self.trace.ranks))
 
-    def _lost(self, group: Group, event: Event) -> bool:
-        """Whether it sent a message that nobody received."""
+    def _is_unreceived(self, group: RankGroup, event: Event) -> bool:
+        """Tell whether a call sent a message that nobody received."""
         if base(event.function.name) not in _SENDS or len(group.ranks) > 1:
             return False
         rows = self.match.sends_of(event.id)
@@ -168,21 +178,22 @@ class _Drawing:
 
     # Notes under a row
 
-    def _notes(self, group: Group, label: int) -> Iterable[Line]:
-        texts = [self._open_note(group, step) for step in group.steps if step.open]
-        if not texts and (state := self._state(group)):
+    def _render_notes(self, group: RankGroup, label: int) -> Iterable[Line]:
+        """Yield the notes under a row: the open calls, or how the ranks ended."""
+        texts = [self._open_call_note(group, step) for step in group.steps if step.open]
+        if not texts and (state := self._ending_text(group)):
             texts = [state]
         for text in texts:
             for line in textwrap.wrap(text, self.width - label, break_on_hyphens=False):
-                yield [Part(" " * label + line, _WARN)]
+                yield [StyledText(" " * label + line, _WARN)]
 
-    def _open_note(self, group: Group, step: Step) -> str:
-        took = seconds(self.run.last - step.event.enter_ns)
+    def _open_call_note(self, group: RankGroup, step: CallStep) -> str:
+        took = format_seconds(self.run.last - step.event.enter_ns)
         text = f"{_TORN} in {calls.spoken(step.event.function.name)}{where(step.event)} since {took}"
-        return printable(text + self._waits(group))
+        return printable(text + self._waits_text(group))
 
-    def _waits(self, group: Group) -> str:
-        """For whom the ranks wait."""
+    def _waits_text(self, group: RankGroup) -> str:
+        """Return for which ranks the ranks of a group wait."""
         needs = [self.standstill.needs.get(rank) for rank in group.ranks]
         if any(need is None for need in needs):
             return ""
@@ -190,25 +201,28 @@ class _Drawing:
         if all(one == whom[0] for one in whom):
             return f", waits for {rank_words(whom[0])}" if whom[0] else ", waits for nobody who could come"
         if all(len(one) == 1 for one in whom):
-            return f", each waits for rank {_peers(group.ranks, [min(one) for one in whom], len(self.trace.ranks))}"
+            return (
+                f", each waits for rank {_peers_text(group.ranks, [min(one) for one in whom], len(self.trace.ranks))}"
+            )
         return f", wait for {rank_words(frozenset().union(*whom))}"
 
-    def _state(self, group: Group) -> str:
+    def _ending_text(self, group: RankGroup) -> str:
+        """Return how a rank ended; empty if it reached MPI_Finalize."""
         rank = self.trace.ranks[group.ranks[0]]
         if reached_finalize(rank):
             return ""
         return "✗ " + end_of(rank)
 
-    def _proof(self) -> list[Line]:
-        """What is proven of who waits for whom."""
+    def _deadlock_lines(self) -> list[Line]:
+        """Return the deadlocks that were found, with their cycles."""
         lines: list[Line] = []
         for finding in find(self.trace):
             cycle = finding.evidence.cycle if isinstance(finding.evidence, Deadlock) else ()
             if 1 < len(cycle) <= 12:
                 ring = " ⟶ ".join(str(rank) for rank in [*cycle, cycle[0]])
-                lines += [[], [Part(f"waits for: {ring}", _WARN)]]
+                lines += [[], [StyledText(f"waits for: {ring}", _WARN)]]
             said = printable(f"deadlock: {finding.message}")
-            lines += [[], *([Part(line)] for line in textwrap.wrap(said, self.width, break_on_hyphens=False))]
+            lines += [[], *([StyledText(line)] for line in textwrap.wrap(said, self.width, break_on_hyphens=False))]
         return lines
 
 
@@ -217,7 +231,7 @@ _BOLD: Final = "\x1b[1m"
 _WARN: Final = "\x1b[31m"
 
 
-def _ansi(step: Step) -> str:
+def _colour_sequence(step: CallStep) -> str:
     colour = CLASSES[step.call_class].light
     return "\x1b[38;2;" + ";".join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5)) + "m"
 
@@ -229,8 +243,8 @@ def _time_arrow(width: int) -> str:
     )
 
 
-def _peers(ranks: Sequence[int], peers: Sequence[int | None], size: int) -> str:
-    """The other sides of ranks: one for all, each its neighbour, or several."""
+def _peers_text(ranks: Sequence[int], peers: Sequence[int | None], size: int) -> str:
+    """Return the peers of ranks: one for all, a distance such as `+1` for all, or `several`."""
     known = {peer for peer in peers if peer is not None}
     if not known:
         return "nobody"
@@ -243,12 +257,12 @@ def _peers(ranks: Sequence[int], peers: Sequence[int | None], size: int) -> str:
     return "several"
 
 
-def _cut(text: str, width: int) -> str:
+def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def seconds(ns: float) -> str:
-    """A time for people."""
+def format_seconds(ns: float) -> str:
+    """Return a time in ns as people write it: `1.27 s`."""
     for size, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
         if ns >= size:
             return f"{ns / size:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Which part of a run a picture shows."""
+"""Choose which part of a run a picture shows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Window = str | tuple[float | None, float | None] | None
 """`1.2s-3s`, or (start, end) in seconds, None for the run's own."""
 
 
-def ranks_of(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]:
-    """The ranks `0-3,7` or of an iterable. UsageError where the run has none of them."""
+def select_ranks(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]:
+    """Return the ranks of `0-3,7` or of an iterable; None for all. UsageError if the run has none of them."""
     if wanted is None:
         return trace.ranks
     spans = ranges(wanted) if isinstance(wanted, str) else [(int(rank), int(rank)) for rank in wanted]
@@ -24,10 +24,10 @@ def ranks_of(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]:
     return found
 
 
-def window_of(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
-    """Start and end in ns. UsageError for a window that is none."""
+def parse_window(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
+    """Return start and end of a window in ns. UsageError for an invalid window."""
     if wanted is None:
-        return _calm_start(trace, run), _calm_end(trace, run)
+        return _default_start(trace, run), _default_end(trace, run)
     if isinstance(wanted, str):
         first, dash, last = wanted.partition("-")
         start, end = duration_ns(first) if first else run.first, duration_ns(last) if last else run.last
@@ -41,18 +41,18 @@ def window_of(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
     return int(start), int(end)
 
 
-def _calm_start(trace: Trace, run: Extent) -> int:
-    """Where a picture of the whole run begins: MPI's start, where it takes long, squeezes what is behind it too."""
+def _default_start(trace: Trace, run: Extent) -> int:
+    """Return where a picture of the whole run begins: after MPI_Init, if that takes a large part of the run."""
     firsts = [rank.event(0) for rank in trace.ranks if len(rank)]
     ends = [event.exit_ns or event.enter_ns for event in firsts if event.function.name.startswith("MPI_Init")]
-    end = _calm_end(trace, run)
+    end = _default_end(trace, run)
     if not ends or min(ends) - run.first < 0.3 * (end - run.first):
         return run.first
     return max(run.first, min(ends) - (end - min(ends)) // 20)
 
 
-def _calm_end(trace: Trace, run: Extent) -> int:
-    """Where a picture of the whole run ends: what hung for hours must not squeeze what was before it."""
+def _default_end(trace: Trace, run: Extent) -> int:
+    """Return where a picture of the whole run ends: soon after the last call began, even if it hung for hours."""
     last = run.first
     for rank in trace.ranks:
         for thread in rank.threads:

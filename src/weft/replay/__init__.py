@@ -1,7 +1,7 @@
-"""Replay: a recorded run again, only as far as needed, stopped where it is always the same.
+"""Replay: run a recorded run again, only as far as needed, stopped where it is always the same.
 
-`plans_of(trace, match)` computes before the replay starts what each rank will do; recorder/replay.c follows it
-inside the ranks. `Cuts` turns points of the record into goals, `Replay` stands beside the running replay.
+`plans_of(trace, match)` computes before the replay what each rank will do; recorder/replay.c follows the plan inside
+the ranks. `Cuts` turns points of the record into goals, `Replay` observes the replay from outside.
 """
 
 from weft.replay.cuts import Cut, Cuts, Goals

@@ -1,4 +1,4 @@
-"""Speaking with the ranks of a running replay: one page of memory each, shared through a file."""
+"""Control the ranks of a running replay: one page of shared memory for each, in a file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _FUTEX = ("202", "98")
 
 
 def plan_file(folder: Path, rank: int) -> Path:
-    """Where the plan of a rank lies."""
+    """Return the path of a rank's plan."""
     return folder / f"plan-{rank:06d}.bin"
 
 
 class Control:
-    """The page of one rank. `made`: another process has made it already, and it is only looked at."""
+    """The control page of one rank. `made`: another process has made it already, and it is only read."""
 
     def __init__(self, folder: Path, rank: int, *, made: bool = False) -> None:
         self.rank = rank
@@ -53,7 +53,7 @@ class Control:
         return int(self.page["pid"][0])
 
     def set_goal(self, position: int | None, thread: int | None = None, polls: int = 0) -> None:
-        """Let a thread (all of them) pass this many entries of its plan and then park; None: no goal.
+        """Let a thread (all threads by default) pass `position` entries of its plan and then park; None: no goal.
 
         `polls`: how many more failed polls it makes there before it parks.
         """
@@ -63,41 +63,43 @@ class Control:
         self.page["thread"]["goal"][0, which] = goal
 
     def goal_polls(self, thread: int = 0) -> int:
-        """Failed polls that a thread makes at its goal before it parks."""
+        """Return the failed polls that a thread makes at its goal before it parks."""
         return int(self.page["thread"]["goal_polls"][0, thread])
 
     def at(self, thread: int = 0) -> int:
-        """Entries that a thread has passed."""
+        """Return the number of entries that a thread has passed."""
         return int(self.page["thread"]["at"][0, thread])
 
     def tid(self, thread: int = 0) -> int:
-        """The kernel's id of a thread, 0 before its first call."""
+        """Return the kernel's id of a thread, 0 before its first call."""
         return int(self.page["thread"]["tid"][0, thread])
 
     def tids(self) -> list[int]:
-        """The kernel's ids of all threads that have made a call."""
+        """Return the kernel's ids of all threads that have made a call."""
         return [tid for tid in self.page["thread"]["tid"][0].tolist() if tid]
 
     def parked(self, thread: int = 0) -> bool:
-        """Whether a thread stands at its goal."""
+        """Tell whether a thread is parked at its goal."""
         return bool(self.page["thread"]["parked"][0, thread])
 
     def polling(self, thread: int | None = None) -> bool:
-        """Whether a thread (any) polls on though its record goes on with something else, or is at its end."""
+        """Tell whether a thread (any by default) polls on though its record goes on with something else,
+        or has ended.
+        """
         threads = self.page["thread"][0, slice(None) if thread is None else thread]
         return bool((threads["polling"] | threads["free_polls"]).any())
 
     def held(self, thread: int = 0) -> bool:
-        """Whether a thread polls on though its record goes on with something else."""
+        """Tell whether a thread polls on though its record goes on with something else."""
         return bool(self.page["thread"]["polling"][0, thread])
 
     def over(self, thread: int = 0) -> bool:
-        """Whether a thread that was there is there no more, or its process is not."""
+        """Tell whether a thread, or its process, has ended."""
         tid = self.tid(thread) or (self.pid if thread == 0 else 0)
         return bool(self.pid and tid) and not Path(f"/proc/{self.pid}/task/{tid}").exists()
 
     def asleep(self, thread: int = 0) -> bool:
-        """Whether a thread sleeps until another one wakes it (a join, a lock), not for some time."""
+        """Tell whether a thread sleeps until another one wakes it (a join, a lock), not for some time."""
         tid = self.tid(thread) or (self.pid if thread == 0 else 0)
         task = Path(f"/proc/{self.pid}/task/{tid}")
         try:
@@ -108,25 +110,25 @@ class Control:
             return False
 
     def unanswered(self, thread: int = 0) -> bool:
-        """Whether a thread polls where its record has no more."""
+        """Tell whether a thread polls after the end of its record."""
         return bool(self.page["thread"]["free_polls"][0, thread])
 
     def waiting(self) -> list[int]:
-        """The kernel's ids of threads that are inside a poll which is to succeed, and wait for what answers it."""
+        """Return the kernel's ids of threads inside a poll that is to succeed, which wait for what answers it."""
         threads = self.page["thread"][0]
         return [tid for tid in threads["tid"][threads["waits"] != 0].tolist() if tid]
 
     def behind(self) -> bool:
-        """Whether a thread is behind the end of its record."""
+        """Tell whether a thread is past the end of its record."""
         return bool(self.page["thread"]["behind"][0].any())
 
     def progress(self) -> tuple[int, ...]:
-        """What changes whenever the rank gets on."""
+        """Return values that change whenever the rank makes progress."""
         threads = self.page["thread"][0, :CONTROL_THREADS]
         return (int(self.state), *threads["at"].tolist(), *threads["behind"].tolist())
 
     @property
     def divergence(self) -> tuple[Divergence, dict[str, int]] | None:
-        """Why the rank does not follow its record, with the numbers of plan.h."""
+        """Why the rank does not follow its record, with the numbers of plan.h; None if it does."""
         fields = {name: int(self.page["diverged"][name][0]) for name in self.page["diverged"].dtype.names}
         return (Divergence(fields["why"]), fields) if fields["why"] else None

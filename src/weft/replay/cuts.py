@@ -1,11 +1,11 @@
-"""The cuts of a recorded run that a replay stops at.
+"""The cuts of a recorded run at which a replay stops.
 
-The past of a point is the least consistent cut that holds it (unique): what has to run again, and no more. The
-opposite is the greatest cut that holds nothing that comes after a point: the stable stop of a breakpoint.
+The past of a point is the least consistent cut that holds it (unique): what has to run again, and no more. The opposite
+is the greatest cut that holds nothing that comes after a point: the stable stop of a breakpoint.
 
 One rule is added to happens-before: a collective ends nowhere before every member has begun it. The standard lets an
-MPI do with less (MPI-4.1, 6.14), but its trees and rings pass the data over any member: in a broadcast from rank 0
-over a tree, rank 3 needs rank 2.
+MPI do with less (MPI-4.1, 6.14), but its trees and rings pass the data over any member: in a broadcast from rank 0 over
+a tree, rank 3 needs rank 2.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Goals = dict[Thread, int]
 class Cut:
     """How far each thread goes. A thread without a goal goes to its end.
 
-    `firm`: threads whose last call before the goal ends in the cut, so that they stand behind it; `polls`: the failed
-    polls that a thread makes at its goal, to stand before a later one.
+    `firm`: threads whose last call before the goal ends in the cut, so that they stop after it; `polls`: the failed
+    polls that a thread makes at its goal, to stop before a later one.
     """
 
     goals: Goals = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Cut:
     """The events that a person named."""
 
     def meet(self, other: Cut) -> Cut:
-        """The greatest cut that lies in both: each thread stops where it stops first."""
+        """Return the greatest cut within both: each thread stops where it stops first."""
         met = Cut(asked=self.asked + other.asked)
         for thread in self.goals | other.goals:
             here = [cut for cut in (self, other) if thread in cut.goals]
@@ -70,7 +70,7 @@ class Cuts:
         self.plans = plans
 
     def past(self, events: Iterable[EventId], *, ended: bool = False) -> Cut:
-        """What has to run again so that these calls are about to be made, or (`ended`) so that they return."""
+        """Return what has to run again so that some calls are about to be made, or (`ended`) so that they return."""
         points = np.zeros(len(self.order.processes.rank), np.int64)
         own: dict[int, int] = {}
         asked = tuple(events)
@@ -96,7 +96,7 @@ class Cuts:
         return cut
 
     def before_future(self, events: Iterable[EventId]) -> Cut:
-        """How far all can go without these calls."""
+        """Return how far all threads can go without some calls."""
         seeds: dict[int, int] = {}
         past = np.zeros(len(self.order.processes.rank), np.int64)
         asked = tuple(events)
@@ -127,7 +127,7 @@ class Cuts:
             cut.polls[rank, thread] = self.plans[rank].threads[thread].polls(index)
 
     def _asks(self, process: int, point: int) -> bool:
-        """Whether the point is the start of a poll: no rank stands in one, as it is answered at once."""
+        """Tell whether a point is the start of a poll: no rank stops in one, as it is answered at once."""
         rank = self.trace.ranks[int(self.order.processes.rank[process])]
         if point % 2 == 0 or not len(rank):
             return False
@@ -138,17 +138,17 @@ class Cuts:
         return frozenset(function.id for function in self.trace.functions if check_of(function) & Check.POLL)
 
     def _several(self, points: NDArray[np.int64]) -> Iterable[tuple[Any, NDArray[np.int64], NDArray[np.int64]]]:
-        """The ranks of several threads: rank, its processes, and their points."""
+        """Yield the ranks with several threads: rank, its processes, and their points."""
         for rank in self.trace.ranks:
             own = np.flatnonzero(self.order.processes.rank == rank.index)
             if len(own) > 1:
                 yield rank, own, points[own]
 
     def _with_threads(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A past, and of each rank's other threads what they had done by then.
+        """Return a past, extended by what each rank's other threads had done by then.
 
-        Threads wait for each other by means that are no calls of MPI (a join, a lock), so that what one had not done
-        the other may not get by without.
+        Threads wait for each other by means that are no MPI calls (a join, a lock), so what one had done the other may
+        need.
         """
         while True:
             before = points
@@ -169,7 +169,7 @@ class Cuts:
                 return points
 
     def _without_threads(self, points: U32) -> U32:
-        """A future, and of each rank's other threads what they began later."""
+        """Return a future, extended by what each rank's other threads began later."""
         while True:
             ends = points.astype(np.int64)
             for rank, own, reached in self._several(ends):
@@ -186,7 +186,7 @@ class Cuts:
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _with_members(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A past, and for each collective that ends in it the start of every member."""
+        """Return a past, extended by the start of every member of each collective that ends in it."""
         parts = _Parts(self.order)
         while True:
             ends = parts.done & (points[parts.ends_in] >= parts.end)
@@ -200,7 +200,7 @@ class Cuts:
                 points = np.maximum(points, self.order.past_points(process, int(starts[process])).astype(np.int64))
 
     def _without_members(self, points: U32) -> U32:
-        """A future, and for each collective that a member starts in it the end of every member."""
+        """Return a future, extended by the end of every member of each collective that starts in it."""
         parts = _Parts(self.order)
         while True:
             starts = parts.start >= points[parts.starts_in]
@@ -212,7 +212,7 @@ class Cuts:
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
     def _with_turns(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A past, and of each window's accesses in it those whose turn came before."""
+        """Return a past, extended by the window accesses whose turn came before those in it."""
         edges = self._turns
         while True:
             needed = edges.first_end[points[edges.second_in] >= edges.second_end]
@@ -227,7 +227,7 @@ class Cuts:
             points = self._with_threads(self._with_members(points))
 
     def _without_turns(self, points: U32) -> U32:
-        """A future, and of each window's accesses those whose turn comes after one in it."""
+        """Return a future, extended by the window accesses whose turn comes after one in it."""
         edges = self._turns
         while True:
             late = edges.first_end >= points[edges.first_in]
@@ -245,7 +245,7 @@ class Cuts:
         return _TurnEdges(self.order, ranks, turns(ranks) if taken else Turns())
 
     def _goal(self, process: int, event: int, inclusive: bool) -> Goals:
-        """The goal that lies before an event of a process, or behind it."""
+        """Return the goal before an event of a process, or (`inclusive`) after it."""
         rank = int(self.order.processes.rank[process])
         if rank >= len(self.plans):
             return {}  # a process that ended before its rank was known
@@ -256,7 +256,7 @@ class Cuts:
 
 
 class _TurnEdges:
-    """What takes turns at windows, as points of processes: `second_end` is not reached without `first_end`."""
+    """The order of window accesses, as points of processes: `second_end` is not reached without `first_end`."""
 
     def __init__(self, order: Order, ranks: Sequence[Rank], found: Turns) -> None:
         pairs = np.array(found.before, np.int64).reshape(-1, 2)

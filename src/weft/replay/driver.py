@@ -1,4 +1,4 @@
-"""What a replay and the debugger that drives it have in common: a folder, where to stop first, and that both live."""
+"""What a replay and the debugger that drives it share: a folder, the first goals, and whether both live."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _GOALS = "driver.json"
 
 
 def leave_goals(folder: Path, goals: Goals) -> None:
-    """Write what a replay is told when it begins, in the debugger's process."""
+    """Write the first goals of a replay; called in the debugger's process."""
     told = {"pid": os.getpid(), "goals": [[rank, thread, goal] for (rank, thread), goal in goals.items()]}
     (folder / _GOALS).write_text(json.dumps(told))
 
 
 @dataclass
 class Driver:
-    """A debugger that sets goals while the ranks run, and says when it is over. `folder`: what only the two have."""
+    """A debugger that sets goals while the ranks run, and says when it is over. `folder`: shared by the two only."""
 
     folder: Path
     pid: int
@@ -31,22 +31,22 @@ class Driver:
 
     @classmethod
     def of(cls, folder: Path) -> Driver:
-        """The one that made a folder. `goals`: where it lets the ranks stop first."""
+        """Return the driver that made a folder."""
         told = json.loads((folder / _GOALS).read_text())
         return cls(folder, told["pid"], {(rank, thread): goal for rank, thread, goal in told["goals"]})
 
     @property
     def gone(self) -> bool:
-        """Whether its process has ended, before we began or since."""
+        """Whether the debugger's process has ended."""
         return os.getppid() != self._parent or not Path(f"/proc/{self.pid}").exists()
 
     @property
     def over(self) -> bool:
-        """Whether the replay is to be ended."""
+        """Whether the replay has to end."""
         return (self.folder / "end").exists() or self.gone
 
     def clear(self) -> None:
-        """Take away what it has left behind, if it could not."""
+        """Remove the folder if the debugger has ended and could not."""
         if self.gone:
             shutil.rmtree(self.folder, ignore_errors=True)
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The other outcome of a race: the record is followed up to a call, which then takes another message or request.
+"""Force the other outcome of a race: follow the record up to a call, which then takes another message or request.
 
 What cannot happen unless the call has ended is left free, as the record says nothing of it any more.
 """
@@ -33,7 +33,7 @@ _TURNS = [
 
 
 def parse_force(text: str, trace: Trace) -> Forced:
-    """What a person asks for. UsageError where it is not that, or the run has no such event."""
+    """Parse RANK:EVENT=SOURCE or RANK:EVENT=#INDEX. UsageError if it is invalid."""
     forced = Forced.parse(text)
     if forced is None:
         raise UsageError(
@@ -45,7 +45,7 @@ def parse_force(text: str, trace: Trace) -> Forced:
 
 
 class Forcing:
-    """A call that is to take another message, or complete another request, than in the record."""
+    """A call that takes another message, or completes another request, than in the record."""
 
     def __init__(self, trace: Trace, match: Match, order: Order, forced: Forced) -> None:
         self.trace, self.match, self.order = trace, match, order
@@ -57,8 +57,9 @@ class Forcing:
         self.kept = self._kept(losers)
 
     def _of_message(self) -> tuple[dict[int, int], list[int]]:
-        """A receive or probe of any source that takes another's message: the first points that this changes, and the
-        rows of the receives that lose their message."""
+        """Return the first points that another message of a wildcard changes, and the rows of receives that lose their
+        message.
+        """
         trace, match, order = self.trace, self.match, self.order
         (rank, index), source = self.event, self.forced.source
         call = trace.event(rank, index)
@@ -88,7 +89,7 @@ class Forcing:
         return seeds, losers
 
     def _of_request(self) -> tuple[dict[int, int], list[int]]:
-        """A call that completes another one of its requests: all that changes is behind its end."""
+        """Return the first point that another completed request changes: the end of the call."""
         (rank, event), index = self.event, self.forced.request
         name = self.trace.event(rank, event).function.name
         call = next(completing(self.trace.ranks[rank], event), None)
@@ -106,7 +107,7 @@ class Forcing:
         return dict([self.order.point(rank, event, end=True)]), []
 
     def _can_happen(self, posts: Posts, row: int | None, sender: int, decided: EventId, order: Order) -> None:
-        """UsageError where no run that follows the record up to the receive can have this outcome."""
+        """Raise UsageError if no run that follows the record up to the receive can have this outcome."""
         rank, index = self.event
         text, sends, recvs = f"--force {self.forced}", self.match.sends, self.match.recvs
         if row is None:
@@ -136,10 +137,11 @@ class Forcing:
             )
 
     def _displaced(self, row: int | None) -> list[int]:
-        """Rows of later receives that get another message now, and events of probes that see another one.
+        """Return the rows of later receives that now get another message.
 
-        The receive that the record gave the message which is to come first; and as the message that the forced receive
-        had is left, the next receive that had one of its sender: messages of one sender cannot overtake each other.
+        These are the receive to which the record gave the message that is to come first; and as the message of the
+        forced receive is left over, the next receive that had one of its sender: messages of one sender cannot
+        overtake.
         """
         if row is None:
             return []
@@ -155,7 +157,7 @@ class Forcing:
         return list(losers)
 
     def _next_of(self, row: int, sender: int) -> int | None:
-        """The receive posted later that got the first message of a sender that would have fitted this one."""
+        """Return the later receive that got the first message of a sender that would have fitted this one."""
         recvs, sends = self.match.recvs, self.match.sends
         part = recvs.of_rank(self.event[0])
         rows = part.start + np.flatnonzero((recvs.event[part] > recvs.event[row]) & (recvs.partner[part] != NONE))
@@ -166,7 +168,7 @@ class Forcing:
         return min(taken, key=lambda k: int(sends.event[recvs.partner[k]]), default=None)
 
     def _seen(self, row: int | None) -> list[int]:
-        """Later probes that saw a message which is taken before them now."""
+        """Return later probes that saw a message which is now taken before them."""
         probes = self.match.probes
         part = probes.of_rank(self.event[0])
         rows = part.start + np.flatnonzero((probes.event[part] > self.event[1]) & (probes.partner[part] != NONE))
@@ -174,7 +176,7 @@ class Forcing:
                 if row is not None and self.match.sends.rank_of(int(probes.partner[k])) == self.sender]  # fmt: skip
 
     def _seen_while_free(self, losers: list[int]) -> list[int]:
-        """Later probes that saw a message which a receive posted before them, and free now, may take first."""
+        """Return later probes that saw a message which a receive posted before them, and now free, may take first."""
         if not losers:
             return []
         recvs, probes, sends = self.match.recvs, self.match.probes, self.match.sends
@@ -194,7 +196,7 @@ class Forcing:
         return found
 
     def _told_sender(self, row: int) -> list[EventId]:
-        """The call at whose end the sender of a receive's message knew that it was taken, if it was to be told."""
+        """Return the call at whose end a synchronous sender knew that its message was taken."""
         sends = self.match.sends
         send = int(self.match.recvs.partner[row])
         if send == NONE or not sends.flags[send] & Post.SYNCHRONOUS or sends.completion[send] == NONE:
@@ -202,10 +204,10 @@ class Forcing:
         return [EventId(sends.rank_of(send), int(sends.completion[send]))]
 
     def _kept(self, losers: list[int]) -> set[EventId]:
-        """The posts of other wildcards that take the same message as in the record.
+        """Return the posts of other wildcards that take the same message as in the record.
 
-        Those whose sender was told before are kept. One that was only pending is kept, too, where its message is sent
-        all the same, unless a wildcard before it is free now: that one could take its message.
+        Those whose sender had been told before are included. A receive that was only pending is included if its message
+        is sent nevertheless, unless a wildcard before it is free now and could take its message.
         """
         recvs, kept = self.match.recvs, set()
         free_on: set[int] = set()
@@ -224,7 +226,7 @@ class Forcing:
         return kept
 
     def _before(self, rank: int, event: int, *, end: bool) -> bool:
-        """Whether the start, or end, of an event does not depend on what is forced."""
+        """Tell whether the start, or end, of an event does not depend on what is forced."""
         if event == NONE:
             return False
         first = int(self.future[self.processes.of(rank, event)])
@@ -234,11 +236,11 @@ class Forcing:
         return send != NONE and self._before(*self.match.sends.id(send), end=False)
 
     def keeps(self, rank: int, event: int, *, receive: bool) -> bool:
-        """Whether another wildcard of the record takes, a probe sees, or a call completes, the same."""
+        """Tell whether another wildcard takes, a probe sees, or a call completes, the same as in the record."""
         return (rank, event) in self.kept if receive else self._before(rank, event, end=True)
 
     def apply(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
-        """The plans, cut at what depends on the receive, with its source exchanged."""
+        """Return the plans, cut at what depends on the call, with its outcome exchanged."""
         cut = []
         for plan in plans:
             threads = [self._cut(plan, thread) for thread in plan.threads]
@@ -246,6 +248,7 @@ class Forcing:
         return cut
 
     def _cut(self, plan: RankPlan, thread: ThreadPlan) -> ThreadPlan:
+        """Return the plan of a thread, cut at what depends on the call."""
         slot = thread.slot
         rank = self.trace.ranks[plan.rank]
         merged = np.flatnonzero(rank.event_threads == slot)  # index among all events of the rank
@@ -275,7 +278,7 @@ class Forcing:
         return replace(thread, entries=entries, values=values, posts=posts, turns=turns)
 
     def _exchange(self, entry: Any, values: NDArray[np.int32]) -> None:
-        """Let the forced call have its other outcome (in values, by Outcome as plan.h says)."""
+        """Exchange the outcome of the forced call in `values` (by Outcome as plan.h says)."""
         if entry["outcome"] == Outcome.SOURCE:
             values[entry["value"]] = self.forced.source
         elif entry["outcome"] == Outcome.INDEX:

@@ -1,4 +1,4 @@
-"""The plan of a replay and the page of control, as recorder/plan.h draws them."""
+"""The layout of a replay's plan and of the control page, from recorder/plan.h."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What another outcome changed: where its run parts from the record, which messages are taken, how it ended."""
+"""Report what a forced outcome changed: where its run differs from the record, which messages are taken,
+how it ended.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ import numpy as np
 from weft.base.event_id import EventId
 from weft.base.words import plural, rank_words
 from weft.compare import Comparison, compare
-from weft.compare.calls import senders
-from weft.compare.told import appeared
+from weft.compare.calls import message_senders
+from weft.compare.report import changed_finding_lines
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order
@@ -18,10 +20,12 @@ from weft.terms.event_findings import said
 
 
 def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:
-    """Ranks whose receives take messages of other ranks, or none: rank, how many, of how many."""
+    """Return ranks whose receives take messages of other ranks, or none: (rank, how many, of how many)."""
     found = []
     for rank in range(len(before.trace.ranks)):
-        one, two = (senders(m, rank) if rank < len(m.trace.ranks) else np.zeros(0, np.int64) for m in (before, after))
+        one, two = (
+            message_senders(m, rank) if rank < len(m.trace.ranks) else np.zeros(0, np.int64) for m in (before, after)
+        )
         size = max(len(one), len(two))
         differing = size - int((one[: len(two)] == two[: len(one)]).sum())
         if differing:
@@ -32,7 +36,7 @@ def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:
 def told(
     record: Match, other: Match, order: Order, forced: EventId, findings: tuple[Sequence[Finding], Sequence[Finding]]
 ) -> list[str]:
-    """What the outcome changed, a line each. `order` is that of the other run."""
+    """Return lines on what the outcome changed. `order` is that of the other run."""
     lines = _parting(compare(record, other, order), forced)
     changed = [
         f"{n} of {plural(size, 'receive')} of {rank_words([rank])}" for rank, n, size in changed_matches(record, other)
@@ -42,11 +46,12 @@ def told(
     )
     before, after = (f"{t.run.get('ended')} with status {t.run.get('exit_code')}" for t in (record.trace, other.trace))
     lines.append(f"it {after}" + (", as in the record" if before == after else f"; the record {before}"))
-    lines += appeared(*findings)
+    lines += changed_finding_lines(*findings)
     return lines
 
 
 def _parting(comparison: Comparison, forced: EventId) -> list[str]:
+    """Return lines on the first call that differs from the record."""
     differing = next((d for d in comparison.first if d.before and d.after), None)
     if differing is None or differing.before is None or differing.after is None:
         return [f"after event {forced[1]} of rank {forced[0]} every rank makes the calls of the record"]
@@ -58,7 +63,7 @@ def _parting(comparison: Comparison, forced: EventId) -> list[str]:
 
 
 def _with_message(match: Match, event: EventId) -> str:
-    """A call, and for a receive of any source whose message it took."""
+    """Return a call, and for a wildcard receive whose message it took."""
     call, rows = said(match.trace.event(*event)), match.receives_of(event)
     if not rows or not match.recvs.flags[rows[0]] & Post.ANY_SOURCE or match.recvs.partner[rows[0]] == NONE:
         return call

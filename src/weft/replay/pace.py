@@ -1,8 +1,8 @@
-"""Time as the ranks have it: what a busy machine takes from them is not counted.
+"""Time without progress as the ranks experience it: time that a busy machine takes from them is not counted.
 
-Linux tells of each thread how long it was ready to run and another one ran (`/proc/PID/task/TID/schedstat`, the second
-number, in nanoseconds). A limit of so many seconds without progress means seconds in which every rank could have gone
-on: on a machine with five times as many busy processes as cores it takes five times as long.
+Linux records for each thread how long it was ready to run while another one ran (`/proc/PID/task/TID/schedstat`, the
+second number, in nanoseconds). A limit of so many seconds without progress means seconds in which every rank could have
+gone on: on a machine with five times as many busy processes as cores it takes five times as long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ASKED: Final = 0.0005
 
 
 class Quiet:
-    """How long nothing has changed. `tasks`: the threads whose time it is, when they begin to be quiet."""
+    """Measure how long nothing has changed. `tasks` returns the threads whose time counts, once they are quiet."""
 
     def __init__(self, tasks: Callable[[], Iterable[Task]]) -> None:
         self.tasks = tasks
@@ -34,7 +34,7 @@ class Quiet:
         self._pace: Pace | None = None
 
     def seconds(self, progress: object, now: float) -> float:
-        """Seconds since `progress` was another, as the thread has them that got least of the machine."""
+        """Return the seconds since `progress` changed, of the thread that got the least processor time."""
         if progress != self._progress:
             self._progress, self._since, self._pace = progress, now, None
         if now - self._since <= LOOK:
@@ -45,7 +45,7 @@ class Quiet:
 
 
 class Pace:
-    """Seconds since a moment, without those for which the thread that was held up most waited for a processor."""
+    """Measure seconds since a moment, without those for which the slowest thread waited for a processor."""
 
     def __init__(self, tasks: Iterable[Task], now: float) -> None:
         self.began = now
@@ -53,7 +53,7 @@ class Pace:
         self._lost, self._asked = 0.0, now
 
     def seconds(self, now: float) -> float:
-        """How long it is, as the slowest thread has it. Threads that have ended or cannot be asked do not count."""
+        """Return the seconds of the slowest thread. Threads that have ended or cannot be read do not count."""
         if now - self._asked >= ASKED * len(self._before):
             self._asked = now
             self._lost = max((waited(*task) - before for task, before in self._before.items()), default=0.0)
@@ -62,7 +62,7 @@ class Pace:
 
 
 def waited(pid: int, tid: int) -> float:
-    """Seconds that a thread was ready and had no processor; 0 where the system does not tell."""
+    """Return how long a thread was ready without a processor; 0 if the system does not tell."""
     try:
         return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -70,5 +70,5 @@ def waited(pid: int, tid: int) -> float:
 
 
 def tasks_of(controls: Sequence[Control]) -> list[Task]:
-    """The threads of all ranks that have begun."""
+    """Return (process, thread) ids of all threads of ranks that have begun."""
     return [(c.pid, tid) for c in controls if c.pid for tid in {c.pid, *c.tids()}]

@@ -1,6 +1,6 @@
 """The plan of a replay: all that another run could decide differently, known before the run starts.
 
-From a record of level `trace` it holds every call that communicates, so that the replay is held against it call by
+From a record of level `trace` it holds every call that communicates, so that the replay is checked against it call by
 call; from one of level `outcomes` only the outcomes. Given the source of each wildcard receive in order of posting,
 MPI's rule that messages do not overtake (MPI-4.1, 3.5) fixes the rest of the matching.
 """
@@ -41,7 +41,7 @@ POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=
 
 
 def check_of(function: Function) -> Check:
-    """What of a call is known at its entry and the same in every faithful replay."""
+    """Return what of a call is known at its entry and the same in every faithful replay."""
     if function.name in pvm.DECIDED:
         return Check.CALL
     if not communicates(function):
@@ -61,9 +61,9 @@ def check_of(function: Function) -> Check:
 
 @dataclass(slots=True)
 class ThreadPlan:
-    """What one thread will do. `entries`: dtype ENTRY; the other columns as plan.h says.
+    """What one thread will do. `entries`: dtype ENTRY; the other columns as in plan.h.
 
-    `slot`: whose events (index in rank.threads) its entries are; threads that came one after the other may share one.
+    `slot`: the index in rank.threads whose events its entries are; threads that came one after the other may share one.
     """
 
     made: int = 0
@@ -82,28 +82,30 @@ class ThreadPlan:
     """When each of `entries` began, in ns; empty for a record of level `outcomes`."""
 
     def position(self, event: int) -> int:
-        """How many entries lie before the event with this index among the thread's events."""
+        """Return how many entries come before the event with this index among the thread's events."""
         return int(np.searchsorted(self.entries["event"], event))
 
     def gap(self, position: int) -> float:
-        """Seconds between the entry before a position and the one there, when it was recorded."""
+        """Return the recorded seconds between the entry before a position and the entry at it."""
         if not 0 < position < len(self.begun):
             return 0.0
         return float(self.begun[position] - self.begun[position - 1]) * 1e-9
 
     def polls(self, event: int) -> int:
-        """How many polls failed before the event with this index, since the last entry before it."""
+        """Return how many polls failed before an event, since the last entry before it."""
         return int(self._failed_at(self.position(event), event)[:, 1].sum())
 
     def coming(self, position: int, polls: int = 0) -> int | None:
-        """The event (index among the thread's events) that comes after so many entries, and then failed polls."""
+        """Return the event (index among the thread's events) that comes after `position` entries and then `polls`
+        failed polls.
+        """
         end = int(self.entries["event"][position]) if position < len(self.entries) else None
         rows = self._failed_at(position, end)
         later = np.cumsum(rows[:, 1]) > polls
         return int(rows[later][0, 0]) if later.any() else end
 
     def _failed_at(self, position: int, end: int | None) -> NDArray[np.int64]:
-        """The failed polls between an entry and the event `end` (None: the record's end)."""
+        """Return the failed polls between an entry and the event `end` (None: the record's end)."""
         begin = int(self.entries["event"][position - 1]) if position else -1
         events = self.failed[:, 0]
         last = len(events) if end is None else int(np.searchsorted(events, end))
@@ -111,7 +113,7 @@ class ThreadPlan:
 
     @property
     def size(self) -> int:
-        """How many calls it holds or, from a record of level outcomes, outcomes."""
+        """The number of calls or, from a record of level outcomes, of outcomes."""
         return len(self.entries) + (0 if len(self.posted) else len(self.posts))
 
 
@@ -135,7 +137,7 @@ class RankPlan:
     """The first rank of each world that it spawns, -1 where that is not known."""
 
     def encode(self, functions: FunctionTable, bounded: bool = False) -> bytes:
-        """The file that the rank reads."""
+        """Return the plan as the file that the rank reads."""
         parts = _Parts(HEADER.itemsize)
         kinds, canonical = kinds_of(functions)
         header = np.zeros(1, HEADER)
@@ -161,7 +163,7 @@ class RankPlan:
 
 
 class _Parts:
-    """Arrays one behind the other, each at a multiple of 8 bytes."""
+    """The arrays of a plan's file, one after the other, each at a multiple of 8 bytes."""
 
     def __init__(self, begin: int) -> None:
         self.length = begin
@@ -176,13 +178,13 @@ class _Parts:
 
 
 def canonical_id(functions: FunctionTable, function: Function) -> int:
-    """The id of the function's form with int counts, its own where there is none."""
+    """Return the id of the function's form with int counts, its own if there is none."""
     return functions[function.base].id if function.base in functions else function.id
 
 
 @lru_cache(maxsize=4)
 def kinds_of(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
-    """By a function's id, what of a call is held against the record, and the id of its form with int counts."""
+    """Return by function id what of a call is checked against the record, and the id of its form with int counts."""
     count = 1 + max((f.id for f in functions), default=0)
     kinds, canonical = np.zeros(count, np.uint8), np.arange(count, dtype=np.uint16)
     for function in functions:

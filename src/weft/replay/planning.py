@@ -1,4 +1,4 @@
-"""The plans of a replay, read out of a record: of each rank its calls that communicate, and how each came out."""
+"""Make the plans of a replay from a record: each rank's calls that communicate, and their outcomes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OVER: Final = ("finalized", "exited", "aborted")
 
 
 def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
-    """The plans of all ranks that got to know their place. `match` is needed for a record of level `trace`."""
+    """Return the plans of all ranks that know their rank. `match` is needed for a record of level `trace`."""
     trace.require_beginning("a replay")
     ranks = [rank for rank in trace.ranks if rank.rank >= 0]
     try:
@@ -57,7 +57,7 @@ def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
 
 
 def column(values: Iterable[int], kind: type[np.integer[Any]]) -> NDArray[Any]:
-    """Numbers as a column of a smaller type. OverflowError where one does not fit, which NumPy 1 would cut off."""
+    """Return numbers as a column of a smaller type. OverflowError if one does not fit, which NumPy 1 would cut off."""
     wide, limits = np.array(list(values), np.int64), np.iinfo(kind)
     if len(wide) and not limits.min <= wide.min() <= wide.max() <= limits.max:
         raise OverflowError(f"{wide[np.abs(wide).argmax()]} does not fit {np.dtype(kind)}")
@@ -65,7 +65,7 @@ def column(values: Iterable[int], kind: type[np.integer[Any]]) -> NDArray[Any]:
 
 
 def _give_births(trace: Trace, plans: Sequence[RankPlan]) -> None:
-    """Give each rank the worlds that it spawned, and each of those who spawned it."""
+    """Add to each rank's plan the worlds that it spawned, and the calls that spawned it."""
     if trace.system.grows:
         _give_children(trace, plans)
         return
@@ -80,7 +80,7 @@ def _give_births(trace: Trace, plans: Sequence[RankPlan]) -> None:
 
 
 def _give_children(trace: Trace, plans: Sequence[RankPlan]) -> None:
-    """Where a world grows: give each rank those that it spawned, one by one."""
+    """Add to each rank's plan the tasks that it spawned one by one, for systems whose world grows (PVM)."""
     for plan in plans:
         plan.serves = trace.ranks[plan.rank].serves
     for rank, event, children in births(trace):
@@ -91,7 +91,7 @@ def _give_children(trace: Trace, plans: Sequence[RankPlan]) -> None:
 
 
 def _take_turns_at_windows(plans: Sequence[RankPlan], found: Turns) -> None:
-    """Give each thread its turns."""
+    """Add to each thread's plan its turns at windows."""
     for plan in plans:
         for thread in plan.threads:
             thread.turns = found.rows.get((plan.rank, thread.made), thread.turns)
@@ -101,7 +101,7 @@ def _take_turns_at_windows(plans: Sequence[RankPlan], found: Turns) -> None:
 
 
 def _entry_of(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, int]]:
-    """The thread of the plan that makes a call, and the entries before it; empty in a record without events."""
+    """Return (rank, thread of the plan, entries before) of a call; empty in a record without events."""
     if event == NOT_RECORDED:
         return []
     slot, index = int(rank.event_threads[event]), int(rank.event_positions[event])
@@ -110,9 +110,9 @@ def _entry_of(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, in
 
 
 def whole(rank: Rank) -> bool:
-    """Whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost.
+    """Tell whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost.
 
-    A server of the system has none: it is ended, in a call that was taken out of its record.
+    A server of the system has no end: it is ended, in a call that was removed from its record.
     """
     killed = not rank.trace.system.ends_callers and rank.state == "exited" and open_calls(rank)
     return rank.state in _OVER and not killed and not rank.serves
@@ -122,7 +122,7 @@ def whole(rank: Rank) -> bool:
 
 
 def _outcomes_of(rank: Rank) -> RankPlan:
-    """The plan of one rank out of its nibbles."""
+    """Return the plan of one rank from its recorded outcomes."""
     made = {d.slot: d.made for d in rank.definitions.threads}
     if len(rank.threads) > 1:
         raise WeftError(
@@ -134,7 +134,7 @@ def _outcomes_of(rank: Rank) -> RankPlan:
 
 
 def of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
-    """The plan of one thread out of its nibbles."""
+    """Return the plan of one thread from its recorded outcomes."""
     rows: list[tuple[Outcome, int, list[int]]] = []
     posts: dict[int, int] = {}
     pending: list[int] = []  # ordinals of posted wildcards that are not complete, oldest first, as far as known
@@ -195,12 +195,12 @@ def _some_left(values: list[int]) -> bool:
 
 @lru_cache(maxsize=8)
 def _doing(functions: FunctionTable, op: Op) -> tuple[str, ...]:
-    """The functions that do this, without MPI_."""
+    """Return the functions with an operation, without MPI_."""
     return tuple(base(f.name) for f in functions if classify(f.name)[0] is op)
 
 
 class _Tracing:
-    """The plan of one rank of level trace."""
+    """Make the plan of one rank of level trace."""
 
     def __init__(self, rank: Rank, match: Match) -> None:
         self.rank = rank
@@ -209,7 +209,7 @@ class _Tracing:
         self.checks, self.canonical = kinds_of(rank.trace.functions)
 
     def plan(self) -> RankPlan:
-        """All threads."""
+        """Return the plan of all threads."""
         flags = PlanFlag.CHECKED | (PlanFlag(0) if whole(self.rank) else PlanFlag.OPEN)
         posts = self._posts()
         threads = []
@@ -222,7 +222,7 @@ class _Tracing:
         return RankPlan(self.rank.index, threads or [ThreadPlan()], flags)
 
     def _take_turns(self, threads: list[ThreadPlan]) -> None:
-        """Number the posts of all threads in the order in which MPI got them, as their tickets tell."""
+        """Number the posts of all threads in the order in which MPI got them, by their tickets."""
         posting = self._are(_POSTS)
         probing = self._are(_PROBES) & ~self._failed_polls()
         found: list[tuple[int, int, int]] = []
@@ -243,7 +243,7 @@ class _Tracing:
         return known
 
     def _are(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Which events are calls of these functions (names without MPI_) or their large-count forms."""
+        """Return which events are calls of some functions (names without MPI_) or of their large-count forms."""
         found: NDArray[np.bool_] = self.rank.trace.functions.mask(map(full, names))[self.functions]
         return found
 
@@ -262,7 +262,7 @@ class _Tracing:
         return guessed
 
     def _thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
-        """The plan of the thread that made a part of the events of a slot."""
+        """Return the plan of the thread that made a part of the events of a slot."""
         mine = np.flatnonzero(self.rank.event_threads == slot)[part]
         first = part.start
         events, functions = self.events[mine], self.functions[mine]
@@ -329,7 +329,7 @@ class _Tracing:
         return found
 
     def _indices(self, rows: NDArray[np.int64], outcome: Outcome) -> dict[int, list[int]]:
-        """Waitany and its kin: which of the requests."""
+        """Return the outcomes of Waitany and its kin: which requests they completed."""
         found: dict[int, list[int]] = {}
         for event, indices in taken(self.rank, rows):
             if indices is None:
@@ -339,7 +339,7 @@ class _Tracing:
         return found
 
     def _cancelled(self) -> dict[int, int]:
-        """By request id: 1 where its completion said cancelled, 0 where it said not."""
+        """Return by request id 1 if its completion said cancelled, else 0."""
         found: dict[int, int] = {}
         for row in self._where(named(Act.COMPLETE, where=lambda m: m.many is Many.ONE)).tolist():
             if self.events["flags"][row] & Flag.CLOSED:
@@ -374,7 +374,7 @@ class _Tracing:
         return found
 
     def _source(self, row: int) -> int:
-        """The rank in the communicator that the receive took its message from."""
+        """Return the rank in the communicator whose message a receive took."""
         rows = self.match.recvs
         if rows.flags[row] & Post.UNDECIDED or rows.peer[row] < 0:
             return POSTED_FREE
@@ -386,7 +386,7 @@ class _Tracing:
             return POSTED_FREE
 
     def _posting(self) -> list[int]:
-        """Every event that posted a wildcard receive, those that were cancelled too."""
+        """Return every event that posted a wildcard receive, also cancelled ones."""
         any_source, functions = self.events["flags"] & Flag.ANY_SOURCE != 0, self.rank.trace.functions
         found = np.flatnonzero(self._are(_doing(functions, Op.RECV)) & any_source).tolist()
         both = self._where(_doing(functions, Op.SENDRECV))

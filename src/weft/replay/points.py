@@ -1,11 +1,10 @@
-"""Points of a recorded run that a person names.
+"""Locations in a recorded run that a person names.
 
-RANK:EVENT             an event by its index (`weft dump` shows it)
-[RANK:]FILE:LINE[#N]   the N-th call (the first) that the record has from this line
-[RANK:]NAME[#N]        likewise by the name of an MPI function, or of the program's function that makes the call
-RANK:from=N[,tag=N][#N]  the N-th receive (the first) of a rank that takes a message of rank N, with this tag
-t=SECONDS              every rank's last call that began before this time of the record
-finding:N              the events of the N-th finding of `weft report`
+RANK:EVENT             an event by its index (`weft dump` shows it) [RANK:]FILE:LINE[#N]   the N-th call (the first)
+that the record has from this line [RANK:]NAME[#N]        likewise by the name of an MPI function, or of the program's
+function that makes the call RANK:from=N[,tag=N][#N]  the N-th receive (the first) of a rank that takes a message of
+rank N, with this tag t=SECONDS              every rank's last call that began before this time of the record finding:N
+the events of the N-th finding of `weft report`
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ INSTRUCTION: Final = r"\*[^\s#]+\+(?:0x[0-9a-fA-F]+|\d+)"
 
 @dataclass(frozen=True, slots=True)
 class SourcePoint:
-    """A place in the source, as a person wrote it. `name`: of a function, or an INSTRUCTION."""
+    """A place in the source, as a person wrote it. `name`: a function, or an INSTRUCTION."""
 
     text: str
     rank: int | None
@@ -43,7 +42,7 @@ class SourcePoint:
 
 
 def check(trace: Trace, event: EventId, text: str) -> EventId:
-    """The event, if the run has it. UsageError where it does not."""
+    """Return an event. UsageError if the run has no such event."""
     rank, index = event
     if rank >= len(trace.ranks):
         raise UsageError(f"{text}: the run has no rank {rank}, only 0 to {len(trace.ranks) - 1}")
@@ -55,7 +54,7 @@ def check(trace: Trace, event: EventId, text: str) -> EventId:
 
 
 def parse_place(text: str) -> SourcePoint:
-    """[RANK:]FILE:LINE[#N], [RANK:]NAME[#N], or [RANK:]*MODULE+OFFSET[#N]."""
+    """Parse [RANK:]FILE:LINE[#N], [RANK:]NAME[#N], or [RANK:]*MODULE+OFFSET[#N]."""
     found = re.fullmatch(rf"(?:(\d+):)?(?:(.+):(\d+)|([A-Za-z_][\w.<>]*|{INSTRUCTION}))(?:#(\d+))?", text)
     if found is None or (found[5] is not None and int(found[5]) < 1):
         raise UsageError(f"{text!r} is not a place: give RANK:EVENT, FILE:LINE, FUNCTION, "
@@ -65,7 +64,7 @@ def parse_place(text: str) -> SourcePoint:
 
 
 def events_at(trace: Trace, place: SourcePoint) -> list[EventId]:
-    """The place's visit on each rank that has one, first in time first. UsageError where no rank has one."""
+    """Return the place's visit on each rank that has one, earliest first. UsageError if no rank has one."""
     if place.rank is not None and place.rank >= len(trace.ranks):
         raise UsageError(f"{place.text}: the run has no rank {place.rank}, only 0 to {len(trace.ranks) - 1}")
     found: list[tuple[int, EventId]] = []
@@ -86,7 +85,7 @@ def events_at(trace: Trace, place: SourcePoint) -> list[EventId]:
 
 
 def _nearby(trace: Trace, place: SourcePoint) -> str:
-    """Where the record does have calls, for one who named another place."""
+    """Return where the record does have calls, as the end of a message."""
     sites = {rank.site(int(s)) for rank in trace.ranks if len(rank) for s in np.unique(rank.events["site"])}
     lines = sorted({s.line for s in sites if s.line and s.file and place.file and _is_file(s.file, place.file)})
     if lines and place.line is not None:
@@ -100,7 +99,7 @@ def _is_file(file: str, wanted: str) -> bool:
 
 
 def visits(trace: Trace, place: SourcePoint) -> list[EventId]:
-    """Every call that the record has from a place, each rank's in order; with #N the N-th only."""
+    """Return every call that the record has from a place, each rank's in order; with #N the N-th only."""
     found: list[EventId] = []
     for rank in trace.ranks:
         if place.rank in (None, rank.index) and len(rank):
@@ -111,6 +110,7 @@ def visits(trace: Trace, place: SourcePoint) -> list[EventId]:
 
 
 def _matching(rank: Any, place: SourcePoint) -> NDArray[np.bool_]:
+    """Return which events of a rank are calls from a place."""
     events = rank.events
     sites, inverse = np.unique(events["site"], return_inverse=True)
     if place.name is not None:
@@ -131,7 +131,7 @@ def _is_there(site: CallSite, place: SourcePoint) -> bool:
 
 
 def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
-    """The events that a person names."""
+    """Return the events that a location names. UsageError if it names none."""
     if (event := EventId.parse(text)) is not None:
         return [check(trace, event, text)]
     if found := re.fullmatch(r"finding:(\d+)", text):
@@ -152,7 +152,9 @@ def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) 
 
 
 def demanded(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
-    """The events that a replay is to stop before: of a finding each rank's first, as a later one may need others."""
+    """Return the events before which a replay has to stop: of a finding each rank's first, as a later one may need
+    others.
+    """
     events = resolve(trace, text, findings)
     if not text.startswith("finding:"):
         return events
@@ -163,7 +165,7 @@ def demanded(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]])
 
 
 def _receive(trace: Trace, found: re.Match[str]) -> EventId:
-    """The call that posts the receive of a message, named by what it receives (dbxR-II's demand points)."""
+    """Return the call that posts the receive of a message, named by what it receives (dbxR-II's demand points)."""
     text, rank, source, tag, visit = found[0], int(found[1]), int(found[2]), found[3], int(found[4] or 1)
     for one in (rank, source):
         if one >= len(trace.ranks):
@@ -181,6 +183,7 @@ def _receive(trace: Trace, found: re.Match[str]) -> EventId:
 
 
 def _at_time(trace: Trace, seconds: float, text: str) -> list[EventId]:
+    """Return each rank's last call that began before a time."""
     starts = [int(r.enter_ns(slice(0, 1))[0]) for r in trace.ranks if len(r)]
     limit = min(starts, default=0) + int(seconds * 1e9)
     found = []

@@ -1,9 +1,9 @@
-"""Which other request a call that completes one or some of several could have completed.
+"""Find which other request a call could have completed that completes one or some of several.
 
 MPI lets MPI_Waitany, MPI_Waitsome, MPI_Testany and MPI_Testsome take any request that is complete (MPI-4.1, 3.7.5). A
-receive can be complete at the end of such a call where its message is not sent because of that end; a send, where its
-receive is not posted because of it. What else a request is of (a collective, a file) the order of messages does not
-tell. Of the sets that MPI_Waitsome and MPI_Testsome can complete at once, those of one request are asked for.
+receive can be complete at the end of such a call if its message is not sent because of that end; a send, if its receive
+is not posted because of it. The order of messages does not tell about other requests (a collective, a file). Of the
+sets that MPI_Waitsome and MPI_Testsome can complete at once, only those of one request are considered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Row = tuple[Posts, int]
 
 @dataclass(frozen=True, slots=True)
 class Completing:
-    """A call that completed requests of an array: the event, their ids as given, the indices it took."""
+    """A call that completed requests of an array: the event, the given request ids, the completed indices."""
 
     event: int
     requests: tuple[int, ...]
@@ -40,7 +40,7 @@ class Completing:
 
 
 def taken(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int, list[int] | None]]:
-    """Which requests calls of several completed: the event and the indices, None where no request was active."""
+    """Yield the requests that calls completed: the event and the indices, None if no request was active."""
     for events, tail in columns(rank, rows, frozenset(["index", "outcount", "array_of_indices"])):
         if "index" in tail:
             index = np.asarray(tail["index"]).tolist()
@@ -52,7 +52,7 @@ def taken(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int, list[int] 
 
 
 def completing(rank: Rank, only: int | None = None) -> Iterator[Completing]:
-    """The calls of a rank that completed one or some of several requests, in order; failed polls are none.
+    """Return the calls of a rank that completed one or some of several requests, in order, without failed polls.
 
     `only`: at most that event.
     """
@@ -73,14 +73,16 @@ def completing(rank: Rank, only: int | None = None) -> Iterator[Completing]:
 
 
 class Requests:
-    """The sends and receives behind the requests of a run's ranks."""
+    """The sends and receives of the requests of a run's ranks."""
 
     def __init__(self, trace: Trace, match: Match, order: Order) -> None:
         self.trace, self.match, self.order = trace, match, order
         self._made: dict[int, dict[int, list[tuple[int, Row]]]] = {}
 
     def others(self, rank: int, call: Completing) -> tuple[list[int], int]:
-        """The indices that the call could have taken instead, and how many pending ones nothing is known of."""
+        """Return the indices that the call could have completed instead, and the number of pending requests of unknown
+        state.
+        """
         found, unknown = [], 0
         for index, request in enumerate(call.requests):
             if call.taken == (index,) or request < ID_DYNAMIC:
@@ -95,7 +97,7 @@ class Requests:
         return found, unknown
 
     def ready(self, rank: int, event: int, request: int) -> bool | None:
-        """Whether a request can be complete at the end of an event; None where that is not known."""
+        """Tell whether a request can be complete at the end of an event; None if that is unknown."""
         if request < ID_DYNAMIC:
             return False  # null, or none
         row = self.of(rank, event, request)
@@ -115,14 +117,14 @@ class Requests:
         return self.order.reaches(EventId(rank, event), other, a_end=True, b_end=False)
 
     def of(self, rank: int, event: int, request: int) -> Row | None:
-        """The last operation that was begun under a request before an event."""
+        """Return the last operation that was started with a request before an event."""
         if rank not in self._made:
             self._made[rank] = self._begun(rank)
         begun = [row for at, row in self._made[rank].get(request, ()) if at < event]
         return begun[-1] if begun else None
 
     def _begun(self, rank: int) -> dict[int, list[tuple[int, Row]]]:
-        """All operations of a rank by the id of their request: the event that began each, and its row."""
+        """Return all operations of a rank by request id: the event that started each, and its row."""
         events = self.trace.ranks[rank].events
         found: dict[int, list[tuple[int, Row]]] = {}
         functions = self.trace.functions
@@ -144,7 +146,9 @@ class Requests:
         return found
 
     def _started(self, rank: int, event: int, rows: list[Row]) -> Iterator[tuple[int, Row]]:
-        """The requests of an MPI_Startall with their rows, both in the order of the array; none if these do not fit."""
+        """Yield the requests of an MPI_Startall with their rows, in the order of the array; none if their numbers
+        differ.
+        """
         given = [int(r) for r in self.trace.event(rank, event).args.get("array_of_requests") or []]
         receives = self._receiving(rank)
         for posts, wanted in ((self.match.recvs, True), (self.match.sends, False)):
@@ -154,7 +158,7 @@ class Requests:
                 yield from zip(theirs, mine, strict=True)
 
     def _receiving(self, rank: int) -> dict[int, bool]:
-        """The persistent requests of a rank: whether each is a receive."""
+        """Return the persistent requests of a rank: whether each is a receive."""
         events, functions = self.trace.ranks[rank].events, self.trace.functions
         found: dict[int, bool] = {}
         for act, receives in ((Act.RECEIVE, True), (Act.SEND, False)):

@@ -1,4 +1,4 @@
-"""One replay from start to end: the plans laid out for the ranks, the ranks watched, what came of it."""
+"""Observe one replay from start to end: write the plans for the ranks, watch the ranks, and decide the result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTLE = 0.2
 
 
 class Result(Enum):
-    """How a replay came out."""
+    """How a replay ended."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -41,7 +41,7 @@ class Result(Enum):
 
 
 def begun(controls: Sequence[Control], plans: Sequence[RankPlan], rank: int) -> bool:
-    """Whether a rank has begun, or is sure to: all its parents have made the call that spawns it."""
+    """Tell whether a rank has begun, or is sure to: all its parents have made the call that spawns it."""
     if controls[rank].pid or not plans[rank].spawned:
         return True
     calls = plans[rank].parents  # none are known of one that runs freely
@@ -50,7 +50,7 @@ def begun(controls: Sequence[Control], plans: Sequence[RankPlan], rank: int) -> 
 
 @dataclass
 class Replay:
-    """A running replay, seen from outside."""
+    """A running replay, observed from outside."""
 
     plans: Sequence[RankPlan]
     cut: Cut = field(default_factory=Cut)
@@ -72,7 +72,7 @@ class Replay:
     _began: float = field(default_factory=time.monotonic)
 
     def lay_out(self, folder: Path, functions: FunctionTable, *, bounded: bool = False) -> None:
-        """Write what the ranks read. WeftError where the folder cannot be written."""
+        """Write the files that the ranks read. WeftError if the folder cannot be written."""
         try:
             folder.mkdir(exist_ok=True)
             for plan in self.plans:
@@ -90,7 +90,7 @@ class Replay:
             self.conductor.begin(self.controls)
 
     def observe(self, watch: RankWatch) -> bool:
-        """Look at the ranks; true when the replay is to be ended."""
+        """Look at the ranks; return whether the replay has to end."""
         if self.driver is not None:
             watch.still_for = 0.0  # a rank that stands in a deadlock is there to be looked at, not to be ended
             return self.driver.over
@@ -111,7 +111,8 @@ class Replay:
         return False
 
     def note_failure(self) -> bool:
-        """Note that a rank left its record or could not use its plan: whether one did. Asked at the end, too.
+        """Note that a rank left its record or could not use its plan, and return whether one did. Also called at the
+        end.
 
         A program may be over before anybody has looked.
         """
@@ -122,7 +123,7 @@ class Replay:
         return False
 
     def _quiet_for(self, watch: RankWatch, now: float) -> float:
-        """Seconds without any progress, as the ranks have them."""
+        """Return the seconds without any progress, as the ranks experience them."""
         if self._quiet is None:
             self._quiet = Quiet(lambda: tasks_of(self.controls) if watch.is_local else ())
         quiet = self._quiet.seconds([control.progress() for control in self.controls], now)
@@ -131,15 +132,15 @@ class Replay:
         return quiet
 
     def _cannot_go_on(self, watch: RankWatch, quiet: float) -> bool:
-        """Whether no rank goes on. A standstill that may be proven to be a deadlock is no stall."""
+        """Tell whether no rank goes on. A standstill that may be proven to be a deadlock is no stall."""
         return not watch.is_awaiting_verdict and (self.idle(quiet) or (quiet > STALL and self.stalled(watch)))
 
     def begun(self, rank: int) -> bool:
-        """Whether a rank has begun, or is sure to."""
+        """Tell whether a rank has begun, or is sure to."""
         return begun(self.controls, self.plans, rank)
 
     def idle(self, quiet: float) -> bool:
-        """Whether every rank is in waits of ours, and none polls for less time than it did when it was recorded."""
+        """Tell whether every rank waits for the replay, and none polls for less time than when it was recorded."""
         begun = [control for control in self.controls if self.begun(control.rank)]
         threads = [(c, t) for c in begun for t in range(len(self.plans[c.rank].threads))]
         if any(not (c.state is ControlState.ENDED or c.polling(t) or c.parked(t)) for c, t in threads):
@@ -148,7 +149,7 @@ class Replay:
         return bool(awaited) and quiet > IDLE + 2 * max(awaited)
 
     def at_goals(self, watch: RankWatch, quiet: float) -> bool:
-        """Whether every rank stands at its goal: parked, or inside the last call before it."""
+        """Tell whether every rank is at its goal: parked, or inside the last call before it."""
         settled = True
         self.outside.clear()
         for rank, control in enumerate(self.controls):
@@ -162,7 +163,9 @@ class Replay:
         return settled or quiet > SETTLE
 
     def _behind_all(self, watch: RankWatch, rank: int, thread: int, quiet: float) -> bool:
-        """Whether a thread that is not parked has come as far as it can: inside its last call, or outside of MPI."""
+        """Tell whether a thread that is not parked has come as far as it can: inside its last call, or
+        outside of MPI.
+        """
         control, recorded = self.controls[rank], len(self.plans[rank].threads[thread].entries)
         goal = self.cut.goals.get((rank, thread))
         if control.at(thread) < (recorded if goal is None else goal):
@@ -184,7 +187,7 @@ class Replay:
         return True
 
     def _joins(self, watch: RankWatch, rank: int, thread: int) -> bool:
-        """Whether a thread sleeps outside of MPI beside one that stands in it: it waits for that one."""
+        """Tell whether a thread sleeps outside of MPI while another of its process is inside: it waits for that one."""
         control, threads = self.controls[rank], range(len(self.plans[rank].threads))
         standing = (
             control.parked(other) or (control.tid(other) and self._still(watch, rank, other))
@@ -193,7 +196,7 @@ class Replay:
         return any(standing) and control.asleep(thread)
 
     def _still(self, watch: RankWatch, rank: int, thread: int) -> bool:
-        """Whether a thread is inside MPI, or has not begun, or has ended."""
+        """Tell whether a thread is inside MPI, or has not begun, or has ended."""
         tid = self.controls[rank].tid(thread)
         if not tid:
             return thread > 0
@@ -208,11 +211,11 @@ class Replay:
 
     @property
     def held(self) -> bool:
-        """Whether a thread waits for what its record says next, which does not come."""
+        """Whether a thread waits for the next call of its record, which does not come."""
         return any(c.parked(t) or c.held(t) for c in self.controls for t in range(len(self.plans[c.rank].threads)))
 
     def stalled(self, watch: RankWatch) -> bool:
-        """Whether no thread can be expected to go on: each is inside MPI, parked, at its end, or asks in vain."""
+        """Tell whether no thread can be expected to go on: each is inside MPI, parked, at its end, or polls in vain."""
         return all(
             control.state is ControlState.ENDED
             or not self.begun(rank)
@@ -226,12 +229,12 @@ class Replay:
 
     @property
     def checked(self) -> bool:
-        """Whether the record says every call, so that the replay is held against it."""
+        """Whether the record has every call, so that the replay is checked against it."""
         return any(plan.flags & PlanFlag.CHECKED for plan in self.plans)
 
     @property
     def free(self) -> list[int]:
-        """Ranks of spawned worlds that took no plan up, as it is not known which of the record's they are."""
+        """The ranks of spawned worlds that took no plan, as it is unknown which of the record's they are."""
         return [c.rank for c in self.controls if self.plans[c.rank].spawned and not c.pid]
 
     @property
@@ -242,11 +245,11 @@ class Replay:
         )  # fmt: skip
 
     def diverged(self) -> list[tuple[int, Divergence, dict[str, int]]]:
-        """The ranks that left their record: rank, why, and the numbers."""
+        """Return the ranks that left their record: rank, why, and the numbers."""
         return [(c.rank, *found) for c in self.controls if (found := c.divergence) is not None]
 
     def unfinished(self) -> list[tuple[int, int, int]]:
-        """Ranks that made fewer calls than recorded: rank, calls made, calls recorded."""
+        """Return ranks that made fewer calls than recorded: rank, calls made, calls recorded."""
         found = []
         for control, plan in zip(self.controls, self.plans, strict=True):
             if control.rank in self.free:

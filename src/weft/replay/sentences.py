@@ -1,4 +1,4 @@
-"""What a replay tells people: where the ranks stand, and where one left its record."""
+"""The messages of a replay for people: where the ranks are, and where one left its record."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _FIELDS = {
 
 
 def event_of(trace: Trace, session: Replay, rank: int, slot: int, position: int) -> Event | None:
-    """The recorded call behind an entry of a thread's plan."""
+    """Return the recorded call of an entry of a thread's plan."""
     thread = session.plans[rank].threads[slot]
     known = 0 <= position < len(thread.entries)
     return _recorded(trace, rank, thread, int(thread.entries["event"][position]) if known else None)
 
 
 def coming(trace: Trace, session: Replay, control: Control, slot: int) -> Event | None:
-    """The recorded call that a parked thread stands before: the next of its plan, or a poll that failed before it."""
+    """Return the recorded call that a parked thread is before: the next of its plan, or a failed poll before it."""
     thread = session.plans[control.rank].threads[slot]
     return _recorded(trace, control.rank, thread, thread.coming(control.at(slot), control.goal_polls(slot)))
 
 
 def _recorded(trace: Trace, rank: int, thread: ThreadPlan, index: int | None) -> Event | None:
-    """The event with this index among those of a thread."""
+    """Return the event with this index among those of a thread."""
     record = trace.ranks[rank]
     merged = np.flatnonzero(record.event_threads == thread.slot)
     return record.event(int(merged[index])) if index is not None and index < len(merged) else None
 
 
 def stands(trace: Trace, session: Replay, control: Control, slot: int) -> str:
-    """Where a thread stands, in words without its rank."""
+    """Return where a thread is, as text without its rank."""
     at = control.at(slot)
     if control.state is ControlState.ENDED:
         return "at the end" + (f", past {trace.system.last}" if trace.ranks[control.rank].state == "finalized" else "")
@@ -68,7 +68,7 @@ def stands(trace: Trace, session: Replay, control: Control, slot: int) -> str:
 
 
 def stopped(trace: Trace, session: Replay) -> list[str]:
-    """Where all ranks stand at their goals; ranks that stand alike share a line."""
+    """Return where all ranks are at their goals; ranks in the same state share a line."""
     where: dict[str, list[int]] = {}
     passed = total = 0
     for control in session.controls:
@@ -86,7 +86,7 @@ def stopped(trace: Trace, session: Replay) -> list[str]:
 
 
 def _elsewhere(trace: Trace, session: Replay, rank: int, index: int) -> str | None:
-    """Why no stop is before an event that was asked for, None where one is."""
+    """Return why no stop is before a requested event; None if one is."""
     event = trace.event(rank, index)
     threads, slot = session.plans[rank].threads, event.thread.slot
     mine = next((i for i, thread in enumerate(threads) if thread.slot == slot), None)
@@ -108,14 +108,14 @@ def _elsewhere(trace: Trace, session: Replay, rank: int, index: int) -> str | No
 
 
 def _behind_all_stops(trace: Trace, session: Replay, rank: int, index: int) -> bool:
-    """Whether an event comes behind the last call of its thread that ranks stop at, so that nothing stops there."""
+    """Tell whether an event comes after the last call of its thread before which ranks stop."""
     event = trace.event(rank, index)
     thread = next((thread for thread in session.plans[rank].threads if thread.slot == event.thread.slot), None)
     return thread is not None and thread.position(event.position) == len(thread.entries)
 
 
 def diverged(trace: Trace, session: Replay, replayed: Path) -> list[str]:
-    """Where ranks left their record: what was expected, what came, and why that may be."""
+    """Return where ranks left their record: what was expected, what came, and the likely cause."""
     lines = []
     try:
         new: Trace | None = Trace.open(replayed)
@@ -144,7 +144,7 @@ def diverged(trace: Trace, session: Replay, replayed: Path) -> list[str]:
 
 
 def likely(trace: Trace) -> str:
-    """The likely cause of a divergence."""
+    """Return the likely cause of a divergence."""
     changed = changed_files(trace)
     if changed:
         return f"likely cause: {', '.join(changed[:3])} changed since the run was recorded"
@@ -155,7 +155,7 @@ def likely(trace: Trace) -> str:
 
 
 def changed_files(trace: Trace) -> list[str]:
-    """Files of the program that are younger than the record."""
+    """Return files of the program that are newer than the record."""
     started = str(trace.run.get("started") or "")
     with suppress(ValueError):
         when = datetime.fromisoformat(started).timestamp()
@@ -171,25 +171,25 @@ def _sites(rank: Rank) -> list[CallSite]:
 
 
 def stalled(trace: Trace, session: Replay, replayed: Path) -> list[str]:
-    """Which rank waits for what, when none goes on."""
+    """Return which rank waits for what, if no rank goes on."""
     del replayed
     lines = ["the replay cannot go on: no rank has made a call for some time", *_waits(trace, session)]
     return [*lines, likely(trace)]
 
 
 def timed_out(trace: Trace, session: Replay, replayed: Path) -> list[str]:
-    """Where the ranks were when the time was up."""
+    """Return where the ranks were when the time was up."""
     del replayed
     return [f"the replay was ended after {session.timeout:g} seconds, as --timeout says", *_waits(trace, session)]
 
 
 def interrupted(trace: Trace, session: Replay) -> list[str]:
-    """Where the ranks were when a person ended the replay."""
+    """Return where the ranks were when a person ended the replay."""
     return ["the replay was interrupted", *_waits(trace, session)]
 
 
 def deadlocked(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
-    """Weft ended the replay, as none of its ranks could ever go on."""
+    """Return why Weft ended the replay: none of its ranks could ever go on."""
     if forced:
         return ["the other outcome is a deadlock, and was stopped:", *proof]
     if trace.run.get("ended") == "deadlock":
@@ -198,7 +198,7 @@ def deadlocked(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
 
 
 def standing(trace: Trace, session: Replay, forced: Forced) -> list[str]:
-    """What a forced outcome led to, where no rank goes on any more: often the message did not come."""
+    """Return what a forced outcome led to if no rank goes on any more: often the message did not come."""
     rank, event = forced.event
     call = said(trace.event(rank, event))
     wish = (
@@ -209,6 +209,7 @@ def standing(trace: Trace, session: Replay, forced: Forced) -> list[str]:
 
 
 def _waits(trace: Trace, session: Replay) -> list[str]:
+    """Return where each rank is, a line each."""
     lines = []
     for control in session.controls:
         for slot in range(len(session.plans[control.rank].threads)):
@@ -225,7 +226,7 @@ def _waits(trace: Trace, session: Replay) -> list[str]:
 
 
 def refused(trace: Trace, session: Replay, replayed: Path) -> list[str]:
-    """A rank could not use its plan."""
+    """Return which ranks could not read their plan, and the remedy."""
     del trace
     ranks = [control.rank for control in session.controls if control.state is ControlState.REFUSED]
     file = plan_file(replayed / "replay", ranks[0])

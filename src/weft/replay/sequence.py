@@ -1,7 +1,7 @@
-"""Sequential replay: one rank at a time is brought to its point, others only as far as it needs them (dbxR-II, 3.3.1).
+"""Sequential replay: bring one rank at a time to its goal, and others only as far as it needs them (dbxR-II, 3.3.1).
 
-The steps are known before the replay starts, from the order of the record; a thread beside the replay gives the ranks
-their goals one by one.
+The steps are known before the replay starts, from the order of the record; a thread gives the ranks their goals one by
+one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LEAVING = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rank goes on until it has passed so many entries of its plan.
+    """One rank goes on until it has passed `goal` entries of its plan.
 
-    `inside`: it may not come out of the last of these calls before others go on, as in a collective.
+    `inside`: it may not return from the last of these calls before others go on, as in a collective.
     """
 
     rank: int
@@ -38,7 +38,7 @@ class Step:
 
 
 def steps(cuts: Cuts, plans: Sequence[RankPlan], cut: Cut) -> list[Step]:
-    """The steps that bring all ranks to a cut, or to their ends. UsageError for a run that cannot be taken apart so."""
+    """Return the steps that bring all ranks to a cut, or to their ends. UsageError if the run cannot be divided so."""
     if any(len(plan.threads) > 1 or plan.flags & PlanFlag.TURNS for plan in plans):
         raise UsageError(
             "--sequential is for ranks with one thread that communicates, and without locks of windows: others wait "
@@ -48,7 +48,7 @@ def steps(cuts: Cuts, plans: Sequence[RankPlan], cut: Cut) -> list[Step]:
 
 
 class _Walk:
-    """A walk along the record in an order that its calls could have been made in, one rank as long as may be."""
+    """Walk along the record in a possible order of its calls, one rank as long as possible."""
 
     def __init__(self, cuts: Cuts, plans: Sequence[RankPlan]) -> None:
         self.cuts = cuts
@@ -57,7 +57,7 @@ class _Walk:
         self.found: list[Step] = []
 
     def all(self, cut: Cut) -> list[Step]:
-        """Bring each rank there, those that were asked for first."""
+        """Bring each rank to the cut, the requested ones first; return the steps."""
         goals = [cut.goals.get((rank, 0), len(plan.threads[0].entries)) for rank, plan in enumerate(self.plans)]
         first = [rank for rank, _ in cut.asked]
         for rank in dict.fromkeys([*first, *range(len(goals))]):
@@ -89,7 +89,9 @@ class _Walk:
             self._emit(rank, self.done[rank] + 1, inside=self._open(rank, self.done[rank]))
 
     def _needed(self, rank: int, position: int) -> list[tuple[int, int, bool]]:
-        """What the end of a call needs of others: rank, entries, and whether it needs the end of the last of them."""
+        """Return what the end of a call needs of others: rank, entries, and whether it needs the end of the last of
+        them.
+        """
         event = int(self.plans[rank].threads[0].entries["event"][position])
         past = self.cuts.past([EventId(rank, event)], ended=True)
         call = self.cuts.trace.ranks[rank].event(event)
@@ -114,7 +116,7 @@ class _Walk:
 
 
 class Conductor:
-    """Gives the ranks their goals, one after the other, while the replay runs."""
+    """Give the ranks their goals, one after the other, while the replay runs."""
 
     def __init__(self, sequence: Sequence[Step], cut: Cut) -> None:
         self.steps = sequence
@@ -129,7 +131,7 @@ class Conductor:
         threading.Thread(target=self._conduct, args=(controls,), name="weft sequence", daemon=True).start()
 
     def end(self) -> None:
-        """No more steps."""
+        """Stop giving goals."""
         self._ended.set()
 
     def _conduct(self, controls: Sequence[Control]) -> None:
@@ -145,7 +147,7 @@ class Conductor:
         self.over = True
 
     def _wait(self, control: Control, step: Step) -> None:
-        """Until a rank stands at its goal."""
+        """Wait until a rank is at its goal."""
         begun = 0.0
         while not self._ended.is_set():
             there = control.at() >= step.goal

@@ -1,8 +1,8 @@
-"""Turns: in which order ranks had the locks of windows, and looked at and changed places in them.
+"""Turns: the order in which ranks had the locks of windows, and read and changed places in them.
 
-The target has no call in the record. Each rank kept its own side (native/format.h, WINDOWS): between which times of
-the host's clock an access was under way, what it found and what it left there. An order of all accesses to a place
-explains them where none is put before one that had ended before it began, and each found what the one before it left.
+The target has no call in the record. Each rank recorded its own side (native/format.h, WINDOWS): between which times of
+the host's clock an access was active, what it found and what it left. An order of all accesses to a place explains them
+if none is put before one that had ended before it began, and each found what the one before it left.
 
 Locks are put in the order in which they were surely held: nobody else had an exclusive one then.
 """
@@ -40,7 +40,7 @@ class Turns:
 
 
 def turns(ranks: Sequence[Rank]) -> Turns:
-    """The turns of ranks, those of each world at its own windows.
+    """Return the turns of ranks, those of each world at its own windows.
 
     On several hosts no order is known: then each fetch only has its result.
     """
@@ -70,7 +70,7 @@ Channel = list[tuple[int, bool]]
 
 
 def _numbered(rows: Channel) -> Iterator[tuple[int, int, TurnKind]]:
-    """Row, how many it has to wait for, and which of them."""
+    """Yield each row, how many accesses it has to wait for, and which kind of them."""
     changed = 0
     for i, (row, changes) in enumerate(rows):
         yield row, i if changes else changed, TurnKind.CHANGES if changes else TurnKind.READS
@@ -78,7 +78,7 @@ def _numbered(rows: Channel) -> Iterator[tuple[int, int, TurnKind]]:
 
 
 def _edges(rows: Channel) -> Iterator[tuple[int, int]]:
-    """What waits for what, without what follows from others."""
+    """Yield which access waits for which, without what follows from others."""
     last: int | None = None
     since: list[int] = []
     for row, changes in rows:
@@ -92,7 +92,7 @@ def _edges(rows: Channel) -> Iterator[tuple[int, int]]:
 
 
 def _table(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]]) -> NDArray[np.generic]:
-    """Some rows of a thread as its plan has them."""
+    """Return some rows of a thread as its plan has them."""
     rows.sort(key=lambda r: (int(accesses["ordinal"][r[0]]), r[1]))
     mine = accesses[[row for row, *_ in rows]]
     table = np.zeros(len(rows), TURN)
@@ -103,7 +103,7 @@ def _table(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]]) -> NDA
 
 
 def _gathered(ranks: Sequence[Rank]) -> tuple[list[Thread], NDArray[Any]]:
-    """All rows of all ranks, and whose each is."""
+    """Return all accesses of all ranks, and the thread of each."""
     parts = [(rank.index, thread.accesses) for rank in ranks for thread in rank.threads]
     rows = np.concatenate([np.empty(0, ACCESS), *(part for _, part in parts)])
     owners = [(rank, made) for rank, part in parts for made in part["made"].tolist()]
@@ -111,12 +111,12 @@ def _gathered(ranks: Sequence[Rank]) -> tuple[list[Thread], NDArray[Any]]:
 
 
 def _one_clock(ranks: Sequence[Rank]) -> bool:
-    """Whether the ticks of all ranks are of one clock."""
+    """Tell whether the ticks of all ranks are of one clock."""
     return len({(r.header.host, r.header.clock) for r in ranks if r.header}) == 1
 
 
 def _channels(accesses: NDArray[np.generic], owners: Sequence[Thread], world: Mapping[int, int]) -> Iterator[Channel]:
-    """What several threads of one world took turns at. `world`: of each rank."""
+    """Yield what several threads of one world took turns at. `world`: that of each rank."""
     of = np.array([world[rank] for rank, _ in owners])
     for one in np.unique(of).tolist():
         mine = np.flatnonzero(of == one)
@@ -125,6 +125,7 @@ def _channels(accesses: NDArray[np.generic], owners: Sequence[Thread], world: Ma
 
 
 def _channels_of(accesses: NDArray[Any], owners: Sequence[Thread]) -> Iterator[Channel]:
+    """Yield the ordered accesses of each lock and place that several threads used."""
     for rows in _locks(accesses):
         if len({owners[row] for row in rows}) > 1:
             rows.sort(key=lambda row: int(accesses["held"][row]))
@@ -136,7 +137,7 @@ def _channels_of(accesses: NDArray[Any], owners: Sequence[Thread]) -> Iterator[C
 
 
 def _locks(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Of each target that somebody locked for himself, the rows of all locks."""
+    """Yield for each target with an exclusive lock the rows of all its locks."""
     groups: dict[tuple[int, int], list[int]] = {}
     for row in np.flatnonzero(a["kind"] == AccessKind.EXCLUSIVE).tolist():
         groups.setdefault((int(a["window"][row]), int(a["target"][row])), []).append(row)
@@ -149,7 +150,7 @@ def _locks(a: NDArray[Any]) -> Iterator[list[int]]:
 
 
 def _places(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Of each place that somebody fetched, the rows of all accesses."""
+    """Yield for each fetched place the rows of all its accesses."""
     groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     atomic = np.flatnonzero(~np.isin(a["kind"], LOCKS))
     keys = zip(*(a[name][atomic].tolist() for name in ("window", "target", "place")), strict=True)
@@ -181,7 +182,7 @@ class Location:
         """Accesses that found something else than what the one before them left."""
 
     def order(self) -> list[int]:
-        """The rows, first one first."""
+        """Return the rows, first one first."""
         at, value, order = [0] * len(self.queues), None, []
         for _ in self.begin:
             options, explained = self._options(at, value)
@@ -193,7 +194,7 @@ class Location:
         return order
 
     def _options(self, at: Sequence[int], value: int | None) -> tuple[list[int], bool]:
-        """What may come next, likeliest first, and whether it finds what is there."""
+        """Return what may come next, likeliest first, and whether it finds what is there."""
         heads = [queue[k] for queue, k in zip(self.queues, at, strict=True) if k < len(queue)]
         limit = min(self.end[i] for i in heads)
         ready = sorted((i for i in heads if self.begin[i] <= limit), key=self.end.__getitem__)
@@ -206,7 +207,7 @@ class Location:
         return options or ready[:1], bool(options)
 
     def _left(self, i: int, value: int | None) -> int | None:
-        """What the access leaves at the place where it finds `value`."""
+        """Return what the access leaves at the place if it finds `value`."""
         value = int(self.result[i]) if self.found[i] else value
         if self.quiet[i]:
             return value
@@ -218,7 +219,7 @@ class Location:
         return int(self.operand[i]) if replaced else None
 
     def _misses(self, at: Sequence[int], first: int) -> int:
-        """How many of the next accesses are not explained where this one comes first."""
+        """Return how many of the next accesses are not explained if this one comes first."""
         at, value, missed = list(at), None, 0
         value = self._left(first, value)
         at[self.queue_of[first]] += 1

@@ -26,7 +26,7 @@ from weft.report.analysis import examine
 from weft.report.limit import Limit
 from weft.report.rings import SNAPSHOT_ANALYSES, select_proven
 from weft.report.text import line, style
-from weft.sources.keep import keep
+from weft.sources.keep_sources import keep_sources
 from weft.trace import Trace, site_lines
 from weft.trace.growing import open_growing
 from weft.trace.layout import Def
@@ -136,7 +136,7 @@ class SnapshotTaker(Teller):
         try:
             trace = Trace.open(copy)
             site_lines.resolve(trace)
-            keep(trace, texts=trace.run.get("sources") is not False)
+            keep_sources(trace, texts=trace.run.get("sources") is not False)
             new = [finding for finding in _proven(trace) if finding.group not in self._told]
             snapshot = snapshots.add_snapshot(copy) if new else None
         finally:

@@ -128,7 +128,7 @@ def _lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], statement: S
     for number, parts in enumerate(coloured, excerpt.first):
         within = statement is not None and statement.first <= number <= statement.last
         mark = " here" if number == excerpt.line else " part" if within else ""
-        text = colour.html([(kind, visible(text)) for kind, text in parts])
+        text = colour.render_html([(kind, visible(text)) for kind, text in parts])
         rows.append(f'<span class="l{mark}" data-n="{number}">{text or " "}</span>')
     return f'<pre class="source" tabindex="0"><code>{"".join(rows)}</code></pre>'
 

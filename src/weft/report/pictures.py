@@ -24,7 +24,7 @@ def pictures(
     They are in ASCII where `to` cannot show lines, and at a terminal no wider than it is.
     """
     # A report without such findings draws nothing.
-    from weft.picture.flow import KINDS, lines
+    from weft.picture.finding_diagram import KINDS, draw_finding
 
     width = columns(to) if to.isatty() else None
     found: dict[int, list[str]] = {}
@@ -36,7 +36,7 @@ def pictures(
         try:
             ground = ground or Ground(trace)
             around, there = ground.holding(finding)
-            made = lines(around.trace, there, around.match, plain=not _shows_lines(to), width=width)
+            made = draw_finding(around.trace, there, around.match, plain=not _shows_lines(to), width=width)
         except Exception:  # a report of a damaged record is worth more than its picture
             continue
         if made:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from weft import sources
 from weft.findings import Finding, Site
-from weft.sources import Excerpt, Sources, Statement, today
+from weft.sources import Excerpt, Sources, Statement, current_files
 from weft.trace import Trace
 
 AROUND = 3
@@ -31,7 +31,7 @@ class Quotes:
     def excerpt(self, file: str, line: int) -> Excerpt | None:
         """The lines around a call; None where the run does not have them."""
         if self._sources is None:
-            return today.excerpt(file, line, AROUND)
+            return current_files.excerpt(file, line, AROUND)
         return self._sources.excerpt(file, line, AROUND) if self._sources.kept and file and line else None
 
     def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:

@@ -1,4 +1,4 @@
-"""Who can change what a path leads to, and the folder for what Weft builds: nobody else may write into it."""
+"""Find out who can change what a path leads to, and provide folders and files that nobody else can write."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MAX_LINKS: Final = 40
 """On the way to one path, as the kernel has it."""
 
 
-def weakness(path: str | os.PathLike[str], below: str = "/", links: int = 0) -> str:
-    """Why somebody else could change what a path leads to, in a few words; empty where only this user and root can.
+def find_weakness(path: str | os.PathLike[str], below: str = "/", links: int = 0) -> str:
+    """Return why somebody else could change what a path leads to; empty if only this user and root can.
 
-    Every level counts, also of each link on the way: who may write into a folder without the sticky bit puts another
-    folder in the place of ours. What is not there yet counts as what its folder is. `below`: a folder above it that
-    was looked at before; `links`: how many were followed before.
+    Every level counts, also of each link on the way: whoever may write into a folder without the sticky bit can replace
+    a folder in it. What does not exist yet counts like its folder. `below`: a folder above the path that was checked
+    before; `links`: how many links were followed before.
     """
     whole = os.path.abspath(path)  # noqa: PTH100 (a Path for each level of each file would be a third of the cost)
     trusted = {os.geteuid(), 0, _owner_of_all()}
@@ -44,11 +44,11 @@ def weakness(path: str | os.PathLike[str], below: str = "/", links: int = 0) -> 
             if links >= _MAX_LINKS:
                 return f"{level}: {os.strerror(errno.ELOOP)}"
             step = os.path.join(os.path.dirname(level), leads) + whole[len(level) :]  # noqa: PTH118, PTH120 (as above)
-            return weakness(step, links=links + 1) or weakness(os.path.realpath(whole), links=links + 1)
+            return find_weakness(step, links=links + 1) or find_weakness(os.path.realpath(whole), links=links + 1)
         sticky = status.st_mode & stat.S_ISVTX and level != whole
         if status.st_mode & stat.S_IWOTH and not sticky:
             return f"everybody can write to {level}"
-        if status.st_mode & stat.S_IWGRP and not sticky and not _of_us_alone(status.st_gid):
+        if status.st_mode & stat.S_IWGRP and not sticky and not _is_private_group(status.st_gid):
             return f"a group can write to {level}"
     return ""
 
@@ -59,8 +59,10 @@ def _owner_of_all() -> int:
     return os.lstat("/").st_uid
 
 
-def _of_us_alone(group: int) -> bool:
-    """Whether a group is the private one that many systems give to each user: called as the user, with no others."""
+def _is_private_group(group: int) -> bool:
+    """Return whether a group is the private one that many systems give each user: with the user's name and no other
+    members.
+    """
     # Seldom asked: only of a folder that a group can write to.
     import grp
     import pwd
@@ -73,7 +75,7 @@ def _of_us_alone(group: int) -> bool:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and what is missing above it for this user alone, whatever the umask says. OSError as of mkdir."""
+    """Make a folder and its missing parents for this user only, whatever the umask says. Raises OSError like mkdir."""
     try:
         folder.mkdir(0o700, exist_ok=True)
     except FileNotFoundError:
@@ -82,25 +84,25 @@ def make_private(folder: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Where what Weft builds is kept: $WEFT_CACHE, else the user's cache folder. Nobody else has written what is there.
+    """Return the folder for what Weft builds: $WEFT_CACHE, else the user's cache folder. Nobody else can write in it.
 
-    Where that cannot be, it is a folder that can be, and is said once.
+    If that folder is not safe, return a private one, and say so once.
     """
-    return _usable(os.path.abspath(_wanted()))  # noqa: PTH100 (as above)
+    return _choose_cache(os.path.abspath(_requested_cache()))  # noqa: PTH100 (as above)
 
 
 def cache_folders() -> list[Path]:
-    """Where to look for what was kept: the cache, and before it one of ours that can only be read from here."""
-    writable, wanted = cache_folder(), Path(os.path.abspath(_wanted()))  # noqa: PTH100 (as above)
-    return [writable] if wanted == writable or weakness(wanted) else [wanted, writable]
+    """Return the folders in which to look for cached files: the cache, and before it one of ours that is read-only."""
+    writable, wanted = cache_folder(), Path(os.path.abspath(_requested_cache()))  # noqa: PTH100 (as above)
+    return [writable] if wanted == writable or find_weakness(wanted) else [wanted, writable]
 
 
 def is_kept(made: Path) -> bool:
-    """Whether a file of the cache is there, and nobody else can have written it; else it is taken away."""
+    """Return whether a cached file exists and nobody else can have written it; an unsafe file is removed."""
     root = cache_folder()
     if not made.exists():
         return False
-    if not weakness(made, below=str(root) if made.is_relative_to(root) else "/"):
+    if not find_weakness(made, below=str(root) if made.is_relative_to(root) else "/"):
         return True
     if made.is_relative_to(root):
         import shutil  # seldom: a cache that others could write to
@@ -113,7 +115,8 @@ def is_kept(made: Path) -> bool:
     return False
 
 
-def _wanted() -> str:
+def _requested_cache() -> str:
+    """Return the path of the cache according to the environment."""
     home = os.path.expanduser("~")  # noqa: PTH111 (where there is none, this stays as it is, and Path raises)
     own = "/nonexistent" if home == "~" else os.path.join(home, ".cache")  # noqa: PTH118 (as above)
     root = os.environ.get("WEFT_CACHE") or os.environ.get("XDG_CACHE_HOME") or own
@@ -121,9 +124,9 @@ def _wanted() -> str:
 
 
 @cache
-def _usable(wanted: str) -> Path:
-    """The cache that is asked for where it may be used, else a private one."""
-    why = why_unusable(Path(wanted))
+def _choose_cache(wanted: str) -> Path:
+    """Return the requested cache if it is safe, else a private folder; say so once."""
+    why = explain_unusable(Path(wanted))
     if not why:
         return Path(wanted)
     private = _private()
@@ -134,9 +137,9 @@ def _usable(wanted: str) -> Path:
     return private
 
 
-def why_unusable(folder: Path) -> str:
-    """Why a folder cannot be the cache, in a few words; empty where it can. It is made where it is missing."""
-    if why := weakness(folder):
+def explain_unusable(folder: Path) -> str:
+    """Return why a folder cannot be the cache, empty if it can. The folder is made if it is missing."""
+    if why := find_weakness(folder):
         return why
     try:
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -145,18 +148,18 @@ def why_unusable(folder: Path) -> str:
                 return "it cannot be written"
     except OSError as error:
         return f"it cannot be written ({error.strerror})"
-    return weakness(folder)  # what was not there may have been made by another user meanwhile
+    return find_weakness(folder)  # what was not there may have been made by another user meanwhile
 
 
 def _private() -> Path:
-    """A folder of this user's among the temporary ones: the same again, or one for this process alone."""
+    """Return a folder of this user's below the temporary ones: the same as last time, or one for this process only."""
     # Seldom: where the cache cannot be used.
     import atexit
     import shutil
     import tempfile
 
     same = Path(tempfile.gettempdir()).resolve() / f"weft-cache-{os.geteuid()}"
-    if not why_unusable(same):
+    if not explain_unusable(same):
         return same
     own = Path(tempfile.mkdtemp(prefix="weft-cache-"))
     atexit.register(shutil.rmtree, own, ignore_errors=True)
@@ -164,16 +167,19 @@ def _private() -> Path:
 
 
 def append_own(path: Path, data: bytes) -> None:
-    """Write at the end of a file of this user's, made for this user alone where it is missing.
+    """Append to a file of this user's, which is made for this user only if it is missing.
 
-    OSError for a link, and for what another user made or holds by another name: its path may have been foretold.
+    Raises OSError for a link, and for a file that another user made or that has other names: the path may have been
+    guessed.
     """
     with os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         file.write(data)
 
 
 def open_own(path: Path, how: int, mode: int = 0o600) -> int:
-    """A descriptor of a regular file of this user's that has no other name. OSError for a link and any other file."""
+    """Open a regular file of this user's that has no other name, and return its descriptor. Raises OSError for any
+    other.
+    """
     opened = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, mode)
     status = os.fstat(opened)
     if status.st_uid != os.geteuid() or status.st_nlink > 1 or not stat.S_ISREG(status.st_mode):
@@ -183,25 +189,25 @@ def open_own(path: Path, how: int, mode: int = 0o600) -> int:
 
 
 class Unfit(OSError):
-    """A path leads to what is not read: no regular file, a link out of the folder, or too much."""
+    """A path leads to something that is not read: no regular file, a link out of the folder, or too large."""
 
 
 def open_regular(path: Path, root: Path | None = None) -> int:
-    """A descriptor of a regular file for reading, of a folder that others may have written. OSError for anything else.
+    """Open a regular file for reading in a folder that others may have written. Raises OSError for anything else.
 
-    A link is followed only where it stays within `root`. The folder that holds the file is the caller's to check.
+    A link is followed only if it stays within `root`. The caller must check the folder of the file.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if root is not None else 0)
     linked = root is not None and path.is_symlink()
-    opened = os.open(_within(path, root) if linked and root else path, flags)
+    opened = os.open(_resolve_link(path, root) if linked and root else path, flags)
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
         raise Unfit("is not a regular file")
     return opened
 
 
-def _within(path: Path, root: Path) -> str:
-    """Where a link leads. Unfit where that is outside of `root`."""
+def _resolve_link(path: Path, root: Path) -> str:
+    """Return where a link leads. Raises Unfit if that is outside `root`."""
     real, home = os.path.realpath(path), os.path.realpath(root)
     if os.path.commonpath([real, home]) != home:
         raise Unfit(f"is a link to {real}, outside the run: not followed. Copy the run whole (cp -rL)")
@@ -209,7 +215,7 @@ def _within(path: Path, root: Path) -> str:
 
 
 def read_regular(path: Path, root: Path | None = None, most: int = 64 << 20) -> bytes:
-    """What such a file holds. OSError where it cannot be had, or has more than `most` bytes."""
+    """Return the content of a regular file. Raises OSError if it cannot be read, or has more than `most` bytes."""
     with os.fdopen(open_regular(path, root), "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -218,9 +224,9 @@ def read_regular(path: Path, root: Path | None = None, most: int = 64 << 20) -> 
 
 
 class Held:
-    """A folder that is held open: what takes its path later is not touched, and no link in it is followed.
+    """An open folder: what takes its path later is not touched, and no link in it is followed.
 
-    `within`: the folder that it lies in. OSError where it is no folder, or another user's link to one.
+    `within`: the open folder that contains it. Raises OSError if it is no folder, or another user's link to one.
     """
 
     _opened: int
@@ -257,7 +263,7 @@ class Held:
         return os.open(name, how, 0o666, dir_fd=self._opened)
 
     def identity(self, name: str) -> tuple[int, int] | None:
-        """Which file a name in it stands for now: its device and number there; None where there is none."""
+        """Return device and inode of the file that has this name in the folder now, None if there is none."""
         try:
             status = os.lstat(name, dir_fd=self._opened)
         except FileNotFoundError:
@@ -274,7 +280,7 @@ class Held:
             os.close(self._opened)
 
     def write_whole(self, name: str, data: bytes) -> None:
-        """Write a file whole or not at all: beside it, then in its place."""
+        """Write a file completely or not at all: beside its place, then renamed."""
         beside = f".{name}-{os.getpid()}-{time.monotonic_ns():x}"  # one that is there is not ours
         try:
             with os.fdopen(self.make(beside), "wb") as file:
@@ -304,7 +310,7 @@ class Held:
             os.rmdir(name, dir_fd=self._opened)
 
     def remove_itself(self) -> None:
-        """Take it away, where it is empty and still where it was."""
+        """Remove the folder if it is empty and still at its path."""
         there, here = os.lstat(self.path), os.fstat(self._opened)
         if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
             self.path.rmdir()

@@ -1,4 +1,4 @@
-"""Which user is at the other end of a connection within this host: a port of it is reached by every user."""
+"""Find out which user is at the other end of a connection within this host: every user can connect to a port."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ASKERS: Final = 4096
 """Processes of a host that may ask whose a name is: nobody answers them."""
 
 
-def peer(connection: socket.socket) -> int | None:
-    """The user at the other end of a connection within this host; None where the kernel tells of no connections."""
+def find_peer_user(connection: socket.socket) -> int | None:
+    """Return the user at the other end of a connection within this host; None if the kernel does not say."""
     if connection.family == socket.AF_UNIX:
         told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         return int(struct.unpack("3i", told)[1])
@@ -31,7 +31,7 @@ def peer(connection: socket.socket) -> int | None:
     for _ in range(LOOKS):
         known = False
         for table, named in TABLES.items():
-            rows = _rows(table)
+            rows = _read_rows(table)
             known |= bool(rows)
             for row in rows:
                 if row[1:3] == [named(theirs), named(ours)]:
@@ -40,14 +40,14 @@ def peer(connection: socket.socket) -> int | None:
 
 
 def is_ours(connection: socket.socket) -> bool:
-    """Whether no other user is at the other end, as far as the kernel tells; root may be."""
-    return peer(connection) in (None, 0, os.geteuid())
+    """Return whether this user or root is at the other end, as far as the kernel says."""
+    return find_peer_user(connection) in (None, 0, os.geteuid())
 
 
-def hold_name(name: str) -> socket.socket | None:
-    """Take a name of the kernel's for this process, until it ends; None where another one of this user's has it.
+def claim_name(name: str) -> socket.socket | None:
+    """Take an abstract socket name for this process until it ends; None if another process of this user has it.
 
-    Every user can take any name, so whose it is is asked, and where it is another user's the next is tried.
+    Every user can take any name: if another user holds it, the next numbered name is tried.
     """
     for number in range(NAMES):
         held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -56,41 +56,41 @@ def hold_name(name: str) -> socket.socket | None:
             held.listen(ASKERS)
         except OSError:
             held.close()
-            if _holder(f"\0{name[:MOST_OF_NAME]}-{os.geteuid()}-{number}") == os.geteuid():
+            if _find_holder(f"\0{name[:MOST_OF_NAME]}-{os.geteuid()}-{number}") == os.geteuid():
                 return None
         else:
             return held
     return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)  # two that speak are better than none
 
 
-def _holder(address: str) -> int | None:
-    """The user who listens at a name of the kernel's; None where nobody does."""
+def _find_holder(address: str) -> int | None:
+    """Return the user who listens at an abstract socket name, None if nobody does."""
     for _ in range(10):  # it may have been taken just now, and not be listened at yet
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
             one.setblocking(False)
             with suppress(OSError):
                 one.connect(address)
-                return peer(one)
+                return find_peer_user(one)
         time.sleep(0.02)
     return None
 
 
-def _rows(table: Path) -> list[list[str]]:
-    """The connections of one of the kernel's tables; none where it cannot be read."""
+def _read_rows(table: Path) -> list[list[str]]:
+    """Return the connections in one of the kernel's tables, none if it cannot be read."""
     with suppress(OSError):
         return [line.split() for line in table.read_text().splitlines()[1:]]
     return []
 
 
-def _named(address: tuple[str, int]) -> str:
+def _format_ipv4(address: tuple[str, int]) -> str:
     """An address as /proc/net/tcp has it: the four bytes as a number of this machine's."""
     return f"{int.from_bytes(socket.inet_aton(address[0]), sys.byteorder):08X}:{address[1]:04X}"
 
 
-def _mapped(address: tuple[str, int]) -> str:
+def _format_mapped_ipv4(address: tuple[str, int]) -> str:
     """The same as /proc/net/tcp6 has it, where a socket of IPv6 has connected to one of IPv4: ::ffff:127.0.0.1."""
-    return f"{0:016X}{int.from_bytes(bytes.fromhex('0000ffff'), sys.byteorder):08X}{_named(address)}"
+    return f"{0:016X}{int.from_bytes(bytes.fromhex('0000ffff'), sys.byteorder):08X}{_format_ipv4(address)}"
 
 
-TABLES: Final = {Path("/proc/net/tcp"): _named, Path("/proc/net/tcp6"): _mapped}
+TABLES: Final = {Path("/proc/net/tcp"): _format_ipv4, Path("/proc/net/tcp6"): _format_mapped_ipv4}
 """The kernel's connections of this host, and how each table writes an address of IPv4."""

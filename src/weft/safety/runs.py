@@ -1,7 +1,7 @@
-"""Which runs are this user's own: those are replayed without a question, and taken where none is named.
+"""Recognise this user's own runs: they are replayed without a question, and chosen if no run is named.
 
-A run that is recorded is signed with a key that only its user can read, over what a replay would execute. A run that
-another user made, changed or sent has no such signature, and neither has one of another machine.
+A run is signed with a key that only its user can read, over what a replay would execute. A run that another user made,
+changed or sent has no such signature, nor has one of another machine.
 """
 
 from __future__ import annotations
@@ -26,40 +26,39 @@ KEY_BYTES: Final = 32
 MAX_JSON: Final = 64 << 20
 
 
-def signature(facts: Mapping[str, Any]) -> str | None:
-    """This user's signature of what a replay of a run would execute; None where there can be no key."""
-    key = _key(_key_file())
-    return None if key is None else _of(facts, key)
+def sign_facts(facts: Mapping[str, Any]) -> str | None:
+    """Return this user's signature of what a replay of the run would execute; None without a key."""
+    key = _get_or_make_key(_key_file())
+    return None if key is None else _compute_signature(facts, key)
 
 
-def signed(facts: dict[str, Any]) -> dict[str, Any]:
-    """Facts of a run that this process records, with its user's signature; without one where there can be no key."""
-    known = signature(facts)
+def add_signature(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a new run with its user's signature; without one if there can be no key."""
+    known = sign_facts(facts)
     return facts if known is None else {**facts, SIGNATURE: known}
 
 
 def is_signed(facts: Mapping[str, Any]) -> bool:
-    """Whether this user recorded a run of which run.json says these facts."""
+    """Return whether this user recorded the run with these facts in run.json."""
     key = _read_key(_key_file())
     # Compared as any text: nobody measures how long it takes, as each attempt asks a person.
-    return key is not None and facts.get(SIGNATURE) == _of(facts, key)
+    return key is not None and facts.get(SIGNATURE) == _compute_signature(facts, key)
 
 
-def agreement(facts: Mapping[str, Any]) -> str:
-    """A word for what a replay of a run would execute: who was asked hands it on to the replay that he starts."""
-    return hashlib.blake2b(_said(facts, ("command", "cwd")), digest_size=16).hexdigest()
+def hash_execution(facts: Mapping[str, Any]) -> str:
+    """Return a hash of what a replay of a run would execute: a user's consent to it is passed on to the replay by this
+    word.
+    """
+    return hashlib.blake2b(_encode_facts(facts, ("command", "cwd")), digest_size=16).hexdigest()
 
 
 def is_own(folder: Path) -> bool:
     """Whether a run's folder and its run.json belong to this user, and are no links."""
-    return own_facts(folder) is not None
+    return read_own_facts(folder) is not None
 
 
-def own_facts(folder: Path) -> dict[str, Any] | None:
-    """What run.json says of a run of this user's; None of another's, and where there is none.
-
-    {} where it belongs to this user and cannot be read.
-    """
+def read_own_facts(folder: Path) -> dict[str, Any] | None:
+    """Return the content of run.json of a run of this user's; None for another's, {} if it cannot be read."""
     with suppress(OSError):
         held = Held(folder)
         if held.owner != os.geteuid():
@@ -76,32 +75,34 @@ def own_facts(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def doubt(folder: Path, facts: Mapping[str, Any]) -> str:
-    """Why a run is not taken for this user's own, in a few words; empty where it is."""
+def explain_doubt(folder: Path, facts: Mapping[str, Any]) -> str:
+    """Return why a run is not taken for this user's own, empty if it is."""
     if not is_own(folder):
         return "it belongs to another user"
     return "" if is_signed(facts) else "this user did not record it here"
 
 
-def executes(facts: Mapping[str, Any]) -> tuple[str, str]:
-    """What a replay of a run executes, as one would type it, and in which folder: both others' words, on one line."""
+def describe_execution(facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the command that a replay of a run executes and its folder, each on one line: both may come from
+    others.
+    """
     import shlex  # seldom: of runs that are asked about
 
-    told = shlex.join(words_of(facts)), str(facts.get("cwd") or os.getcwd())  # noqa: PTH109 (as replays have it)
+    told = shlex.join(read_command(facts)), str(facts.get("cwd") or os.getcwd())  # noqa: PTH109 (as replays have it)
     return told[0].replace("\n", r"\n"), told[1].replace("\n", r"\n")
 
 
-def words_of(facts: Mapping[str, Any]) -> list[str]:
-    """The words of a run's command; none of what is not a list: what is shown is what is executed."""
+def read_command(facts: Mapping[str, Any]) -> list[str]:
+    """Return the words of a run's command; none if run.json holds no list: what is shown is what is executed."""
     command = facts.get("command")
     return [str(word) for word in command] if isinstance(command, list) else []
 
 
-def _of(facts: Mapping[str, Any], key: bytes) -> str:
-    return hashlib.blake2b(_said(facts, SIGNED), key=key, digest_size=32, person=b"weft-run").hexdigest()
+def _compute_signature(facts: Mapping[str, Any], key: bytes) -> str:
+    return hashlib.blake2b(_encode_facts(facts, SIGNED), key=key, digest_size=32, person=b"weft-run").hexdigest()
 
 
-def _said(facts: Mapping[str, Any], names: tuple[str, ...]) -> bytes:
+def _encode_facts(facts: Mapping[str, Any], names: tuple[str, ...]) -> bytes:
     return json.dumps([facts.get(name) for name in names], sort_keys=True).encode()
 
 
@@ -120,8 +121,10 @@ def _home() -> str:
 
 
 @cache
-def _key(file: Path) -> bytes | None:
-    """The user's key, made where it is missing; None where it cannot be: a home that is read only, or none."""
+def _get_or_make_key(file: Path) -> bytes | None:
+    """Return the user's key, which is made if it is missing; None if it cannot be made: a home that is read-only, or
+    none.
+    """
     if (key := _read_key(file)) is not None:
         return key
     if not file.is_absolute():
@@ -141,7 +144,7 @@ def _key(file: Path) -> bytes | None:
 
 
 def _read_key(file: Path) -> bytes | None:
-    """The key in a file that only this user can read and write; None of any other."""
+    """Return the key in a file that only this user can read and write; None for any other file."""
     with suppress(OSError):
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:

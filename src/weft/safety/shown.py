@@ -1,4 +1,4 @@
-"""Texts that others may have written, as a terminal shows them and does not obey."""
+"""Show texts that others may have written, so that a terminal does not obey them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _pattern(*, styles: bool) -> re.Pattern[str]:
 
 
 def _only_shows(text: str) -> bool:
-    """Whether a text surely has nothing that acts: most have not, and this is the quickest way to know."""
+    """Return whether a text certainly has no character that acts: most have none, and this is the fastest check."""
     return text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
 
 
 def shown(text: str) -> str:
-    r"""A text with each character that acts on a terminal written as an escape: `\x1b`, `\u202e`."""
+    r"""Return a text with each character that acts on a terminal written as an escape: `\\x1b`, `\\u202e`."""
     return text if _only_shows(text) else _pattern(styles=False).sub(_escape, text)
 
 
@@ -47,7 +47,7 @@ def _kept(found: re.Match[str]) -> str:
 
 
 class Output(io.TextIOWrapper):
-    """A standard stream whose texts are shown, and act on nothing but their own colour."""
+    """A standard stream that escapes all characters that act on a terminal, except its own colours."""
 
     def write(self, text: str) -> int:
         """Write a text; its length."""

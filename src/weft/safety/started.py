@@ -1,4 +1,4 @@
-"""How Weft starts a Python of its own: what lies in the working folder is never imported."""
+"""Start a Python of Weft's own, which never imports anything from the working folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def own_python(*words: str) -> list[str]:
-    """The command that runs modules of Weft with this interpreter, `-m`, `weft` and what follows.
+    """Return the command that runs modules of Weft with this interpreter; `words`: `-m`, `weft` and what follows.
 
     Without -P, a weft.py in the working folder would be executed instead, whoever put it there.
     """

@@ -1,4 +1,4 @@
-"""Whether the source files of a run are still what they were: the words of a report are the run's, and it says so."""
+"""Find out whether the source files of a run are still the same: a report shows the run's lines, and says if not."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def is_here(host: object) -> bool:
 
 
 def change(mark: Mark, here: bool) -> Change | None:
-    """How a file differs from what ran; None where it does not, or is that of another machine."""
+    """Return how a file differs from the one that ran; None if it does not, or it is on another machine."""
     try:
         status = os.stat(mark.found)  # noqa: PTH116 - a path out of a record may hold anything
     except (OSError, ValueError):
-        return Change(mark.path, "gone") if here else _doubted(mark)
+        return Change(mark.path, "gone") if here else _find_doubt(mark)
     if status.st_size != mark.size or not stat.S_ISREG(status.st_mode):
         return Change(mark.path, "changed")
     if status.st_mtime_ns != mark.mtime_ns and _hash(mark.found) != mark.sha256:
         return Change(mark.path, "changed")
-    return _doubted(mark)
+    return _find_doubt(mark)
 
 
-def _doubted(mark: Mark) -> Change | None:
+def _find_doubt(mark: Mark) -> Change | None:
     if mark.doubt == "newer":
         return Change(mark.path, "newer")
     return Change(mark.path, "edited") if mark.doubt == "edited" else None
@@ -72,22 +72,23 @@ def _hash(path: str) -> str:
         return ""
 
 
-def sentence(changes: Sequence[Change]) -> str | None:
-    """`step.py has changed since the run: what is shown of it is as it was then`; None without changes."""
+def describe_changes(changes: Sequence[Change]) -> str | None:
+    """Return a sentence on changed files (`step.py has changed since the run: ...`), None without changes."""
     moved = [(change.file, "has changed since the run" if change.what == "changed" else "is no longer there")
              for change in changes if change.what in ("changed", "gone")]  # fmt: skip
     said = []
     for words in dict.fromkeys(what for _, what in moved):
         some = [file for file, what in moved if what == words]
-        said.append(_these(some) + (" " + words if len(some) == 1 else " " + _PLURAL[words]))
+        said.append(_format_files(some) + (" " + words if len(some) == 1 else " " + _PLURAL[words]))
     parts = []
     if said:
         parts.append(" and ".join(said) + ": the lines shown are as they were when it was recorded")
     if newer := [change.file for change in changes if change.what == "newer"]:
-        parts.append(f"{_these(newer)} {'was' if len(newer) == 1 else 'were'} edited after the program was built, "
+        were = "was" if len(newer) == 1 else "were"
+        parts.append(f"{_format_files(newer)} {were} edited after the program was built, "
                      "and the lines shown may not be those that ran")  # fmt: skip
     if edited := [change.file for change in changes if change.what == "edited"]:
-        parts.append(f"{_these(edited)} {'was' if len(edited) == 1 else 'were'} edited while the program ran, "
+        parts.append(f"{_format_files(edited)} {'was' if len(edited) == 1 else 'were'} edited while the program ran, "
                      "and the lines shown may not be those that ran")  # fmt: skip
     return "; ".join(parts) or None
 
@@ -98,8 +99,8 @@ _PLURAL: Final = {
 }
 
 
-def _these(files: Sequence[str]) -> str:
-    """`a.py`, `a.py and b.py`, `a.py, b.py and 3 more files`."""
+def _format_files(files: Sequence[str]) -> str:
+    """Format file names: `a.py`, `a.py and b.py`, `a.py, b.py and 3 more files`."""
     names = list(dict.fromkeys(Path(file).name for file in files))
     if len(names) > MAX_NAMED:
         more = len(names) - MAX_NAMED + 1

@@ -1,4 +1,4 @@
-"""Lines of source in colours: Python, C, C++ and Fortran, as pairs of a class and a text."""
+"""Colour lines of source in Python, C, C++ and Fortran, as pairs of a class and a text."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _KINDS: Final[tuple[tuple[str, str], ...]] = (
 )  # fmt: skip
 
 
-def tokens(lines: Sequence[str], file: str) -> list[Line]:
-    """Each line as (class, text) pairs; the class is one of CLASSES or "" and the texts make up the line."""
+def colour_lines(lines: Sequence[str], file: str) -> list[Line]:
+    """Return each line as (class, text) pairs; the class is one of CLASSES or empty, and the texts make up the line."""
     text = "\n".join(lines)
     if len(text) > MAX_TEXT:
         return plain(lines)
@@ -49,8 +49,8 @@ def plain(lines: Sequence[str]) -> list[Line]:
     return [[("", text)] if text else [] for text in lines]
 
 
-def cut(line: Line, width: int) -> Line:
-    """The first characters of a line."""
+def cut_line(line: Line, width: int) -> Line:
+    """Return the first `width` characters of a line."""
     found: Line = []
     for kind, text in line:
         if width <= 0:
@@ -60,7 +60,7 @@ def cut(line: Line, width: int) -> Line:
     return found
 
 
-def html(line: Line) -> str:
+def render_html(line: Line) -> str:
     """A line as HTML: spans of the classes `t-k`, `t-s`, ...; nothing in it is markup of the source's own."""
     return "".join(f'<span class="t-{kind}">{escape(text)}</span>' if kind else escape(text) for kind, text in line)
 

@@ -1,4 +1,4 @@
-"""Source files of this machine, read with care: a record names them, and a record comes from other people."""
+"""Read source files of this machine with care: a record names them, and a record may come from other people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COOKIE: Final = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class SourceFile:
     """A source file as it is now."""
 
     data: bytes
@@ -38,13 +38,13 @@ class File:
 
 
 def is_source(path: str) -> bool:
-    """Whether a file of this name may hold source."""
+    """Return whether a file with this name may hold source."""
     suffix = Path(path).suffix.lower()
     return not suffix or suffix in _SUFFIXES
 
 
-def read(path: str | Path) -> File | None:
-    """A regular file with the ending of a source file, or a script of Python without one; None for any other."""
+def read(path: str | Path) -> SourceFile | None:
+    """Read a regular file with a suffix of source files, or a Python script without one; None for any other file."""
     name = str(path)
     if "\0" in name or not is_source(name):
         return None
@@ -60,11 +60,11 @@ def read(path: str | Path) -> File | None:
     script = data.startswith(b"#!") and b"python" in data[:200].partition(b"\n")[0]
     if len(data) > MAX_FILE or b"\0" in data or not (Path(name).suffix or script):
         return None
-    return File(data, status.st_mtime_ns)
+    return SourceFile(data, status.st_mtime_ns)
 
 
 def _decoded(data: bytes) -> str:
-    """UTF-8, or what the file itself says in its first two lines (PEP 263)."""
+    """Decode as UTF-8, or as the file itself declares in its first two lines (PEP 263)."""
     for line in data[:400].split(b"\n")[:2]:
         found = _COOKIE.match(line)
         name = found[1].decode("ascii", "replace").lower() if found else ""

@@ -1,16 +1,17 @@
-"""How sources lie in a run: RUN/sources.json says what there is, RUN/sources.bin holds the text.
+"""Define how sources are stored in a run: RUN/sources.json says what there is, RUN/sources.bin holds the text.
 
-sources.json    {"schema": "weft-sources/1", "files": [FILE, ...]}
-FILE            {"path": as the record names it, "found": where it lay, "size", "mtime_ns", "sha256": of the file,
-                 "spans": [[first line, number of lines], ...]: what is kept, in the order of the lines,
-                 "at", "packed", "plain": place and length of its text in sources.bin, and its length unpacked,
-                 "own": whether it calls MPI itself,
-                 "calls": {line: ["comm.recv", ...]}: what is called there (files in Python),
-                 "doubt": "newer" than the program that was built from it, or "edited" while the program ran}
-sources.bin     one zlib stream a file: the lines of its spans, each ended by a line feed, as UTF-8
+    sources.json    {"schema": "weft-sources/1", "files": [FILE, ...]}
+    FILE            {"path": as the record names it, "found": where the file was, "size", "mtime_ns",
+                     "sha256": of the file,
+                     "spans": [[first line, number of lines], ...]: what is kept, in the order of the lines,
+                     "at", "packed", "plain": offset and length of its text in sources.bin, and its length unpacked,
+                     "own": whether it calls MPI itself,
+                     "calls": {line: ["comm.recv", ...]}: what is called there (files in Python),
+                     "doubt": "newer" than the program that was built from it, or "edited" while the program ran}
+    sources.bin     one zlib stream a file: the lines of its spans, each ended by a line feed, as UTF-8
 
-A run of `--no-sources` has no sources.bin and no spans: what is called, and the files' marks, are kept all the same.
-The number in the schema rises when a reader of the old one would say something wrong.
+A run with `--no-sources` has no sources.bin and no spans: called names, and the files' marks, are kept all the same.
+The number in the schema is raised when a reader of the old one would say something wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statements out of lines of Python, C, C++ and Fortran: where the one with a call begins and ends, and what it calls.
+"""Find statements in lines of Python, C, C++ and Fortran: where the one with a call begins and ends, and what it calls.
 
 Only some lines around the call are looked at, by their brackets and how they end: a report needs what a person would
 point at, not a parser, and a file that was cut or does not compile has lines all the same.
@@ -42,7 +42,7 @@ _FIXED_MORE: Final = re.compile(r" {5}[^ 0\n]")
 
 
 def language(file: str) -> Language:
-    """What a file is written in, by its name; files without an ending are scripts of Python."""
+    """Return the language of a file, by its name; files without a suffix are Python scripts."""
     suffix = Path(file).suffix.lower()
     if suffix in ("", ".py", ".pyw", ".pyx", ".pxd", ".pxi", ".pyi"):
         return "python"
@@ -52,41 +52,45 @@ def language(file: str) -> Language:
 
 
 def statement(lines: Sequence[str], first: int, line: int, file: str) -> Statement | None:
-    """The statement with a call in line `line` of a file whose line `first` is `lines[0]`; None where it is blank."""
+    """Return the statement with a call in line `line` of a file whose line `first` is `lines[0]`; None if it is
+    blank.
+    """
     at = line - first
     if not 0 <= at < len(lines) or not lines[at].strip():
         return None
     kind = language(file)
     start = max(0, at - BEFORE)
     part = [text[:_LONGEST] for text in lines[start : at + MAX_LINES + 3]]
-    begin = start + _begin(_bare(part, kind), at - start, kind)
-    end = begin + _length(_bare(part[begin - start :], kind), at - begin, kind)
+    begin = start + _find_begin(_strip_comments(part, kind), at - start, kind)
+    end = begin + _count_lines(_strip_comments(part[begin - start :], kind), at - begin, kind)
     shown = [text.expandtabs(8).rstrip() for text in lines[begin:end]]
-    return Statement(first + begin, line, first + end - 1, tuple(_fitting(shown)))
+    return Statement(first + begin, line, first + end - 1, tuple(_fit_lines(shown)))
 
 
-def called(lines: Sequence[str], at: int, file: str) -> tuple[str, ...]:
-    """What the line `lines[at]` calls, such as `comm.recv`; where that is nothing, what its statement does."""
+def find_called_names(lines: Sequence[str], at: int, file: str) -> tuple[str, ...]:
+    """Return the names that the line `lines[at]` calls, such as `comm.recv`; if it calls nothing, those of its
+    statement.
+    """
     part = [text[:_LONGEST] for text in lines[at : at + MAX_LINES + 3]]
     if not part:
         return ()
     kind = language(file)
-    bare = _bare(part, kind)
-    return _names(bare[0]) or _names("\n".join(bare[: _length(bare, 0, kind)]))
+    bare = _strip_comments(part, kind)
+    return _find_names(bare[0]) or _find_names("\n".join(bare[: _count_lines(bare, 0, kind)]))
 
 
 def without_comments(lines: Sequence[str], file: str) -> list[str]:
     """The lines of a file with comments left out and strings emptied."""
-    return _bare(lines, language(file))
+    return _strip_comments(lines, language(file))
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _find_names(text: str) -> tuple[str, ...]:
     found = [first or second for first, second in _CALLED.findall(text)]
     return tuple(dict.fromkeys(name[:100] for name in found if name not in _NO_CALLS))[:MAX_CALLS]
 
 
-def _bare(lines: Sequence[str], kind: Language) -> list[str]:
-    """The lines with comments left out and strings emptied."""
+def _strip_comments(lines: Sequence[str], kind: Language) -> list[str]:
+    """Return the lines without comments, and with empty strings."""
 
     def hidden(found: re.Match[str]) -> str:
         text = found[0]
@@ -101,33 +105,35 @@ def _depth(text: str, kind: Language) -> int:
     return sum(text.count(mark) for mark in opening) - sum(text.count(mark) for mark in closing)
 
 
-def _begin(bare: Sequence[str], at: int, kind: Language) -> int:
-    """Where the statement of line `at` begins: the first line from which on each one goes on in the next."""
+def _find_begin(bare: Sequence[str], at: int, kind: Language) -> int:
+    """Return the index of the first line of the statement at line `at`: each line from there on continues in
+    the next.
+    """
     if not bare[at].strip():
         return at  # what stands above seemed to hide the call: it was cut in a string or a comment
     for begin in range(at):
         depth = 0
         for line in range(begin, at):
             depth += _depth(bare[line], kind)
-            if not _goes_on(bare, line, depth, kind):
+            if not _continues(bare, line, depth, kind):
                 break
         else:
             return begin if bare[begin].strip() else at
     return at
 
 
-def _length(bare: Sequence[str], at: int, kind: Language) -> int:
-    """How many lines the statement has that begins in the first and goes at least to line `at`."""
+def _count_lines(bare: Sequence[str], at: int, kind: Language) -> int:
+    """Return the number of lines of the statement that begins in the first and goes at least to line `at`."""
     depth = 0
     for line, text in enumerate(bare):
         depth += _depth(text, kind)
-        if line >= at and not _goes_on(bare, line, depth, kind):
+        if line >= at and not _continues(bare, line, depth, kind):
             return line + 1
     return len(bare)
 
 
-def _goes_on(bare: Sequence[str], line: int, depth: int, kind: Language) -> bool:
-    """Whether a statement does not end with this line."""
+def _continues(bare: Sequence[str], line: int, depth: int, kind: Language) -> bool:
+    """Return whether a statement continues after this line."""
     text = bare[line].rstrip()
     if kind == "python":
         return depth > 0 or text.endswith("\\")
@@ -138,8 +144,8 @@ def _goes_on(bare: Sequence[str], line: int, depth: int, kind: Language) -> bool
     return depth > 0 or (_OPEN_END.search(text) is not None and not text.lstrip().startswith("#"))
 
 
-def _fitting(lines: Sequence[str]) -> list[str]:
-    """The lines without common indentation, cut to what a reader can take in."""
+def _fit_lines(lines: Sequence[str]) -> list[str]:
+    """Return the lines without common indentation, cut to what a reader can take in."""
     plain = textwrap.dedent("\n".join(lines)).split("\n")
     shown = [text if len(text) <= MAX_WIDTH else text[: MAX_WIDTH - 3] + "..." for text in plain[:MAX_LINES]]
     return shown if len(plain) <= MAX_LINES else [*shown[:-1], "..."]

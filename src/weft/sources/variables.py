@@ -1,7 +1,7 @@
-"""The variables behind the buffers of a run's calls: looked up in the program's debugging information after the run.
+"""Look up the variables behind the buffers of a run's calls, in the program's debugging information after the run.
 
-`resolve`, run on the machine that ran the program, asks the modules and keeps the answers in RUN/variables.json, so
-that a copied run still knows them. `of(trace)` reads them.
+`resolve`, on the machine that ran the program, asks the modules and keeps the answers in RUN/variables.json, so that a
+copied run still knows them. `of(trace)` reads them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 from weft.base.json_files import read_json, write_whole
 from weft.base.lazy import dataclass
 from weft.debuginfo.addr2line import Found, lines_of
-from weft.sources import files, slots, statement
-from weft.sources.arguments import named
+from weft.sources import files, statement, variable_slots
+from weft.sources.call_arguments import find_plain_argument
 from weft.trace import Rank, Run, Trace
 from weft.trace.layout import Def
 from weft.trace.site_lines import mistrust
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from weft.debuginfo import dwarf
 
     # It needs pyelftools, and is told where that is missing.
-    from weft.debuginfo.dwarf import Module
+    from weft.debuginfo.dwarf import DwarfModule
 
 NAME: Final = "variables.json"
 SCHEMA: Final = "weft-variables/1"
@@ -45,8 +45,10 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a type that is no structure: `sort` is i, f, c, b (a byte), p (a pointer) or ? (nothing certain)."""
+class TypePart:
+    """A part of a type that is no structure: `sort` is i, f, c, b (a byte), p (a pointer) or ? (unknown); `at` its
+    offset.
+    """
 
     at: int
     sort: str
@@ -55,33 +57,33 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Type:
-    """A type: its words, its bytes, and the bytes of the element that its parts describe and that all of it repeats."""
+class VariableType:
+    """A type: its name, its size in bytes, and the size of the element that its parts describe and that is repeated."""
 
     text: str
     size: int
     element: int
-    parts: tuple[Part, ...]
+    parts: tuple[TypePart, ...]
 
 
 @dataclass(frozen=True)
-class Variable:
+class ProgramVariable:
     """A variable at `at`: an address in its module, or a distance from the end of its function's frame."""
 
     name: str
     at: int
     size: int
     line: int
-    type: Type | None
+    type: VariableType | None
 
 
 class Variables:
     """The variables of a run, by module."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        self._frames: dict[tuple[Place, int], list[Variable]] = {}
-        self._statics: dict[Place, list[Variable]] = {}
-        self._pointed: dict[tuple[Place, int], dict[int, tuple[str, Type]]] = {}
+        self._frames: dict[tuple[Place, int], list[ProgramVariable]] = {}
+        self._statics: dict[Place, list[ProgramVariable]] = {}
+        self._pointed: dict[tuple[Place, int], dict[int, tuple[str, VariableType]]] = {}
         modules = data.get("modules")
         for module in modules if isinstance(modules, list) else []:
             self._read(module)
@@ -95,29 +97,33 @@ class Variables:
         for offset, pointed in module["pointed"].items():
             self._pointed[place, int(offset)] = {int(n): (str(name), types[t]) for n, (name, t) in pointed.items()}
 
-    def local(self, place: Place, offset: int, at: int) -> Variable | None:
-        """The largest variable of the function with a return address that holds the byte at a distance from its end."""
+    def local(self, place: Place, offset: int, at: int) -> ProgramVariable | None:
+        """Return the largest local variable that holds the byte at distance `at` from the end of the frame, at a return
+        address.
+        """
         rows = (v for v in self._frames.get((place, offset), ()) if v.at <= at < v.at + v.size)
         return max(rows, key=lambda v: (v.at + v.size, -v.at), default=None)
 
-    def static(self, place: Place, at: int) -> Variable | None:
-        """The static variable of a module that holds an address."""
+    def static(self, place: Place, at: int) -> ProgramVariable | None:
+        """Return the static variable of a module that holds an address, None if there is none."""
         rows = self._statics.get(place, [])
         found = bisect_right([v.at for v in rows], at) - 1
         return rows[found] if found >= 0 and at < rows[found].at + rows[found].size else None
 
-    def pointed(self, place: Place, offset: int, argument: int) -> tuple[str, Type] | None:
-        """The pointer that a call was given for an argument, and the type that it points to."""
+    def pointed(self, place: Place, offset: int, argument: int) -> tuple[str, VariableType] | None:
+        """Return the pointer given to a call as an argument, and the type that it points to; None if unknown."""
         return self._pointed.get((place, offset), {}).get(argument)
 
 
-def _type(text: object, size: Any, element: Any, parts: Any) -> Type:
-    return Type(str(text), int(size), int(element), tuple(Part(int(a), str(s), int(w), str(n)) for a, s, w, n in parts))
+def _type(text: object, size: Any, element: Any, parts: Any) -> VariableType:
+    return VariableType(
+        str(text), int(size), int(element), tuple(TypePart(int(a), str(s), int(w), str(n)) for a, s, w, n in parts)
+    )
 
 
-def _variable(row: Any, types: list[Type]) -> Variable:
+def _variable(row: Any, types: list[VariableType]) -> ProgramVariable:
     name, at, size, line, kind = row
-    return Variable(str(name), int(at), int(size), int(line), types[kind] if 0 <= kind < len(types) else None)
+    return ProgramVariable(str(name), int(at), int(size), int(line), types[kind] if 0 <= kind < len(types) else None)
 
 
 _READ: WeakKeyDictionary[Run, Variables] = WeakKeyDictionary()
@@ -151,9 +157,9 @@ class _Wanted:
 
 
 def resolve(trace: Trace) -> list[str]:
-    """Look the variables up and keep them in RUN/variables.json; returns sentences on what went wrong."""
+    """Look up the variables and keep them in RUN/variables.json; return sentences on what went wrong."""
     problems: list[str] = []
-    modules = look_up(trace)
+    modules = look_up_variables(trace)
     if modules:
         try:
             write_whole(trace.path / NAME, json.dumps({"schema": SCHEMA, "modules": modules}).encode())
@@ -162,15 +168,15 @@ def resolve(trace: Trace) -> list[str]:
     return problems
 
 
-def look_up(trace: Trace) -> list[dict[str, object]]:
-    """The variables behind the buffers of a run, module by module, as they are kept."""
+def look_up_variables(trace: Trace) -> list[dict[str, object]]:
+    """Return the variables behind the buffers of a run, module by module, as run directories keep them."""
     modules: list[dict[str, object]] = []
-    for place, wanted in sorted(_wanted(trace).items()):
+    for place, wanted in sorted(_collect_wanted(trace).items()):
         if mistrust(trace, *place) is not None or Path(place[0]).stat().st_size > MOST_BYTES:
             continue  # that the file is another one, the call sites have said
         key = place, repr(wanted)
         if key not in _LOOKED_UP:
-            found = _of_module(Path(place[0]), wanted, lines_of(*place, sorted(wanted.frames), []))
+            found = _look_up_module(Path(place[0]), wanted, lines_of(*place, sorted(wanted.frames), []))
             _LOOKED_UP.clear()
             _LOOKED_UP[key] = {"path": place[0], "build_id": place[1], **found} if found else None
         if (module := _LOOKED_UP[key]) is not None:
@@ -182,15 +188,15 @@ _LOOKED_UP: Final[dict[tuple[Place, str], dict[str, object] | None]] = {}
 """What a module answered last: one run after the other of a program asks it the same."""
 
 
-def _wanted(trace: Trace) -> dict[Place, _Wanted]:
+def _collect_wanted(trace: Trace) -> dict[Place, _Wanted]:
     found: dict[Place, _Wanted] = defaultdict(lambda: _Wanted(set(), defaultdict(set), {}))
     for rank in trace.ranks:
         if not rank.missing and rank.definitions.ways:
-            _of_rank(rank, found)
+            _collect_from_rank(rank, found)
     return found
 
 
-def _of_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
+def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
     definitions = rank.definitions
     modules = {m.id: m for m in definitions.all(Def.MODULE)}
     ways: dict[int, list[Any]] = defaultdict(list)
@@ -213,7 +219,7 @@ def _of_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
 
 
 def _calls_with_buffers(rank: Rank) -> Iterator[tuple[int, list[int]]]:
-    """Call sites whose calls name a buffer, with events of different buffers each."""
+    """Yield the call sites whose calls name a buffer, with events of different buffers each."""
     functions = [f.id for f in rank.trace.functions if any(p.kind == "BUFFER" for p in f.parameters)]
     rows = np.flatnonzero(np.isin(rank.events["function"], functions))
     sites, buffers = rank.events["site"][rows], rank.events["buffer"][rows]
@@ -230,7 +236,7 @@ def _calls_with_buffers(rank: Rank) -> Iterator[tuple[int, list[int]]]:
 
 
 def _addresses(rank: Rank, event: int) -> Iterator[int]:
-    """The buffers of a call."""
+    """Yield the buffer addresses of a call."""
     of = rank.event(event)
     for parameter in of.function.parameters:
         value = of.args.get(parameter.name) if parameter.kind == "BUFFER" else None
@@ -241,7 +247,7 @@ def _addresses(rank: Rank, event: int) -> Iterator[int]:
 def _want_frame(
     way: Any, address: int, places: list[tuple[int, int]], modules: Mapping[int, Any], found: dict[Place, _Wanted]
 ) -> None:
-    """Ask for the function in whose frame an address lies."""
+    """Request the variables of the function in whose frame an address is."""
     low = way.low
     for end, (number, offset) in zip(way.ends, places, strict=False):
         if low <= address < end and number in modules:
@@ -250,7 +256,7 @@ def _want_frame(
 
 
 def _want_pointers(rank: Rank, event: int, names: dict[int, str]) -> None:
-    """Ask for the variables that the statement of a call names for its buffers."""
+    """Request the variables that the statement of a call names for its buffers."""
     of = rank.event(event)
     source = files.read(of.site.file) if of.site.file else None
     lines = source.lines if source is not None else []
@@ -259,17 +265,17 @@ def _want_pointers(rank: Rank, event: int, names: dict[int, str]) -> None:
         return
     for number, parameter in enumerate(of.function.parameters):
         if parameter.kind == "BUFFER":
-            name = named(told.lines, of.function.name, number)
+            name = find_plain_argument(told.lines, of.function.name, number)
             if name is not None:
                 names[number] = name
 
 
-def _of_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Found]]) -> dict[str, object] | None:
+def _look_up_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Found]]) -> dict[str, object] | None:
     try:
         # It needs pyelftools: where that is missing, variables have no names.
-        from weft.debuginfo.dwarf import Module
+        from weft.debuginfo.dwarf import DwarfModule
 
-        module = Module(path)
+        module = DwarfModule(path)
     except (ImportError, OSError, ValueError):
         return None
     try:
@@ -283,7 +289,7 @@ def _of_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Found]]
 class _Answers:
     """What one module says, as it is kept."""
 
-    def __init__(self, module: Module, lines: Mapping[str, Sequence[Found]]) -> None:
+    def __init__(self, module: DwarfModule, lines: Mapping[str, Sequence[Found]]) -> None:
         self.module = module
         self.lines = lines
         self.types: dict[Any, int] = {}
@@ -301,21 +307,23 @@ class _Answers:
         types = [[s.text, s.size, s.element, [list(leaf) for leaf in s.leaves]] for s in self.types]
         return {"types": types, "frames": frames, "statics": statics, "pointed": pointed}
 
-    def _believed(self, offset: int) -> list[dwarf.Variable]:
-        """The variables of the function with a return address that hold their bytes there."""
+    def _believed(self, offset: int) -> list[dwarf.DwarfVariable]:
+        """Return the variables of the function with a return address that own their bytes there."""
         found = [v for v in self.module.locals(offset - 1) if not v.static and v.shape.size]
-        if not slots.optimised(self.module.producer(offset - 1)):
+        if not variable_slots.may_share_bytes(self.module.producer(offset - 1)):
             return found
-        return slots.believed(found, self.lines.get(str(offset), ()))
+        return variable_slots.select_believed(found, self.lines.get(str(offset), ()))
 
-    def _rows(self, variables: Sequence[dwarf.Variable]) -> list[list[object]]:
+    def _rows(self, variables: Sequence[dwarf.DwarfVariable]) -> list[list[object]]:
         return [[v.name, v.at, v.shape.size, v.line, self._number(v.shape)] for v in variables]
 
     def _number(self, shape: object) -> int:
         return self.types.setdefault(shape, len(self.types))
 
     def _statics(self, wanted: Mapping[int, set[int]]) -> Iterator[list[object]]:
-        """What holds each address: the object of the symbol table, with the type that the caller's file gives it."""
+        """Yield what holds each address: the object of the symbol table, with the type that the caller's file
+        gives it.
+        """
         symbols = self.module.symbols() if wanted else []
         starts = [s.at for s in symbols]
         told = set()
@@ -330,10 +338,10 @@ class _Answers:
             kind = self._number(same[0].shape) if len(same) == 1 else -1
             yield [same[0].name if same else symbol.name, symbol.at, symbol.size, same[0].line if same else 0, kind]
 
-    def _declared(self, symbol: dwarf.Symbol, call: int) -> list[dwarf.Variable]:
-        """What the file of a call declares at a symbol, of the file or else of its functions, each type once.
+    def _declared(self, symbol: dwarf.Symbol, call: int) -> list[dwarf.DwarfVariable]:
+        """Return what the file of a call declares at a symbol, at file level or else in its functions, each type once.
 
-        Nothing where a part of it has a name of its own (EQUIVALENCE): one place then has several types.
+        Nothing if a part of it has a name of its own (EQUIVALENCE): one location then has several types.
         """
         end = symbol.at + symbol.size
         for level in (self.module.globals, self.module.statics):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from weft.base.json_files import write_whole
 from weft.debuginfo.addr2line import lines_of
-from weft.debuginfo.elf import build_id_of
+from weft.debuginfo.elf import read_build_id
 from weft.trace.definitions import ModuleDefinition, SiteDefinition
 from weft.trace.layout import Def
 from weft.trace.run import Trace
@@ -71,7 +71,7 @@ def _shown(rank: Placed, definition: SiteDefinition) -> Iterator[tuple[ModuleDef
 def mistrust(trace: Trace, path: str, build_id: str) -> str | None:
     """Why the file is not the module that ran; None where it is."""
     try:
-        present = build_id_of(Path(path))
+        present = read_build_id(Path(path))
         changed = Path(path).stat().st_mtime_ns
     except OSError as error:
         return f"the file is not here ({error.strerror})"

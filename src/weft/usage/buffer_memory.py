@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.base.lazy import dataclass
 from weft.sources import variables
-from weft.sources.variables import Place, Type
+from weft.sources.variables import Place, VariableType
 from weft.terms.calls import masks
 from weft.trace import Event, Rank
 from weft.trace.definitions import ModuleDefinition, WayDefinition
@@ -29,7 +29,7 @@ class Room:
     high: int
     name: str = ""
     line: int = 0
-    type: Type | None = None
+    type: VariableType | None = None
     above: int = 0
     """Of a variable on the stack how many functions above the call its own is, 0 the one that calls."""
 
@@ -61,7 +61,7 @@ class Memory:
         found = self._blocks.get((event.index, address))
         return Room(found[0], found[0] + found[1]) if found is not None and found[1] > 0 else None
 
-    def pointed(self, event: Event, parameter: str) -> tuple[str, Type] | None:
+    def pointed(self, event: Event, parameter: str) -> tuple[str, VariableType] | None:
         """Return the pointer that the statement of a call names for a parameter, and the type that it points to."""
         place = self._place(event.rank.definitions.site(event.site_id))
         number = next((i for i, p in enumerate(event.function.parameters) if p.name == parameter), -1)

@@ -8,7 +8,7 @@ from typing import Final
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.kinds import Severity
-from weft.sources.variables import Part, Type
+from weft.sources.variables import TypePart, VariableType
 from weft.terms.call_buffers import Region
 from weft.terms.datatype_sizes import kind_of, size_of
 from weft.terms.event_findings import cause, finding, said
@@ -53,7 +53,7 @@ def misfits(memory: Memory, event: Event, region: Region, room: Room | None) -> 
         yield _told(event, region, (name, kind), wrong, "error" if severity == "error" else "warning")
 
 
-def _told(event: Event, region: Region, named: tuple[str, Type], wrong: str, severity: Severity) -> Finding:
+def _told(event: Event, region: Region, named: tuple[str, VariableType], wrong: str, severity: Severity) -> Finding:
     """Make the finding; `named`: name and type of the variable, `wrong`: where it does not fit, in words."""
     name, kind = named
     datatype = region.datatype.name if region.datatype else "?"
@@ -71,7 +71,7 @@ def _told(event: Event, region: Region, named: tuple[str, Type], wrong: str, sev
     )
 
 
-def _first_wrong(region: Region, kind: Type, offset: int, *, whole: bool) -> str | None:
+def _first_wrong(region: Region, kind: VariableType, offset: int, *, whole: bool) -> str | None:
     """Say in words where the first element does not fit; None if all fit, or that is unknown.
 
     `offset`: bytes from the variable's begin to the buffer's. `whole`: several elements of the datatype are compared.
@@ -89,7 +89,7 @@ def _first_wrong(region: Region, kind: Type, offset: int, *, whole: bool) -> str
     return None
 
 
-def _of_run(run: Run, start: int, kind: Type) -> str | None:
+def _of_run(run: Run, start: int, kind: VariableType) -> str | None:
     """Say in words which element of a run does not fit the variable; None if all fit."""
     for k in range(min(run.times, _ELEMENTS)):
         place = (start + run.at + k * run.width) % kind.element
@@ -114,7 +114,7 @@ def _sort(name: str) -> str:
     return _SORTS.get(kind[0], "") if kind[1:].isdigit() else ""
 
 
-def _fits(name: str, width: int, place: int, part: Part | None) -> bool:
+def _fits(name: str, width: int, place: int, part: TypePart | None) -> bool:
     """Return whether an element of a basic type may lie at byte `place` of a structure. `part`: the member there."""
     sort = _sort(name)
     if not sort or width == 1:

@@ -1,1 +1,1 @@
-"""Values that a program's probes keep: written down while it runs, read back to be compared."""
+"""Values that a program's probes keep: recorded while the program runs, read afterwards to be compared."""

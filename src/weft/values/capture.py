@@ -1,4 +1,4 @@
-"""Hands what the probes of a Python program are given to the native capture. Nothing here stops the program."""
+"""Pass the values of a Python program's probes to the native capture. No error here stops the program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from weft.native.headers.value_format import VALUES_DIMS, PlaceKind
 from weft.native.headers.weft_array import Array, Order
-from weft.values.part import Part
+from weft.values.array_part import ArrayPart
 
 _KINDS: Final = "iufcb"
 _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
@@ -27,12 +27,12 @@ _SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
 }  # fmt: skip
 
 
-class Unfit(Exception):
-    """What a probe cannot take; the message says why."""
+class UnfitValue(Exception):
+    """A probe cannot keep this value; the message says why."""
 
 
-def begun(path: str) -> Capture | None:
-    """The capture of this process; None in a child of a rank, and where the library is not there."""
+def begin_capture(path: str) -> Capture | None:
+    """Return the capture of this process; None in a child of a rank, or if the library cannot be loaded."""
     try:
         library = ctypes.CDLL(path)
         give = library.weft_values_entries
@@ -49,36 +49,36 @@ def begun(path: str) -> Capture | None:
 
 
 class Capture:
-    """What probes of this process call."""
+    """Keep values of this process: what the probes call."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
         self._places: dict[tuple[int, str, CodeType, int], int] = {}
 
     def enter(self, name: str, index: int | None, frame: FrameType) -> int:
-        """An iteration, or a region, begins; its place."""
+        """Enter an iteration of a loop, or a region (`index` None); returns the number of its place."""
         place = 0
         with suppress(Exception):
             kind = PlaceKind.REGION if index is None else PlaceKind.LOOP
-            place = self._place(kind, name, frame)
+            place = self._place_number(kind, name, frame)
             self._library.weft_values_nest(place, 0 if index is None else int(index))
         return place
 
     def leave(self, place: int) -> None:
-        """It ends."""
+        """Leave the iteration or region of a place."""
         self._library.weft_values_leave(place)
 
     def probe(self, name: str, value: object, terms: object, frame: FrameType) -> None:
-        """Keep a value; what cannot be kept is told in the trace."""
+        """Keep a value; the trace records why a value could not be kept."""
         place = 0
         try:
-            place = self._place(PlaceKind.PROBE, name, frame)
-            array, given = _array(value)
+            place = self._place_number(PlaceKind.PROBE, name, frame)
+            array, given = _to_native_array(value)
             if terms is not None:
-                array.terms, array.scale = _scale(terms)
+                array.terms, array.scale = _count_and_scale(terms)
             self._library.weft_values_probe(place, ctypes.addressof(array))
             del given  # alive until here: C has read it
-        except Unfit as error:
+        except UnfitValue as error:
             self._library.weft_values_complain(place, str(error).encode(errors="replace"))
         except Exception as error:  # the program goes on, whatever is wrong here
             with suppress(Exception):
@@ -87,11 +87,12 @@ class Capture:
                 )
 
     def complain(self, name: str, why: str, frame: FrameType) -> None:
-        """What cannot be kept under a name, and why."""
-        place = self._place(PlaceKind.PROBE, name, frame)
+        """Record why nothing can be kept under a name."""
+        place = self._place_number(PlaceKind.PROBE, name, frame)
         self._library.weft_values_complain(place, why[:400].encode(errors="replace"))
 
-    def _place(self, kind: PlaceKind, name: str, frame: FrameType) -> int:
+    def _place_number(self, kind: PlaceKind, name: str, frame: FrameType) -> int:
+        """Return the number of a place in the program."""
         key = (int(kind), name, frame.f_code, frame.f_lineno)
         known = self._places.get(key)
         if known is None:
@@ -103,46 +104,48 @@ class Capture:
         return known
 
 
-def _array(value: object) -> tuple[Array, NDArray[Any]]:
-    """A value as C takes it, and what keeps it alive."""
+def _to_native_array(value: object) -> tuple[Array, NDArray[Any]]:
+    """Return a value in the form that C reads, and the object that owns its memory."""
     shared = value.weft_shared() if hasattr(value, "weft_shared") else None
-    value = Part(*shared) if shared else value
-    of, lower, whole = (value.of, value.lower, value.whole) if isinstance(value, Part) else (None, 0, None)
-    given = _numbers(value.values if isinstance(value, Part) else value)
+    value = ArrayPart(*shared) if shared else value
+    of, lower, whole = (value.of, value.lower, value.whole) if isinstance(value, ArrayPart) else (None, 0, None)
+    given = _to_numbers(value.values if isinstance(value, ArrayPart) else value)
     if given.ndim > VALUES_DIMS:
-        raise Unfit(f"it has {given.ndim} dimensions, and {VALUES_DIMS} are kept at most")
+        raise UnfitValue(f"it has {given.ndim} dimensions, and {VALUES_DIMS} are kept at most")
     array = Array()
     array.data = given.ctypes.data
     array.type, array.size, array.dims = ord(given.dtype.kind), given.dtype.itemsize, given.ndim
     array.order = Order.FIRST_FASTEST if given.flags.f_contiguous and not given.flags.c_contiguous else 0
     array.shape[: given.ndim], array.stride[: given.ndim] = given.shape, given.strides
     if of is not None:
-        array.lower[: given.ndim] = _indices(lower, given, "lower")
-        array.whole[: given.ndim] = _indices(0 if whole is None else whole, given, "whole")
+        array.lower[: given.ndim] = _to_indices(lower, given, "lower")
+        array.whole[: given.ndim] = _to_indices(0 if whole is None else whole, given, "whole")
         array.of = np.frombuffer(of.replace("\0", "?").encode(errors="replace") + b"\0", np.uint8)
     return array, given
 
 
-def _numbers(value: object) -> NDArray[Any]:
+def _to_numbers(value: object) -> NDArray[Any]:
+    """Return a value as an array of numbers. UnfitValue if it is none."""
     given = np.asarray(value)
     if given.dtype.kind not in _KINDS:
-        raise Unfit(f"it is of type {type(value).__name__}, and numbers are kept")
+        raise UnfitValue(f"it is of type {type(value).__name__}, and numbers are kept")
     if given.dtype.kind == "f" and given.dtype.itemsize == 2:
         return given.astype(np.float32)  # C has no such type
     return given if given.dtype.isnative else given.astype(given.dtype.newbyteorder("="))
 
 
-def _indices(given: Any, array: NDArray[Any], what: str) -> list[int]:
+def _to_indices(given: Any, array: NDArray[Any], what: str) -> list[int]:
+    """Return one index for each dimension of an array. UnfitValue if there are more or fewer."""
     known = [int(one) for one in np.atleast_1d(given)]
     if known == [0]:
         known = [0] * array.ndim
     if what == "lower" and -1 in known:
-        raise Unfit(f"its shape {array.shape} is not that of this rank's block: say where it lies with lower=")
+        raise UnfitValue(f"its shape {array.shape} is not that of this rank's block: say where it lies with lower=")
     if len(known) != array.ndim:
-        raise Unfit(f"{what} has {len(known)} numbers, and the array {array.ndim} dimensions")
+        raise UnfitValue(f"{what} has {len(known)} numbers, and the array {array.ndim} dimensions")
     return known
 
 
-def _scale(terms: object) -> tuple[int, float]:
+def _count_and_scale(terms: object) -> tuple[int, float]:
     given = np.asarray(terms)
     return min(given.size, 2**32 - 1), float(np.abs(given).sum(dtype=np.float64))

@@ -1,4 +1,4 @@
-"""The configuration of a value trace: what to keep of which loop and probe. Read from TOML, written by a first run."""
+"""The configuration of a value trace: what to keep of which loop and probe. It is TOML, which a first run writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FIRST, _LAST = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one entry says: `level` -1 and `form` 0 where it says nothing of them."""
+    """One entry of a configuration; `level` is -1 and `form` 0 if the entry does not set them."""
 
     scope: str
     name: str
@@ -51,42 +51,42 @@ class Rule:
     every: int = 1
     ranks: str = "*"
 
-    def line(self) -> str:
-        """As the recorded program reads it (values/native/rules.c)."""
+    def plan_line(self) -> str:
+        """Return the entry as the recorded program reads it (values/native/rules.c)."""
         words = (self.scope, self.name, self.level, self.form, self.first, self.last, self.step, self.every, self.ranks)
         return "\t".join(map(str, words))
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """All entries of a configuration; `judged` is what it says of tolerances, by probe and under "" for all."""
+    """All entries of a configuration; `judged` are its tolerances by probe, under "" those for all probes."""
 
     rules: list[Rule] = field(default_factory=list)
     limit: int = 1 << 30
     judged: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     source: str = ""
 
-    def plan(self) -> str:
-        """The file that the recorded program reads."""
-        return "\n".join([f"limit\t{self.limit}", *(rule.line() for rule in self.rules)]) + "\n"
+    def plan_text(self) -> str:
+        """Return the text of the file that the recorded program reads."""
+        return "\n".join([f"limit\t{self.limit}", *(rule.plan_line() for rule in self.rules)]) + "\n"
 
-    def unknown(self, known: Mapping[str, Iterable[str]]) -> list[str]:
-        """Sentences on entries that name what the program does not have: `known` are names by scope."""
+    def find_unknown_entries(self, known: Mapping[str, Iterable[str]]) -> list[str]:
+        """Return sentences on entries that name nothing of the program; `known` are the program's names by scope."""
         found = []
         for rule in self.rules:
             names = sorted(set(known.get(rule.scope, ())))
-            if rule.scope not in SCOPES or rule.name in names or (rule.scope == "file" and _among(rule.name, names)):
+            if rule.scope not in SCOPES or rule.name in names or (rule.scope == "file" and _has_path(rule.name, names)):
                 continue
-            found.append(f"{self.source}: the run has no {rule.scope} {rule.name!r}{near(rule.name, names)}")
+            found.append(f"{self.source}: the run has no {rule.scope} {rule.name!r}{suggest_names(rule.name, names)}")
         return found
 
 
-def _among(name: str, paths: Iterable[str]) -> bool:
+def _has_path(name: str, paths: Iterable[str]) -> bool:
     return any(path == name or path.endswith(f"/{name}") for path in paths)
 
 
-def near(word: str, known: Iterable[str]) -> str:
-    """What was likely meant."""
+def suggest_names(word: str, known: Iterable[str]) -> str:
+    """Return `; the nearest is 'x'`, or a list of known names, for a message about an unknown word."""
     names = list(known)
     close = difflib.get_close_matches(word, names, 1, 0.5)
     if close:
@@ -94,10 +94,10 @@ def near(word: str, known: Iterable[str]) -> str:
     return f"; there are {', '.join(map(repr, names[:8]))}" if names else ""
 
 
-def read(path: Path, run: Path | None = None) -> Configuration:
-    """A configuration from a file. UsageError that names the entry where it cannot be right.
+def read_configuration(path: Path, run: Path | None = None) -> Configuration:
+    """Read a configuration from a file. UsageError that names the entry if it is wrong.
 
-    `run`: where it lies in one, which others may have written; one that the user names may be a pipe.
+    `run`: the run that holds the file, which others may have written; a file that the user names may be a pipe.
     """
     try:
         text = (path.read_bytes() if run is None else read_regular(path, run)).decode()
@@ -105,136 +105,145 @@ def read(path: Path, run: Path | None = None) -> Configuration:
         raise UsageError(f"the configuration {path} cannot be read: {error}") from error
     try:
         document = tomllib.loads(text)
-        _verify(document)
+        _check_integers(document)
     except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
         raise UsageError(f"{path} is not TOML: {error}") from error
-    return _Reader(str(path)).configuration(document)
+    return _Reader(str(path)).read_entries(document)
 
 
-def _verify(value: object) -> None:
-    """ValueError for a whole number of more than 64 bits, which TOML does not have and no message can print."""
+def _check_integers(value: object) -> None:
+    """Raise ValueError for an integer of more than 64 bits, which TOML does not have and no message can print."""
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
-            _verify(part)
+            _check_integers(part)
     elif isinstance(value, int) and value.bit_length() > 64:
         raise ValueError("a whole number has more than 64 bits")
 
 
-def tolerances(run: Path, told: Mapping[str, Any], config: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Tolerances by probe, "" for all: what is told, before those of a configuration, which is the run's without one.
+def read_tolerances(run: Path, told: Mapping[str, Any], config: Path | None = None) -> dict[str, dict[str, Any]]:
+    """Return tolerances by probe, "" for all: `told`, before those of `config`, which is the run's by default.
 
-    UsageError for a word or a number that is none.
+    Raises UsageError for an unknown word or an invalid number.
     """
-    checked = _Reader("the comparison").only_tolerances(told)
+    checked = _Reader("the comparison").read_tolerances(told)
     path = config or run / FOLDER / "probes.toml"
-    known = read(path, None if config else run).judged if config is not None or path.exists() else {}
+    known = read_configuration(path, None if config else run).judged if config is not None or path.exists() else {}
     own = {name: {**settings, **checked} for name, settings in known.items()}
     return {**own, "": {**known.get("", {}), **checked}}
 
 
 class _Reader:
-    """Reads the entries of one document."""
+    """Read the entries of one document."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.judged: dict[str, dict[str, Any]] = {}
 
-    def configuration(self, document: dict[str, Any]) -> Configuration:
+    def read_entries(self, document: dict[str, Any]) -> Configuration:
         top = {key: value for key, value in document.items() if not isinstance(value, dict)}
-        self._only(top, (*_PROGRAM, *SCOPES), "the program")
-        limit = self._size(top.pop("limit", "1 GB"))
-        rules = [self._rule("program", "", top)]
+        self._check_keys(top, (*_PROGRAM, *SCOPES), "the program")
+        limit = self._read_size(top.pop("limit", "1 GB"))
+        rules = [self._read_rule("program", "", top)]
         for scope, entries in document.items():
             if not isinstance(entries, dict):
                 continue
             if scope not in SCOPES:
-                raise self._wrong(f"[{scope}] is not a kind of entry{near(scope, SCOPES)}")
+                raise self._make_error(f"[{scope}] is not a kind of entry{suggest_names(scope, SCOPES)}")
             for name, entry in entries.items():
                 if not isinstance(entry, dict):
-                    raise self._wrong(f'[{scope}]: write [{scope}."{name}"], with what is to be kept of it below')
-                self._only(entry, _KEYS[scope], f'[{scope}."{name}"]')
-                rules.append(self._rule(scope, name, entry))
+                    raise self._make_error(f'[{scope}]: write [{scope}."{name}"], with what is to be kept of it below')
+                self._check_keys(entry, _KEYS[scope], f'[{scope}."{name}"]')
+                rules.append(self._read_rule(scope, name, entry))
         return Configuration(rules, limit, self.judged, self.source)
 
-    def only_tolerances(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        """What is told of tolerances alone."""
-        self._only(told, _JUDGED, "tolerances")
-        return self._tolerances(told, "tolerances")
+    def read_tolerances(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings that may be tolerances only."""
+        self._check_keys(told, _JUDGED, "tolerances")
+        return self._check_tolerances(told, "tolerances")
 
-    def _wrong(self, text: str) -> UsageError:
+    def _make_error(self, text: str) -> UsageError:
         return UsageError(f"{self.source}: {text}")
 
-    def _only(self, entry: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    def _check_keys(self, entry: Mapping[str, Any], known: Iterable[str], where: str) -> None:
         for key in entry:
             if key not in known:
-                raise self._wrong(f"{where}: {key!r} is not a setting{near(key, known)}")
+                raise self._make_error(f"{where}: {key!r} is not a setting{suggest_names(key, known)}")
 
-    def _rule(self, scope: str, name: str, entry: Mapping[str, Any]) -> Rule:
+    def _read_rule(self, scope: str, name: str, entry: Mapping[str, Any]) -> Rule:
         if re.search(r"[\t\n\0]", name):
-            raise self._wrong(f"{name!r} holds a tab or a line's end, which no name may")
+            raise self._make_error(f"{name!r} holds a tab or a line's end, which no name may")
         where = f'[{scope}."{name}"]' if name else "the program"
         judged = {key: entry[key] for key in _JUDGED if key in entry}
         if judged:
-            self.judged[name] = self._tolerances(judged, where)
-        first, last, step = self._iterations(entry.get("iterations"), where)
+            self.judged[name] = self._check_tolerances(judged, where)
+        first, last, step = self._read_iterations(entry.get("iterations"), where)
         return Rule(
-            scope, name, self._word(entry, "level", LEVELS, -1, where), self._word(entry, "arrays", FORMS, 0, where),
-            first, last, step, self._positive(entry.get("every", 1), where), self._ranks(entry.get("ranks"), where),
-        )  # fmt: skip
+            scope,
+            name,
+            self._read_word(entry, "level", LEVELS, -1, where),
+            self._read_word(entry, "arrays", FORMS, 0, where),
+            first,
+            last,
+            step,
+            self._read_every(entry.get("every", 1), where),
+            self._read_ranks(entry.get("ranks"), where),
+        )
 
-    def _word(self, entry: Mapping[str, Any], key: str, known: Mapping[str, int], unsaid: int, where: str) -> int:
+    def _read_word(self, entry: Mapping[str, Any], key: str, known: Mapping[str, int], unsaid: int, where: str) -> int:
         word = entry.get(key)
         if word is None:
             return unsaid
         if not isinstance(word, str) or word not in known:
-            raise self._wrong(f"{where}: {key} = {word!r} is not one of {', '.join(known)}{near(str(word), known)}")
+            raise self._make_error(
+                f"{where}: {key} = {word!r} is not one of {', '.join(known)}{suggest_names(str(word), known)}"
+            )
         return int(known[word])
 
-    def _positive(self, value: object, where: str) -> int:
+    def _read_every(self, value: object, where: str) -> int:
         if type(value) is not int or not 1 <= value <= _LAST:
-            raise self._wrong(f"{where}: every = {value!r} is not a number from 1 on")
+            raise self._make_error(f"{where}: every = {value!r} is not a number from 1 on")
         return value
 
-    def _iterations(self, text: object, where: str) -> tuple[int, int, int]:
-        """`first:last:step`, any of which may be left out; last is one of them."""
+    def _read_iterations(self, text: object, where: str) -> tuple[int, int, int]:
+        """Return first, last and step of `first:last:step`, any of which may be left out; last is included."""
         if text is None:
             return _FIRST, _LAST, 1
         words = [word.strip() for word in str(text).split(":")]
         if len(words) > 3 or not all(re.fullmatch(r"(-?[0-9]{1,19})?", word) for word in words):
-            raise self._wrong(f"{where}: iterations = {text!r} is not first:last:step, such as 0:100:10")
+            raise self._make_error(f"{where}: iterations = {text!r} is not first:last:step, such as 0:100:10")
         first = int(words[0]) if words[0] else _FIRST
         last = first if len(words) == 1 else int(words[1]) if words[1] else _LAST
         step = int(words[2]) if len(words) == 3 and words[2] else 1
         if max(abs(first + 1), abs(last), step) > _LAST:
-            raise self._wrong(f"{where}: iterations = {text!r} holds a number that no loop comes to")
+            raise self._make_error(f"{where}: iterations = {text!r} holds a number that no loop comes to")
         if last < first or step < 1:
-            raise self._wrong(
+            raise self._make_error(
                 f"{where}: iterations = {text!r} holds none: the last one is before the first, or no step"
             )
         return first, last, step
 
-    def _ranks(self, text: object, where: str) -> str:
+    def _read_ranks(self, text: object, where: str) -> str:
         if text is None:
             return "*"
         plain = re.sub(r"\s", "", str(text))
         if not re.fullmatch(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*", plain):
-            raise self._wrong(f"{where}: ranks = {text!r} is not a list of ranks, such as 0-3,8")
+            raise self._make_error(f"{where}: ranks = {text!r} is not a list of ranks, such as 0-3,8")
         return plain
 
-    def _size(self, text: object) -> int:
+    def _read_size(self, text: object) -> int:
         found = re.fullmatch(r"([0-9]{1,18})\s*([kmgt]?)i?b?", str(text).lower())
         size = int(found[1]) * _UNITS[found[2]] if found else 0
         if not 0 < size <= _LAST:
-            raise self._wrong(f"limit = {text!r} is not a size, such as 500 MB")
+            raise self._make_error(f"limit = {text!r} is not a size, such as 500 MB")
         return size
 
-    def _tolerances(self, entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+    def _check_tolerances(self, entry: Mapping[str, Any], where: str) -> dict[str, Any]:
         for key, value in entry.items():
             if key == "nan" and value not in ("equal", "different"):
-                raise self._wrong(f"{where}: nan = {value!r} is not equal or different")
+                raise self._make_error(f"{where}: nan = {value!r} is not equal or different")
             number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
             if key in ("absolute", "relative", "ulps") and not number:
-                raise self._wrong(f"{where}: {key} = {value!r} is not a number from 0 on")
+                raise self._make_error(f"{where}: {key} = {value!r} is not a number from 0 on")
             if key == "exact" and not isinstance(value, bool):
-                raise self._wrong(f"{where}: exact = {value!r} is not true or false")
+                raise self._make_error(f"{where}: exact = {value!r} is not true or false")
         return dict(entry)

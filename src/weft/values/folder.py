@@ -1,4 +1,4 @@
-"""What lies in a run's folder of values, by name. Read at every start of `weft run`: nothing here needs numpy."""
+"""The names of files in a run's folder of values. Read at every start of `weft run`: this module needs no numpy."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PROCESSORS: Final = "processors"
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a run kept."""
+class RecordedValues:
+    """How much a run kept, and what the user should know of it."""
 
     probes: int
     processes: int

@@ -1,4 +1,4 @@
-"""What the probes of a run kept, as lines: by place, how often, on how many ranks, in which form."""
+"""List what the probes of a run kept: by place, how often, on how many ranks, in which form."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from weft.base.lazy import dataclass
 from weft.native.headers.value_format import PlaceKind
-from weft.values.process import Kept, Process
+from weft.values.process import KeptValue, ProcessValues
 from weft.values.trace import ValueTrace
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What stands in a line."""
+    """A line of the list."""
 
     kind: str
     name: str
@@ -23,11 +23,11 @@ class _Entry:
     what: str = ""
 
 
-def lines(trace: ValueTrace) -> Iterator[str]:
-    """A line for each loop and probe, in the order of their first use; then what could not be kept."""
+def list_probes(trace: ValueTrace) -> Iterator[str]:
+    """Yield a line for each loop and probe, in the order of first use; then what could not be kept."""
     entries: dict[tuple[str, str, str], _Entry] = {}
     for process in trace.processes:
-        _add(process, entries)
+        _add_process(process, entries)
     width = max((len(f"{one.kind} {one.name}") for one in entries.values()), default=0)
     for one in entries.values():
         times = f"{one.times:,} times on {one.ranks} rank{'s' * (one.ranks != 1)}"
@@ -35,7 +35,8 @@ def lines(trace: ValueTrace) -> Iterator[str]:
     yield from trace.problems
 
 
-def _add(process: Process, entries: dict[tuple[str, str, str], _Entry]) -> None:
+def _add_process(process: ProcessValues, entries: dict[tuple[str, str, str], _Entry]) -> None:
+    """Add the places of a process to the entries."""
     counts = Counter(process.rows["place"].tolist()) + Counter(process.iterations["place"].tolist())
     for place in process.places:
         if place.number not in counts or place.kind == PlaceKind.ARRAY:
@@ -45,10 +46,10 @@ def _add(process: Process, entries: dict[tuple[str, str, str], _Entry]) -> None:
         one.times += counts[place.number]
         one.ranks += 1
         if place.kind == PlaceKind.PROBE and not one.what:
-            one.what = _described(process.kept(int(process.rows_of(place.number)[0])))
+            one.what = _describe_value(process.value_at(int(process.rows_of_place(place.number)[0])))
 
 
-def _described(kept: Kept) -> str:
-    """`float64 (50, 50) of A, values`."""
+def _describe_value(kept: KeptValue) -> str:
+    """Return `float64 (50, 50) of A, values`."""
     shape = str(kept.shape) if kept.shape else "number"
     return f"{kept.dtype} {shape}" + (f" of {kept.array}" if kept.array else "") + f", {kept.form.name.lower()}"

@@ -1,11 +1,11 @@
-"""Probes: what a Python program says of its own values. Without `weft run` each costs a look at one variable."""
+"""Probes, which a Python program calls to keep its values. Without `weft run` each one reads a variable only."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from weft.values.part import Part
+from weft.values.array_part import ArrayPart
 
 TYPE_CHECKING = False  # a program imports this: no module that it may not need
 if TYPE_CHECKING:
@@ -19,31 +19,32 @@ LIBRARY: Final = "WEFT_INTERNAL_VALUES_LIBRARY"
 """The variable by which `weft run` offers to keep values."""
 
 
-class _Begun:
-    """The capture of this process, begun by its first probe."""
+class _CaptureState:
+    """The capture of this process, which its first probe begins."""
 
     known: Capture | None = None
     asked = False
 
 
-def _capture() -> Capture | None:
-    if not _Begun.asked:
-        _Begun.asked = True
+def _find_capture() -> Capture | None:
+    """Return the capture of this process; None without `weft run`."""
+    if not _CaptureState.asked:
+        _CaptureState.asked = True
         if os.environ.get(LIBRARY):
             # It needs numpy, which a program without `weft run` does not wait for.
-            from weft.values.capture import begun
+            from weft.values.capture import begin_capture
 
-            _Begun.known = begun(os.environ[LIBRARY])
-    return _Begun.known
+            _CaptureState.known = begin_capture(os.environ[LIBRARY])
+    return _CaptureState.known
 
 
 def probe(name: str, value: object, *, terms: object = None) -> None:
-    """Keep a number, an array or a `part` of one under a name, as the configuration of the run wants it.
+    """Keep a number, an array or a `part` of one under a name, as the configuration of the run says.
 
-    `terms`: the numbers of this rank that `value` is the sum of, where it is one: two runs that add them up in another
-    order are then told from two that add up something else.
+    `terms`: the numbers of this rank whose sum is `value`. Two runs that add them in another order can then be
+    distinguished from two that add other numbers.
     """
-    capture = _capture()
+    capture = _find_capture()
     if capture is not None:
         capture.probe(name, value, terms, sys._getframe(1))
 
@@ -75,17 +76,17 @@ def part(
         halo = "inferred"
     if halo is not None:
         if lower is None and comm is not None and whole is not None:
-            lower = _Blocks(values, comm, whole).first()
+            lower = _Blocks(values, comm, whole).block_start()
         said = {"of": of, "lower": lower, "whole": whole, "comm": comm, "periodic": periodic, "lag": lag}
-        return _watched(values, halo, said)
+        return _declare_halo_array(values, halo, said)
     if lower is None and comm is not None and whole is not None:
-        lower = _Blocks(values, comm, whole).lower()
-    return Part(values, "" if of is None else of, 0 if lower is None else lower, whole)
+        lower = _Blocks(values, comm, whole).checked_start()
+    return ArrayPart(values, "" if of is None else of, 0 if lower is None else lower, whole)
 
 
-def _watched(values: Any, halo: Any, said: dict[str, Any]) -> Any:
-    """The array whose accesses are written down; `values` without `weft run`."""
-    if _capture() is None or not os.environ.get("WEFT_INTERNAL_VALUES"):
+def _declare_halo_array(values: Any, halo: Any, said: dict[str, Any]) -> Any:
+    """Return the array whose accesses are recorded; `values` itself without `weft run`."""
+    if _find_capture() is None or not os.environ.get("WEFT_INTERNAL_VALUES"):
         return values
     # It needs numpy, which a program without `weft run` does not wait for.
     from pathlib import Path
@@ -99,7 +100,7 @@ def _watched(values: Any, halo: Any, said: dict[str, Any]) -> Any:
 
 
 class _Blocks:
-    """Where the block of a rank begins. Whatever cannot be so is left to the capture, which tells of it."""
+    """Compute where the block of a rank begins. Blocks that contradict the rule are reported by the capture."""
 
     def __init__(self, values: object, comm: Any, whole: Sequence[int] | int) -> None:
         self.shape = [whole] if isinstance(whole, int) else list(whole)
@@ -108,24 +109,24 @@ class _Blocks:
         self.at = list(coordinates) if coordinates is not None else [comm.rank]
         self.own: Sequence[int] = getattr(values, "shape", ())
 
-    def lower(self) -> list[int]:
-        """The index of the block's first element; [-1] where the block has another shape than the rule says."""
-        rule = self._rule()
+    def checked_start(self) -> list[int]:
+        """Return the index of the block's first element; [-1] if the block has another shape than the rule says."""
+        rule = self._block_bounds()
         if [last - first for first, last in rule] != list(self.own):
             return [-1]
         return [first for first, _ in rule]
 
-    def first(self) -> list[int]:
-        """The same, whatever the shape."""
-        return [first for first, _ in self._rule()]
+    def block_start(self) -> list[int]:
+        """Return the index of the block's first element by the rule, whatever its shape."""
+        return [first for first, _ in self._block_bounds()]
 
-    def _rule(self) -> list[tuple[int, int]]:
+    def _block_bounds(self) -> list[tuple[int, int]]:
         rule = [block(n, p, k) for n, p, k in zip(self.shape, self.parts, self.at, strict=False)]
         return rule + [(0, n) for n in self.shape[len(rule) :]]
 
 
 def block(elements: int, parts: int, number: int) -> tuple[int, int]:
-    """First index and end of block `number` of so many `elements`, cut into `parts`."""
+    """Return first index and end of block `number`, if `elements` are divided into `parts` blocks."""
     size, more = divmod(elements, parts)
     first = number * size + min(number, more)
     return first, first + size + (number < more)
@@ -140,7 +141,7 @@ class loop:  # noqa: N801 - used as a word of the language: with weft.loop("swee
         self._name, self._index, self._place = name, index, 0
 
     def __enter__(self) -> Self:
-        capture = _capture()
+        capture = _find_capture()
         if capture is not None:
             self._place = capture.enter(self._name, self._index, sys._getframe(1))
         return self
@@ -148,7 +149,7 @@ class loop:  # noqa: N801 - used as a word of the language: with weft.loop("swee
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        capture = _capture()
+        capture = _find_capture()
         if capture is not None and self._place:
             capture.leave(self._place)
 
@@ -162,7 +163,7 @@ class region(loop):  # noqa: N801 - as above
         super().__init__(name, 0)
 
     def __enter__(self) -> Self:
-        capture = _capture()
+        capture = _find_capture()
         if capture is not None:
             self._place = capture.enter(self._name, None, sys._getframe(1))
         return self

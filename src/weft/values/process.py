@@ -1,4 +1,4 @@
-"""The values of one process: its places, and what each probe kept there. Nothing is believed unread."""
+"""Read the values of one process: its places, and what each probe kept. All numbers in the file are checked."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _STOPS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ValuePlace:
     """A place of the program: a probe, a loop, a region, or the name of a shared array."""
 
     number: int
@@ -59,21 +59,21 @@ class Place:
 
     @property
     def where(self) -> str:
-        """File and line for people, "" where they are not known."""
+        """File and line for people, "" if they are unknown."""
         return f"{Path(self.file).name}:{self.line}" if self.file and self.line else ""
 
 
-class Kept:
+class KeptValue:
     """What a probe kept: row `row` of a process."""
 
-    def __init__(self, process: Process, row: int) -> None:
+    def __init__(self, process: ProcessValues, row: int) -> None:
         self.process, self.row = process, row
         self._at = int(process.rows["offset"][row])
         self._head = process.records[self._at : self._at + _FIXED].view(VALUE_PROBE)[0]
 
     @property
-    def place(self) -> Place:
-        """Where in the program."""
+    def place(self) -> ValuePlace:
+        """The place in the program."""
         return self.process.place(int(self._head["head"]["place"]))
 
     @property
@@ -83,22 +83,22 @@ class Kept:
 
     @property
     def times(self) -> int:
-        """How often the program had been at this probe before, in this process."""
+        """How often the program had reached this probe before, in this process."""
         return int(self._head["times"])
 
     @property
     def count(self) -> int:
-        """How many elements it had."""
+        """The number of elements."""
         return int(self._head["count"])
 
     @property
     def terms(self) -> tuple[int, float]:
-        """Of a sum whose terms the program named: how many, and the sum of their magnitudes."""
+        """For a sum whose terms the program named: their number, and the sum of their magnitudes."""
         return int(self._head["terms"]), float(self._head["scale"])
 
     @property
     def sum(self) -> int:
-        """The sum of the elements' hashes, 0 where none were made."""
+        """The sum of the elements' hashes, 0 if there are none."""
         return int(self._head["sum"])
 
     @cached_property
@@ -108,13 +108,13 @@ class Kept:
 
     @cached_property
     def array(self) -> str:
-        """The name of the global array that these are a part of, "" for none."""
+        """The name of the global array of which the elements are a part, "" for none."""
         number = int(self._head["array"])
         return self.process.place(number).name if number else ""
 
     @property
     def base(self) -> int:
-        """What the program calls the first index."""
+        """The first index in the program's language: 0 or 1."""
         return 1 if int(self._head["order"]) & Order.FROM_ONE else 0
 
     @cached_property
@@ -124,12 +124,12 @@ class Kept:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """How many elements in each dimension; () for a single number."""
+        """The number of elements in each dimension; () for a single number."""
         return tuple(self._extents["shape"].tolist())
 
     @cached_property
     def box(self) -> Box:
-        """Where in the global array."""
+        """The box of the elements in the global array."""
         lower = self._extents["lower"].tolist()
         return tuple((first, first + n) for first, n in zip(lower, self.shape, strict=True))
 
@@ -140,38 +140,38 @@ class Kept:
 
     @property
     def blocks(self) -> int:
-        """How many blocks have a hash of their own."""
+        """The number of blocks with a hash of their own."""
         return -(-self.count // VALUES_BLOCK)
 
     @property
     def hashes(self) -> NDArray[np.uint64] | None:
-        """A hash for each block of elements in the order of memory, None where there are none."""
+        """A hash for each block of elements in memory order; None if there are none."""
         if self.form not in (ValueForm.HASHES, ValueForm.CHANGES):
             return None
         return self._payload[: self.blocks * 8].view("<u8")
 
     @property
     def statistics(self) -> NDArray[Any] | None:
-        """What STATISTICS names, None where it was not kept."""
+        """The record STATISTICS; None if it was not kept."""
         return self._payload[: STATISTICS.itemsize].view(STATISTICS)[0] if self.form == ValueForm.STATISTICS else None
 
     @property
     def order(self) -> str:
-        """Which index runs fastest in what is kept: F for the first, C for the last."""
+        """Which index runs fastest in memory: F for the first, C for the last."""
         return "F" if int(self._head["order"]) & Order.FIRST_FASTEST else "C"
 
     def values(self) -> NDArray[Any] | None:
-        """The elements in their shape, None where only hashes or statistics were kept."""
+        """Return the elements in their shape; None if only hashes or statistics were kept."""
         if self.form == ValueForm.VALUES:
             flat = self._payload[: self.count * self.dtype.itemsize].view(self.dtype)
         elif self.form == ValueForm.CHANGES:
-            flat = self.process.rebuilt.at(self)
+            flat = self.process.rebuilder.elements_at(self)
         else:
             return None
         return flat.reshape(self.shape, order="F" if self.order == "F" else "C")
 
-    def changed(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """Of the form CHANGES: the numbers of the blocks that are there, and their elements."""
+    def changed_blocks(self) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Return for the form CHANGES the numbers of the blocks that changed, and their elements."""
         after = self._payload[self.blocks * 8 :]
         count = int(after[:8].view("<u8")[0])
         numbers = after[8 : 8 + count * 8].view("<u8")
@@ -179,31 +179,32 @@ class Kept:
         return numbers, data[: len(data) // self.dtype.itemsize * self.dtype.itemsize].view(self.dtype)
 
 
-class Rebuilt:
-    """Arrays put together again from their changes: the newest state of each probe, which only goes forward."""
+class ArrayRebuilder:
+    """Rebuild arrays from their changes. The latest state of each probe is cached, and only goes forward."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: ProcessValues) -> None:
         self._process = process
         self._states: dict[int, tuple[int, NDArray[Any]]] = {}
 
-    def at(self, kept: Kept) -> NDArray[Any]:
-        """All elements, in the order of memory."""
+    def elements_at(self, kept: KeptValue) -> NDArray[Any]:
+        """Return all elements of a value, in memory order."""
         place = kept.place.number
         last, state = self._states.get(place, (-1, np.zeros(0)))
         if last > kept.row:
             last, state = -1, np.zeros(0)
-        rows = self._process.rows_of(place)
+        rows = self._process.rows_of_place(place)
         first, end = np.searchsorted(rows, [last, kept.row], "right")
         for row in rows[first:end].tolist():
-            one = Kept(self._process, row)
-            state = self._changed(one, state) if one.form == ValueForm.CHANGES else state
+            one = KeptValue(self._process, row)
+            state = self._apply_changes(one, state) if one.form == ValueForm.CHANGES else state
         self._states[place] = kept.row, state
         return state.copy()
 
-    def _changed(self, kept: Kept, state: NDArray[Any]) -> NDArray[Any]:
+    def _apply_changes(self, kept: KeptValue, state: NDArray[Any]) -> NDArray[Any]:
+        """Apply the changed blocks of a value to a state."""
         if len(state) != kept.count or state.dtype != kept.dtype:
             state = np.zeros(kept.count, kept.dtype)
-        numbers, data = kept.changed()
+        numbers, data = kept.changed_blocks()
         at = 0
         for number in numbers.tolist():
             first = number * VALUES_BLOCK
@@ -213,8 +214,8 @@ class Rebuilt:
         return state
 
 
-class Process:
-    """The values of one process. TraceError where the file is not one of values."""
+class ProcessValues:
+    """The values of one process. TraceError if the file is no file of values."""
 
     def __init__(self, path: Path, lines: Mapping[str, Any]) -> None:
         self.path = path
@@ -232,20 +233,21 @@ class Process:
         found = int(self.header["major"]), int(self.header["minor"])
         if found != (VALUES_MAJOR, VALUES_MINOR):
             raise OtherVersion(path, "{}.{}".format(*found), f"{VALUES_MAJOR}.{VALUES_MINOR}")
-        self.records = whole[VALUES_PAGE:][: self._used(len(whole))]
-        self._index()
+        self.records = whole[VALUES_PAGE:][: self._used_bytes(len(whole))]
+        self._index_records()
 
     @property
     def rank(self) -> int:
-        """In the world of the run; 0 for a process that was started without a launcher."""
+        """The rank in the world of the run; 0 for a process without a launcher."""
         return max(int(self.header["rank"]), 0)
 
-    def release(self) -> None:
-        """Give the pages of the file back that were read: they are read again where they are needed."""
+    def release_pages(self) -> None:
+        """Give the pages of the file that were read back to the system; they are read again when they are needed."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
-    def _used(self, size: int) -> int:
+    def _used_bytes(self, size: int) -> int:
+        """Return the bytes of records in the file, and note if the file ends early."""
         used = int(self.header["used"])
         if used > size - VALUES_PAGE:
             self.problems.append(
@@ -257,7 +259,8 @@ class Process:
             self.problems.append(f"values end early: {why.format(limit=int(self.header['limit']))}")
         return used
 
-    def _index(self) -> None:
+    def _index_records(self) -> None:
+        """Index the records of the file, and note where it is damaged."""
         counts = np.zeros(1, VALUE_INDEX)
         lib = kernel()
         lib.weft_values_index(self.records, len(self.records), counts, None, None, None, None)
@@ -275,9 +278,10 @@ class Process:
         problems = np.zeros(int(known["problems"]), np.uint64)
         lib.weft_values_index(self.records, good, counts, self._sites, self.iterations, self.rows, problems)
         for offset in problems.tolist():
-            self.problems.append(self._problem(offset))
+            self.problems.append(self._problem_text(offset))
 
-    def _problem(self, offset: int) -> str:
+    def _problem_text(self, offset: int) -> str:
+        """Return a sentence on a probe that kept nothing."""
         head = self.records[offset : offset + 16]
         place = self.place(int(head[4:8].view("<u4")[0]))
         text = bytes(self.records[offset + 16 : offset + int(head[8:16].view("<u8")[0])]).rstrip(b"\0")
@@ -285,15 +289,16 @@ class Process:
         return f"the probe {place.name!r}{at} kept nothing: {text.decode(errors='replace')}"
 
     @cached_property
-    def places(self) -> list[Place]:
-        """All places, in the order in which they were first used."""
-        return [self._place(number, int(offset)) for number, offset in enumerate(self._sites["offset"], 1)]
+    def places(self) -> list[ValuePlace]:
+        """All places, in the order of first use."""
+        return [self._read_place(number, int(offset)) for number, offset in enumerate(self._sites["offset"], 1)]
 
-    def place(self, number: int) -> Place:
-        """A place by its number, from 1 on."""
+    def place(self, number: int) -> ValuePlace:
+        """Return a place by its number, from 1 on."""
         return self.places[number - 1]
 
-    def _place(self, number: int, offset: int) -> Place:
+    def _read_place(self, number: int, offset: int) -> ValuePlace:
+        """Read the record of a place."""
         body = self.records[offset : offset + VALUE_PLACE.itemsize].view(VALUE_PLACE)[0]
         texts = bytes(self.records[offset + VALUE_PLACE.itemsize : offset + int(body["head"]["bytes"])])
         name, file, function, rest = texts.split(b"\0", 3)
@@ -302,20 +307,20 @@ class Process:
         line = int(body["line"])
         if str(number) in self._lines:
             words[1], line, words[2] = self._lines[str(number)]
-        callers = _callers(rest) if not line else ()
-        return Place(number, int(body["kind"]), words[0], words[1], line, words[2], callers)
+        callers = _parse_callers(rest) if not line else ()
+        return ValuePlace(number, int(body["kind"]), words[0], words[1], line, words[2], callers)
 
-    def kept(self, row: int) -> Kept:
-        """What a probe kept, by its row."""
-        return Kept(self, row)
+    def value_at(self, row: int) -> KeptValue:
+        """Return what a probe kept, by its row."""
+        return KeptValue(self, row)
 
     @cached_property
-    def rebuilt(self) -> Rebuilt:
-        """Arrays of which only changes were kept."""
-        return Rebuilt(self)
+    def rebuilder(self) -> ArrayRebuilder:
+        """What rebuilds arrays of which only changes were kept."""
+        return ArrayRebuilder(self)
 
-    def path_of(self, parent: int) -> list[tuple[Place, int]]:
-        """The iterations around a row, the outermost first: loops and regions, each with its index."""
+    def scopes_around(self, parent: int) -> list[tuple[ValuePlace, int]]:
+        """Return the loops and regions around a row, the outermost first, each with its index."""
         found = []
         while parent >= 0:
             one = self.iterations[parent]
@@ -323,8 +328,8 @@ class Process:
             parent = int(one["parent"])
         return found[::-1]
 
-    def rows_of(self, place: int) -> NDArray[np.int64]:
-        """The rows of a probe, in order."""
+    def rows_of_place(self, place: int) -> NDArray[np.int64]:
+        """Return the rows of a probe, in order."""
         if place not in self._by_place:
             self._by_place[place] = np.flatnonzero(self.rows["place"] == place)
         return self._by_place[place]
@@ -334,8 +339,8 @@ class Process:
         return {}
 
 
-def _callers(rest: bytes) -> tuple[tuple[str, int], ...]:
-    """Modules and addresses behind the texts of a place."""
+def _parse_callers(rest: bytes) -> tuple[tuple[str, int], ...]:
+    """Return the modules and addresses after the texts of a place."""
     if len(rest) < 8:
         return ()
     found, at = [], 8

@@ -1,4 +1,4 @@
-"""The values of a run while it is recorded: what the ranks are told before, and what is put in order behind them."""
+"""Record values in a run: the environment of the ranks before it, and the files after it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from weft.errors import UsageError, WeftError
 from weft.safety.folders import Held
-from weft.values.folder import CONFIGURATION, FOLDER, PLAN, PROCESSORS, SUFFIX, WATCHES, Recorded
+from weft.values.folder import CONFIGURATION, FOLDER, PLAN, PROCESSORS, SUFFIX, WATCHES, RecordedValues
 
 INCLUDE: Final = Path(__file__).parent / "native" / "include"
 
@@ -18,11 +18,11 @@ def library() -> Path | None:
     return next(Path(__file__).parent.glob("_values*.so"), None)
 
 
-def begin(run: Path, configuration: Path | None) -> dict[str, str]:
-    """Make room in a run; return what the ranks need in their environment.
+def prepare_values(run: Path, configuration: Path | None) -> dict[str, str]:
+    """Create the folder of values in a run; return the environment variables that the ranks need.
 
-    `configuration`: where what to keep is said; all is kept without, and where there is no such file yet.
-    UsageError where it is wrong, WeftError where there is no room.
+    `configuration`: the file that says what to keep; without it, or if it does not exist yet, everything is kept.
+    Raises UsageError if it is wrong, WeftError if the folder cannot be made.
     """
     built = library()
     if built is None:
@@ -33,50 +33,50 @@ def begin(run: Path, configuration: Path | None) -> dict[str, str]:
         (run / FOLDER).mkdir(exist_ok=True)  # of a job step, each task comes here
         if configuration is not None and configuration.exists():
             # Only where it is asked for: numpy takes longer to come than all of a start.
-            from weft.values.configuration import read
+            from weft.values.configuration import read_configuration
 
-            (run / FOLDER / PLAN).write_text(read(configuration).plan())
+            (run / FOLDER / PLAN).write_text(read_configuration(configuration).plan_text())
             (run / FOLDER / CONFIGURATION).write_bytes(configuration.read_bytes())
     except OSError as error:
         raise WeftError(f"cannot write the values of the run: {error}") from error
     return {"WEFT_INTERNAL_VALUES": str(run.absolute() / FOLDER), "WEFT_INTERNAL_VALUES_LIBRARY": str(built)}
 
 
-def end(run: Path, configuration: Path | None, *, watched: bool = False) -> Recorded:
-    """The job has ended: make its files small, look up lines, write the configuration if it is new."""
+def finish_values(run: Path, configuration: Path | None, *, watched: bool = False) -> RecordedValues:
+    """After the end of the job, trim its files, look up lines, and write the configuration if it is new."""
     folder = run / FOLDER
     files = sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
     notes = []
     if not files:
         with suppress(OSError):  # a link has taken its place
-            discard(Held(run))
+            remove_value_folder(Held(run))
         if configuration is not None and not watched:
             notes.append(f"--probes {configuration}: the program has no probes (weft.probe, weft.h, module weft)")
-        return Recorded(0, 0, notes, [])
+        return RecordedValues(0, 0, notes, [])
     try:
         # Only where there are values: numpy takes longer to come than all of a start.
-        from weft.values.ended import conclude
+        from weft.values.finalization import finalize_values
 
-        return conclude(run, configuration)
+        return finalize_values(run, configuration)
     except WeftError as error:
-        return Recorded(0, len(files), [f"the values of the run cannot be read: {error}"], [])
+        return RecordedValues(0, len(files), [f"the values of the run cannot be read: {error}"], [])
 
 
-def discard(run: Held) -> None:
-    """Take away what was made for a run that kept nothing."""
+def remove_value_folder(run: Held) -> None:
+    """Remove what was made for a run that kept nothing."""
     with suppress(OSError):
         run.inside(FOLDER).remove(PLAN, CONFIGURATION, PROCESSORS, WATCHES)
         run.remove_folders(FOLDER)
 
 
-def check(configuration: Path | None) -> None:
-    """UsageError where a configuration is wrong, before anything slow is done."""
+def check_configuration(configuration: Path | None) -> None:
+    """Raise UsageError if a configuration is wrong, before anything slow is done."""
     if configuration is None:
         return
     if configuration.exists():
         # Only where it is asked for: numpy takes longer to come than all of a start.
-        from weft.values.configuration import read
+        from weft.values.configuration import read_configuration
 
-        read(configuration)
+        read_configuration(configuration)
     elif not configuration.absolute().parent.is_dir():
         raise UsageError(f"--probes {configuration}: there is no folder {configuration.absolute().parent}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from weft.native.headers.value_format import PlaceKind
-from weft.values.process import Place
+from weft.values.process import ValuePlace
 from weft.values.trace import ValueTrace
 
 _HEAD: Final = """\
@@ -26,13 +26,13 @@ limit = "1 GB"         # of values, for each rank: then it keeps no more, and sa
 _KINDS: Final = {PlaceKind.LOOP: "loop", PlaceKind.REGION: "region", PlaceKind.PROBE: "probe"}
 
 
-def template(trace: ValueTrace) -> str:
-    """The text of a configuration that keeps everything, with a line for each place."""
-    return _HEAD + "".join(_entries(trace))
+def render_template(trace: ValueTrace) -> str:
+    """Return the text of a configuration that keeps everything, with an entry for each place."""
+    return _HEAD + "".join(_template_entries(trace))
 
 
-def _entries(trace: ValueTrace) -> Iterator[str]:
-    found = _places(trace)
+def _template_entries(trace: ValueTrace) -> Iterator[str]:
+    found = _places_by_name(trace)
     for kind, scope in _KINDS.items():
         for (of, name), places in found.items():
             if of == kind:
@@ -41,9 +41,9 @@ def _entries(trace: ValueTrace) -> Iterator[str]:
                 yield '# level = "full"\n' + ('# iterations = "0:100:10"\n' if kind == PlaceKind.LOOP else "")
 
 
-def _places(trace: ValueTrace) -> dict[tuple[int, str], list[Place]]:
-    """Places by kind and name, each line once, in the order of their first use."""
-    found: dict[tuple[int, str], list[Place]] = {}
+def _places_by_name(trace: ValueTrace) -> dict[tuple[int, str], list[ValuePlace]]:
+    """Return places by kind and name, each line once, in the order of first use."""
+    found: dict[tuple[int, str], list[ValuePlace]] = {}
     for place in (place for one in trace.processes for place in one.places):
         if place.kind in _KINDS:
             group = found.setdefault((place.kind, place.name), [])

@@ -1,4 +1,4 @@
-"""The values of a run as one object: processes, places, and what each probe kept. Nothing is believed unread."""
+"""Open the values of a run: processes, places, and what each probe kept. All numbers in the files are checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.native.headers.value_format import (
 )  # fmt: skip
 from weft.safety.folders import read_regular
 from weft.values.folder import FOLDER, LINES, PROCESSORS, SUFFIX
-from weft.values.process import Process
+from weft.values.process import ProcessValues
 
 
 @dataclass
@@ -24,34 +24,34 @@ class ValueTrace:
     """The values that the probes of a run kept, by process."""
 
     path: Path
-    processes: list[Process] = field(default_factory=list)
+    processes: list[ProcessValues] = field(default_factory=list)
 
     @classmethod
     def open(cls, run: Path) -> ValueTrace:
-        """The values of a run directory. TraceError where it has none, or a file that is not one of values."""
+        """Open the values of a run directory. TraceError if it has none, or holds a file that is no file of values."""
         files = sorted((run / FOLDER).glob(f"*{SUFFIX}"))
         if not files:
             raise TraceError(
                 f"{run} holds no values: the program has no probes (weft.probe, weft.h, module weft), or was not "
                 "recorded by `weft run`"
             )
-        lines = _lines(run / FOLDER / LINES)
-        processes = [Process(path, lines.get(path.name, {})) for path in files]
+        lines = _read_lines(run / FOLDER / LINES)
+        processes = [ProcessValues(path, lines.get(path.name, {})) for path in files]
         processes.sort(key=lambda one: (one.rank, one.path.name))
         return cls(run, processes)
 
     @property
     def problems(self) -> list[str]:
-        """What could not be kept or cannot be read, in plain sentences."""
+        """Sentences on what could not be kept or cannot be read."""
         return [f"rank {one.rank}: {text}" for one in self.processes for text in one.problems]
 
     @cached_property
-    def of_processors(self) -> bool:
-        """Whether the processors of `weft check --trace` stand in the place of ranks."""
+    def has_processors(self) -> bool:
+        """Whether the values are those of the processors of `weft check --trace` instead of ranks."""
         return (self.path / FOLDER / PROCESSORS).exists()
 
-    def names(self) -> dict[str, set[str]]:
-        """Names by the scopes of a configuration."""
+    def names_by_scope(self) -> dict[str, set[str]]:
+        """Return the program's names by the scopes of a configuration."""
         known: dict[str, set[str]] = {"file": set(), "procedure": set(), "loop": set(), "region": set(), "probe": set()}
         kinds = {PlaceKind.PROBE: "probe", PlaceKind.LOOP: "loop", PlaceKind.REGION: "region"}
         for place in (place for one in self.processes for place in one.places if place.kind in kinds):
@@ -61,7 +61,7 @@ class ValueTrace:
         return known
 
 
-def _lines(path: Path) -> Mapping[str, Mapping[str, Any]]:
+def _read_lines(path: Path) -> Mapping[str, Mapping[str, Any]]:
     try:
         found = json.loads(read_regular(path, path.parents[1]))
     except (OSError, ValueError, RecursionError):

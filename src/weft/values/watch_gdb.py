@@ -1,4 +1,4 @@
-"""Runs within gdb, around a native rank: keeps values at lines that `weft run --watch` names. No package is needed."""
+"""Run inside gdb, around a native rank: keep values at the lines that `weft run --watch` names. Needs no package."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-class Unfit(Exception):
-    """What cannot be kept; the message says why."""
+class UnfitExpression(Exception):
+    """The expression cannot be kept; the message says why."""
 
 
-class Kept:
-    """Elements of the program, as they are handed to the library."""
+class ReadElements:
+    """Elements read from the program, in the form that the library takes."""
 
     def __init__(
         self, kind: str, size: int, data: bytes, shape: Sequence[int] = (), strides: Sequence[int] = ()
@@ -36,8 +36,8 @@ class Kept:
         self.kind, self.size, self.data, self.shape, self.strides = kind, size, data, shape, strides
 
 
-def letter(kind: Any) -> tuple[str, int]:
-    """The letter of a type of numbers, as numpy's."""
+def number_type(kind: Any) -> tuple[str, int]:
+    """Return numpy's letter and the size of a number type. UnfitExpression for other types."""
     plain = kind.strip_typedefs()
     if str(plain.unqualified()).startswith("std::complex<"):
         plain = plain.fields()[0].type.strip_typedefs()
@@ -51,17 +51,17 @@ def letter(kind: Any) -> tuple[str, int]:
     if code in (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_RANGE):
         return ("i" if plain.is_signed else "u"), size
     if code == gdb.TYPE_CODE_PTR:
-        raise Unfit(f"it is a pointer ({kind}): say how many elements are meant, [0:n]")
-    raise Unfit(f"it is of type {kind}, and numbers are kept")
+        raise UnfitExpression(f"it is a pointer ({kind}): say how many elements are meant, [0:n]")
+    raise UnfitExpression(f"it is of type {kind}, and numbers are kept")
 
 
-def evaluated(text: str) -> Any:
-    """The value of an expression in the selected frame; of a reference what it refers to."""
-    return followed(gdb.parse_and_eval(text))
+def evaluate(text: str) -> Any:
+    """Return the value of an expression in the selected frame, dereferenced if it is a reference."""
+    return dereference(gdb.parse_and_eval(text))
 
 
-def followed(value: Any) -> Any:
-    """What a reference refers to."""
+def dereference(value: Any) -> Any:
+    """Return the value that a reference refers to; other values unchanged."""
     references = (gdb.TYPE_CODE_REF, getattr(gdb, "TYPE_CODE_RVALUE_REF", gdb.TYPE_CODE_REF))
     return value.referenced_value() if value.type.strip_typedefs().code in references else value
 
@@ -74,8 +74,10 @@ _CONTAINERS = {
 }
 
 
-def elements_of(value: Any) -> tuple[Any, int] | None:
-    """Of an array, or a container of C++ that holds its elements in one piece: what is subscripted, and how many."""
+def find_elements(value: Any) -> tuple[Any, int] | None:
+    """Return what to subscript, and the number of elements, of an array or a contiguous C++ container; None
+    for others.
+    """
     kind = value.type.strip_typedefs()
     if kind.code == gdb.TYPE_CODE_ARRAY:
         low, high = kind.range()
@@ -83,46 +85,46 @@ def elements_of(value: Any) -> tuple[Any, int] | None:
     named = re.match(r"std::(?:\w+::)*(vector|array|valarray)<", str(kind.unqualified()))
     for first, last in _CONTAINERS[named[1]] if named else ():
         try:
-            begin = member(value, first)
-            end = member(value, last) if last else None
+            begin = read_member(value, first)
+            end = read_member(value, last) if last else None
         except gdb.error:
             continue  # another library's
         if end is None:
-            return begin, elements_of(begin)[1]  # type: ignore[index]
+            return begin, find_elements(begin)[1]  # type: ignore[index]
         return begin, int(end - begin) if end.type.strip_typedefs().code == gdb.TYPE_CODE_PTR else int(end)
     return None
 
 
-def member(value: Any, path: str) -> Any:
-    """A member of members."""
+def read_member(value: Any, path: str) -> Any:
+    """Return a nested member by its dotted path."""
     for name in path.split("."):
         value = value[name]
     return value
 
 
-def item(value: Any, index: int) -> Any:
-    """An element of an array, a container or a pointer."""
-    held = elements_of(value)
-    return followed((value if held is None else held[0])[index])
+def read_item(value: Any, index: int) -> Any:
+    """Return an element of an array, a container or a pointer."""
+    held = find_elements(value)
+    return dereference((value if held is None else held[0])[index])
 
 
-def number(value: Any) -> Kept:
-    """A single number, wherever it lies."""
-    kind, size = letter(value.type)
+def read_number(value: Any) -> ReadElements:
+    """Read a single number from memory or from the value of an expression."""
+    kind, size = number_type(value.type)
     if value.is_optimized_out:
-        raise Unfit("the compiler has optimised it away at this line: compile with -Og or -O0")
+        raise UnfitExpression("the compiler has optimised it away at this line: compile with -Og or -O0")
     if value.address is not None:
-        return Kept(kind, size, bytes(gdb.selected_inferior().read_memory(int(value.address), size)))
+        return ReadElements(kind, size, bytes(gdb.selected_inferior().read_memory(int(value.address), size)))
     if kind == "f":
         # An expression's value lies nowhere: gdb computes it as the program would.
-        return Kept("f", 4 if size == 4 else 8, struct.pack("=f" if size == 4 else "=d", float(value)))
+        return ReadElements("f", 4 if size == 4 else 8, struct.pack("=f" if size == 4 else "=d", float(value)))
     if kind == "c":
-        raise Unfit("it is a complex expression: name a variable")
-    return Kept(kind, size, (int(value) & (2 ** (8 * size) - 1)).to_bytes(size, "little"))
+        raise UnfitExpression("it is a complex expression: name a variable")
+    return ReadElements(kind, size, (int(value) & (2 ** (8 * size) - 1)).to_bytes(size, "little"))
 
 
-def subscripts(text: str) -> tuple[str, list[str]] | None:
-    """`A[1:n][0]` or `a(1:n, 2)`: what is subscripted, and the texts of the subscripts; None where none is a range."""
+def parse_subscripts(text: str) -> tuple[str, list[str]] | None:
+    """Split `A[1:n][0]` or `a(1:n, 2)` into the array and the texts of its subscripts; None if none is a range."""
     groups: list[str] = []
     while text.endswith(("]", ")")):
         closing = text[-1]
@@ -132,7 +134,7 @@ def subscripts(text: str) -> tuple[str, list[str]] | None:
             depth += (text[at] in "])") - (text[at] in "[(")
             if depth == 0:
                 break
-        inside = split(text[at + 1 : -1])
+        inside = split_subscripts(text[at + 1 : -1])
         groups[:0] = inside
         text = text[:at]
         if closing == ")":
@@ -140,8 +142,8 @@ def subscripts(text: str) -> tuple[str, list[str]] | None:
     return (text, groups) if text and any(":" in one for one in groups) else None
 
 
-def split(text: str) -> list[str]:
-    """Subscripts between commas that stand in no further brackets."""
+def split_subscripts(text: str) -> list[str]:
+    """Split subscripts at the commas that are not in further brackets."""
     parts, depth = [""], 0
     for letter_ in text:
         depth += (letter_ in "[(") - (letter_ in "])")
@@ -152,89 +154,93 @@ def split(text: str) -> list[str]:
     return parts
 
 
-def dimensions(text: str) -> int:
-    """How many dimensions a variable has, 0 where it is no array."""
-    value = evaluated(text)
+def count_dimensions(text: str) -> int:
+    """Return the number of dimensions of a variable, 0 if it is no array."""
+    value = evaluate(text)
     count, kind = 0, value.type.strip_typedefs()
     while kind.code == gdb.TYPE_CODE_ARRAY:
         count, kind = count + 1, kind.target().strip_typedefs()
-    return count or int(elements_of(value) is not None)
+    return count or int(find_elements(value) is not None)
 
 
-class Elements:
-    """The elements of an array that subscripts with ranges name."""
+class ArrayRange:
+    """The elements of an array that subscripts with ranges select."""
 
     def __init__(self, base: str, groups: list[str], fortran: bool) -> None:
         self.base, self.fortran = base, fortran
         self.ranges: list[tuple[int, int | None]] = []
         for k, one in enumerate(groups):
-            self.ranges.append(self.bounds(one, k, len(groups)))
+            self.ranges.append(self.parse_range(one, k, len(groups)))
 
-    def bounds(self, text: str, k: int, rank: int) -> tuple[int, int | None]:
-        """First index, and how many: None for one that is no dimension."""
+    def parse_range(self, text: str, k: int, rank: int) -> tuple[int, int | None]:
+        """Return first index and number of elements of subscript `k` of `rank`; the number is None for a
+        single index.
+        """
         first, colon, last = (one.strip() for one in text.partition(":"))
         if not colon:
-            return int(evaluated(first)), None
-        low, high = (0, -1) if first and last else self.declared(k, rank)
-        low = int(evaluated(first)) if first else low
-        end = int(evaluated(last)) + self.fortran if last else high + 1
+            return int(evaluate(first)), None
+        low, high = (0, -1) if first and last else self.declared_bounds(k, rank)
+        low = int(evaluate(first)) if first else low
+        end = int(evaluate(last)) + self.fortran if last else high + 1
         if end <= low:
-            raise Unfit(f"the range {text} holds nothing")
+            raise UnfitExpression(f"the range {text} holds nothing")
         return low, end - low
 
-    def declared(self, k: int, rank: int) -> tuple[int, int]:
-        """The bounds of a dimension as they were declared."""
+    def declared_bounds(self, k: int, rank: int) -> tuple[int, int]:
+        """Return the declared bounds of a dimension. UnfitExpression if there are none."""
         if self.fortran:
             kind = gdb.parse_and_eval(self.base).type.strip_typedefs()
             for _ in range(rank - 1 - k):
                 kind = kind.target().strip_typedefs()
             known = kind.range() if kind.code == gdb.TYPE_CODE_ARRAY else None
         else:
-            held = elements_of(self.first())
+            held = find_elements(self.first_element())
             known = (0, held[1] - 1) if held is not None else None
         if known is None:
-            raise Unfit(f"{self.base} does not say how many elements it has: say so, [0:n]")
+            raise UnfitExpression(f"{self.base} does not say how many elements it has: say so, [0:n]")
         return int(known[0]), int(known[1])
 
-    def first(self, moved: int | None = None) -> Any:
-        """The element at the first index of what is known of the ranges, or one further in a dimension."""
+    def first_element(self, moved: int | None = None) -> Any:
+        """Return the element at the start of all ranges, or one further in dimension `moved`."""
         indices = [low + (k == moved) for k, (low, _) in enumerate(self.ranges)]
         if self.fortran:
             return gdb.parse_and_eval(f"{self.base}({', '.join(map(str, indices))})")
-        value = evaluated(self.base)
+        value = evaluate(self.base)
         for index in indices:
-            value = item(value, index)
+            value = read_item(value, index)
         return value
 
-    def address(self, moved: int | None = None) -> int:
-        """Where it lies."""
-        value = self.first(moved)
+    def element_address(self, moved: int | None = None) -> int:
+        """Return the address of that element. UnfitExpression if it is not in memory."""
+        value = self.first_element(moved)
         if value.address is None:
-            raise Unfit("its elements do not lie in memory")
+            raise UnfitExpression("its elements do not lie in memory")
         return int(value.address)
 
-    def kept(self) -> Kept:
-        """All of them."""
-        kind, size = letter(self.first().type)
-        begin = self.address()
+    def read_elements(self) -> ReadElements:
+        """Read all elements."""
+        kind, size = number_type(self.first_element().type)
+        begin = self.element_address()
         shape = [n for _, n in self.ranges if n is not None]
-        strides = [self.address(k) - begin if n > 1 else size for k, (_, n) in enumerate(self.ranges) if n is not None]
+        strides = [
+            self.element_address(k) - begin if n > 1 else size for k, (_, n) in enumerate(self.ranges) if n is not None
+        ]
         span = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + size
         if not 0 < span <= MOST or min(strides) < 0:
-            raise Unfit(f"its elements lie {span:,} bytes apart")
-        return Kept(kind, size, bytes(gdb.selected_inferior().read_memory(begin, span)), shape, strides)
+            raise UnfitExpression(f"its elements lie {span:,} bytes apart")
+        return ReadElements(kind, size, bytes(gdb.selected_inferior().read_memory(begin, span)), shape, strides)
 
 
-def taken(text: str, fortran: bool) -> Kept:
-    """What an expression names in the selected frame."""
-    found = subscripts(text)
-    if found is None and re.fullmatch(r"[\w.>%&*()-]+", text) and (rank := dimensions(text)):
+def read_expression(text: str, fortran: bool) -> ReadElements:
+    """Read the number or the array that an expression names in the selected frame."""
+    found = parse_subscripts(text)
+    if found is None and re.fullmatch(r"[\w.>%&*()-]+", text) and (rank := count_dimensions(text)):
         found = text, [":"] * rank
-    return Elements(*found, fortran).kept() if found else number(evaluated(text))
+    return ArrayRange(*found, fortran).read_elements() if found else read_number(evaluate(text))
 
 
 class Library:
-    """What keeps values (weft.values)."""
+    """The library that keeps values (weft.values)."""
 
     def __init__(self, layout: dict[str, Any]) -> None:
         self.layout = layout
@@ -244,12 +250,12 @@ class Library:
         self.good = bool(self.entry.weft_values_entries())
 
     def place(self, name: str, file: str, line: int, function: str) -> int:
-        """The number of a place."""
+        """Return the number of a place."""
         texts = [text.encode(errors="replace") for text in (name, file, function)]
         return int(self.entry.weft_values_place(1, texts[0], texts[1], line, texts[2]))
 
-    def keep(self, place: int, kept: Kept, of: str, lower: Sequence[int], *, fortran: bool) -> None:
-        """Hand values on."""
+    def keep(self, place: int, kept: ReadElements, of: str, lower: Sequence[int], *, fortran: bool) -> None:
+        """Pass elements to the library."""
         data = ctypes.create_string_buffer(kept.data, len(kept.data))
         name = ctypes.create_string_buffer(of.encode()) if of else None
         array = ctypes.create_string_buffer(self.layout["size"])
@@ -266,8 +272,8 @@ class Library:
         self.entry.weft_values_probe(place, array)
 
 
-class Watched(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
-    """A line at which values are kept, or an address of it; the program goes on at once."""
+class WatchedLine(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
+    """A breakpoint at a line, or at an address of it (`at`: line and address), that keeps values and never stops."""
 
     def __init__(self, one: dict[str, Any], library: Library, at: tuple[int, int] | None = None) -> None:
         super().__init__(f"{one['file']}:{one['line']}" if at is None else f"*{at[1]:#x}", internal=True)
@@ -276,7 +282,7 @@ class Watched(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         self.line = at[0] if at is not None else 0
 
     def stop(self) -> bool:
-        """Keep the values; never stop."""
+        """Keep the values, and let the program go on."""
         try:
             self.keep()
         except Exception as error:  # the program goes on, whatever is wrong here
@@ -284,7 +290,7 @@ class Watched(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
         return False
 
     def keep(self) -> None:
-        """Keep the values here."""
+        """Keep the values of the expression in the newest frame."""
         frame = gdb.newest_frame()
         frame.select()
         sal = frame.find_sal()
@@ -294,35 +300,35 @@ class Watched(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
             name, file, self.line or sal.line or self.one["line"], frame.name() or ""
         )
         fortran = "fortran" in gdb.execute("show language", to_string=True).lower()
-        lower = [int(evaluated(one)) for one in split(self.one["lower"])] if self.one["of"] else []
-        kept = taken(self.one["text"], fortran)
+        lower = [int(evaluate(one)) for one in split_subscripts(self.one["lower"])] if self.one["of"] else []
+        kept = read_expression(self.one["text"], fortran)
         if self.one["of"] and len(lower) != len(kept.shape):
-            raise Unfit(
+            raise UnfitExpression(
                 f"as {self.one['of']}[...] has {len(lower)} numbers, and the array {len(kept.shape)} dimensions"
             )
         self.library.keep(self.place, kept, self.one["of"], lower, fortran=fortran)
 
 
-class _Begun:
-    """What is watched, and what keeps it."""
+class _State:
+    """The watches, the library and the breakpoints."""
 
     watches: ClassVar[list[dict[str, Any]]] = []
     library: Any = None
     silent = False
-    points: ClassVar[list[Watched]] = []
-    unknown: ClassVar[list[Watched]] = []
+    points: ClassVar[list[WatchedLine]] = []
+    unknown: ClassVar[list[WatchedLine]] = []
     """Those of which gdb does not know the line so far."""
 
 
 def begin() -> None:
-    """Put breakpoints at the lines."""
-    native = [one for one in _Begun.watches if not one["file"].endswith((".py", ".pyw", ".ipynb"))]
-    _Begun.points = [Watched(one, _Begun.library) for one in native if _Begun.library.good]
-    _Begun.unknown = [point for point in _Begun.points if not taken_exactly(point)]
+    """Set breakpoints at the watched lines."""
+    native = [one for one in _State.watches if not one["file"].endswith((".py", ".pyw", ".ipynb"))]
+    _State.points = [WatchedLine(one, _State.library) for one in native if _State.library.good]
+    _State.unknown = [point for point in _State.points if not has_exact_line(point)]
 
 
-def taken_exactly(point: Watched) -> bool:
-    """Whether gdb knows this very line."""
+def has_exact_line(point: WatchedLine) -> bool:
+    """Tell whether gdb knows the very line of a breakpoint."""
     try:
         _, found = gdb.decode_line(f"{point.one['file']}:{point.one['line']}")
     except gdb.error:
@@ -331,33 +337,33 @@ def taken_exactly(point: Watched) -> bool:
 
 
 def find_addresses(_: object = None) -> None:
-    """Put breakpoints at the addresses of lines that gdb does not take, now that the program or a library is there."""
-    for point in list(_Begun.unknown):
-        places = places_of(point.one["file"], point.one["line"])
+    """Set breakpoints by address at lines that gdb does not know, once the program or a library is loaded."""
+    for point in list(_State.unknown):
+        places = line_addresses(point.one["file"], point.one["line"])
         if places:
-            _Begun.unknown.remove(point)
-            _Begun.points.remove(point)
+            _State.unknown.remove(point)
+            _State.points.remove(point)
             point.delete()
-            _Begun.points += [Watched(point.one, _Begun.library, at) for at in places]
+            _State.points += [WatchedLine(point.one, _State.library, at) for at in places]
 
 
-def places_of(file: str, line: int) -> list[tuple[int, int]]:
-    """Lines and addresses where a line begins, by function; where none has it, the next line of one around it.
+def line_addresses(file: str, line: int) -> list[tuple[int, int]]:
+    """Return (line, address) of the starts of a line, by function; or of the next line in functions around it.
 
-    Compilers that optimise mark few instructions as beginnings of statements, gcc with -Og none of many lines, and a
-    gdb takes no others: it goes on to the next line, which may be one of another function. All are in the line tables,
-    of which only this command tells.
+    Optimising compilers mark few instructions as beginnings of statements (gcc with -Og none of many lines), and gdb
+    accepts no others: it goes on to the next line, which may be in another function. All are in the line tables, which
+    only this command of gdb shows.
     """
     by_function: dict[Any, list[tuple[int, int]]] = {}
-    for number_, address in entries(file):
-        by_function.setdefault(function_at(address), []).append((number_, address))
+    for number_, address in line_table_entries(file):
+        by_function.setdefault(function_range_at(address), []).append((number_, address))
     around = [some for some in by_function.values() if min(some)[0] <= line]
     nearest = min((number_ for some in around for number_, _ in some if number_ >= line), default=None)
     return [min(one for one in some if one[0] == nearest) for some in around if nearest in dict(some)]
 
 
-def entries(file: str) -> list[tuple[int, int]]:
-    """All lines of a file with their addresses."""
+def line_table_entries(file: str) -> list[tuple[int, int]]:
+    """Return all lines of a file with their addresses."""
     name = re.escape(Path(file).name)
     ending = "/" + "/".join(part for part in Path(file).parts if part not in ("..", "/"))
     if re.search(r"[\x00-\x1f\x7f]", name):  # gdb takes each line of a text for a command, and has `shell`
@@ -372,23 +378,23 @@ def entries(file: str) -> list[tuple[int, int]]:
     return found
 
 
-def function_at(address: int) -> Any:
-    """What tells a function, or a place where it is inlined, from others."""
+def function_range_at(address: int) -> Any:
+    """Return start and end of the function, or of the inlined function, at an address."""
     block = gdb.block_for_pc(address)
     while block is not None and block.function is None:
         block = block.superblock
     return (block.start, block.end) if block is not None else None
 
 
-def fall_silent(_: object) -> None:
-    """The program has begun, with an output of its own: what gdb says goes nowhere."""
-    if not _Begun.silent:
-        _Begun.silent = True
+def silence_gdb(_: object) -> None:
+    """Discard what gdb prints, once the program has begun and has an output of its own."""
+    if not _State.silent:
+        _State.silent = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def end(code: int | None) -> None:
-    """End as the program did."""
+def exit_like_program(code: int | None) -> None:
+    """Exit with the program's status or signal."""
     if code is None:
         number_ = gdb.parse_and_eval("$_exitsignal")
         if number_.type.code != gdb.TYPE_CODE_VOID:
@@ -397,7 +403,7 @@ def end(code: int | None) -> None:
     gdb.execute(f"quit {1 if code is None else code}")
 
 
-def main() -> None:
+def run_program() -> None:
     """Run the program to its end."""
     for setting in _SETTINGS:
         try:
@@ -413,8 +419,8 @@ def main() -> None:
     ended: list[int | None] = []
     gdb.events.exited.connect(lambda event: ended.append(getattr(event, "exit_code", None)))
     told = json.loads(Path(os.environ["WEFT_INTERNAL_WATCHES"]).read_text())
-    gdb.events.new_thread.connect(fall_silent)
-    _Begun.watches, _Begun.library = told["watches"], Library(told["array"])
+    gdb.events.new_thread.connect(silence_gdb)
+    _State.watches, _State.library = told["watches"], Library(told["array"])
     gdb.execute("python begin()", to_string=True)  # what gdb says of it is told behind the run
     try:
         gdb.execute("starti", to_string=True)
@@ -423,7 +429,7 @@ def main() -> None:
         gdb.execute("continue", to_string=True)
     except gdb.error as error:
         sys.stderr.write(f"weft: --watch: gdb cannot run the program: {error}\n")
-    end(ended[0] if ended else None)
+    exit_like_program(ended[0] if ended else None)
 
 
-main()
+run_program()

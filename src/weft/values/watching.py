@@ -1,6 +1,6 @@
-"""`weft run --watch FILE:LINE:EXPR`: values that are kept at a line of a program whose source says nothing of them.
+"""`weft run --watch FILE:LINE:EXPR`: keep values at a line of a program without probes in its source.
 
-Python ranks are told their lines by the interpreter (`startup/sitecustomize.py`), native ones by gdb (`watch_gdb.py`).
+In Python ranks the interpreter reports the lines (`startup/sitecustomize.py`), in native ones gdb (`watch_gdb.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ exec "$@"
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class LineWatch:
     """An expression at a line; `of` and `lower` say which part of which global array it is."""
 
     file: str
@@ -41,23 +41,23 @@ class Watch:
     lower: str = ""
 
     @property
-    def python(self) -> bool:
-        """Whether the line is one of a Python source."""
+    def is_python(self) -> bool:
+        """Whether the line is in a Python source."""
         return self.file.endswith((".py", ".pyw", ".ipynb"))
 
     @property
     def name(self) -> str:
-        """What the values are called in the trace."""
+        """The name of the values in the trace."""
         return self.of or self.text
 
 
-def read(text: str) -> Watch:
-    """One FILE:LINE:EXPR, or FILE:LINE:EXPR as NAME[LOWER, ...]. UsageError where it is none."""
+def parse_watch(text: str) -> LineWatch:
+    """Parse FILE:LINE:EXPR, or FILE:LINE:EXPR as NAME[LOWER, ...]. UsageError if it is invalid."""
     found = _SPEC.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"--watch {text!r} is not FILE:LINE:EXPR, such as 'jacobi.c:42:A[1:n][0]'")
     part = _PART.fullmatch(found["text"])
-    watch = Watch(
+    watch = LineWatch(
         found["file"],
         int(found["line"]),
         (part or found)["text"].strip(),
@@ -68,7 +68,7 @@ def read(text: str) -> Watch:
         lines = source.read_text("utf-8", "replace").splitlines()
         if watch.line > len(lines):
             raise UsageError(f"--watch {text!r}: {watch.file} has {len(lines)} lines")
-    if watch.python:
+    if watch.is_python:
         try:
             compile(watch.text, "--watch", "eval")
         except SyntaxError as error:
@@ -77,7 +77,7 @@ def read(text: str) -> Watch:
 
 
 def is_python(program: Sequence[str]) -> bool:
-    """Whether a program is run by an interpreter of Python."""
+    """Tell whether a Python interpreter runs a program."""
     path = shutil.which(program[0]) or program[0]
     if _PYTHON.fullmatch(Path(path).name):
         return True
@@ -89,23 +89,23 @@ def is_python(program: Sequence[str]) -> bool:
     return first.startswith(b"#!") and b"python" in first
 
 
-def verify(watches: Sequence[Watch], programs: Iterable[Sequence[str]]) -> None:
-    """UsageError where a watch cannot be kept in any of the programs."""
+def check_watches(watches: Sequence[LineWatch], programs: Iterable[Sequence[str]]) -> None:
+    """Raise UsageError if a watch cannot be kept in any of the programs."""
     # Runs without --watch do not wait for it.
     from weft.base.debuggers import REMEDY, find_gdb
 
     native = [program for program in programs if not is_python(program)]
     for watch in watches:
-        if not watch.python and native and find_gdb() is None:
+        if not watch.is_python and native and find_gdb() is None:
             raise UsageError(f"--watch {watch.file}:{watch.line}: lines of native programs need gdb: {REMEDY}")
-        if not watch.python and not native:
+        if not watch.is_python and not native:
             raise UsageError(
                 f"--watch {watch.file}:{watch.line}: the program is one of Python; name a line of a .py file"
             )
 
 
-def begin(run: Path, watches: Sequence[Watch]) -> dict[str, str]:
-    """Write what is to be watched into the run; what the ranks need in their environment."""
+def write_watches(run: Path, watches: Sequence[LineWatch]) -> dict[str, str]:
+    """Write the watches into the run; return the environment variables that the ranks need."""
     path = run.absolute() / FOLDER / WATCHES
     # numpy comes with it, which other runs do not wait for.
     from weft.native.headers.weft_array import Array, Order
@@ -124,8 +124,8 @@ def begin(run: Path, watches: Sequence[Watch]) -> dict[str, str]:
     }  # fmt: skip
 
 
-def wrapped(program: Sequence[str]) -> tuple[str, ...]:
-    """The command that runs a native program with its lines watched."""
+def wrap_with_gdb(program: Sequence[str]) -> tuple[str, ...]:
+    """Return the command that runs a native program with its lines watched; Python programs unchanged."""
     if is_python(program):
         return tuple(program)
     # Runs without --watch do not wait for it.
@@ -135,12 +135,12 @@ def wrapped(program: Sequence[str]) -> tuple[str, ...]:
     return ("/bin/sh", "-c", _WRAPPED, "weft", *gdb, *program)
 
 
-def unmet(watches: Sequence[Watch], places: Iterable[tuple[str, str]]) -> list[str]:
-    """Sentences on watches whose line was never reached: `places` are names and files of all probes."""
+def find_unreached_watches(watches: Sequence[LineWatch], places: Iterable[tuple[str, str]]) -> list[str]:
+    """Return sentences on watches whose line was never reached; `places` are names and files of all probes."""
     reached = {(name, Path(file).name) for name, file in places}
     return [
         f"--watch {one.file}:{one.line}:{one.text} kept nothing: no rank came to that line, or the program was "
-        + ("run without that file" if one.python else "compiled without -g")
+        + ("run without that file" if one.is_python else "compiled without -g")
         for one in watches
         if (one.name, Path(one.file).name) not in reached
     ]

@@ -1,4 +1,4 @@
-"""The files of the page: the only ones that are ever served, by name."""
+"""The files of the page. Only these are ever served, by name."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ TYPES: Final = {".js": "text/javascript; charset=utf-8", ".css": "text/css; char
 
 
 @cache
-def assets() -> dict[str, bytes]:
-    """Every module and style of the page by its name, read once."""
+def load_assets() -> dict[str, bytes]:
+    """Return the content of every module and style sheet of the page by file name; read once."""
     return {
         entry.name: entry.read_bytes()
         for entry in files("weft").joinpath("web").iterdir()
@@ -20,11 +20,11 @@ def assets() -> dict[str, bytes]:
 
 
 @cache
-def page(name: str = "main") -> str:
-    """The page of a module, in which {{head}} stands for what loads modules and styles."""
+def load_page(name: str = "main") -> str:
+    """Return the HTML of a page; `{{head}}` in it is to be replaced by what loads modules and style sheets."""
     return files("weft").joinpath("web", f"{name}.html").read_text("utf-8")
 
 
-def modules() -> list[str]:
-    """Names of the page's modules."""
-    return sorted(name for name in assets() if name.endswith(".js"))
+def module_names() -> list[str]:
+    """Return the names of the page's modules."""
+    return sorted(name for name in load_assets() if name.endswith(".js"))

@@ -1,4 +1,4 @@
-"""What goes from row to row in a stretch of the axis: messages, collectives, and who waits for whom."""
+"""Links between rows in an interval of the axis: messages, collectives, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from weft.findings import Finding
 from weft.match import NONE, Collectives, Match, Posts
 from weft.terms.rank_progress import open_calls
 from weft.trace import Trace
-from weft.view.index import Timeline
 from weft.view.rows import Rows
 from weft.view.scale import Scale
+from weft.view.timeline import Timeline
 from weft.view.window import Hits
 from weft.waits.causes import Cause
 from weft.waits.wait_states import WaitRows, waiting
@@ -48,31 +48,31 @@ Id = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Slots:
-    """Rows of sends or receives whose event lies in the window: by rank the rows [first, end)."""
+class WindowRows:
+    """The rows of sends or receives whose events are in a window: by rank the rows [first, end)."""
 
     first: Ints
     end: Ints
 
     @property
     def count(self) -> int:
-        """How many."""
+        """The number of rows."""
         return int((self.end - self.first).sum())
 
-    def within(self, some: Ints) -> Ints:
-        """Those of some sorted rows that are in the window."""
+    def intersect(self, some: Ints) -> Ints:
+        """Return those of some sorted rows that are in the window."""
         parts = [some[slice(*np.searchsorted(some, [a, b]))] for a, b in zip(self.first, self.end, strict=True)]
         found: Ints = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
         return found
 
-    def rows(self) -> Ints:
-        """All of them."""
+    def all_rows(self) -> Ints:
+        """Return all rows in the window."""
         parts = [np.arange(a, b) for a, b in zip(self.first.tolist(), self.end.tolist(), strict=True) if b > a]
         return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
 
 
 class Links:
-    """The messages and collectives of a matched run, by stretchs of an axis."""
+    """The messages and collectives of a matched run, by intervals of an axis."""
 
     def __init__(self, rows: Rows, match: Match) -> None:
         self.rows = rows
@@ -80,73 +80,79 @@ class Links:
         self.match = match
 
     @cached_property
-    def _late(self) -> tuple[Ints, Ints, Ints]:
-        """The receives that waited for their message, as (places, ns, places of the sends), and sorted by place."""
-        return _by_place(waiting(self.trace, self.match).rows.of(Cause.LATE_SENDER))
+    def _late_senders(self) -> tuple[Ints, Ints, Ints]:
+        """Waits of receives for a late sender, sorted by waiter: (event numbers, ns, event numbers of the sends)."""
+        return _sort_by_waiter(waiting(self.trace, self.match).rows.of(Cause.LATE_SENDER))
 
     @cached_property
-    def _held(self) -> tuple[Ints, Ints, Ints]:
-        """The same of the sends that waited for their receive."""
-        return _by_place(waiting(self.trace, self.match).rows.of(Cause.LATE_RECEIVER))
+    def _late_receivers(self) -> tuple[Ints, Ints, Ints]:
+        """Waits of sends for a late receiver, sorted by waiter: (event numbers, ns, event numbers of the receives)."""
+        return _sort_by_waiter(waiting(self.trace, self.match).rows.of(Cause.LATE_RECEIVER))
 
-    def waited(self, receive: Id, send: Id) -> int:
-        """How many ns a call waited for a message that was sent late; 0 for not at all."""
-        return self._cost(self._late, receive, send)
+    def receive_wait_ns(self, receive: Id, send: Id) -> int:
+        """Return how many ns a call waited for a message that was sent late; 0 if it did not."""
+        return self._wait_ns(self._late_senders, receive, send)
 
-    def held(self, send: Id, post: Id) -> int:
-        """How many ns a call waited until the receive of its message was posted; 0 for not at all."""
-        return self._cost(self._held, send, post)
+    def send_wait_ns(self, send: Id, post: Id) -> int:
+        """Return how many ns a call waited until the receive of its message was posted; 0 if it did not."""
+        return self._wait_ns(self._late_receivers, send, post)
 
-    def _cost(self, waits: tuple[Ints, Ints, Ints], waiter: Id, culprit: Id) -> int:
-        mine, theirs = (int(self._first[rank]) + event for rank, event in (waiter, culprit))
+    def _wait_ns(self, waits: tuple[Ints, Ints, Ints], waiter: Id, culprit: Id) -> int:
+        mine, theirs = (int(self._event_offsets[rank]) + event for rank, event in (waiter, culprit))
         part = slice(*np.searchsorted(waits[0], [mine, mine + 1]))
         return int(waits[1][part][waits[2][part] == theirs].sum())
 
     @cached_property
-    def _first(self) -> Ints:
-        """By rank where its events begin among those of the run."""
+    def _event_offsets(self) -> Ints:
+        """By rank the number of its first event among all events of the run."""
         found: Ints = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.int64)
         return found
 
-    def in_window(
+    def links_in_window(
         self, scale: Scale, start: float, end: float, many: int = MAX_MESSAGES, hits: Hits | None = None
     ) -> dict[str, Any]:
-        """Messages and collectives of [start, end) of the axis, as the page draws them; all of no more than `many`.
+        """Return the messages and collectives of [start, end) of the axis, as the page draws them.
 
-        Where a filter's `hits` are given each has `fits`, and of too many messages those that fit are taken.
+        Of more than `many` messages only the costliest and the unmatched are returned, or those that fit a filter's
+        `hits`. With `hits` each link tells in `fits` whether one of its calls fits.
         """
-        t0, t1 = (int(t) for t in scale.time([start, end]))
-        events = self.events(scale.timeline, t0, t1)
-        found = {**self._messages(scale, events, many, hits), **self._bands(scale, events, max(many // 4, MAX_BANDS))}
+        t0, t1 = (int(t) for t in scale.times_at([start, end]))
+        events = self.events_in_window(scale.timeline, t0, t1)
+        found = {
+            **self._messages_in_window(scale, events, many, hits),
+            **self._bands_in_window(scale, events, max(many // 4, MAX_BANDS)),
+        }
         if hits is not None:
             for one in [*found["messages"], *found["bands"]]:
-                one["fits"] = any(self._fits(hits, end) for end in _ends(one, self.rows))
+                one["fits"] = any(self._is_hit(hits, end) for end in _linked_calls(one, self.rows))
         return found
 
-    def _fits(self, hits: Hits, event: Id) -> bool:
-        row, position = self.rows.of_event(*event)
+    def _is_hit(self, hits: Hits, event: Id) -> bool:
+        """Tell whether a call fits the filter."""
+        row, position = self.rows.row_of_event(*event)
         of_row = hits.get(row)
         if of_row is None:
             return False
         place = int(np.searchsorted(of_row, position))
         return place < len(of_row) and int(of_row[place]) == position
 
-    def events(self, timeline: Timeline, t0: int, t1: int) -> tuple[Ints, Ints]:
-        """By rank the events of the window, as indices [first, end)."""
-        first, end = (a.astype(np.int64) for a in timeline.range(t0, t1))
+    def events_in_window(self, timeline: Timeline, t0: int, t1: int) -> tuple[Ints, Ints]:
+        """Return by rank the events of the window, as indices [first, end)."""
+        first, end = (a.astype(np.int64) for a in timeline.events_between(t0, t1))
         if len(self.rows) == len(self.trace.ranks):
             return first, end
         lows, highs = [], []
         for rank in self.trace.ranks:
             rows = [self.rows[self.rows.first[rank.index] + t] for t in range(max(1, len(rank.threads)))]
             seen = [(int(first[r.index]), int(end[r.index]), r) for r in rows if end[r.index] > first[r.index]]
-            lows.append(min((r.event_of(a) for a, _, r in seen), default=0))
-            highs.append(max((r.event_of(b - 1) + 1 for _, b, r in seen), default=0))
+            lows.append(min((r.event_index(a) for a, _, r in seen), default=0))
+            highs.append(max((r.event_index(b - 1) + 1 for _, b, r in seen), default=0))
         return np.array(lows, np.int64), np.array(highs, np.int64)
 
     # Messages
 
-    def _slots(self, posts: Posts, events: tuple[Ints, Ints]) -> Slots:
+    def _rows_in_window(self, posts: Posts, events: tuple[Ints, Ints]) -> WindowRows:
+        """Return the rows of sends or receives whose events are in the window."""
         lows, highs = [], []
         for rank, (a, b) in enumerate(zip(*(e.tolist() for e in events), strict=True)):
             part = posts.of_rank(rank)
@@ -154,40 +160,43 @@ class Links:
             low, high = np.searchsorted(posts.event[part], [a, b])
             lows.append(part.start + int(low))
             highs.append(part.start + int(high))
-        return Slots(np.array(lows, np.int64), np.array(highs, np.int64))
+        return WindowRows(np.array(lows, np.int64), np.array(highs, np.int64))
 
-    def _messages(
+    def _messages_in_window(
         self, scale: Scale, events: tuple[Ints, Ints], many: int, hits: Hits | None = None
     ) -> dict[str, Any]:  # fmt: skip
-        sends, recvs = self._slots(self.match.sends, events), self._slots(self.match.recvs, events)
+        """Return the messages to draw in a window, and the number of those that are hidden."""
+        sends, recvs = self._rows_in_window(self.match.sends, events), self._rows_in_window(self.match.recvs, events)
         count = max(sends.count, recvs.count)
         if count <= many:
-            return {"messages": self._all_of(scale, sends.rows(), recvs.rows()), "hidden": 0}
+            return {"messages": self._messages_of_rows(scale, sends.all_rows(), recvs.all_rows()), "hidden": 0}
         if hits is not None:
-            rows = [self._posted(posts, events, hits) for posts in (self.match.sends, self.match.recvs)]
+            rows = [self._rows_of_hits(posts, events, hits) for posts in (self.match.sends, self.match.recvs)]
             if max(map(len, rows)) <= many and any(map(len, rows)):
-                shown = self._all_of(scale, rows[0], rows[1])
+                shown = self._messages_of_rows(scale, rows[0], rows[1])
                 return {"messages": shown, "hidden": max(0, count - len(shown))}
-        worst = self._worst(scale, events)
-        lost = self.messages(scale, sends.within(self._lost[0])[:MAX_LOST])
-        lost += self.lonely(scale, recvs.within(self._lost[1])[:MAX_LOST])
+        worst = self._costliest_messages(scale, events)
+        lost = self.draw_messages(scale, sends.intersect(self._unmatched_rows[0])[:MAX_LOST])
+        lost += self.draw_unmatched_receives(scale, recvs.intersect(self._unmatched_rows[1])[:MAX_LOST])
         return {"messages": worst + lost, "hidden": max(0, count - len(worst) - len(lost))}
 
-    def _all_of(self, scale: Scale, sends: Ints, recvs: Ints) -> list[dict[str, Any]]:
-        """The messages of some sends and of some receives."""
-        rows = np.union1d(sends, self._partners(recvs)).astype(np.int64)
-        found = self.messages(scale, rows)
+    def _messages_of_rows(self, scale: Scale, sends: Ints, recvs: Ints) -> list[dict[str, Any]]:
+        """Return the messages of some sends and some receives, with unmatched receives at the end."""
+        rows = np.union1d(sends, self._matched_sends(recvs)).astype(np.int64)
+        found = self.draw_messages(scale, rows)
         for one in found:
             if "receive" in one:
-                one["ns"] = self.waited((one["receive"][0], one["receive"][1]), (one["send"][0], one["send"][1]))
-        return found + self.lonely(scale, recvs[self.match.recvs.partner[recvs] == NONE])
+                one["ns"] = self.receive_wait_ns(
+                    (one["receive"][0], one["receive"][1]), (one["send"][0], one["send"][1])
+                )
+        return found + self.draw_unmatched_receives(scale, recvs[self.match.recvs.partner[recvs] == NONE])
 
-    def _posted(self, posts: Posts, events: tuple[Ints, Ints], hits: Hits) -> Ints:
-        """Rows of sends or receives of the window that a call posted which fits the filter; none of too many."""
+    def _rows_of_hits(self, posts: Posts, events: tuple[Ints, Ints], hits: Hits) -> Ints:
+        """Return the rows of sends or receives in the window whose calls fit the filter; none if too many calls fit."""
         parts = [np.zeros(0, np.int64)]
         for row, positions in hits.items():
             rank = self.rows[row].rank.index
-            mine = self.rows[row].events_of(positions)
+            mine = self.rows[row].event_indices(positions)
             mine = mine[slice(*np.searchsorted(mine, [events[0][rank], events[1][rank]]))]
             part = posts.of_rank(rank)
             if len(mine) > MOST_HITS:
@@ -198,19 +207,21 @@ class Links:
         return found
 
     @cached_property
-    def _lost(self) -> tuple[Ints, Ints]:
-        """Rows of sends, and of receives, without a partner."""
+    def _unmatched_rows(self) -> tuple[Ints, Ints]:
+        """The rows of sends, and of receives, without a partner."""
         return self.match.unmatched_sends().astype(np.int64), self.match.unmatched_receives().astype(np.int64)
 
-    def _partners(self, recvs: Ints) -> Ints:
+    def _matched_sends(self, recvs: Ints) -> Ints:
         found = self.match.recvs.partner[recvs]
         sends: Ints = found[found != NONE].astype(np.int64)
         return sends
 
-    def _worst(self, scale: Scale, events: tuple[Ints, Ints]) -> list[dict[str, Any]]:
-        """The messages of the window that made somebody wait longest."""
-        waiter, cost, culprit = self._late
-        edges = np.searchsorted(waiter, np.stack([events[0] + self._first[:-1], events[1] + self._first[:-1]]))
+    def _costliest_messages(self, scale: Scale, events: tuple[Ints, Ints]) -> list[dict[str, Any]]:
+        """Return the messages of the window for which a rank waited longest; at most `WORST`."""
+        waiter, cost, culprit = self._late_senders
+        edges = np.searchsorted(
+            waiter, np.stack([events[0] + self._event_offsets[:-1], events[1] + self._event_offsets[:-1]])
+        )
         parts = []
         for a, b in edges.T.tolist():
             if b - a > WORST:
@@ -219,14 +230,16 @@ class Links:
                 parts.append(np.arange(a, b))
         some = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
         some = some[np.argsort(-cost[some], kind="stable")[:WORST]]
-        given, had = ([self._id(place) for place in side[some].tolist()] for side in (culprit, waiter))
-        rows = [self._row(*pair) for pair in zip(given, had, strict=True)]
+        given, had = ([self._event_id(place) for place in side[some].tolist()] for side in (culprit, waiter))
+        rows = [self._send_row(*pair) for pair in zip(given, had, strict=True)]
         costs = dict(zip(rows, cost[some].tolist(), strict=True))
         costs.pop(-1, None)
-        return [{**m, "ns": costs[m["row"]], "worst": True} for m in self.messages(scale, np.array([*costs], np.int64))]
+        return [
+            {**m, "ns": costs[m["row"]], "worst": True} for m in self.draw_messages(scale, np.array([*costs], np.int64))
+        ]
 
-    def _row(self, send: Id, receive: Id) -> int:
-        """The row of match.sends of the message that one call sent and another had, -1 for none."""
+    def _send_row(self, send: Id, receive: Id) -> int:
+        """Return the row of match.sends of the message from one call to another; -1 if there is none."""
         recvs = self.match.recvs
         for row in self.match.sends_of(EventId(*send)):
             to = int(self.match.sends.partner[row])
@@ -234,56 +247,62 @@ class Links:
                 return row
         return -1
 
-    def _id(self, place: int) -> Id:
-        rank = int(np.searchsorted(self._first, place, side="right")) - 1
-        return rank, place - int(self._first[rank])
+    def _event_id(self, place: int) -> Id:
+        rank = int(np.searchsorted(self._event_offsets, place, side="right")) - 1
+        return rank, place - int(self._event_offsets[rank])
 
-    def messages(self, scale: Scale, rows: Ints) -> list[dict[str, Any]]:
-        """The messages of some rows of match.sends, from the send's beginning to the end of the call that had them."""
+    def draw_messages(self, scale: Scale, rows: Ints) -> list[dict[str, Any]]:
+        """Return the messages of some rows of match.sends as arrows, from the start of the send to the end of the
+        receiving call.
+        """
         sends, recvs = self.match.sends, self.match.recvs
         taken = rows[sends.partner[rows] != NONE]
         to = sends.partner[taken].astype(np.int64)
         done = np.where(recvs.completion[to] != NONE, recvs.completion[to], recvs.event[to]).astype(np.int64)
-        given, posts = _ids(sends, taken, sends.event), _ids(recvs, to, recvs.event)
+        given, posts = _event_ids(sends, taken, sends.event), _event_ids(recvs, to, recvs.event)
         had = [(rank, int(event)) for (rank, _), event in zip(posts, done, strict=True)]
-        facts = [{"tag": int(sends.tag[row]), "comm": self._comm(int(sends.comm[row])), "post": list(post),
+        facts = [{"tag": int(sends.tag[row]), "comm": self._comm_name(int(sends.comm[row])), "post": list(post),
                   "row": row}
                  for row, post in zip(taken.tolist(), posts, strict=True)]  # fmt: skip
         lost = rows[sends.partner[rows] == NONE]
-        return self._arrows(scale, given, had, facts) + self._stubs(scale, sends, lost, "unmatched-send")
+        return self._draw_arrows(scale, given, had, facts) + self._draw_stubs(scale, sends, lost, "unmatched-send")
 
-    def lonely(self, scale: Scale, rows: Ints) -> list[dict[str, object]]:
-        """The receives of some rows of match.recvs, which took no message."""
-        return self._stubs(scale, self.match.recvs, rows, "unmatched-receive")
+    def draw_unmatched_receives(self, scale: Scale, rows: Ints) -> list[dict[str, object]]:
+        """Return the receives of some rows of match.recvs that took no message, as arrows without an end."""
+        return self._draw_stubs(scale, self.match.recvs, rows, "unmatched-receive")
 
-    def _comm(self, index: int) -> str:
+    def _comm_name(self, index: int) -> str:
         return self.trace.communicators[index].name if index >= 0 else "unknown"
 
-    def _arrows(
+    def _draw_arrows(
         self, scale: Scale, given: Sequence[Id], had: Sequence[Id], facts: Sequence[Mapping[str, object]]
     ) -> list[dict[str, object]]:
+        """Return an arrow for each pair of sending and receiving calls, with the given facts."""
         return [
             {"from": [a[0], a[1]], "to": [b[0], b[2]], "send": list(send), "receive": list(receive), **more}
-            for send, receive, a, b, more in zip(given, had, scale.spots(given), scale.spots(had), facts, strict=True)
+            for send, receive, a, b, more in zip(
+                given, had, scale.event_positions(given), scale.event_positions(had), facts, strict=True
+            )
         ]
 
-    def _stubs(self, scale: Scale, posts: Posts, rows: Ints, kind: str) -> list[dict[str, object]]:
-        """Messages that end in the air, on the way to the row of their peer."""
-        events = _ids(posts, rows, posts.event)
+    def _draw_stubs(self, scale: Scale, posts: Posts, rows: Ints, kind: str) -> list[dict[str, object]]:
+        """Return unmatched messages as arrows that end between rows, towards the row of their peer."""
+        events = _event_ids(posts, rows, posts.event)
         found = []
-        for row, event, spot in zip(rows.tolist(), events, scale.spots(events), strict=True):
+        for row, event, spot in zip(rows.tolist(), events, scale.event_positions(events), strict=True):
             peer = int(posts.peer[row])
             toward = self.rows.first[peer] if 0 <= peer < len(self.trace.ranks) else None
             found.append({
                 "from": [spot[0], spot[1]], "toward": toward, "end": spot[2], "event": list(event), "peer": peer,
-                "tag": int(posts.tag[row]), "comm": self._comm(int(posts.comm[row])), "kind": kind,
+                "tag": int(posts.tag[row]), "comm": self._comm_name(int(posts.comm[row])), "kind": kind,
                 "row": row,
             })  # fmt: skip
         return found
 
     # Collectives
 
-    def _bands(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
+    def _bands_in_window(self, scale: Scale, events: tuple[Ints, Ints], many: int) -> dict[str, Any]:
+        """Return the collectives of a window as bands; none of them if there are too many."""
         colls, of = self.match.collectives, self.match.instances
         parts: list[NDArray[np.generic]] = [np.zeros(0, np.int64)]
         for rank, (a, b) in enumerate(zip(*(e.tolist() for e in events), strict=True)):
@@ -296,35 +315,39 @@ class Links:
         sizes = (of.first[instances.astype(np.int64) + 1] - of.first[instances.astype(np.int64)]).astype(np.int64)
         if len(instances) > many or int(sizes.sum()) > MAX_PARTS:
             return {"bands": [], "bands_hidden": True}
-        return {"bands": [self.band(scale, int(i)) for i in instances], "bands_hidden": False}
+        return {"bands": [self.draw_collective(scale, int(i)) for i in instances], "bands_hidden": False}
 
-    def band(self, scale: Scale, instance: int) -> dict[str, object]:
-        """One collective: its parts in order of row, each with start, end, and the events that begin and end it."""
+    def draw_collective(self, scale: Scale, instance: int) -> dict[str, object]:
+        """Return one collective as a band: its parts by row, each with start, end, and the events that begin and end
+        it.
+        """
         colls, of = self.match.collectives, self.match.instances
         places = of.parts(instance).astype(np.int64)
         done = np.where(colls.completion[places] != NONE, colls.completion[places], colls.event[places])
-        begun = _ids(colls, places, colls.event)
+        begun = _event_ids(colls, places, colls.event)
         ended = [(rank, int(event)) for (rank, _), event in zip(begun, done, strict=True)]
         parts = [
             [a[0], a[1], b[2], first[1], last[1]]
-            for first, last, a, b in zip(begun, ended, scale.spots(begun), scale.spots(ended), strict=True)
+            for first, last, a, b in zip(
+                begun, ended, scale.event_positions(begun), scale.event_positions(ended), strict=True
+            )
         ]
         comm = int(of.comm[instance])
         members = len(self.trace.communicators[comm].members) if comm >= 0 else 0
         names = {self.trace.functions[int(id)].name for id in np.unique(colls.function[places])}
         return {
-            "instance": instance, "comm": self._comm(comm), "comm_index": comm, "name": " / ".join(sorted(names)),
+            "instance": instance, "comm": self._comm_name(comm), "comm_index": comm, "name": " / ".join(sorted(names)),
             "missing": max(0, members - len(parts)), "parts": sorted(parts),
         }  # fmt: skip
 
 
-def _by_place(waits: WaitRows) -> tuple[Ints, Ints, Ints]:
+def _sort_by_waiter(waits: WaitRows) -> tuple[Ints, Ints, Ints]:
     by = np.argsort(waits.waiter, kind="stable")
     return waits.waiter[by], waits.ns[by], waits.culprit[by]
 
 
-def _ends(one: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
-    """The calls of a message or of a collective."""
+def _linked_calls(one: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
+    """Yield the calls of a message or of a collective."""
     if "parts" in one:
         for row, _, _, first, last in one["parts"]:
             yield from ((rows[row].rank.index, first), (rows[row].rank.index, last))
@@ -334,23 +357,23 @@ def _ends(one: Mapping[str, Any], rows: Rows) -> Iterable[Id]:
             yield one[name][0], one[name][1]
 
 
-def _ids(rows: Posts | Collectives, which: Ints, column: NDArray[np.generic]) -> list[Id]:
-    """(rank, event) of some rows of a match, by one of its columns of events."""
+def _event_ids(rows: Posts | Collectives, which: Ints, column: NDArray[np.generic]) -> list[Id]:
+    """Return (rank, event) of some rows of a match, from one of its columns of events."""
     ranks = np.searchsorted(rows.first, which.astype(np.uint64), side="right") - 1
     return list(zip(ranks.tolist(), column[which].tolist(), strict=True))
 
 
-def arrows_of(finding: Finding, scale: Scale) -> list[dict[str, object]]:
-    """What a finding draws into the graph: who waits for whom, the message taken, and those that could have been."""
+def draw_finding_arrows(finding: Finding, scale: Scale) -> list[dict[str, object]]:
+    """Return the arrows of a finding: who waits for whom, or the message taken and those that could have been."""
     if finding.kind in ("deadlock", "potential-deadlock"):
-        return list(_waits(finding))
+        return list(_draw_wait_arrows(finding))
     if finding.kind == "message-race" and finding.events:
-        return list(_race(finding, scale))
+        return list(_draw_race_arrows(finding, scale))
     return []
 
 
-def _waits(finding: Finding) -> Iterable[dict[str, Any]]:
-    """Who waits for whom; of many ranks in one call one arrow tells for all, and those of the cycle for themselves."""
+def _draw_wait_arrows(finding: Finding) -> Iterable[dict[str, Any]]:
+    """Yield who waits for whom. Many ranks in one call share an arrow; those of the cycle have their own."""
     evidence = finding.evidence
     cycle = list(evidence.cycle) if isinstance(evidence, Deadlock | Cycle) else []
     following = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
@@ -366,19 +389,20 @@ def _waits(finding: Finding) -> Iterable[dict[str, Any]]:
                 yield from ({"kind": "waits", "rank": r, "for": other, "cycle": False, "ranks": 1} for r in some)
 
 
-def _race(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]]:
+def _draw_race_arrows(finding: Finding, scale: Scale) -> Iterable[dict[str, Any]]:
+    """Yield the messages of a race: the one taken, and those that the receive could have taken."""
     receive = finding.events[0]
     sends: list[tuple[int, int, str]] = []
     if isinstance(race := finding.evidence, Race):
         sends = [(race.took.rank, race.took.event, "took")]
         sends += [(other.rank, other.event, "could") for other in race.others[:8]]
-    to_row, to_start, to_end = scale.spots([receive])[0]
-    spots = scale.spots([(rank, event) for rank, event, _ in sends])
+    to_row, to_start, to_end = scale.event_positions([receive])[0]
+    spots = scale.event_positions([(rank, event) for rank, event, _ in sends])
     for (rank, event, kind), (row, start, _) in zip(sends, spots, strict=True):
         yield {"kind": kind, "from": [row, start], "to": [to_row, max(to_start, to_end)], "send": [rank, event],
                "receive": list(receive)}  # fmt: skip
 
 
-def open_events(trace: Trace) -> list[tuple[int, int]]:
-    """The calls that never returned."""
+def find_open_calls(trace: Trace) -> list[tuple[int, int]]:
+    """Return (rank, event) of the calls that never returned."""
     return [(rank.index, index) for rank in trace.ranks for index in open_calls(rank)]

@@ -1,4 +1,4 @@
-"""The rows of the picture: one for each thread of each rank, and ways to put them in groups."""
+"""The rows of the picture, one for each thread of each rank, and ways to group them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_COMMUNICATORS: Final = 64
 
 @dataclass(frozen=True)
 class ThreadRow:
-    """One thread of a rank: its events are drawn in one line."""
+    """One thread of a rank, whose events are drawn in one row."""
 
     index: int
     rank: Rank
@@ -41,21 +41,21 @@ class ThreadRow:
 
     @cached_property
     def _places(self) -> NDArray[np.int64] | None:
-        """For each of its events the index among the rank's; None where they are the same."""
+        """The index among the rank's events of each event of the thread; None if both are the same."""
         if len(self.rank.threads) < 2:
             return None
         return np.flatnonzero(self.rank.event_threads == self.thread)
 
-    def event_of(self, position: int) -> int:
-        """The index among the rank's events of one of the row's."""
+    def event_index(self, position: int) -> int:
+        """Return the index among the rank's events of the event at `position` of the row."""
         return position if self._places is None else int(self._places[position])
 
-    def events_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The same for many."""
+    def event_indices(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the indices among the rank's events of the events at `positions` of the row."""
         return positions if self._places is None else self._places[positions]
 
-    def position_of(self, event: int) -> int:
-        """The place among the row's events of the rank's event, or of the first one after it."""
+    def first_position_from(self, event: int) -> int:
+        """Return the position in the row of the rank's event, or of the first one after it."""
         return event if self._places is None else int(np.searchsorted(self._places, event))
 
 
@@ -81,17 +81,17 @@ class Rows:
     def __getitem__(self, index: int) -> ThreadRow:
         return self.all[index]
 
-    def of_event(self, rank: int, event: int) -> tuple[int, int]:
-        """The row of an event, and its place among the row's events."""
+    def row_of_event(self, rank: int, event: int) -> tuple[int, int]:
+        """Return the row of an event, and its position in the row."""
         found = self.trace.ranks[rank]
         if len(found.threads) < 2:
             return self.first[rank], event
         return self.first[rank] + int(found.event_threads[event]), int(found.event_positions[event])
 
-    def places_of(
+    def rows_of_events(
         self, ranks: NDArray[np.int64], events: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows of some events, and their places among the row's events."""
+        """Return the rows of some events, and their positions in the rows."""
         rows, positions = np.array(self.first, np.int64)[ranks], events.copy()
         if len(self.all) == len(self.trace.ranks):
             return rows, positions
@@ -104,36 +104,42 @@ class Rows:
         return rows, positions
 
     def groupings(self) -> Mapping[str, list[tuple[str, list[int]]]]:
-        """Groups of rows by behaviour, host, world and communicator: each a list of (name, rows)."""
-        found = {"behaviour": self._by_behaviour(), "host": self._by_host(), "world": self._by_world()}
-        return {name: of for name, of in {**found, **self._by_communicator()}.items() if len(of) > 1}
+        """Return groups of rows by behaviour, host, world and communicator: each a list of (name, rows)."""
+        found = {
+            "behaviour": self._group_by_behaviour(),
+            "host": self._group_by_host(),
+            "world": self._group_by_world(),
+        }
+        return {name: of for name, of in {**found, **self._group_by_communicator()}.items() if len(of) > 1}
 
-    def _grouped(self, name_of: Mapping[int, str]) -> list[tuple[str, list[int]]]:
+    def _group_rows(self, name_of: Mapping[int, str]) -> list[tuple[str, list[int]]]:
         groups: dict[str, list[int]] = {}
         for row in self.all:
             groups.setdefault(name_of[row.rank.index], []).append(row.index)
         return list(groups.items())
 
-    def _by_behaviour(self) -> list[tuple[str, list[int]]]:
-        """Ranks that call the same functions about equally often, and end in the same call, behave alike."""
+    def _group_by_behaviour(self) -> list[tuple[str, list[int]]]:
+        """Group ranks that call the same functions about equally often and end in the same call."""
         shapes: dict[tuple[object, ...], str] = {}
         names: dict[int, str] = {}
         for rank in self.trace.ranks:
-            key, last = _behaviour(rank)
+            key, last = _behaviour_key(rank)
             if key not in shapes:
                 shapes[key] = f"{chr(65 + len(shapes) % 26)}{len(shapes) // 26 or ''} {last}".strip()
             names[rank.index] = shapes[key]
-        return self._grouped(names)
+        return self._group_rows(names)
 
-    def _by_host(self) -> list[tuple[str, list[int]]]:
+    def _group_by_host(self) -> list[tuple[str, list[int]]]:
         hosts = {r.index: r.header.host if r.header else "no record" for r in self.trace.ranks}
-        return self._grouped({i: host or "unknown" for i, host in hosts.items()})
+        return self._group_rows({i: host or "unknown" for i, host in hosts.items()})
 
-    def _by_world(self) -> list[tuple[str, list[int]]]:
-        return self._grouped({r.index: f"world {r.world}" for r in self.trace.ranks})
+    def _group_by_world(self) -> list[tuple[str, list[int]]]:
+        return self._group_rows({r.index: f"world {r.world}" for r in self.trace.ranks})
 
-    def _by_communicator(self) -> Mapping[str, list[tuple[str, list[int]]]]:
-        """By sets of communicators that one call made of one parent: a split puts each rank into one of them."""
+    def _group_by_communicator(self) -> Mapping[str, list[tuple[str, list[int]]]]:
+        """Group ranks by the communicators that one call made from one parent: a split puts each rank into
+        one of them.
+        """
         families: dict[tuple[str, str], dict[int, str]] = {}
         for comm in self.trace.communicators:
             if comm.parent is None or comm.inter or len(comm.members) == len(self.trace.ranks):
@@ -143,11 +149,12 @@ class Rows:
         found: dict[str, list[tuple[str, list[int]]]] = {}
         for (parent, made), family in list(families.items())[:MAX_COMMUNICATORS]:
             names = {r.index: family.get(r.index, "no member") for r in self.trace.ranks}
-            found[f"{parent} {made.removeprefix('MPI_')}"] = self._grouped(names)
+            found[f"{parent} {made.removeprefix('MPI_')}"] = self._group_rows(names)
         return found
 
 
-def _behaviour(rank: Rank) -> tuple[tuple[object, ...], str]:
+def _behaviour_key(rank: Rank) -> tuple[tuple[object, ...], str]:
+    """Return what ranks of the same behaviour share, and a label for it."""
     if not len(rank):
         return ("nothing",), "nothing recorded"
     seen = catalogue(rank)

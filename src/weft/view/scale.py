@@ -1,6 +1,6 @@
-"""The axes of the picture: time, time with its idle stretchs folded away, and logical time.
+"""The axes of the picture: time, time with its idle spans folded away, and logical time.
 
-The page knows one axis only, that of the screen; here it is turned into the times of a Timeline and back.
+The page knows the axis of the screen only; a `Scale` converts its positions to the times of a Timeline and back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.view.index import MARKS, Timeline, margin
+from weft.view.timeline import MARKS, Timeline, end_margin
 
 LEAST_FOLD: Final = 0.02
 """Idle time is folded where it is this share of the run ..."""
@@ -28,7 +28,7 @@ Spot = tuple[int, float, float]
 
 @dataclass(frozen=True)
 class Fold:
-    """A stretch of time in which no call begins or ends, and where on the screen's axis it is drawn."""
+    """A span of time in which no call begins or ends, and where it is drawn on the screen's axis (`at`, `width`)."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class Fold:
 
 
 class Scale:
-    """One axis: `end` is where it ends on the screen's axis, which begins at 0."""
+    """One axis of the screen, from 0 to `end`."""
 
     def __init__(
         self, name: str, timeline: Timeline, measured: int, folds: tuple[Fold, ...] = (), unit: int = 1
@@ -55,47 +55,47 @@ class Scale:
         times += [float(measured), float(timeline.last)]
         places += [
             self.measured,
-            self.measured + (margin(self.measured) if folds else (timeline.last - measured) / unit),
+            self.measured + (end_margin(self.measured) if folds else (timeline.last - measured) / unit),
         ]
         self._times, self._places = np.array(times), np.array(places)
         self.end = places[-1]
 
     def positions(self, times: Any) -> Numbers:
-        """Where times are drawn."""
+        """Return the positions of times on the axis."""
         wide = np.asarray(times, np.float64)
         if not self.folds:
             return wide / self.unit
         inside: Numbers = np.interp(wide, self._times, self._places)
         return inside
 
-    def spots(self, events: Sequence[tuple[int, int]]) -> list[Spot]:
-        """Rows, starts and ends of events, named (rank, event), on the axis."""
+    def event_positions(self, events: Sequence[tuple[int, int]]) -> list[Spot]:
+        """Return row, start and end on the axis of each event (rank, index)."""
         named = np.array(events, np.int64).reshape(-1, 2)
-        rows, starts, ends = self.timeline.times_of(named[:, 0], named[:, 1])
+        rows, starts, ends = self.timeline.rank_event_times(named[:, 0], named[:, 1])
         return list(zip(rows.tolist(), self.positions(starts).tolist(), self.positions(ends).tolist(), strict=True))
 
-    def time(self, places: Any) -> Numbers:
-        """Which times are drawn at places."""
+    def times_at(self, places: Any) -> Numbers:
+        """Return the times that are drawn at positions of the axis."""
         wide = np.asarray(places, np.float64)
         if not self.folds:
             return wide * self.unit
         inside: Numbers = np.interp(wide, self._places, self._times)
         return inside + np.minimum(wide, 0) + np.maximum(wide - self.end, 0)
 
-    def edges(self, start: float, end: float, columns: int) -> NDArray[np.int64]:
-        """The times at the edges of equal columns of a stretch of the screen's axis."""
-        found: NDArray[np.int64] = np.rint(self.time(np.linspace(start, end, columns + 1))).astype(np.int64)
+    def column_edges(self, start: float, end: float, columns: int) -> NDArray[np.int64]:
+        """Return the times at the edges of equal columns of an interval of the axis."""
+        found: NDArray[np.int64] = np.rint(self.times_at(np.linspace(start, end, columns + 1))).astype(np.int64)
         return found
 
 
-def on_the_clock(timeline: Timeline, measured: int) -> Scale:
-    """Time as it was."""
+def clock_scale(timeline: Timeline, measured: int) -> Scale:
+    """Return the axis of time as it was measured."""
     return Scale("time", timeline, measured)
 
 
-def folded(timeline: Timeline, measured: int) -> Scale:
-    """Time without the stretchs in which nothing begins or ends."""
-    gaps = idle(timeline.marks, timeline.last)
+def folded_scale(timeline: Timeline, measured: int) -> Scale:
+    """Return the axis of time without the spans in which no call begins or ends."""
+    gaps = find_idle_spans(timeline.marks, timeline.last)
     left = measured - sum(end - start for start, end in gaps)
     width = max(1.0, left * FOLDED)
     folds, at, before = [], 0.0, 0
@@ -106,8 +106,8 @@ def folded(timeline: Timeline, measured: int) -> Scale:
     return Scale("folded", timeline, measured, tuple(folds))
 
 
-def idle(marks: NDArray[np.uint8], last: int) -> list[tuple[int, int]]:
-    """The stretchs without a mark that are long enough to be folded, as times."""
+def find_idle_spans(marks: NDArray[np.uint8], last: int) -> list[tuple[int, int]]:
+    """Return the spans without a mark that are long enough to be folded, as times."""
     marked = np.flatnonzero(marks)
     if not len(marked):
         return []

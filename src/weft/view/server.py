@@ -1,6 +1,6 @@
-"""The local server behind the page: loopback only, nothing without the token, no path of a request is ever a file's.
+"""The local server of the page: loopback only, nothing without the token, no path of a request names a file.
 
-What is asked for by GET changes nothing; moves of the replay come by POST, as JSON, from the page alone.
+GET changes nothing; moves of the replay come by POST, as JSON, from the page alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from weft.errors import WeftError
 from weft.native import cuts
 from weft.safety.peers import is_ours
-from weft.view.assets import TYPES, assets, modules, page
-from weft.view.beside import Others
-from weft.view.picture import Picture
-from weft.view.replayed import MOVES
-from weft.view.valued import Valued
+from weft.view.assets import TYPES, load_assets, load_page, module_names
+from weft.view.replay_session import MOVES
+from weft.view.run_view import RunView
+from weft.view.side_by_side import OtherRuns
+from weft.view.value_view import ValueView
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_PATIENCE: Final = 20.0
@@ -51,31 +51,31 @@ PAGES: Final = {"/": "main", "/beside": "beside", "/values": "values"}
 Given = Mapping[str, str]
 
 
-class Refused(Exception):
-    """A request that is not answered: `status` says why."""
+class RequestRefused(Exception):
+    """A request that is refused; `status` is the HTTP status."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
         self.status = status
 
 
-class Server(ThreadingHTTPServer):
-    """Serves one picture; with a run `beside` it, the page opens on both.
+class ViewServer(ThreadingHTTPServer):
+    """Serve one run; with `beside`, the page opens on both runs.
 
-    With `values` it serves a comparison of values, too, and opens on that where they differ or there is no picture.
+    With `values` it also serves a comparison of values, and opens on that if they differ or there is no run to draw.
     """
 
     daemon_threads = True
     allow_reuse_address = True
 
     def __init__(
-        self, picture: Picture | None, port: int = 0, beside: Path | None = None, values: Valued | None = None
+        self, picture: RunView | None, port: int = 0, beside: Path | None = None, values: ValueView | None = None
     ) -> None:
-        super().__init__((LOOPBACK, port), Handler)
+        super().__init__((LOOPBACK, port), ViewRequestHandler)
         self._values = values
         self.home = "/"
         named = beside.resolve() if beside is not None else None
-        self._others = Others(picture, named, has_values=values is not None) if picture is not None else None
+        self._others = OtherRuns(picture, named, has_values=values is not None) if picture is not None else None
         if beside is not None and picture is not None:
             self.home = f"/beside?{urlencode({'of': beside.resolve().name})}"
         if values is not None and (picture is None or not values.made.alike):
@@ -85,64 +85,68 @@ class Server(ThreadingHTTPServer):
         self.cookie = f"weft-{self.server_address[1]}"
 
     @property
-    def others(self) -> Others:
-        """The run that is shown, and those beside it. Refused where only values are."""
+    def others(self) -> OtherRuns:
+        """The run that is shown, and those beside it. RequestRefused if only values are served."""
         if self._others is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "these runs have values only, and no calls")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "these runs have values only, and no calls")
         return self._others
 
     @property
-    def picture(self) -> Picture:
-        """The run that is shown. Refused where only values are."""
+    def picture(self) -> RunView:
+        """The run that is shown. RequestRefused if only values are served."""
         return self.others.picture
 
     @property
-    def values(self) -> Valued:
-        """The comparison of values. Refused where there is none."""
+    def values(self) -> ValueView:
+        """The comparison of values. RequestRefused if there is none."""
         if self._values is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "no values of these runs were compared: see `weft compare --view`")
+            raise RequestRefused(
+                HTTPStatus.NOT_FOUND, "no values of these runs were compared: see `weft compare --view`"
+            )
         return self._values
 
     @property
     def shown(self) -> Path:
-        """The run that is shown, or the reference of the values."""
+        """The path of the run that is shown, or of the reference of the values."""
         return self._others.picture.trace.path if self._others is not None else self.values.made.before.path
 
     @property
     def url(self) -> str:
-        """Where the page is, with the token."""
+        """The address of the page, with the token."""
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self.token}"
 
     @property
     def url_for_browser(self) -> str:
-        """Where the page is, for the command line of a browser: all users can read it, and this one alone use it."""
+        """The address for the command line of a browser: all users can read it, but only this user can
+        use its token.
+        """
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self._for_browser}"
 
-    def opens(self, token: str, connection: socket.socket) -> bool:
-        """Whether a token is the right one, and may be brought by who is at the other end."""
+    def accepts_token(self, token: str, connection: socket.socket) -> bool:
+        """Tell whether a token is right, and whether the user at the other end may use it."""
         is_browsers = hmac.compare_digest(token.encode(), self._for_browser.encode())
-        return self.is_right(token) or (is_browsers and is_ours(connection))
+        return self.is_token(token) or (is_browsers and is_ours(connection))
 
-    def is_right(self, token: str) -> bool:
-        """Whether a token is the one that was printed."""
+    def is_token(self, token: str) -> bool:
+        """Tell whether a token is the one that was printed."""
         return hmac.compare_digest(token.encode(), self.token.encode())
 
     def server_close(self) -> None:
-        """Listen no more, and end the replay."""
+        """Close the socket, and end the replay."""
         super().server_close()
         if self._others is not None:
             self._others.picture.replayed.close()
 
     def handle_error(self, request: Any, client_address: object) -> None:
-        """A browser that closes a connection is no error of ours."""
+        """Ignore a browser that closes its connection; report all other errors."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
+class ViewRequestHandler(BaseHTTPRequestHandler):
+    """Answer one request."""
 
-    server: Server
+    server: ViewServer
     server_version = "weft"
     sys_version = ""
     protocol_version = "HTTP/1.1"
@@ -155,92 +159,95 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer, or say why not."""
-        self._told(self._answer)
+        self._respond(self._handle_get)
 
     def do_POST(self) -> None:
         """Move the replay, or say why not."""
-        self._told(self._move)
+        self._respond(self._handle_move)
 
-    def _told(self, answer: Callable[[], None]) -> None:
+    def _respond(self, answer: Callable[[], None]) -> None:
+        """Call `answer`, and send its error, if any, as a response."""
         try:
             answer()
-        except Refused as refused:
+        except RequestRefused as refused:
             self.close_connection = True  # a body may be left unread
-            self._send(refused.status, str(refused).encode(), "text/plain; charset=utf-8")
+            self._send_body(refused.status, str(refused).encode(), "text/plain; charset=utf-8")
         except (WeftError, ValueError, IndexError) as error:
-            self._send(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}).encode(), "application/json")
+            self._send_body(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}).encode(), "application/json")
         except ConnectionError:
             self.close_connection = True
         except Exception as error:
             text = json.dumps({"error": f"Weft failed: {type(error).__name__}: {error}"})
-            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, text.encode(), "application/json")
+            self._send_body(HTTPStatus.INTERNAL_SERVER_ERROR, text.encode(), "application/json")
             raise
 
-    def _move(self) -> None:
+    def _handle_move(self) -> None:
+        """Answer a POST: check where it comes from, and make its move in the replay."""
         self._check_origin()
         self._check_token()
         # Another page can send a form without asking, but not this type of content, nor our own origin.
         if self.headers.get_content_type() != "application/json" or self.headers.get("Origin") is None:
-            raise Refused(HTTPStatus.FORBIDDEN, "moves come from the page itself")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "moves come from the page itself")
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch(r"\d{1,4}", length):
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a move is at most 9999 bytes of JSON")
+            raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a move is at most 9999 bytes of JSON")
         name = urlsplit(self.path).path.removeprefix("/api/replay/")
         if name not in MOVES:
-            raise Refused(HTTPStatus.NOT_FOUND, "the replay has no such move")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "the replay has no such move")
         try:
             given = json.loads(self.rfile.read(int(length)))
         except RecursionError as error:
             raise ValueError("a move is a JSON object") from error
         if not isinstance(given, dict):
             raise ValueError("a move is a JSON object")
-        self.server.picture.replayed.do(name, given)
-        self._send(HTTPStatus.OK, b"{}", "application/json")
+        self.server.picture.replayed.make_move(name, given)
+        self._send_body(HTTPStatus.OK, b"{}", "application/json")
 
-    def _answer(self) -> None:
+    def _handle_get(self) -> None:
+        """Answer a GET: the token's exchange, a page, a file of the page, or data."""
         self._check_origin()
         where = urlsplit(self.path)
         given = {key: values[-1] for key, values in parse_qs(where.query, keep_blank_values=True).items()}
         if where.path == "/" and "token" in given:
-            self._exchange(given["token"])
+            self._exchange_token(given["token"])
             return
         self._check_token()
         if where.path in PAGES:
-            self._page(PAGES[where.path])
+            self._send_page(PAGES[where.path])
         elif where.path.startswith("/web/"):
-            self._asset(where.path.removeprefix("/web/"))
+            self._send_asset(where.path.removeprefix("/web/"))
         elif where.path.startswith("/api/"):
-            self._api(where.path.removeprefix("/api/"), given)
+            self._send_answer(where.path.removeprefix("/api/"), given)
         else:
-            raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")
 
     # Who asks
 
     def _check_origin(self) -> None:
-        """Only pages of this server: a name that somebody else's DNS leads here, or another origin, is refused."""
+        """Refuse requests of other pages: another host name (DNS rebinding), or another origin."""
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not _NAMES.fullmatch(hosts[0]):
-            raise Refused(HTTPStatus.FORBIDDEN, "this server answers to localhost only")
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not self._arrives():
-            raise Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "this server answers to localhost only")
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not self._is_navigation():
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
         origin = self.headers.get("Origin")
         if origin is not None and origin != f"http://{hosts[0]}":
-            raise Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
 
-    def _arrives(self) -> bool:
-        """Whether somebody follows a link to the page itself; its token is checked all the same."""
+    def _is_navigation(self) -> bool:
+        """Tell whether a person follows a link to the page itself; the token is checked nevertheless."""
         return self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
 
     def _check_token(self) -> None:
         # Other servers of this machine set cookies for the same host, in any form: each is looked at for itself.
         kept = [part.strip().partition("=") for part in self.headers.get("Cookie", "").split(";")]
-        if not any(name == self.server.cookie and self.server.is_right(value) for name, _, value in kept):
-            raise Refused(HTTPStatus.FORBIDDEN, "open the address that `weft view` printed: it holds the token")
+        if not any(name == self.server.cookie and self.server.is_token(value) for name, _, value in kept):
+            raise RequestRefused(HTTPStatus.FORBIDDEN, "open the address that `weft view` printed: it holds the token")
 
-    def _exchange(self, token: str) -> None:
-        """Take the token out of the address, where histories and screenshots would keep it, into a cookie."""
-        if not self.server.opens(token, self.connection):
-            raise Refused(
+    def _exchange_token(self, token: str) -> None:
+        """Move the token from the address, which histories and screenshots keep, into a cookie."""
+        if not self.server.accepts_token(token, self.connection):
+            raise RequestRefused(
                 HTTPStatus.FORBIDDEN, "this token is not that of `weft view`, which prints a new one each time"
             )
         kept = f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
@@ -249,11 +256,11 @@ class Handler(BaseHTTPRequestHandler):
             '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" '
             f'content="0;url={escape(self.server.home)}"><title>Weft</title>'
         )
-        self._send(HTTPStatus.OK, onward.encode(), "text/html; charset=utf-8", {"Set-Cookie": kept})
+        self._send_body(HTTPStatus.OK, onward.encode(), "text/html; charset=utf-8", {"Set-Cookie": kept})
 
     # Answers
 
-    def _send(self, status: HTTPStatus, body: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
+    def _send_body(self, status: HTTPStatus, body: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
         if status == HTTPStatus.OK:
             cuts.check()
         headers = {**_SAFE, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", **(more or {})}
@@ -265,9 +272,10 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _page(self, name: str) -> None:
-        imports = json.dumps({"imports": {f"weft/{name}": f"/web/{name}" for name in modules()}})
-        early = "".join(f'<link rel="modulepreload" href="/web/{name}">\n' for name in modules())
+    def _send_page(self, name: str) -> None:
+        """Send a page with its content security policy."""
+        imports = json.dumps({"imports": {f"weft/{name}": f"/web/{name}" for name in module_names()}})
+        early = "".join(f'<link rel="modulepreload" href="/web/{name}">\n' for name in module_names())
         head = (
             f'<script type="importmap">{imports}</script>\n'
             f'<link rel="stylesheet" href="/web/style.css">\n{early}'
@@ -278,85 +286,95 @@ class Handler(BaseHTTPRequestHandler):
             f"default-src 'none'; script-src 'self' 'sha256-{hashed}'; style-src 'self'; connect-src 'self'; "
             "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
-        body = page(name).replace("{{head}}", head).encode()
-        self._send(HTTPStatus.OK, body, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
+        body = load_page(name).replace("{{head}}", head).encode()
+        self._send_body(HTTPStatus.OK, body, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
 
-    def _asset(self, name: str) -> None:
-        body = assets().get(name)
+    def _send_asset(self, name: str) -> None:
+        body = load_assets().get(name)
         if body is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
-        self._send(HTTPStatus.OK, body, TYPES[f".{name.rsplit('.', 1)[-1]}"])
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")
+        self._send_body(HTTPStatus.OK, body, TYPES[f".{name.rsplit('.', 1)[-1]}"])
 
-    def _api(self, name: str, given: Given) -> None:
+    def _send_answer(self, name: str, given: Given) -> None:
+        """Send the data that the page asks for by `name`, as bytes or JSON."""
         if name not in ANSWERS and name not in OF_OTHERS and name not in OF_VALUES:
-            raise Refused(HTTPStatus.NOT_FOUND, "this server has no such page")
+            raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")
         try:
             if name in OF_VALUES:
                 found = OF_VALUES[name](self.server.values, given)
             elif name in OF_OTHERS:
                 found = OF_OTHERS[name](self.server.others, given)
             else:
-                found = ANSWERS[name](self.server.others.picture_of(given.get("of", "")), given)
+                found = ANSWERS[name](self.server.others.find_view(given.get("of", "")), given)
         except KeyError as error:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"{name} needs {error}") from None
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, f"{name} needs {error}") from None
         if isinstance(found, bytes):
-            self._send(HTTPStatus.OK, found, "application/octet-stream")
+            self._send_body(HTTPStatus.OK, found, "application/octet-stream")
         else:
-            self._send(HTTPStatus.OK, json.dumps(found, default=str).encode(), "application/json")
+            self._send_body(HTTPStatus.OK, json.dumps(found, default=str).encode(), "application/json")
 
 
-def _span(given: Given) -> tuple[float, float]:
+def _parse_span(given: Given) -> tuple[float, float]:
+    """Return `from` and `to` of a request. ValueError if they are no times in ns."""
     start, end = float(given["from"]), float(given["to"])
     if not (abs(start) < 1e18 and abs(end) < 1e18):
         raise ValueError("from and to are times in ns")
     return start, end
 
 
-def _numbers(text: str) -> list[int]:
-    """`3,4`: indices; none of an empty text."""
+def _parse_numbers(text: str) -> list[int]:
+    """Return the numbers of `3,4`; none of an empty text."""
     return [int(word) for word in text.split(",")] if text else []
 
 
-def _box(text: str) -> tuple[tuple[int, int], ...]:
-    """`0:10,3:4`: first index and end in each dimension."""
+def _parse_box(text: str) -> tuple[tuple[int, int], ...]:
+    """Return the box of `0:10,3:4`: first index and end in each dimension."""
     sides = [[int(end) for end in word.split(":")] for word in text.split(",")]
     if any(len(side) != 2 for side in sides):
         raise ValueError(f"{text!r} does not name a box: write first:end for each dimension")
     return tuple((first, end) for first, end in sides)
 
 
-ANSWERS: Final[Mapping[str, Callable[[Picture, Given], object]]] = {
-    "run": lambda p, g: p.here(),
-    "axis": lambda p, g: p.axis(g["axis"]),
-    "window": lambda p, g: p.window(g["axis"], g["lanes"], _span(g), int(g["columns"]), g.get("filter", "")),
-    "links": lambda p, g: p.between(g["axis"], *_span(g), g.get("filter", "")),
-    "message": lambda p, g: p.message(g["axis"], g["side"], int(g["row"])),
-    "tip": lambda p, g: p.tip(int(g["rank"]), int(g["event"])),
-    "findings": lambda p, g: p.findings(g["axis"], min(float(g.get("patience", "0")), MOST_PATIENCE)),
-    "event": lambda p, g: p.event(g["axis"], int(g["rank"]), int(g["event"])),
-    "around": lambda p, g: p.around(g["axis"], int(g["rank"]), int(g["event"])),
-    "at": lambda p, g: p.at(g["axis"], int(g["row"]), *_span(g)),
-    "search": lambda p, g: p.search(g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"),
-    "tables": lambda p, g: p.tables(g["axis"], _span(g)),
-    "replay": lambda p, g: p.replayed.told(
-        p.scale(g["axis"]), version=int(g["version"]), written=int(g["written"]),
+ANSWERS: Final[Mapping[str, Callable[[RunView, Given], object]]] = {
+    "run": lambda p, g: p.local_run_facts(),
+    "axis": lambda p, g: p.axis_facts(g["axis"]),
+    "window": lambda p, g: p.pack_window(g["axis"], g["lanes"], _parse_span(g), int(g["columns"]), g.get("filter", "")),
+    "links": lambda p, g: p.links_between(g["axis"], *_parse_span(g), g.get("filter", "")),
+    "message": lambda p, g: p.message_with_arrow(g["axis"], g["side"], int(g["row"])),
+    "tip": lambda p, g: p.tooltip_facts(int(g["rank"]), int(g["event"])),
+    "findings": lambda p, g: p.list_findings(g["axis"], min(float(g.get("patience", "0")), MOST_PATIENCE)),
+    "event": lambda p, g: p.event_with_links(g["axis"], int(g["rank"]), int(g["event"])),
+    "around": lambda p, g: p.causal_past_and_future(g["axis"], int(g["rank"]), int(g["event"])),
+    "at": lambda p, g: p.longest_call_between(g["axis"], int(g["row"]), *_parse_span(g)),
+    "search": lambda p, g: p.search_calls(
+        g["axis"], g["filter"], float(g["near"]), int(g["row"]), g.get("back") == "1"
+    ),
+    "tables": lambda p, g: p.tables(g["axis"], _parse_span(g)),
+    "replay": lambda p, g: p.replayed.await_state(
+        p.scale(g["axis"]),
+        version=int(g["version"]),
+        written=int(g["written"]),
         patience=min(float(g.get("patience", "0")), MOST_PATIENCE),
     ),
-}  # fmt: skip
+}
 """What the page can ask of a run, and how it is answered."""
 
-OF_OTHERS: Final[Mapping[str, Callable[[Others, Given], object]]] = {
-    "beside": lambda o, g: o.beside(g["other"]).told(g["axis"]),
+OF_OTHERS: Final[Mapping[str, Callable[[OtherRuns, Given], object]]] = {
+    "beside": lambda o, g: o.open_beside(g["other"]).to_json(g["axis"]),
 }
 """The same of a run and those beside it."""
 
-OF_VALUES: Final[Mapping[str, Callable[[Valued, Given], object]]] = {
-    "values": lambda v, g: v.told(),
-    "strip": lambda v, g: v.strip(int(g["from"]), int(g["to"]), int(g["columns"])),
-    "moment": lambda v, g: v.moment(int(g["at"])),
-    "field": lambda v, g: v.field(
-        (int(g["at"]), int(g["layer"])), _box(g["window"]), _numbers(g["axes"]), _numbers(g["most"]), g["unit"]
+OF_VALUES: Final[Mapping[str, Callable[[ValueView, Given], object]]] = {
+    "values": lambda v, g: v.to_json(),
+    "strip": lambda v, g: v.pack_states(int(g["from"]), int(g["to"]), int(g["columns"])),
+    "moment": lambda v, g: v.moment_facts(int(g["at"])),
+    "field": lambda v, g: v.pack_field(
+        (int(g["at"]), int(g["layer"])),
+        _parse_box(g["window"]),
+        _parse_numbers(g["axes"]),
+        _parse_numbers(g["most"]),
+        g["unit"],
     ),
-    "element": lambda v, g: v.element(int(g["at"]), int(g["layer"]), tuple(_numbers(g["index"]))),
-}  # fmt: skip
+    "element": lambda v, g: v.element_facts(int(g["at"]), int(g["layer"]), tuple(_parse_numbers(g["index"]))),
+}
 """The same of two runs' values."""

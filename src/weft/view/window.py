@@ -1,7 +1,7 @@
-"""A stretch of the axis as bytes for the page: columns of all lanes, and boxes where there is room for them.
+"""An interval of the axis as bytes for the page: columns of all lanes, and boxes if there is room for them.
 
 Layout, little-endian: u32 length of a JSON head, the head, zeros up to a multiple of 8, then the arrays that the head
-lists as [name, type, count], one behind the other, each beginning at a multiple of 8.
+lists as [name, type, count], one after the other, each beginning at a multiple of 8.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOM: Final = 3
 
 
 def parse_lanes(text: str, rows: int) -> list[list[int]]:
-    """`0|1|4-7,9`: lanes, each with the rows that it stands for. UsageError where it is none."""
+    """Return the lanes of `0|1|4-7,9`, each with the rows that it combines. UsageError for invalid lanes."""
     lanes: list[list[int]] = []
     total = 0
     for word in text.split("|") if text else []:
@@ -49,32 +49,34 @@ def parse_lanes(text: str, rows: int) -> list[list[int]]:
     return lanes
 
 
-def window(
+def pack_window(
     rows: Rows, scale: Scale, lanes: Sequence[Sequence[int]], span: tuple[float, float], *, columns: int,
     hits: Hits | None = None,
 ) -> bytes:  # fmt: skip
-    """Columns of the lanes over [start, end) of the screen's axis, boxes, and where the filter's `hits` lie."""
+    """Return as bytes the columns of the lanes over [start, end) of the axis, boxes, and columns with hits of the
+    filter.
+    """
     columns = max(1, min(columns, MAX_COLUMNS))
     start, end = span
-    edges = scale.edges(start, end, columns)
-    shares = scale.timeline.columns(lanes, edges)
+    edges = scale.column_edges(start, end, columns)
+    shares = scale.timeline.class_shares(lanes, edges)
     used = np.flatnonzero(shares.any(axis=(0, 2)))
-    first, last = scale.timeline.range(int(edges[0]), int(edges[-1]))
+    first, last = scale.timeline.events_between(int(edges[0]), int(edges[-1]))
     counts = (last - first).astype(np.int64)
-    boxed = _boxed(lanes, counts, columns)
-    parts = [_boxes(rows, scale, lane, r, part=(int(first[r]), int(last[r])), hits=hits)
+    boxed = _choose_boxed_lanes(lanes, counts, columns)
+    parts = [_lane_boxes(rows, scale, lane, r, part=(int(first[r]), int(last[r])), hits=hits)
              for lane in boxed for r in [lanes[lane][0]]]  # fmt: skip
-    arrays = {"shares": np.ascontiguousarray(shares[:, used]), **_joined(parts)}
+    arrays = {"shares": np.ascontiguousarray(shares[:, used]), **_concatenate_arrays(parts)}
     if hits is not None:
-        arrays["hits"] = _hits(scale, lanes, hits, edges)
+        arrays["hits"] = _hit_columns(scale, lanes, hits, edges)
     counted = [int(sum(counts[r] for r in lane)) for lane in lanes]
     head = {"columns": columns, "classes": [CLASSES[c].word for c in used], "lanes": len(lanes), "events": counted,
             "boxed": [int(lane) for lane in boxed], "from": start, "to": end}  # fmt: skip
-    return pack(head, arrays)
+    return pack_arrays(head, arrays)
 
 
-def _boxed(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: int) -> list[int]:
-    """The lanes whose calls are drawn one by one."""
+def _choose_boxed_lanes(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: int) -> list[int]:
+    """Return the lanes whose calls are drawn one by one."""
     found, left = [], MAX_BOXES
     for lane, rows in enumerate(lanes):
         if len(rows) == 1 and counts[rows[0]] * ROOM <= columns and counts[rows[0]] <= left:
@@ -83,15 +85,16 @@ def _boxed(lanes: Sequence[Sequence[int]], counts: NDArray[np.int64], columns: i
     return found
 
 
-def _boxes(
+def _lane_boxes(
     rows: Rows, scale: Scale, lane: int, row: int, *, part: tuple[int, int], hits: Hits | None
 ) -> dict[str, NDArray[Any]]:
-    found = scale.timeline.boxes(row, *part)
+    """Return the calls of a lane as arrays: times, event, function, class, flags, and whether they fit the filter."""
+    found = scale.timeline.event_boxes(row, *part)
     fits = np.ones(len(found), np.uint8)
     if hits is not None:
         fits = np.isin(found["index"], hits.get(row, ())).astype(np.uint8)
     slots = rows[row].events[found["index"]]
-    events = rows[row].events_of(found["index"].astype(np.int64))
+    events = rows[row].event_indices(found["index"].astype(np.int64))
     return {
         "lane": np.full(len(found), lane, np.uint32), "start": scale.positions(found["start"]),
         "end": scale.positions(found["end"]), "event": events.astype(np.uint32),
@@ -100,16 +103,16 @@ def _boxes(
     }  # fmt: skip
 
 
-def _joined(parts: Sequence[Mapping[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
+def _concatenate_arrays(parts: Sequence[Mapping[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
-def _hits(
+def _hit_columns(
     scale: Scale, lanes: Sequence[Sequence[int]], hits: Hits, edges: NDArray[np.int64]
 ) -> NDArray[np.uint8]:  # fmt: skip
-    """By lane and column 1 where a call begins that fits the filter."""
+    """Return (lanes, columns) uint8: 1 if a call that fits the filter begins there."""
     columns = len(edges) - 1
-    first, last = scale.timeline.range(int(edges[0]), int(edges[-1]))
+    first, last = scale.timeline.events_between(int(edges[0]), int(edges[-1]))
     out = np.zeros((len(lanes), columns), np.uint8)
     for lane, rows in enumerate(lanes):
         for row in rows:
@@ -118,7 +121,7 @@ def _hits(
                 continue
             begin, stop = np.searchsorted(of_row, [int(first[row]), int(last[row])])
             seen = of_row[begin:stop]
-            starts, _ = scale.timeline.times(np.full(len(seen), row), seen)
+            starts, _ = scale.timeline.event_times(np.full(len(seen), row), seen)
             at = np.clip(np.searchsorted(edges, starts, side="right") - 1, 0, columns - 1)
             out[lane, at] = 1
     return out
@@ -127,8 +130,8 @@ def _hits(
 _TYPES: Final = {"<f8": "f64", "<u4": "u32", "<i4": "i32", "<u2": "u16", "|u1": "u8"}
 
 
-def pack(head: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
-    """Head and arrays as bytes."""
+def pack_arrays(head: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+    """Return a head and arrays as bytes, in the layout of this module."""
     listed = [[name, _TYPES[array.dtype.str], int(array.size)] for name, array in arrays.items()]
     text = json.dumps({**head, "arrays": listed}).encode()
     parts = [len(text).to_bytes(4, "little"), text]

@@ -1,4 +1,4 @@
-// Answers the page out of its own file, as the server would (src/weft/view/export.py says what is in it).
+// Answers the page out of its own file, as the server would (src/weft/view/html_export.py says what is in it).
 
 import { Held } from "weft/held.js";
 import { unpack } from "weft/packed.js";

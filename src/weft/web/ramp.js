@@ -6,7 +6,7 @@
 const known = {};
 
 /**
- * Takes the colours that the server names (compare/values/drawn.py), which the notebook's pictures have, too.
+ * Takes the colours that the server names (compare/values/error_svg.py), which the notebook's pictures have, too.
  * @param {Record<string, number[][]>} colours
  */
 export const takeRamp = (colours) => Object.assign(known, colours);

@@ -86,4 +86,4 @@ def test_without_numba_one_line_says_how_to_get_it(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(program.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"not installed for .*; install it there: pip install 'weft-debugger\[ch"):
-        program.needs_numba()
+        program.require_numba()

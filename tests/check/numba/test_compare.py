@@ -31,21 +31,21 @@ def test_what_cannot_be_copied_faithfully_is_refused() -> None:
 
 
 def test_rounding_is_no_difference_and_another_value_is() -> None:
-    assert compare.difference("x", 1.0, 1.0 + 1e-12, 0.0) is None
-    assert compare.difference("x", 1.0, 1.1, 0.0) is not None
-    assert compare.difference("x", 1e-9, -1e-9, 1e6) is None
-    assert compare.difference("x", float("nan"), float("nan"), 0.0) is None
-    assert compare.difference("x", float("-inf"), 0.5, 1.0) is not None
-    assert compare.difference("x", 3, 4, 1e9) is not None
+    assert compare.find_difference("x", 1.0, 1.0 + 1e-12, 0.0) is None
+    assert compare.find_difference("x", 1.0, 1.1, 0.0) is not None
+    assert compare.find_difference("x", 1e-9, -1e-9, 1e6) is None
+    assert compare.find_difference("x", float("nan"), float("nan"), 0.0) is None
+    assert compare.find_difference("x", float("-inf"), 0.5, 1.0) is not None
+    assert compare.find_difference("x", 3, 4, 1e9) is not None
 
 
 def test_the_first_element_that_differs_is_told() -> None:
     got, expected = np.zeros((2, 3)), np.zeros((2, 3))
     got[1, 2] = 1
-    found = compare.difference("b", got, expected, 0.0)
+    found = compare.find_difference("b", got, expected, 0.0)
     assert (found.where, found.index) == ("b", (1, 2))
 
 
 def test_memory_that_nobody_wrote_is_not_compared() -> None:
     got = np.frombuffer(bytes([compare.POISON] * 16), np.float64)
-    assert compare.difference("b", got, np.zeros(2), 0.0) is None
+    assert compare.find_difference("b", got, np.zeros(2), 0.0) is None

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from weft.native.headers.numba import MAX_ARGUMENTS
-from weft.numba.instrument import Module, Roots, Stamps, arguments, chains, frames, operand, size_of, strip
+from weft.numba.instrument import (
+    Module,
+    Roots,
+    Stamps,
+    chains,
+    frames,
+    operand_of_argument,
+    split_arguments,
+    strip_lines,
+    type_size,
+)
 
 KERNEL = """\
 define i32 @_ZN4main(ptr %retptr, ptr %arg.sched.4, ptr %arg.a.4, ptr %arg.b.4) !dbg !3 {
@@ -93,20 +103,20 @@ def test_a_masked_access_counts_its_lanes_only() -> None:
 
 
 def test_sizes_of_types() -> None:
-    assert [size_of(kind) for kind in ("double", "float", "i1", "i64", "ptr", "<4 x double>", "{ i64 }")] == [
+    assert [type_size(kind) for kind in ("double", "float", "i1", "i64", "ptr", "<4 x double>", "{ i64 }")] == [
         8, 4, 1, 8, 8, 32, None,
     ]  # fmt: skip
 
 
 def test_arguments_are_split_outside_of_brackets() -> None:
-    assert arguments("ptr %a, <2 x i1> <i1 true, i1 false>, i64 3) !dbg") == [
+    assert split_arguments("ptr %a, <2 x i1> <i1 true, i1 false>, i64 3) !dbg") == [
         "ptr %a", "<2 x i1> <i1 true, i1 false>", "i64 3",
     ]  # fmt: skip
-    assert operand("ptr nonnull align 8 %a.b") == "%a.b"
+    assert operand_of_argument("ptr nonnull align 8 %a.b") == "%a.b"
 
 
 def test_the_lines_of_a_module_can_be_taken_out() -> None:
-    assert "!dbg" not in strip(KERNEL)
+    assert "!dbg" not in strip_lines(KERNEL)
 
 
 def test_pointers_are_followed_to_their_root() -> None:

@@ -12,8 +12,8 @@ from numba import njit, prange
 from numba.parfors import parfor_lowering
 
 from weft.native.headers.numba import OF_EXTENT, OF_NEST, OF_VALUE
-from weft.numba.own import Own, own
-from weft.numba.spans import Span, Sum
+from weft.numba.own import OwnElements, find_own_elements
+from weft.numba.spans import BoundSum, ValueRange
 
 
 def simple(a, b):
@@ -129,20 +129,20 @@ def crossed(c, b):
 
 def index(added=0):
     """The loop's index."""
-    return Span(Sum(added, OF_NEST), Sum(added, OF_NEST))
+    return ValueRange(BoundSum(added, OF_NEST), BoundSum(added, OF_NEST))
 
 
 def number(low, high=None):
     """A number, or those between two."""
-    return Span(Sum(low), Sum(low if high is None else high))
+    return ValueRange(BoundSum(low), BoundSum(low if high is None else high))
 
 
-def found(function: Callable[..., None], name: str, monkeypatch: pytest.MonkeyPatch, array: Any) -> Own | None:
+def found(function: Callable[..., None], name: str, monkeypatch: pytest.MonkeyPatch, array: Any) -> OwnElements | None:
     """What is known of an array in the function's loop."""
     lower, seen = parfor_lowering._lower_parfor_parallel_std, []
 
     def noting(lowerer: Any, parfor: Any) -> Any:
-        seen.append(own(parfor, lowerer.fndesc.typemap))
+        seen.append(find_own_elements(parfor, lowerer.fndesc.typemap))
         return lower(lowerer, parfor)
 
     monkeypatch.setattr(parfor_lowering, "_lower_parfor_parallel_std", noting)
@@ -154,8 +154,8 @@ def found(function: Callable[..., None], name: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (simple, Own(((0, index()),), read=False)),
-        (shifted, Own(((0, index(1)),), read=True)),
+        (simple, OwnElements(((0, index()),), read=False)),
+        (shifted, OwnElements(((0, index(1)),), read=True)),
         (neighbour, None),
         (always_first, None),
         (looked_up, None),
@@ -165,7 +165,7 @@ def found(function: Callable[..., None], name: str, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_an_array_is_an_iterations_own_only_where_the_text_shows_it(
-    function: Callable[..., None], expected: Own | None, monkeypatch: pytest.MonkeyPatch
+    function: Callable[..., None], expected: OwnElements | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert found(function, "a", monkeypatch, np.zeros(8)) == expected
 
@@ -182,10 +182,10 @@ def test_each_dimension_is_held_against_all_uses(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("function", "place"),
     [
-        (rows, (1, Span(Sum(2), Sum(-1, OF_EXTENT, 0, "b")))),
-        (triangle, (1, Span(Sum(0, OF_NEST), Sum(-1, OF_VALUE)))),
-        (steps, (1, Span(Sum(0), Sum(-1, OF_VALUE)))),
-        (inner, (0, Span(Sum(0), Sum(-1, OF_VALUE)))),
+        (rows, (1, ValueRange(BoundSum(2), BoundSum(-1, OF_EXTENT, 0, "b")))),
+        (triangle, (1, ValueRange(BoundSum(0, OF_NEST), BoundSum(-1, OF_VALUE)))),
+        (steps, (1, ValueRange(BoundSum(0), BoundSum(-1, OF_VALUE)))),
+        (inner, (0, ValueRange(BoundSum(0), BoundSum(-1, OF_VALUE)))),
         (pairs, None),
         (downwards, None),
         (changed, None),
@@ -193,7 +193,7 @@ def test_each_dimension_is_held_against_all_uses(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_the_bounds_of_a_loop_within_bound_its_index(
-    function: Callable[..., None], place: tuple[int, Span] | None, monkeypatch: pytest.MonkeyPatch
+    function: Callable[..., None], place: tuple[int, ValueRange] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = found(function, "c", monkeypatch, np.zeros((8, 8)))
     if place is None:
@@ -204,10 +204,10 @@ def test_the_bounds_of_a_loop_within_bound_its_index(
     assert got == {(1 - place[0], *_ends(index())), (place[0], place[1].low, place[1].high)}
 
 
-def _ends(span: Span) -> tuple[Sum, Sum]:
+def _ends(span: ValueRange) -> tuple[BoundSum, BoundSum]:
     return span.low, span.high
 
 
-def _plain(end: Sum) -> Sum:
+def _plain(end: BoundSum) -> BoundSum:
     """Without the names that Numba makes up."""
     return replace(end, name="") if end.term == OF_VALUE else end

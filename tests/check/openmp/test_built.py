@@ -10,7 +10,7 @@ import pytest
 
 from tests_support import WEFT, Installed, execute
 from weft.errors import UsageError
-from weft.sources import calls
+from weft.sources import compiler_calls
 
 MAKEFILE = """\
 CC = gcc -fopenmp -g -O2
@@ -120,7 +120,7 @@ def test_the_program_keeps_a_stack_that_is_not_executed(tmp_path: Path) -> None:
     headers = execute(["readelf", "-lW", program]).stdout
     (stack,) = [line for line in headers.splitlines() if "GNU_STACK" in line]
     assert "RW " in stack and "RWE" not in stack
-    assert all(one["directory"].startswith(str(tmp_path)) for one in calls.within(program))
+    assert all(one["directory"].startswith(str(tmp_path)) for one in compiler_calls.read_compiler_calls(program))
 
 
 @pytest.mark.matrix
@@ -169,7 +169,7 @@ def test_what_is_no_program_of_weft_cc_is_refused_with_the_remedy(tmp_path: Path
 @pytest.mark.matrix
 def test_an_object_with_hooks_that_keeps_no_call_is_named(tmp_path: Path) -> None:
     program = built(tmp_path, "reduction(+:sum)")
-    subprocess.run(["objcopy", "--remove-section", calls.SECTION, "main.o"], cwd=tmp_path, check=True)
+    subprocess.run(["objcopy", "--remove-section", compiler_calls.SECTION, "main.o"], cwd=tmp_path, check=True)
     assert "main.o has hooks, but no call: clang or an older `weft cc` made it" in refused(tmp_path, "--", program, "2")
 
 
@@ -191,14 +191,14 @@ def test_a_section_that_weft_cc_did_not_write_is_refused(text: str, tmp_path: Pa
     (tmp_path / "a.c").write_text("int main(void) { return 0; }\n")
     (tmp_path / "section").write_bytes(text.encode("latin-1"))
     subprocess.run(["gcc", "a.c", "-o", "a"], cwd=tmp_path, check=True)
-    subprocess.run(["objcopy", "--add-section", f"{calls.SECTION}=section", "a"], cwd=tmp_path, check=True)
+    subprocess.run(["objcopy", "--add-section", f"{compiler_calls.SECTION}=section", "a"], cwd=tmp_path, check=True)
     with pytest.raises(UsageError, match="was not built by `weft cc`, or is damaged"):
-        calls.within(tmp_path / "a")
+        compiler_calls.read_compiler_calls(tmp_path / "a")
     assert "was not built by `weft cc`, or is damaged" in refused(tmp_path, "--", "./a")
 
 
 def test_any_word_of_a_call_comes_back_as_it_was(tmp_path: Path) -> None:
     entry = {"directory": "/a b/ü", "arguments": ["gcc", '-DA="\\n\'"', "-Dß=%s$1`x`", "tab\there"], "file": "ä.c"}
-    (tmp_path / "calls.s").write_text(calls.assembly([entry, entry], alone=True))
-    subprocess.run(["gcc", "-c", "calls.s"], cwd=tmp_path, check=True)
-    assert calls.within(tmp_path / "calls.o") == [entry]
+    (tmp_path / "compiler_calls.s").write_text(compiler_calls.render_assembly([entry, entry], alone=True))
+    subprocess.run(["gcc", "-c", "compiler_calls.s"], cwd=tmp_path, check=True)
+    assert compiler_calls.read_compiler_calls(tmp_path / "compiler_calls.o") == [entry]

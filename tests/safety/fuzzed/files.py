@@ -14,13 +14,13 @@ from fuzzed.runs import Act, Seeds, command
 from weft.attach import cores
 from weft.check.front_ends.c_dvmh import FRONT_END as C_DVMH
 from weft.check.front_ends.fortran_dvm import FRONT_END as FORTRAN_DVM
-from weft.check.traced import wanted
+from weft.check.value_traces import most_detailed_accesses
 from weft.errors import UsageError, WeftError
 from weft.inprocess.schedule_file import SCHEMA, read_schedule
 from weft.launch.local import pack
 from weft.launch.local.listener_address import ListenerAddress
 from weft.tasks import schedule
-from weft.values.configuration import read
+from weft.values.configuration import read_configuration
 
 CHECK = Path(__file__).parents[2] / "check"
 CONFIGURATION = """
@@ -64,7 +64,7 @@ def of_cores(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
     def act() -> str:
         try:
-            cores.read(file)
+            cores.read_core(file)
         except UsageError:
             return "refused"
         return "read"
@@ -133,10 +133,10 @@ def of_configurations(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
     def act() -> str:
         try:
-            known = read(file)
-            known.plan().encode()
-            wanted(known)
-            known.unknown({"probe": {"a"}, "loop": {"x"}, "file": {"/src/a.c"}})
+            known = read_configuration(file)
+            known.plan_text().encode()
+            most_detailed_accesses(known)
+            known.find_unknown_entries({"probe": {"a"}, "loop": {"x"}, "file": {"/src/a.c"}})
         except UsageError:
             return "refused"
         return "read"
@@ -193,7 +193,7 @@ def of_schedules(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
     def act() -> str:
         try:
-            schedule.check("replay", str(file), "asyncio")
+            schedule.check_schedule_file("replay", str(file), "asyncio")
             return "read" if read_schedule(str(file)) else "empty"
         except (UsageError, ValueError):
             return "refused"

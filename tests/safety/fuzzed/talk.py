@@ -26,8 +26,8 @@ from weft.launch.local.hosts import FLAGS, Hosts
 from weft.launch.local.rank_setup import RankSetup
 from weft.launch.local.watcher import HostWatch, HostWatcher
 from weft.launch.rundir import RunDirectory, make_first_facts
-from weft.view.picture import Picture
-from weft.view.server import Server
+from weft.view.run_view import RunView
+from weft.view.server import ViewServer
 
 REQUESTS: list[tuple[str, Any]] = [
     ("initialize", {"adapterID": "weft", "linesStartAt1": True, "supportsProgressReporting": True}),
@@ -238,7 +238,7 @@ def of_browsers(seeds: Seeds, folder: Path, r: random.Random) -> Act:
     chance = random.Random(r.random())
 
     def act() -> str:
-        server = Server(Picture(weft.open(seeds.sample)))
+        server = ViewServer(RunView(weft.open(seeds.sample)))
         server.picture.replayed.do = _nothing  # type: ignore[method-assign]
         threading.Thread(target=server.picture.analyse, daemon=True).start()
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

@@ -1,8 +1,8 @@
-"""Values of two runs held against each other, by structure and by index in the global array."""
+"""Compare the values of two runs by program structure and by index in the global array."""
 
 from __future__ import annotations
 
 from weft.compare.values.comparison import compare_values
-from weft.compare.values.model import Unlike, ValueComparison
+from weft.compare.values.model import ValueComparison, ValueDifference
 
-__all__ = ["Unlike", "ValueComparison", "compare_values"]
+__all__ = ["ValueComparison", "ValueDifference", "compare_values"]

@@ -1,4 +1,4 @@
-"""A run held against a reference while it goes on: it is stopped at the first value that differs."""
+"""Compare a run with a reference while it goes on, to stop it at the first value that differs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SURE: Final = frozenset(("value", "shape"))
 """Differences that nothing later takes back; missing elements, and sums of hashes, may still be on their way."""
 
 
-class Against:
-    """Looks at the values of a run that goes on. `differs` is set once one does."""
+class LiveComparison:
+    """Compare the values of a run that goes on. `differs` is true once a value differs."""
 
     def __init__(self, reference: Path, run: Path, settings: Mapping[str, Mapping[str, Any]]) -> None:
         self.reference = ValueTrace.open(reference)
@@ -30,8 +30,8 @@ class Against:
         self._run, self._settings = run, settings
         self._next = time.monotonic() + PAUSE
 
-    def look(self) -> bool:
-        """Whether a value differs for certain; looks only when it is time again."""
+    def has_difference(self) -> bool:
+        """Tell whether a value differs for certain; compares only if the last comparison was long enough ago."""
         begun = time.monotonic()
         if begun < self._next or not (self._run / FOLDER).is_dir():
             return False
@@ -44,6 +44,6 @@ class Against:
         self._next = ended + max(PAUSE, (ended - begun) / SHARE)
         return self.differs
 
-    def whole(self) -> ValueComparison:
-        """The comparison of all that the run has kept. TraceError where it kept nothing."""
+    def compare_all(self) -> ValueComparison:
+        """Compare all that the run has kept. TraceError if it kept nothing."""
         return compare_values(self.reference, ValueTrace.open(self._run), self._settings)

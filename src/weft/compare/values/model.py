@@ -1,4 +1,4 @@
-"""What a comparison of values found: the values that differ, and what the runs have in common."""
+"""The result of a comparison of values: the values that differ, and what the runs have in common."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import field
 from typing import Literal
 
 from weft.base.lazy import dataclass
-from weft.compare.values.judged import Judged
+from weft.compare.values.judgement import Judgement
 from weft.compare.values.moments import Moments
-from weft.compare.values.structure import Parting
-from weft.values.process import Box, Kept
+from weft.compare.values.structure import StructureDifference
+from weft.values.process import Box, KeptValue
 from weft.values.trace import ValueTrace
 
 Sort = Literal["value", "shape", "missing", "surplus", "hash"]
 
 
 @dataclass(frozen=True, slots=True)
-class Unlike:
-    """A value that differs: of a rank of the run, from one of the reference.
+class ValueDifference:
+    """A value of a rank of the run that differs from the reference.
 
     `value`: an element, `judged.first` of the box; `shape`: other sizes; `missing`: elements of the reference that no
     rank of the run has; `surplus`: elements of the run that no rank of the reference has; `hash`: elements of `box` of
@@ -25,14 +25,14 @@ class Unlike:
     """
 
     sort: Sort
-    before: Kept
-    after: Kept
+    before: KeptValue
+    after: KeptValue
     box: Box
-    judged: Judged
+    judged: Judgement
 
     @property
     def element(self) -> tuple[int, ...] | None:
-        """The index of the first element in the global array, from 0 on; None where it is not known."""
+        """The index of the first element in the global array, from 0 on; None if it is unknown."""
         if self.sort in ("missing", "surplus"):
             return tuple(first for first, _ in self.box)
         if self.judged.first is None:
@@ -50,7 +50,7 @@ class ValueComparison:
     """Values of the run that were held against the reference."""
     elements: int = 0
     aligned: Moments | None = None
-    found: list[list[Unlike]] = field(default_factory=list)
+    found: list[list[ValueDifference]] = field(default_factory=list)
     """By moment, the first one first."""
     keys: list[int] = field(default_factory=list)
     """Of `found` the moments' places in `aligned.keys`."""
@@ -60,7 +60,7 @@ class ValueComparison:
     """By probe: elements that only rounding keeps apart, and by how many units in the last place at most."""
     rounded_at: set[int] = field(default_factory=set)
     """Moments, as in `keys`, at which rounding keeps something apart."""
-    parting: Parting | None = None
+    parting: StructureDifference | None = None
     """The first place where the structures differ."""
     unplaced: set[str] = field(default_factory=set)
     """Probes that hold other values on each rank, in runs of other numbers of ranks."""

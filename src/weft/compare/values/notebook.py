@@ -1,11 +1,11 @@
-"""A comparison of values as a notebook shows it."""
+"""Show a comparison of values in a notebook."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from typing import Any
 
-from weft.compare.values.drawn import draw, html
+from weft.compare.values.error_svg import draw_error, render_html
 from weft.compare.values.model import ValueComparison
 
 
@@ -13,17 +13,17 @@ class DrawnComparison(ValueComparison):
     """A comparison that a notebook shows by itself, and that draws the error over an array."""
 
     @classmethod
-    def of(cls, made: ValueComparison) -> DrawnComparison:
-        """The same comparison, for a notebook."""
+    def from_comparison(cls, made: ValueComparison) -> DrawnComparison:
+        """Return the same comparison, for a notebook."""
         return cls(**{field.name: getattr(made, field.name) for field in fields(made)})
 
     def plot(self, **options: Any) -> str:
-        """The error over an array as an SVG picture that a notebook shows: see weft.compare.values.drawn.draw.
+        """Draw the error over an array as SVG; the options are those of weft.compare.values.error_svg.draw_error.
 
         weft.differences("reference", "run").plot(probe="A", last=True, unit="ulps")
         """
-        return draw(self, **options)
+        return draw_error(self, **options)
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: what differs, above the error over the array."""
-        return html(self)
+        return render_html(self)

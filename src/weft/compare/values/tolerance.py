@@ -1,4 +1,4 @@
-"""When two numbers count as alike: exactly, within a distance, or by what another order of sums does."""
+"""Decide when two numbers count as alike: exactly, within a distance, or up to another order of sums."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ROUNDING: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What is let through. Any of them is enough; with none of them numbers are alike that are equal.
+    """The differences that are accepted. One limit is enough; without limits only equal numbers are alike.
 
-    `rounding`: differences of at most ROUNDING units in the last place are told, and are not errors.
+    `rounding`: differences of at most ROUNDING ulps are reported, and are no errors.
     """
 
     absolute: float = 0.0
@@ -28,24 +28,24 @@ class Tolerance:
     rounding: bool = True
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Tolerance:
-        """From the words of a configuration."""
+    def from_settings(cls, settings: Mapping[str, Any]) -> Tolerance:
+        """Return the tolerance that the entries of a configuration describe."""
         said = {key: settings[key] for key in ("absolute", "relative", "ulps") if key in settings}
         exact = bool(settings.get("exact", False))
         # Who names a tolerance means it: what is beyond it differs.
         return cls(**said, nan_equal=settings.get("nan") != "different", rounding=not (exact or said))
 
-    def lets(self, one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of two rows of numbers (of float64, or wider) that are not equal are let through."""
-        distance = _apart(one, two)
+    def accepts(self, one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which of unequal numbers (float64 or wider) are accepted as alike."""
+        distance = _distances(one, two)
         magnitude = np.maximum(np.abs(one), np.abs(two))
         with np.errstate(invalid="ignore", over="ignore"):
             good = (distance <= self.absolute) | (distance <= self.relative * magnitude)
         good &= np.isfinite(one) & np.isfinite(two)
-        return np.asarray(good | (ulps(one, two) <= self.ulps), bool)
+        return np.asarray(good | (ulp_distances(one, two) <= self.ulps), bool)
 
 
-def _apart(one: NDArray[Any], two: NDArray[Any]) -> NDArray[Any]:
+def _distances(one: NDArray[Any], two: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(invalid="ignore", over="ignore"):
         return np.asarray(np.abs(one - two))
 
@@ -53,14 +53,14 @@ def _apart(one: NDArray[Any], two: NDArray[Any]) -> NDArray[Any]:
 _INTEGERS: Final = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
-def ulps(one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.float64]:
-    """How many numbers of their type lie between two of each; infinite where one is not a number or is infinite."""
+def ulp_distances(one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.float64]:
+    """Return how many numbers of their type are between two numbers; infinite if one is NaN or infinite."""
     size = one.dtype.itemsize
     if size not in _INTEGERS:
         with np.errstate(invalid="ignore", divide="ignore"):
             spacing = np.spacing(np.maximum(np.abs(one), np.abs(two)))
             return np.asarray(np.abs(one - two) / spacing, np.float64)
-    steps = [_steps(side) for side in (one, two)]
+    steps = [_ordered_integers(side) for side in (one, two)]
     # Of 64 bits the difference may not fit: as floats it is exact as far as anybody looks.
     apart = np.abs(steps[0].astype(np.float64) - steps[1].astype(np.float64))
     near = np.abs(steps[0] - steps[1])
@@ -69,8 +69,10 @@ def ulps(one: NDArray[Any], two: NDArray[Any]) -> NDArray[np.float64]:
     return np.where(same, np.where(one == two, 0, apart), np.inf)
 
 
-def _steps(numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """Integers in the order of the numbers (Dawson 2012): neighbours differ by one, zeros of both signs are equal."""
+def _ordered_integers(numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """Return integers in the order of the numbers (Dawson 2012): neighbours differ by 1, zeros of both
+    signs are equal.
+    """
     width = numbers.dtype.itemsize
     raw = np.ascontiguousarray(numbers).view(_INTEGERS[width]).astype(np.int64)
     least = np.int64(-(2 ** (8 * width - 1)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Literal, cast, get_args
 
 from weft.dvm import syntax
-from weft.dvm.directives.c_clauses import Clauses
+from weft.dvm.directives.c_clauses import CClauseReader
 from weft.dvm.syntax import (
     Constant,
     Directive,
@@ -16,21 +16,21 @@ from weft.dvm.syntax import (
     Reference,
     Whole,
 )
-from weft.dvm.tokens import C_WORDS, Cursor, words
+from weft.dvm.tokens import C_WORDS, TokenCursor, tokenize
 
 INTENTS: Final = get_args(syntax.Intent)
 
 
-def read(pieces: Iterable[tuple[Position, str]], old: bool = False) -> Directive:
+def read_c_directive(pieces: Iterable[tuple[Position, str]], old: bool = False) -> Directive:
     """Read one directive: what stands behind `#pragma dvm`, as texts with the places where they begin.
 
     `old`: groups (of shadow edges, reductions, remote accesses) and tasks are known, too; only the old form of C-DVM
     has them. Raises DirectiveError for a directive that the language does not know or that is malformed.
     """
-    return _Reader(Cursor(words(pieces, C_WORDS), folded=False)).directive(old)
+    return CDirectiveReader(TokenCursor(tokenize(pieces, C_WORDS), folded=False)).directive(old)
 
 
-class _Reader(Clauses):
+class CDirectiveReader(CClauseReader):
     """Reads one directive from a cursor."""
 
     def directive(self, old: bool) -> Directive:
@@ -320,40 +320,40 @@ class _Reader(Clauses):
         return syntax.ArrayCopy(self.place, self.last_line, to, source)
 
 
-DIRECTIVES: Final[dict[str, Callable[[_Reader], Directive]]] = {
-    "array": _Reader.array,
-    "template": _Reader.template,
-    "inherit": _Reader.inherit,
-    "redistribute": _Reader.redistribute,
-    "realign": _Reader.realign,
-    "region": _Reader.region,
-    "parallel": _Reader.parallel,
-    "actual": _Reader.actual,
-    "get_actual": _Reader.get_actual,
-    "remote_access": _Reader.remote_access,
-    "host_section": _Reader.host_section,
-    "interval": _Reader.interval,
-    "endinterval": _Reader.endinterval,
-    "exitinterval": _Reader.exitinterval,
-    "instantiations": _Reader.instantiations,
-    "shadow_add": _Reader.shadow_add,
-    "localize": _Reader.localize,
-    "unlocalize": _Reader.unlocalize,
-    "array_copy": _Reader.array_copy,
+DIRECTIVES: Final[dict[str, Callable[[CDirectiveReader], Directive]]] = {
+    "array": CDirectiveReader.array,
+    "template": CDirectiveReader.template,
+    "inherit": CDirectiveReader.inherit,
+    "redistribute": CDirectiveReader.redistribute,
+    "realign": CDirectiveReader.realign,
+    "region": CDirectiveReader.region,
+    "parallel": CDirectiveReader.parallel,
+    "actual": CDirectiveReader.actual,
+    "get_actual": CDirectiveReader.get_actual,
+    "remote_access": CDirectiveReader.remote_access,
+    "host_section": CDirectiveReader.host_section,
+    "interval": CDirectiveReader.interval,
+    "endinterval": CDirectiveReader.endinterval,
+    "exitinterval": CDirectiveReader.exitinterval,
+    "instantiations": CDirectiveReader.instantiations,
+    "shadow_add": CDirectiveReader.shadow_add,
+    "localize": CDirectiveReader.localize,
+    "unlocalize": CDirectiveReader.unlocalize,
+    "array_copy": CDirectiveReader.array_copy,
 }
 
-OLD: Final[dict[str, Callable[[_Reader], Directive]]] = {
-    "create_shadow_group": _Reader.shadow_group,
+OLD: Final[dict[str, Callable[[CDirectiveReader], Directive]]] = {
+    "create_shadow_group": CDirectiveReader.shadow_group,
     "shadow_start": lambda reader: reader.use_group("shadow", "start"),
     "shadow_wait": lambda reader: reader.use_group("shadow", "wait"),
     "reduction_start": lambda reader: reader.use_group("reduction", "start"),
     "reduction_wait": lambda reader: reader.use_group("reduction", "wait"),
     "prefetch": lambda reader: reader.use_group("remote", "prefetch"),
     "reset": lambda reader: reader.use_group("remote", "reset"),
-    "copy": _Reader.copy,
-    "create_template": _Reader.create_template,
-    "task": _Reader.tasks,
-    "task_region": _Reader.task_region,
-    "on": _Reader.on,
-    "map": _Reader.map,
+    "copy": CDirectiveReader.copy,
+    "create_template": CDirectiveReader.create_template,
+    "task": CDirectiveReader.tasks,
+    "task_region": CDirectiveReader.task_region,
+    "on": CDirectiveReader.on,
+    "map": CDirectiveReader.map,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from weft.dvm import syntax
-from weft.dvm.directives.c_parts import Parts
+from weft.dvm.directives.c_parts import CPartReader
 from weft.dvm.syntax import (
     Affine,
     DirectiveError,
@@ -16,7 +16,7 @@ from weft.dvm.syntax import (
 )
 
 
-class Clauses(Parts):
+class CClauseReader(CPartReader):
     """Reads clauses."""
 
     reductions = ("sum", "product", "max", "min", "and", "or", "xor", "maxloc", "minloc")
@@ -115,18 +115,18 @@ class Clauses(Parts):
         return syntax.ShadowUse(kind, group)
 
 
-CLAUSES: Final[dict[str, Callable[[Clauses], syntax.Clause]]] = {
-    "private": Clauses.private,
-    "reduction": Clauses.reduction,
-    "shadow_renew": Clauses.shadow_renew,
-    "across": Clauses.across,
-    "remote_access": Clauses.remote,
-    "tie": Clauses.tie,
-    "stage": Clauses.stage,
-    "cuda_block": Clauses.cuda_block,
+CLAUSES: Final[dict[str, Callable[[CClauseReader], syntax.Clause]]] = {
+    "private": CClauseReader.private,
+    "reduction": CClauseReader.reduction,
+    "shadow_renew": CClauseReader.shadow_renew,
+    "across": CClauseReader.across,
+    "remote_access": CClauseReader.remote,
+    "tie": CClauseReader.tie,
+    "stage": CClauseReader.stage,
+    "cuda_block": CClauseReader.cuda_block,
 }
 
-OLD_CLAUSES: Final[dict[str, Callable[[Clauses], syntax.Clause]]] = {
+OLD_CLAUSES: Final[dict[str, Callable[[CClauseReader], syntax.Clause]]] = {
     "shadow_start": lambda reader: reader.shadow_use("start"),
     "shadow_wait": lambda reader: reader.shadow_use("wait"),
 }

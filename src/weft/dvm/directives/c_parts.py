@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft.dvm import syntax
-from weft.dvm.directives.shared import Shared
+from weft.dvm.directives.shared import SharedPartReader
 from weft.dvm.syntax import (
     Expression,
     Reference,
@@ -25,7 +25,7 @@ AXES: Final[dict[str, syntax.AxisKind]] = {
 }
 
 
-class Parts(Shared):
+class CPartReader(SharedPartReader):
     """Reads the parts of a directive. `old`: those of the old form of C-DVM, too."""
 
     old = False

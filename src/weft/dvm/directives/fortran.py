@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from weft.dvm import syntax
-from weft.dvm.directives.fortran_attributes import KEYWORDS, Attributes
-from weft.dvm.directives.fortran_constructs import DIRECTIVES, Constructs
+from weft.dvm.directives.fortran_attributes import KEYWORDS, FortranAttributeReader
+from weft.dvm.directives.fortran_constructs import DIRECTIVES, FortranConstructReader
 from weft.dvm.syntax import (
     Directive,
     Expression,
     Position,
 )
-from weft.dvm.tokens import FORTRAN_WORDS, Cursor, words
+from weft.dvm.tokens import FORTRAN_WORDS, TokenCursor, tokenize
 
 ENDS: Final[dict[str, syntax.EndKind]] = {
     "region": "region",
@@ -52,15 +52,15 @@ NOTES: Final = (
 )
 
 
-def read(pieces: Iterable[tuple[Position, str]]) -> Directive:
+def read_fortran_directive(pieces: Iterable[tuple[Position, str]]) -> Directive:
     """Read one directive: what stands behind its sentinel and those of its continuation lines, each with its place.
 
     Raises DirectiveError for one that the language does not know or that is malformed.
     """
-    return _Reader(Cursor(words(pieces, FORTRAN_WORDS), folded=True)).directive()
+    return FortranDirectiveReader(TokenCursor(tokenize(pieces, FORTRAN_WORDS), folded=True)).directive()
 
 
-class _Reader(Attributes, Constructs):
+class FortranDirectiveReader(FortranAttributeReader, FortranConstructReader):
     """Reads one directive from a cursor."""
 
     def directive(self) -> Directive:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft.dvm import syntax
-from weft.dvm.directives.fortran_parts import Parts
+from weft.dvm.directives.fortran_parts import FortranPartReader
 from weft.dvm.syntax import (
     Directive,
 )
@@ -31,7 +31,7 @@ TYPES: Final = ("integer", "real", "double", "precision", "complex", "logical", 
 KEYWORDS: Final = (*TYPES, *TRAITS, "distribute", "align", "shadow")
 
 
-class Attributes(Parts):
+class FortranAttributeReader(FortranPartReader):
     """Reads a declaration."""
 
     def declaration(self) -> Directive:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from weft.dvm import syntax
-from weft.dvm.directives.fortran_parts import Parts
+from weft.dvm.directives.fortran_parts import FortranPartReader
 from weft.dvm.syntax import Reference
 
 
-class Clauses(Parts):
+class FortranClauseReader(FortranPartReader):
     """Reads clauses."""
 
     reductions = ("sum", "product", "max", "min", "and", "or", "eqv", "neqv", "maxloc", "minloc")
@@ -19,7 +19,9 @@ class Clauses(Parts):
         """Read the variable of a reduction, which may have subscripts."""
         return self.reference()
 
-    def clauses(self, known: dict[str, Callable[[Clauses], syntax.Clause]], of: str) -> tuple[syntax.Clause, ...]:
+    def clauses(
+        self, known: dict[str, Callable[[FortranClauseReader], syntax.Clause]], of: str
+    ) -> tuple[syntax.Clause, ...]:
         """Read the clauses up to the end."""
         cursor = self.cursor
         found: list[syntax.Clause] = []
@@ -134,20 +136,20 @@ class Clauses(Parts):
         return syntax.CudaBlock(self.cursor.listed(self.cursor.expression))
 
 
-CLAUSES: Final[dict[str, Callable[[Clauses], syntax.Clause]]] = {
-    "private": Clauses.private,
-    "new": Clauses.private,
-    "firstprivate": Clauses.private,
-    "reduction": Clauses.reduction,
-    "shadow_renew": Clauses.shadow_renew,
+CLAUSES: Final[dict[str, Callable[[FortranClauseReader], syntax.Clause]]] = {
+    "private": FortranClauseReader.private,
+    "new": FortranClauseReader.private,
+    "firstprivate": FortranClauseReader.private,
+    "reduction": FortranClauseReader.reduction,
+    "shadow_renew": FortranClauseReader.shadow_renew,
     "shadow_start": lambda reader: reader.shadow_use("start"),
     "shadow_wait": lambda reader: reader.shadow_use("wait"),
-    "shadow_compute": Clauses.shadow_compute,
-    "across": Clauses.across,
-    "remote_access": Clauses.remote,
-    "indirect_access": Clauses.indirect,
-    "tie": Clauses.tie,
-    "consistent": Clauses.consistent,
-    "stage": Clauses.stage,
-    "cuda_block": Clauses.cuda_block,
+    "shadow_compute": FortranClauseReader.shadow_compute,
+    "across": FortranClauseReader.across,
+    "remote_access": FortranClauseReader.remote,
+    "indirect_access": FortranClauseReader.indirect,
+    "tie": FortranClauseReader.tie,
+    "consistent": FortranClauseReader.consistent,
+    "stage": FortranClauseReader.stage,
+    "cuda_block": FortranClauseReader.cuda_block,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, get_args
 
 from weft.dvm import syntax
-from weft.dvm.directives.fortran_clauses import CLAUSES, Clauses
+from weft.dvm.directives.fortran_clauses import CLAUSES, FortranClauseReader
 from weft.dvm.syntax import (
     Directive,
     DirectiveError,
@@ -16,7 +16,7 @@ from weft.dvm.syntax import (
 INTENTS: Final = get_args(syntax.Intent)
 
 
-class Constructs(Clauses):
+class FortranConstructReader(FortranClauseReader):
     """Reads one directive behind its keyword."""
 
     def arrays(self) -> tuple[Reference, ...]:
@@ -214,16 +214,16 @@ class Constructs(Clauses):
         return found
 
 
-DIRECTIVES: Final[dict[str, Callable[[Constructs], Directive]]] = {
-    "redistribute": Constructs.redistribute,
-    "realign": Constructs.realign,
-    "parallel": Constructs.parallel,
-    "region": Constructs.region,
+DIRECTIVES: Final[dict[str, Callable[[FortranConstructReader], Directive]]] = {
+    "redistribute": FortranConstructReader.redistribute,
+    "realign": FortranConstructReader.realign,
+    "parallel": FortranConstructReader.parallel,
+    "region": FortranConstructReader.region,
     "actual": lambda reader: reader.actual(False),
     "get_actual": lambda reader: reader.actual(True),
-    "remote_access": Constructs.remote_access,
-    "indirect_access": Constructs.indirect_access,
-    "shadow_group": Constructs.shadow_group,
+    "remote_access": FortranConstructReader.remote_access,
+    "indirect_access": FortranConstructReader.indirect_access,
+    "shadow_group": FortranConstructReader.shadow_group,
     "shadow_start": lambda reader: reader.use("shadow", "start"),
     "shadow_wait": lambda reader: reader.use("shadow", "wait"),
     "reduction_start": lambda reader: reader.use("reduction", "start"),
@@ -234,12 +234,12 @@ DIRECTIVES: Final[dict[str, Callable[[Constructs], Directive]]] = {
     "asyncwait": lambda reader: reader.use("copy", "wait"),
     "prefetch": lambda reader: reader.use("remote", "prefetch"),
     "reset": lambda reader: reader.use("remote", "reset"),
-    "task_region": Constructs.task_region,
-    "on": Constructs.on,
-    "map": Constructs.map,
+    "task_region": FortranConstructReader.task_region,
+    "on": FortranConstructReader.on,
+    "map": FortranConstructReader.map,
     "template_create": lambda reader: reader.template_create(False),
     "template_delete": lambda reader: reader.template_create(True),
-    "shadow_add": Constructs.shadow_add,
-    "localize": Constructs.localize,
-    "f90": Constructs.f90,
+    "shadow_add": FortranConstructReader.shadow_add,
+    "localize": FortranConstructReader.localize,
+    "f90": FortranConstructReader.f90,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from weft.dvm import syntax
-from weft.dvm.directives.shared import Shared
+from weft.dvm.directives.shared import SharedPartReader
 from weft.dvm.syntax import (
     Expression,
     Reference,
@@ -28,7 +28,7 @@ AXES: Final[dict[str, syntax.AxisKind]] = {
 }
 
 
-class Parts(Shared):
+class FortranPartReader(SharedPartReader):
     """Reads the parts of a directive."""
 
     axes = AXES

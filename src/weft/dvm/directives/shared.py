@@ -10,7 +10,7 @@ from weft.dvm.syntax import Reference
 from weft.dvm.tokens import Reader
 
 
-class Shared(Reader):
+class SharedPartReader(Reader):
     """Reads these parts of a directive."""
 
     axes: ClassVar[Mapping[str, syntax.AxisKind]]

@@ -1,4 +1,4 @@
-"""OTF2, the Open Trace Format."""
+"""Export to OTF2, the Open Trace Format."""
 
 from weft.export.format import Format
 

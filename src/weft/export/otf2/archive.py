@@ -1,4 +1,4 @@
-"""The OTF2 library as the Python package `otf2` brings it: an archive that is being written."""
+"""Write an OTF2 archive with the library of the Python package `otf2`."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _CALLS: Final = (
 """The functions OTF2_EvtWriter_... by kind of row."""
 
 
-def _address(name: str) -> int:
+def _function_address(name: str) -> int:
     return int(ctypes.cast(getattr(conf.lib, name), ctypes.c_void_p).value or 0)
 
 
-class _Errors:
-    """What the library complains of while it writes.
+class _LibraryErrors:
+    """The errors that the OTF2 library reports while it writes.
 
-    It returns success where a chunk could not be written to the disk, and says so only here. The last parameter of
-    the callback is a va_list, which both x86-64 and AArch64 pass as an address; it is not looked at.
+    The library returns success even if a chunk could not be written to the disk, and reports the error only here. The
+    last parameter of the callback is a va_list, which both x86-64 and AArch64 pass as an address; it is not read.
     """
 
     _Callback: Final = ctypes.CFUNCTYPE(
@@ -49,12 +49,13 @@ class _Errors:
 
     def __init__(self) -> None:
         self.first: str | None = None
-        self._callback = self._Callback(self._told)
+        self._callback = self._Callback(self._record_error)
         self._register = conf.lib.OTF2_Error_RegisterCallback
         self._register.argtypes, self._register.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_void_p
         self._before = self._register(ctypes.cast(self._callback, ctypes.c_void_p), None)
 
-    def _told(self, _: Any, file: bytes, line: int, function: bytes, code: int, *__: object) -> int:
+    def _record_error(self, _: Any, file: bytes, line: int, function: bytes, code: int, *__: object) -> int:
+        """Store the first error; called by the library."""
         self.first = self.first or _otf2.Error_GetDescription(_otf2.ErrorCode(code)) or f"error {code}"
         return code
 
@@ -64,11 +65,11 @@ class _Errors:
 
 
 class Archive:
-    """An archive in a new folder. Leaving the block closes it. WeftError where it cannot be written."""
+    """An archive in a new folder, closed at the end of the block. WeftError if it cannot be written."""
 
     def __init__(self, folder: Path, length_ns: int, start_ns: int) -> None:
         self._length_ns, self._start_ns = length_ns, start_ns
-        self._errors = _Errors()
+        self._errors = _LibraryErrors()
         self._writers: dict[int, object] = {}
         self._archive = _otf2.Archive_Open(
             str(folder), _NAME, _otf2.FILEMODE_WRITE, CHUNK, 4 * CHUNK, _otf2.SUBSTRATE_POSIX, _otf2.COMPRESSION_NONE
@@ -81,10 +82,10 @@ class Archive:
         _otf2.Archive_OpenEvtFiles(self._archive)
         _otf2.Archive_OpenDefFiles(self._archive)
         self._markers: Any = None
-        self._functions = np.array([_address(f"OTF2_EvtWriter_{name}") for name in _CALLS], np.uint64)
+        self._functions = np.array([_function_address(f"OTF2_EvtWriter_{name}") for name in _CALLS], np.uint64)
         self._list = _otf2.AttributeList_New()
         self._library = Otf2(
-            write=self._functions, site=_address("OTF2_AttributeList_AddSourceCodeLocationRef"),
+            write=self._functions, site=_function_address("OTF2_AttributeList_AddSourceCodeLocationRef"),
             list=ctypes.cast(self._list, ctypes.c_void_p).value, attribute=SITE_ATTRIBUTE,
         )  # fmt: skip
 
@@ -104,7 +105,7 @@ class Archive:
             raise WeftError(f"the OTF2 library cannot write the archive: {self._errors.first}") from error
 
     def _close(self) -> None:
-        self.finish(list(self._writers))
+        self.close_locations(list(self._writers))
         if self._markers is not None:
             _otf2.Archive_CloseMarkerWriter(self._archive, self._markers)
         _otf2.AttributeList_Delete(self._list)
@@ -112,8 +113,8 @@ class Archive:
         _otf2.Archive_CloseEvtFiles(self._archive)
         _otf2.Archive_Close(self._archive)
 
-    def write(self, location: int, rows: NDArray[np.void]) -> int:
-        """Write the rows (dtype records.ROW) of a location, in their order; how many that are."""
+    def write_rows(self, location: int, rows: NDArray[np.void]) -> int:
+        """Write the rows (dtype records.ROW) of a location in their order, and return their number."""
         writer = self._writer(location)
         written = kernel().weft_otf2_write(self._library, writer, np.ascontiguousarray(rows), len(rows))
         if written != len(rows):
@@ -126,15 +127,15 @@ class Archive:
             self._writers[location] = _otf2.Archive_GetEvtWriter(self._archive, location)
         return self._writers[location]
 
-    def finish(self, locations: Iterable[int]) -> None:
-        """Write what the library still holds of these locations and forget it."""
+    def close_locations(self, locations: Iterable[int]) -> None:
+        """Write what the library still buffers for some locations, and close them."""
         for location in locations:
             # Readers want a file of each location, with events or without.
             _otf2.Archive_CloseEvtWriter(self._archive, self._writer(location))
             del self._writers[location]
 
-    def mark(self, text: str, start: int, end: int, location: int) -> None:
-        """Mark a part of a location as one of an open call."""
+    def mark_open_call(self, text: str, start: int, end: int, location: int) -> None:
+        """Mark an interval (ns) of a location as that of a call that never returned."""
         if self._markers is None:
             self._markers = _otf2.Archive_GetMarkerWriter(self._archive)
             _otf2.MarkerWriter_WriteDefMarker(
@@ -144,13 +145,13 @@ class Archive:
             self._markers, start, end - start, _MARKER, _otf2.MARKER_SCOPE_LOCATION, location, text
         )
 
-    def define(self, definitions: Definitions) -> None:
-        """Write the definitions, when all events are written."""
+    def write_definitions(self, definitions: Definitions) -> None:
+        """Write the definitions, after all events."""
         for location in definitions.all_locations():
             # Readers look for a file of definitions of each location.
             writer = _otf2.Archive_GetDefWriter(self._archive, location)
             _otf2.Archive_CloseDefWriter(self._archive, writer)
         writer = _otf2.Archive_GetGlobalDefWriter(self._archive)
         _otf2.GlobalDefWriter_WriteClockProperties(writer, 10**9, 0, self._length_ns, max(self._start_ns, 0))
-        definitions.write(writer)
+        definitions.write_all(writer)
         _otf2.Archive_CloseGlobalDefWriter(self._archive, writer)

@@ -1,4 +1,6 @@
-"""Collective calls as OTF2 has them. What it has no operation for (neighbourhoods, files) stays a region."""
+"""Make OTF2's records of collective calls. Those without an operation in OTF2 (neighbourhoods, files) are
+regions only.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.export.blocks import Block, Ints, coded, per_function
-from weft.export.otf2.definitions import NOTHING, everyone, ranks_in
-from weft.export.otf2.rows import BEGUN, DONE, Kind, Records
-from weft.export.otf2.traffic import by_event
+from weft.export.blocks import Block, Ints, encode_ids, function_table
+from weft.export.otf2.definitions import NOTHING, comm_members, member_table
+from weft.export.otf2.messages import sort_by_event
+from weft.export.otf2.record_rows import BEGUN, DONE, Kind, Records
 from weft.match import Collectives, Post
 from weft.mpi.meaning import Act, of
 from weft.terms import calls
@@ -27,8 +29,8 @@ _NOT_BLOCKING: Final = Post.NONBLOCKING | Post.PERSISTENT
 _COUNTS: Final = frozenset(("recvcount", "recvcounts", "sendcounts", "recvtype"))
 
 
-def operation(name: str) -> int:
-    """OTF2's operation of a function, _NO_OPERATION where it has none."""
+def collective_operation(name: str) -> int:
+    """Return OTF2's operation for a function; _NO_OPERATION if there is none."""
     found = of(name)
     if found is None or found.act is not Act.COLLECTIVE:
         return _NO_OPERATION
@@ -42,10 +44,10 @@ def operation(name: str) -> int:
 
 @cache
 def _operations(functions: FunctionTable) -> NDArray[np.uint8]:
-    return per_function(functions, lambda f: operation(f.name), np.uint8)
+    return function_table(functions, lambda f: collective_operation(f.name), np.uint8)
 
 
-class Calls:
+class CollectiveCalls:
     """The collective calls of a rank."""
 
     def __init__(self, rank: Rank, of: Collectives) -> None:
@@ -57,36 +59,39 @@ class Calls:
         )
         rows = known + part.start
         later = (of.flags[rows] & _NOT_BLOCKING) != 0
-        self._blocking = by_event(of.event[rows[~later]], rows[~later])
-        self._posted = by_event(of.event[rows[later]], rows[later])
-        self._done = by_event(of.completion[rows[later]], rows[later])
+        self._blocking = sort_by_event(of.event[rows[~later]], rows[~later])
+        self._posted = sort_by_event(of.event[rows[later]], rows[later])
+        self._done = sort_by_event(of.completion[rows[later]], rows[later])
 
-    def rows(self, block: Block) -> list[Records]:
-        """The records of collectives in a block."""
-        place, row = self._blocking.of(block)
+    def block_records(self, block: Block) -> list[Records]:
+        """Return the records of the collective calls in a block."""
+        place, row = self._blocking.in_block(block)
         # One that never returned has begun and has no end that could be told.
         ended = ~block.open[place]
         begin = Records(place[ended], BEGUN, Kind.COLLECTIVE_BEGIN)
-        end = self._ends(block.run, place[ended], row[ended], Kind.COLLECTIVE_END)
-        place, row = self._posted.of(block)
-        request = Records(place, BEGUN, Kind.COLLECTIVE_REQUEST, id=self._number(row))
-        done = self._ends(block.run, *self._done.of(block), Kind.COLLECTIVE_COMPLETE)
+        end = self._end_records(block.run, place[ended], row[ended], Kind.COLLECTIVE_END)
+        place, row = self._posted.in_block(block)
+        request = Records(place, BEGUN, Kind.COLLECTIVE_REQUEST, id=self._request_numbers(row))
+        done = self._end_records(block.run, *self._done.in_block(block), Kind.COLLECTIVE_COMPLETE)
         return [begin, end, request, done]
 
-    def _number(self, row: Ints) -> Ints:
-        """The requests' numbers, apart from those of messages."""
+    def _request_numbers(self, row: Ints) -> Ints:
+        """Return the numbers of requests, distinct from those of messages."""
         return row + (1 << 40)
 
-    def _ends(self, run: Extent, place: Ints, row: Ints, kind: Kind) -> Records:
+    def _end_records(self, run: Extent, place: Ints, row: Ints, kind: Kind) -> Records:
+        """Return the records that end collective operations, with their volumes and roots."""
         call = Block(self._rank, self._of.event[row].astype(np.int64), run)
-        sent, received, root = self._volumes(call, self._of.function[row], self._of.comm[row])
+        sent, received, root = self._call_volumes(call, self._of.function[row], self._of.comm[row])
         return Records(
             place, DONE, kind, small=self._operation[self._of.function[row]], y=root, a=sent, b=received,
-            x=self._of.comm[row].astype(np.int64) & NOTHING, id=self._number(row),
+            x=self._of.comm[row].astype(np.int64) & NOTHING, id=self._request_numbers(row),
         )  # fmt: skip
 
-    def _volumes(self, call: Block, of: NDArray[np.uint16], comms: NDArray[np.int32]) -> tuple[Ints, Ints, Ints]:
-        """Bytes that the rank gives and gets, and the root, a rank of the communicator."""
+    def _call_volumes(self, call: Block, of: NDArray[np.uint16], comms: NDArray[np.int32]) -> tuple[Ints, Ints, Ints]:
+        """Return the bytes that the rank sends and receives in each call, and the root as a member of the
+        communicator.
+        """
         sent, received = np.zeros(len(call), np.int64), np.zeros(len(call), np.int64)
         root = np.full(len(call), NOTHING, np.int64)
         # The start of a persistent one does not hold the arguments.
@@ -94,35 +99,35 @@ class Calls:
         for function in np.unique(of[own]).tolist():
             rows = np.flatnonzero(own & (of == function))
             known = self._rank.trace.functions[function]
-            size, me = self._places(comms[rows])
-            given = _Given(call, rows, known, size)
+            size, me = self._sizes_and_ranks(comms[rows])
+            given = _FunctionVolumes(call, rows, known, size)
             at_root = np.ones(len(rows), np.bool_)
             if "root" in known.by_name:
                 # In an intercommunicator the root itself says MPI_ROOT, and the rest of its group MPI_PROC_NULL.
-                root[rows] = np.where(call.peer[rows] == ROOT, me, self._roots(call, rows, comms[rows]))
+                root[rows] = np.where(call.peer[rows] == ROOT, me, self._root_members(call, rows, comms[rows]))
                 at_root = root[rows] == me
             sent[rows], received[rows] = given.volumes(at_root)
         return sent, received, root
 
-    def _places(self, comms: NDArray[np.int32]) -> tuple[Ints, Ints]:
-        """How many members the communicators have, and which of them this rank is."""
-        ids, codes = coded(comms)
-        known = [everyone(self._rank.trace.communicators[i]) if i >= 0 else () for i in ids]
+    def _sizes_and_ranks(self, comms: NDArray[np.int32]) -> tuple[Ints, Ints]:
+        """Return the number of members of each communicator, and this rank's place among them (-1: no member)."""
+        ids, codes = encode_ids(comms)
+        known = [comm_members(self._rank.trace.communicators[i]) if i >= 0 else () for i in ids]
         ranks = [members.index(self._rank.index) if self._rank.index in members else -1 for members in known]
         return np.array([len(members) for members in known], np.int64)[codes], np.array(ranks, np.int64)[codes]
 
-    def _roots(self, call: Block, rows: Ints, comms: NDArray[np.int32]) -> Ints:
-        """The roots as members of their communicators."""
+    def _root_members(self, call: Block, rows: Ints, comms: NDArray[np.int32]) -> Ints:
+        """Return the roots as members of their communicators."""
         found = np.full(len(rows), NOTHING, np.int64)
         peer = call.peer_rank[rows]
         for comm in distinct(comms[comms >= 0]).tolist():
             mine = np.flatnonzero((comms == comm) & (peer >= 0))
-            found[mine] = ranks_in(self._rank.trace, comm)[peer[mine]]
+            found[mine] = member_table(self._rank.trace, comm)[peer[mine]]
         return found
 
 
-class _Given:
-    """What calls of one function say of how much goes round."""
+class _FunctionVolumes:
+    """Compute the volumes of calls of one function from its arguments."""
 
     def __init__(self, call: Block, rows: Ints, function: Function, size: Ints) -> None:
         self.size = size
@@ -134,26 +139,29 @@ class _Given:
         self.counts: dict[str, Ints] = {}
         for _, found in columns(call.rank, call.index[rows], _COUNTS):
             for name, values in found.items():
-                sums = _sums(values) if isinstance(values, Ragged) else values
+                sums = _sum_rows(values) if isinstance(values, Ragged) else values
                 if isinstance(sums, np.ndarray) and len(sums) == len(rows):
                     self.counts[name] = sums
-        self.recv_unit = self._units(call)
+        self.recv_unit = self._receive_unit(call)
 
-    def _units(self, call: Block) -> Ints:
+    def _receive_unit(self, call: Block) -> Ints:
         ids = self.counts.get("recvtype")
         if ids is None:
             return self.unit
-        known, codes = coded(ids)
+        known, codes = encode_ids(ids)
         return np.array([size_of(call.rank.datatype(i)) or 0 for i in known], np.int64)[codes]
 
-    def _counted(self, name: str, unit: Ints) -> Ints:
-        """Bytes that a count in the tail, or the sum of several, stands for."""
+    def _counted_bytes(self, name: str, unit: Ints) -> Ints:
+        """Return the bytes of a count in the tail, or of a sum of counts."""
         return np.maximum(self.counts.get(name, np.zeros(len(self.own), np.int64)), 0) * unit
 
     def volumes(self, at_root: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-        """Bytes given and got."""
+        """Return the bytes sent and received by each call. `at_root`: whether the rank is the root."""
         zero, own, size = np.zeros(len(self.own), np.int64), self.own, self.size
-        each, total = self._counted("recvcount", self.recv_unit), self._counted("recvcounts", self.recv_unit)
+        each, total = (
+            self._counted_bytes("recvcount", self.recv_unit),
+            self._counted_bytes("recvcounts", self.recv_unit),
+        )
         # In place, what a rank gives is its part of what it gets.
         part = np.where(self.in_place, each, own)
         if self.kin in ("Allreduce", "Scan", "Exscan"):
@@ -169,7 +177,7 @@ class _Given:
         if self.kin == "Scatter":
             return np.where(at_root, own * size, 0), each
         if self.kin == "Scatterv":
-            return np.where(at_root, self._counted("sendcounts", self.unit), 0), own
+            return np.where(at_root, self._counted_bytes("sendcounts", self.unit), 0), own
         if self.kin == "Allgather":
             return part, each * size
         if self.kin == "Allgatherv":
@@ -177,7 +185,7 @@ class _Given:
         if self.kin == "Alltoall":
             return part * size, each * size
         if self.kin == "Alltoallv":
-            return self._counted("sendcounts", self.unit), total
+            return self._counted_bytes("sendcounts", self.unit), total
         if self.kin == "Reduce_scatter":
             return total, total // np.maximum(size, 1)
         if self.kin == "Reduce_scatter_block":
@@ -185,7 +193,7 @@ class _Given:
         return zero, zero
 
 
-def _sums(values: Ragged) -> Ints:
+def _sum_rows(values: Ragged) -> Ints:
     running: Ints = np.concatenate([[0], np.cumsum(values.values)])
     sums: Ints = running[values.starts[1:]] - running[values.starts[:-1]]
     return sums

@@ -1,4 +1,4 @@
-"""OTF2's definitions: what the numbers in its events stand for. They are written last, when all are known."""
+"""OTF2's definitions, which say what the numbers in its events mean. They are written last, when all are known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROLES: Final = {
 
 
 class Definitions:
-    """Numbers for what the events name, given when they are asked for."""
+    """Number the things that events name, when they are first asked for."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -45,41 +45,41 @@ class Definitions:
 
     # Numbers
 
-    def location(self, rank: Rank, thread: int) -> int:
-        """The location of a rank's thread, by its place in rank.threads."""
+    def location_number(self, rank: Rank, thread: int) -> int:
+        """Return the location of a rank's thread; `thread` is its index in rank.threads."""
         return self._first[rank.index] + thread
 
-    def locations(self, rank: Rank) -> range:
-        """The locations of a rank."""
+    def rank_locations(self, rank: Rank) -> range:
+        """Return the locations of a rank."""
         return range(self._first[rank.index], self._first[rank.index] + self._slots[rank.index])
 
     def all_locations(self) -> range:
-        """The locations of the run, without that of processes that have no place in it."""
+        """Return the locations of the run, without that of processes that have no rank."""
         return range(sum(self._slots))
 
-    def count(self, rank: Rank, thread: int, events: int) -> None:
-        """Count events of a location."""
-        self._counts[self.location(rank, thread)] += events
+    def count_events(self, rank: Rank, thread: int, events: int) -> None:
+        """Add to the number of events of a location."""
+        self._counts[self.location_number(rank, thread)] += events
         self.events += events
 
-    def string(self, text: str) -> int:
-        """The number of a text."""
+    def string_number(self, text: str) -> int:
+        """Return the number of a text."""
         clean = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
         return self._strings.setdefault(clean, len(self._strings))
 
-    def region(self, function: int) -> int:
-        """The number of a function's region."""
+    def region_number(self, function: int) -> int:
+        """Return the number of a function's region."""
         return self._regions.setdefault(function, len(self._regions))
 
-    def site(self, rank: Rank, site: int) -> int:
-        """The number of a call site, NOTHING where its line is not known."""
+    def site_number(self, rank: Rank, site: int) -> int:
+        """Return the number of a call site; NOTHING if its line is unknown."""
         found = rank.site(site) if site else None
         if found is None or found.file is None:
             return NOTHING
         return self._sites.setdefault((found.file, found.line), len(self._sites))
 
-    def window(self, rank: Rank, window: int) -> int:
-        """The number of a window, the same for all its ranks; NOTHING for one that nothing defines."""
+    def window_number(self, rank: Rank, window: int) -> int:
+        """Return the number of a window, equal for all its ranks; NOTHING for a window without a definition."""
         made = rank.definitions.window(window)
         comm = rank.comm(made.comm) if made else None
         if made is None or comm is None:
@@ -89,33 +89,33 @@ class Definitions:
 
     # Writing
 
-    def write(self, writer: Any) -> None:
-        """Write all with a GlobalDefWriter. What a definition names stands before it."""
+    def write_all(self, writer: Any) -> None:
+        """Write all definitions with a GlobalDefWriter. Whatever a definition names is written before it."""
         later: list[tuple[Any, tuple[object, ...]]] = []
-        for name, arguments in self._all():
+        for name, arguments in self._all_definitions():
             later.append((getattr(_otf2, f"GlobalDefWriter_Write{name}"), arguments))
         for text, number in self._strings.items():
             _otf2.GlobalDefWriter_WriteString(writer, number, text)
         for write, arguments in later:
             write(writer, *arguments)
 
-    def _all(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        text = self.string
+    def _all_definitions(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        text = self.string_number
         yield "Paradigm", (_otf2.PARADIGM_MPI, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
-        yield from self._machines()
-        yield from self._regions_written()
+        yield from self._system_definitions()
+        yield from self._region_definitions()
         for (file, line), number in self._sites.items():
             yield "SourceCodeLocation", (number, text(file), line)
         about = text("the line of the program that made the call")
         yield "Attribute", (SITE_ATTRIBUTE, text("call site"), about, _otf2.TYPE_SOURCE_CODE_LOCATION)
-        yield from self._communicators()
+        yield from self._comm_definitions()
         for (comm, ordinal), number in self._windows.items():
             name = f"{self.trace.communicators[comm].name}.window#{ordinal}"
             yield "RmaWin", (number, text(name), comm, _otf2.RMA_WIN_FLAG_CREATE_DESTROY_EVENTS)
 
-    def _machines(self) -> Iterator[tuple[str, tuple[object, ...]]]:
-        """Hosts, ranks on them, and their threads."""
-        text, node, group, place = self.string, NOTHING, NOTHING, len(self.trace.ranks)
+    def _system_definitions(self) -> Iterator[tuple[str, tuple[object, ...]]]:
+        """Yield the hosts, the ranks on them, and their threads."""
+        text, node, group, place = self.string_number, NOTHING, NOTHING, len(self.trace.ranks)
         yield "SystemTreeNode", (0, text("machine"), text("machine"), node)
         hosts: dict[str, int] = {}
         for rank in self.trace.ranks:
@@ -126,60 +126,61 @@ class Definitions:
             process = _otf2.LOCATION_GROUP_TYPE_PROCESS
             name = f"rank {rank.index}" + (" (left no record)" if rank.missing else "")
             yield "LocationGroup", (rank.index, text(name), process, hosts[host], group)
-            for slot, location in enumerate(self.locations(rank)):
+            for slot, location in enumerate(self.rank_locations(rank)):
                 name = f"thread {rank.threads[slot].slot}" if rank.threads else "no record"
-                yield "Location", self._location(location, name, rank.index)
+                yield "Location", self._location_arguments(location, name, rank.index)
         if any(-1 in (*comm.members, *comm.remote_members) for comm in self.trace.communicators):
             process = _otf2.LOCATION_GROUP_TYPE_PROCESS
             yield "LocationGroup", (place, text("processes without a place"), process, 0, group)
-            yield "Location", self._location(len(self.all_locations()), "no record", place)
+            yield "Location", self._location_arguments(len(self.all_locations()), "no record", place)
 
-    def _location(self, location: int, name: str, group: int) -> tuple[Any, ...]:
-        return location, self.string(name), _otf2.LOCATION_TYPE_CPU_THREAD, self._counts[location], group
+    def _location_arguments(self, location: int, name: str, group: int) -> tuple[Any, ...]:
+        return location, self.string_number(name), _otf2.LOCATION_TYPE_CPU_THREAD, self._counts[location], group
 
-    def _regions_written(self) -> Iterator[tuple[str, tuple[object, ...]]]:
+    def _region_definitions(self) -> Iterator[tuple[str, tuple[object, ...]]]:
         for function, number in self._regions.items():
             name = self.trace.functions[function].name
-            role = getattr(_otf2, f"REGION_ROLE_{_role(name)}")
-            where = (self.string(""), 0, 0)
-            named = (self.string(name), self.string(name), self.string(""))
+            role = getattr(_otf2, f"REGION_ROLE_{_region_role(name)}")
+            where = (self.string_number(""), 0, 0)
+            named = (self.string_number(name), self.string_number(name), self.string_number(""))
             yield "Region", (number, *named, role, _otf2.PARADIGM_MPI, _otf2.REGION_FLAG_NONE, *where)
 
-    def _communicators(self) -> Iterator[tuple[str, tuple[object, ...]]]:
+    def _comm_definitions(self) -> Iterator[tuple[str, tuple[object, ...]]]:
+        """Yield the communicators and their groups."""
         everybody = [self._first[rank.index] for rank in self.trace.ranks]
         lost = len(everybody)
         if any(-1 in (*comm.members, *comm.remote_members) for comm in self.trace.communicators):
             everybody.append(len(self.all_locations()))
-        yield "Group", self._group(_EVERYBODY, "", _otf2.GROUP_TYPE_COMM_LOCATIONS, everybody)
+        yield "Group", self._group_arguments(_EVERYBODY, "", _otf2.GROUP_TYPE_COMM_LOCATIONS, everybody)
         groups: dict[tuple[int, ...], int] = {}
         for comm in self.trace.communicators:
-            members = everyone(comm)
+            members = comm_members(comm)
             if members not in groups:
                 groups[members] = len(groups) + 1
                 places = [lost if member < 0 else member for member in members]
-                yield "Group", self._group(groups[members], "", _otf2.GROUP_TYPE_COMM_GROUP, places)
+                yield "Group", self._group_arguments(groups[members], "", _otf2.GROUP_TYPE_COMM_GROUP, places)
         for comm in self.trace.communicators:
             parent = comm.parent.index if comm.parent else NOTHING
             yield "Comm", (
-                comm.index, self.string(comm.name), groups[everyone(comm)], parent, _otf2.COMM_FLAG_NONE
+                comm.index, self.string_number(comm.name), groups[comm_members(comm)], parent, _otf2.COMM_FLAG_NONE
             )  # fmt: skip
 
-    def _group(self, number: int, name: str, kind: Any, members: Iterable[int]) -> tuple[object, ...]:
-        return number, self.string(name), kind, _otf2.PARADIGM_MPI, _otf2.GROUP_FLAG_NONE, list(members)
+    def _group_arguments(self, number: int, name: str, kind: Any, members: Iterable[int]) -> tuple[object, ...]:
+        return number, self.string_number(name), kind, _otf2.PARADIGM_MPI, _otf2.GROUP_FLAG_NONE, list(members)
 
 
-def everyone(comm: Communicator) -> tuple[int, ...]:
-    """The members of a communicator as OTF2 gets to know them.
+def comm_members(comm: Communicator) -> tuple[int, ...]:
+    """Return the members of a communicator for OTF2; of an intercommunicator both groups.
 
-    Of an intercommunicator both groups, one behind the other: OTF2 has a definition for it, but the otf2 package cannot
-    open an archive that holds one, nor could any reader before OTF2 3.
+    OTF2 has a definition for intercommunicators, but the package otf2 cannot open an archive with one, nor could any
+    reader before OTF2 3.
     """
     return (*comm.members, *comm.remote_members)
 
 
-def ranks_in(trace: Run, comm: int) -> NDArray[np.uint32]:
-    """By rank of the run which member of a communicator it is."""
-    group = np.array(everyone(trace.communicators[comm]), np.int64)
+def member_table(trace: Run, comm: int) -> NDArray[np.uint32]:
+    """Return by rank of the run its member number in a communicator; NOTHING if it is no member."""
+    group = np.array(comm_members(trace.communicators[comm]), np.int64)
     table = np.full(len(trace.ranks), NOTHING, np.uint32)
     known = group >= 0
     table[group[known]] = np.flatnonzero(known)
@@ -191,7 +192,8 @@ _BY_STRENGTH: Final = {
 }  # fmt: skip
 
 
-def _role(name: str) -> str:
+def _region_role(name: str) -> str:
+    """Return OTF2's role of a function's region."""
     found = of(name)
     if found is not None and found.moves and found.form is not Form.PERSISTENT:
         if found.sends is Share.NOTHING:

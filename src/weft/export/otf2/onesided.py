@@ -1,4 +1,4 @@
-"""One-sided communication as OTF2 has it: windows, transfers, their completion, fences and locks."""
+"""Make OTF2's records of one-sided communication: windows, transfers, their completion, fences and locks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.export.blocks import Block, Ints, coded, per_function
+from weft.export.blocks import Block, Ints, encode_ids, function_table
 from weft.export.otf2.definitions import NOTHING, Definitions
-from weft.export.otf2.rows import BEGUN, DONE, DURING, Kind, Records
-from weft.export.otf2.traffic import Sorted
+from weft.export.otf2.messages import EventRows
+from weft.export.otf2.record_rows import BEGUN, DONE, DURING, Kind, Records
 from weft.mpi.meaning import Access, Act, Sync, named, of
 from weft.terms import calls
 from weft.terms.argument_columns import columns
@@ -32,15 +32,16 @@ _OF_ONE_ELEMENT: Final = named(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in
 _PROCESS_AND_MEMORY: Final = 3
 
 
-def _kind(function: Function) -> int:
+def _transfer_kind(function: Function) -> int:
+    """Return the kind of record for a transfer by a function: put, get or atomic."""
     found = of(function.name)
     if found is not None and Access.ATOMIC in found.access:
         return Kind.RMA_ATOMIC
     return Kind.RMA_GET if found is not None and found.access is Access.READ else Kind.RMA_PUT
 
 
-def _atomic(function: Function) -> int:
-    """Which atomic operation OTF2 calls it, 0 for none."""
+def _atomic_type(function: Function) -> int:
+    """Return OTF2's type of an atomic operation; 0 if the function is not atomic."""
     found = of(function.name)
     if found is None or Access.ATOMIC not in found.access:
         return 0
@@ -52,12 +53,12 @@ def _atomic(function: Function) -> int:
 
 
 @cache
-def _kinds(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """By function id which record a transfer is, and of which type an atomic one."""
-    return per_function(functions, _kind, np.uint8), per_function(functions, _atomic, np.uint8)
+def _transfer_tables(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return by function id the kind of record for a transfer, and the type of an atomic operation."""
+    return function_table(functions, _transfer_kind, np.uint8), function_table(functions, _atomic_type, np.uint8)
 
 
-class Calls:
+class OneSidedCalls:
     """The one-sided calls of a rank."""
 
     def __init__(self, rank: Rank, definitions: Definitions) -> None:
@@ -67,11 +68,11 @@ class Calls:
         self._any = catalogue(rank).count(self._masks.table(_TRANSFERS | _WINDOWS)) > 0
         if not self._any:
             return
-        self._kind, self._atomic = _kinds(functions)
-        self._done = self._completions()
+        self._kind, self._atomic = _transfer_tables(functions)
+        self._done = self._match_completions()
 
-    def _windows(self, block: Block, place: Ints) -> Ints:
-        """The rank's own ids of the windows that these calls are about."""
+    def _window_ids(self, block: Block, place: Ints) -> Ints:
+        """Return the rank's own ids of the windows that some calls use."""
         found = block.events["object"][place].astype(np.int64)
         requests = np.flatnonzero(self._masks.table(calls.REQUEST_RMA)[block.function[place]])
         which = block.index[place[requests]]
@@ -81,23 +82,23 @@ class Calls:
                 found[requests[np.searchsorted(which, events)]] = window
         return found
 
-    def _numbers(self, windows: Ints) -> Ints:
-        ids, codes = coded(windows)
-        return np.array([self._definitions.window(self._rank, i) for i in ids], np.int64)[codes]
+    def _window_numbers(self, windows: Ints) -> Ints:
+        ids, codes = encode_ids(windows)
+        return np.array([self._definitions.window_number(self._rank, i) for i in ids], np.int64)[codes]
 
-    def _where(self, block: Block, names: frozenset[str]) -> tuple[Ints, Ints]:
-        """The calls of these functions that have a window: their places, and the numbers of the windows."""
+    def _calls_with_window(self, block: Block, names: frozenset[str]) -> tuple[Ints, Ints]:
+        """Return the places of calls of some functions that have a window, and the numbers of the windows."""
         place = np.flatnonzero(self._masks.table(names)[block.function])
-        window = self._numbers(self._windows(block, place))
+        window = self._window_numbers(self._window_ids(block, place))
         return place[window != NOTHING], window[window != NOTHING]
 
-    def _completions(self) -> Sorted:
-        """At which later call each transfer is complete at its target."""
+    def _match_completions(self) -> EventRows:
+        """Find the later call at which each transfer is complete at its target."""
         table = self._masks.table
         every = np.concatenate([catalogue(self._rank).where(table(n)) for n in (_TRANSFERS, _TO_ONE, _TO_ALL)])
         every.sort()
         block = Block(self._rank, every, Extent(0, 0))
-        window = self._windows(block, np.arange(len(every)))
+        window = self._window_ids(block, np.arange(len(every)))
         transfer = table(_TRANSFERS)[block.function]
         to_one, target = table(_TO_ONE)[block.function], block.peer
         done, row = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -111,21 +112,26 @@ class Calls:
                 row.append(mine[at < len(ends)])
         event, rows = np.concatenate(done), np.concatenate(row)
         order = np.argsort(event, kind="stable")
-        return Sorted(event[order], rows[order])
+        return EventRows(event[order], rows[order])
 
-    def rows(self, block: Block) -> list[Records]:
-        """The records of one-sided calls in a block."""
+    def block_records(self, block: Block) -> list[Records]:
+        """Return the records of the one-sided calls in a block."""
         if not self._any:
             return []
-        return [*self._made(block), self._transfers(block), *self._completed(block), *self._locks(block)]
+        return [
+            *self._window_records(block),
+            self._transfer_records(block),
+            *self._completion_records(block),
+            *self._lock_records(block),
+        ]
 
-    def _made(self, block: Block) -> Iterator[Records]:
-        """Windows that are made and freed, and fences, all of them collective."""
+    def _window_records(self, block: Block) -> Iterator[Records]:
+        """Yield the records of windows that are made and freed, and of fences; all are collective."""
         for names, kind in ((calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE), (calls.syncs(Sync.FREE), Kind.RMA_WIN_DESTROY)):
-            place, window = self._where(block, names)
+            place, window = self._calls_with_window(block, names)
             returned = ~block.open[place]
             yield Records(place[returned], DONE, kind, x=window[returned])
-        place, window = self._where(block, calls.syncs(Sync.FENCE))
+        place, window = self._calls_with_window(block, calls.syncs(Sync.FENCE))
         place, window = place[~block.open[place]], window[~block.open[place]]
         yield Records(place, BEGUN, Kind.RMA_COLLECTIVE_BEGIN)
         barrier = int(_otf2.COLLECTIVE_OP_BARRIER.value)
@@ -133,8 +139,9 @@ class Calls:
             place, DONE, Kind.RMA_COLLECTIVE_END, small=barrier, z=_PROCESS_AND_MEMORY, x=window, y=NOTHING
         )  # fmt: skip
 
-    def _transfers(self, block: Block) -> Records:
-        place, window = self._where(block, _TRANSFERS)
+    def _transfer_records(self, block: Block) -> Records:
+        """Return the records of puts, gets and atomic operations."""
+        place, window = self._calls_with_window(block, _TRANSFERS)
         function, size = block.function[place], np.maximum(block.bytes[place], 0)
         single = self._masks.table(_OF_ONE_ELEMENT)[function]
         size = np.where(single, np.maximum(block.type_size[place], 0), size)
@@ -144,16 +151,18 @@ class Calls:
             y=block.peer[place].astype(np.int64) & NOTHING, a=size, b=fetched, id=block.index[place],
         )  # fmt: skip
 
-    def _completed(self, block: Block) -> Iterator[Records]:
-        place, transfer = self._done.of(block)
+    def _completion_records(self, block: Block) -> Iterator[Records]:
+        """Yield the records of transfers that are complete at their targets."""
+        place, transfer = self._done.in_block(block)
         if len(place):
             made = Block(self._rank, transfer, block.run)
-            window = self._numbers(self._windows(made, np.arange(len(made))))
+            window = self._window_numbers(self._window_ids(made, np.arange(len(made))))
             known = window != NOTHING
             yield Records(place[known], DURING, Kind.RMA_COMPLETE, x=window[known], id=transfer[known])
 
-    def _locks(self, block: Block) -> Iterator[Records]:
-        place, window = self._where(block, calls.syncs(Sync.LOCK))
+    def _lock_records(self, block: Block) -> Iterator[Records]:
+        """Yield the records of requested, acquired and released locks."""
+        place, window = self._calls_with_window(block, calls.syncs(Sync.LOCK))
         shared = self._lock_types(block, place) == SHARED
         kinds = _otf2.LOCK_SHARED.value, _otf2.LOCK_EXCLUSIVE.value
         given = {
@@ -163,12 +172,13 @@ class Calls:
         yield Records(place, BEGUN, Kind.RMA_REQUEST_LOCK, **given)
         got = ~block.open[place]
         yield Records(place[got], DONE, Kind.RMA_ACQUIRE_LOCK, **{name: values[got] for name, values in given.items()})
-        place, window = self._where(block, calls.syncs(Sync.UNLOCK))
+        place, window = self._calls_with_window(block, calls.syncs(Sync.UNLOCK))
         place, window = place[~block.open[place]], window[~block.open[place]]
         peer = block.peer[place].astype(np.int64)
         yield Records(place, DONE, Kind.RMA_RELEASE_LOCK, x=window, y=peer & NOTHING, id=peer)
 
     def _lock_types(self, block: Block, place: Ints) -> Ints:
+        """Return the lock types of some calls."""
         found = np.zeros(len(place), np.int64)
         which = block.index[place]
         for events, values in columns(self._rank, which, frozenset(("lock_type",))):

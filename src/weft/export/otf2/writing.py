@@ -1,43 +1,47 @@
-"""OTF2, the Open Trace Format: an archive for Vampir, Cube, Score-P's and Scalasca's tools.
+"""Export to OTF2, the Open Trace Format: an archive for Vampir, Cube, and the tools of Score-P and Scalasca.
 
-A location a thread, a region an MPI function, the records that OTF2 has for messages, collectives and one-sided
-communication, and the line of each call as an attribute of its Enter. The events go straight from columns into the
-OTF2 library that the Python package brings (native/kernel/otf2.c).
+Each thread is a location, each MPI function a region. Messages, collectives and one-sided communication have the
+records of OTF2, and the line of each call is an attribute of its Enter. Events go straight from columns into the OTF2
+library that the Python package brings (native/kernel/otf2.c).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from weft.export.blocks import blocks
+from weft.export.blocks import read_blocks
 from weft.export.otf2.archive import Archive
 from weft.export.otf2.definitions import Definitions
-from weft.export.otf2.records import Recorder
-from weft.export.otf2.traffic import Traffic
-from weft.export.output import Told, operations
+from weft.export.otf2.messages import MessageTraffic
+from weft.export.otf2.rank_records import RankRecords
+from weft.export.output import ExportCount, pair_operations
 from weft.terms.run_extent import extent, start_realtime_ns
 from weft.trace import Trace
 
 
-def write(trace: Trace, folder: Path) -> list[Told]:
-    """Write the archive `folder`/traces.otf2."""
+def write(trace: Trace, folder: Path) -> list[ExportCount]:
+    """Write the archive `folder`/traces.otf2, and return what it holds."""
     run = extent(trace)
-    traffic = Traffic(trace, operations(trace, folder), run, folder)
+    traffic = MessageTraffic(trace, pair_operations(trace, folder), run, folder)
     definitions = Definitions(trace)
     messages = opened = 0
     with Archive(folder, run.last - run.first, start_realtime_ns(trace) + run.first) as archive:
         for rank in trace.ranks:
-            recorder = Recorder(rank, traffic.of_rank(rank), definitions)
-            for block in blocks(rank, run):
-                for thread, rows in recorder.rows(block):
-                    definitions.count(rank, thread, archive.write(definitions.location(rank, thread), rows))
+            recorder = RankRecords(rank, traffic.of_rank(rank), definitions)
+            for block in read_blocks(rank, run):
+                for thread, rows in recorder.thread_rows(block):
+                    definitions.count_events(
+                        rank, thread, archive.write_rows(definitions.location_number(rank, thread), rows)
+                    )
                 for text, start, end, location in recorder.open_calls(block):
-                    archive.mark(text, start, end, location)
+                    archive.mark_open_call(text, start, end, location)
                     opened += 1
-            archive.finish(definitions.locations(rank))
+            archive.close_locations(definitions.rank_locations(rank))
             messages += recorder.sent
-        archive.define(definitions)
+        archive.write_definitions(definitions)
     return [
-        Told(trace.event_count, "call"), Told(definitions.events, "record"), Told(messages, "message"),
-        Told(opened, "open call"),
-    ]  # fmt: skip
+        ExportCount(trace.event_count, "call"),
+        ExportCount(definitions.events, "record"),
+        ExportCount(messages, "message"),
+        ExportCount(opened, "open call"),
+    ]

@@ -1,4 +1,4 @@
-"""Parquet: a folder of tables."""
+"""Export to Parquet: a folder of tables."""
 
 from weft.export.format import Format
 

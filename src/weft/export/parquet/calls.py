@@ -1,4 +1,4 @@
-"""The table of calls: one row each."""
+"""The table of calls, one row for each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from weft.export.blocks import Block, blocks, coded, places
-from weft.export.parquet.columns import NAME, named, where
+from weft.export.blocks import Block, encode_ids, read_blocks, slot_tables
+from weft.export.parquet.columns import NAME, dictionary_column, masked_column
 from weft.terms.run_extent import Extent
 from weft.trace import Event, Flag, Trace
 from weft.trace.layout import ANY_SOURCE
@@ -28,98 +28,102 @@ SCHEMA: Final = pa.schema(
 )  # fmt: skip
 
 
-def parts(trace: Trace, run: Extent) -> Iterator[dict[str, Any]]:
-    """The table block by block, rank by rank."""
+def read_call_columns(trace: Trace, run: Extent) -> Iterator[dict[str, Any]]:
+    """Yield the columns of the table block by block, rank by rank."""
     for rank in trace.ranks:
-        for block in blocks(rank, run):
-            yield columns(block)
+        for block in read_blocks(rank, run):
+            yield call_columns(block)
 
 
-def columns(block: Block) -> dict[str, Any]:
-    """Some calls of a rank, by the names in SCHEMA."""
-    return {**_call(block), **_arguments(block), **_outcome(block), **_site(block)}
+def call_columns(block: Block) -> dict[str, Any]:
+    """Return the columns of a block of calls, by the names in SCHEMA."""
+    return {**_identity_columns(block), **_argument_columns(block), **_outcome_columns(block), **_site_columns(block)}
 
 
-def _call(block: Block) -> dict[str, Any]:
+def _identity_columns(block: Block) -> dict[str, Any]:
+    """Return the columns that every call has: rank, event, thread, function, times."""
     functions, rank = block.rank.trace.functions, block.rank
     slots = np.array([thread.slot for thread in rank.threads], np.int32)
-    ids, codes = block.coded("function")
+    ids, codes = block.encode_column("function")
     return {
         "rank": pa.array(np.full(len(block), rank.index, np.int32)),
         "event": pa.array(block.index),
         "thread": pa.array(slots[block.thread]),
-        "function": named(codes, [functions[i].name for i in ids]),
+        "function": dictionary_column(codes, [functions[i].name for i in ids]),
         "enter_ns": pa.array(block.enter),
-        "exit_ns": where(block.leave, ~block.open),
+        "exit_ns": masked_column(block.leave, ~block.open),
         "open": pa.array(block.open),
         "error": pa.array(block.events["error"].copy()),
     }
 
 
-def _names(block: Block, column: str, there: NDArray[np.bool_], text: Callable[[int], str]) -> pa.DictionaryArray:
-    """Names of a column of ids, where there is one."""
-    ids, codes = block.coded(column)
-    return named(np.where(there, codes, -1), [text(i) for i in ids])
+def _name_column(block: Block, column: str, there: NDArray[np.bool_], text: Callable[[int], str]) -> pa.DictionaryArray:
+    """Return the names of a column of ids; empty if a call has none (`there` false)."""
+    ids, codes = block.encode_column(column)
+    return dictionary_column(np.where(there, codes, -1), [text(i) for i in ids])
 
 
-def _comm(block: Block) -> pa.DictionaryArray:
-    ids, codes = coded(block.comm)
-    return named(codes, [block.rank.object_name("COMM", i) if i else None for i in ids])
+def _comm_column(block: Block) -> pa.DictionaryArray:
+    ids, codes = encode_ids(block.comm)
+    return dictionary_column(codes, [block.rank.object_name("COMM", i) if i else None for i in ids])
 
 
-def _arguments(block: Block) -> dict[str, Any]:
-    events, function, rank, has = block.events, block.function, block.rank, places(block.rank.trace.functions)
+def _argument_columns(block: Block) -> dict[str, Any]:
+    """Return the columns of arguments; results from a status replace the arguments."""
+    events, function, rank, has = block.events, block.function, block.rank, slot_tables(block.rank.trace.functions)
     # What a status in the slot says stands in the places of the arguments.
     told = has.status[function] & ~block.open
     has_count = has.count[function] & ~block.failed_polls & (block.count >= 0)
-    ids, codes = block.coded("function")
+    ids, codes = block.encode_column("function")
     slots = [rank.trace.functions[i].slot.get("object") for i in ids]
     return {
-        "comm": _comm(block),
-        "peer": where(block.peer, has.peer[function] | told),
-        "peer_rank": where(block.peer_rank, (block.peer_rank >= 0) & (has.peer[function] | told)),
-        "tag": where(events["tag"].copy(), has.tag[function] | told),
+        "comm": _comm_column(block),
+        "peer": masked_column(block.peer, has.peer[function] | told),
+        "peer_rank": masked_column(block.peer_rank, (block.peer_rank >= 0) & (has.peer[function] | told)),
+        "tag": masked_column(events["tag"].copy(), has.tag[function] | told),
         "any_source": pa.array((events["flags"] & Flag.ANY_SOURCE) != 0),
         "any_tag": pa.array((events["flags"] & Flag.ANY_TAG) != 0),
-        "count": where(block.count, has_count),
-        "datatype": _names(block, "datatype", has.datatype[function], lambda i: rank.object_name("DATATYPE", i)),
-        "bytes": where(block.bytes, has_count & has.datatype[function] & (block.bytes >= 0)),
-        "object_class": named(codes, [slot.handle if slot else None for slot in slots]),
-        "object": where(events["object"].astype(np.int64), has.object[function]),
+        "count": masked_column(block.count, has_count),
+        "datatype": _name_column(block, "datatype", has.datatype[function], lambda i: rank.object_name("DATATYPE", i)),
+        "bytes": masked_column(block.bytes, has_count & has.datatype[function] & (block.bytes >= 0)),
+        "object_class": dictionary_column(codes, [slot.handle if slot else None for slot in slots]),
+        "object": masked_column(events["object"].astype(np.int64), has.object[function]),
         "buffer": pa.array(events["buffer"].copy()),
     }
 
 
-def _outcome(block: Block) -> dict[str, Any]:
-    flags, has = block.events["flags"], places(block.rank.trace.functions)
+def _outcome_columns(block: Block) -> dict[str, Any]:
+    """Return the columns of results: received bytes, flags and polls."""
+    flags, has = block.events["flags"], slot_tables(block.rank.trace.functions)
     return {
-        "received_bytes": _received(block),
-        "flag": where((flags & Flag.TRUE) != 0, has.flag[block.function] & ~block.open),
-        "polls": where(block.count, block.failed_polls),
+        "received_bytes": _received_bytes(block),
+        "flag": masked_column((flags & Flag.TRUE) != 0, has.flag[block.function] & ~block.open),
+        "polls": masked_column(block.count, block.failed_polls),
         "cancelled": pa.array((flags & Flag.CANCELLED) != 0),
         "buffer_changed": pa.array((flags & Flag.BUFFER_CHANGED) != 0),
     }
 
 
-def _received(block: Block) -> pa.Array:
-    """Bytes that the status in the slot tells of."""
-    events, has = block.events, places(block.rank.trace.functions)
+def _received_bytes(block: Block) -> pa.Array:
+    """Return the bytes received according to the status in the slot."""
+    events, has = block.events, slot_tables(block.rank.trace.functions)
     told = has.status[block.function] & ~block.open & (block.peer != ANY_SOURCE)
     told &= ~has.flag[block.function] | ((events["flags"] & Flag.TRUE) != 0)
     received = events["result"].astype(np.int64)
     for place in np.flatnonzero(told & ((events["flags"] & Flag.HAS_TAIL) != 0)).tolist():
         found = Event(block.rank, int(block.index[place])).received
         received[place], told[place] = min(found or 0, 2**62), found is not None
-    return where(received, told)
+    return masked_column(received, told)
 
 
-def _site(block: Block) -> dict[str, Any]:
-    ids, codes = block.coded("site")
+def _site_columns(block: Block) -> dict[str, Any]:
+    """Return the columns of call sites: file, line, function and module."""
+    ids, codes = block.encode_column("site")
     sites = [block.rank.site(i) for i in ids]
     lines = np.array([site.line for site in sites], np.int32)[codes]
     return {
-        "file": named(codes, [site.file for site in sites]),
-        "line": where(lines, lines > 0),
-        "caller": named(codes, [site.function for site in sites]),
-        "module": named(codes, [site.module for site in sites]),
+        "file": dictionary_column(codes, [site.file for site in sites]),
+        "line": masked_column(lines, lines > 0),
+        "caller": dictionary_column(codes, [site.function for site in sites]),
+        "module": dictionary_column(codes, [site.module for site in sites]),
     }

@@ -1,4 +1,4 @@
-"""Columns of Arrow out of numpy's."""
+"""Make Arrow columns from numpy arrays."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 NAME: Final = pa.dictionary(pa.int32(), pa.string())
 
 
-def where(values: NDArray[Any], there: NDArray[np.bool_]) -> pa.Array:
-    """A column that is empty where a value is not `there`."""
+def masked_column(values: NDArray[Any], there: NDArray[np.bool_]) -> pa.Array:
+    """Return a column that is empty for rows with `there` false."""
     return pa.array(values, mask=~there)
 
 
-def named(codes: NDArray[Any], texts: Sequence[str | None]) -> pa.DictionaryArray:
-    """A column of texts by their numbers; None, and a number below 0, is no text."""
+def dictionary_column(codes: NDArray[Any], texts: Sequence[str | None]) -> pa.DictionaryArray:
+    """Return a column of texts by their numbers; None, and a number below 0, is an empty cell."""
     table = [*texts, None]
     empty = np.array([text is None for text in table], np.bool_)
     places = (np.cumsum(~empty) - 1).astype(np.int32)
     codes = np.where(codes < 0, len(texts), codes)
     index = pa.array(places[codes], pa.int32(), mask=empty[codes])
-    return pa.DictionaryArray.from_arrays(index, pa.array([valid(t) for t in table if t is not None], pa.string()))
+    return pa.DictionaryArray.from_arrays(index, pa.array([valid_utf8(t) for t in table if t is not None], pa.string()))
 
 
-def valid(text: str) -> str:
-    """Text as UTF-8 can hold it: a record may hold lone surrogates."""
+def valid_utf8(text: str) -> str:
+    """Return text that UTF-8 can encode: a record may hold lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""The tables of what the names in calls and messages mean."""
+"""The tables of ranks, communicators and datatypes, which the tables of calls and messages name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from weft.export.parquet.columns import valid
+from weft.export.parquet.columns import valid_utf8
 from weft.trace import Trace
 from weft.trace.layout import Def
 
@@ -31,34 +31,34 @@ DATATYPES: Final = pa.schema(
 )  # fmt: skip
 
 
-def _columns(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> dict[str, Any]:
+def _to_columns(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> dict[str, Any]:
     return {
         field.name: pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)
     }  # fmt: skip
 
 
 def _text(value: str | None) -> str | None:
-    return None if value is None else valid(value)
+    return None if value is None else valid_utf8(value)
 
 
-def _small(value: int | None) -> int | None:
-    """A number that the column can hold."""
+def _fit_int64(value: int | None) -> int | None:
+    """Return a number, or None if it does not fit into int64."""
     return value if value is not None and abs(value) < 2**63 else None
 
 
-def ranks(trace: Trace) -> dict[str, Any]:
-    """The processes."""
+def rank_table(trace: Trace) -> dict[str, Any]:
+    """Return the table of processes."""
     rows = []
     for rank in trace.ranks:
         header = rank.header
         host, pid = (_text(header.host), header.pid) if header else (None, None)
         rows.append((rank.index, rank.world, rank.rank, host, pid, rank.state, len(rank.threads), len(rank.events)))
-    return _columns(RANKS, rows)
+    return _to_columns(RANKS, rows)
 
 
-def communicators(trace: Trace) -> dict[str, Any]:
-    """The communicators with their members, -1 for one that left no record."""
-    return _columns(
+def communicator_table(trace: Trace) -> dict[str, Any]:
+    """Return the table of communicators with their members; -1 for a member that left no record."""
+    return _to_columns(
         COMMUNICATORS,
         [
             (
@@ -70,14 +70,14 @@ def communicators(trace: Trace) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def datatypes(trace: Trace) -> Iterator[dict[str, object]]:
-    """The datatypes that the ranks made."""
+def datatype_tables(trace: Trace) -> Iterator[dict[str, object]]:
+    """Yield the table of derived datatypes, rank by rank."""
     for rank in trace.ranks:
         made = [rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE)]
-        yield _columns(
+        yield _to_columns(
             DATATYPES,
             [
-                (rank.index, _text(d.name), d.combiner, _small(d.size), _small(d.lb), _small(d.extent))
+                (rank.index, _text(d.name), d.combiner, _fit_int64(d.size), _fit_int64(d.lb), _fit_int64(d.extent))
                 for d in made
                 if d is not None
             ],

@@ -1,4 +1,4 @@
-"""The table of messages: both ends of each in one row."""
+"""The table of messages, with both ends of each in one row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from weft.export.blocks import BLOCK, Block, Ints, Mask
-from weft.export.parquet.columns import NAME, named, where
+from weft.export.parquet.columns import NAME, dictionary_column, masked_column
 from weft.match import NONE, Operations, Post, Posts
 from weft.terms.run_extent import Extent
 from weft.trace import Rank, Trace
@@ -27,28 +27,28 @@ SCHEMA: Final = pa.schema(
 _MODES: Final = ("standard", "synchronous", "buffered", "ready")
 
 
-def parts(trace: Trace, of: Operations, run: Extent) -> Iterator[dict[str, Any]]:
-    """Every message that was sent, by sender, then the receives that nothing came to."""
+def read_message_columns(trace: Trace, of: Operations, run: Extent) -> Iterator[dict[str, Any]]:
+    """Yield the columns of all sent messages by sender, then of the receives that no message matched."""
     comms = [comm.name for comm in trace.communicators]
-    for rows in _rows(of.sends):
+    for rows in _row_blocks(of.sends):
         taken = of.sends.partner[rows] != NONE
-        recvs = _side(trace, of.recvs, np.where(taken, of.sends.partner[rows], 0), taken, run)
-        yield _messages(_side(trace, of.sends, rows, np.ones_like(taken), run), recvs, comms)
-    for rows in _rows(of.recvs):
+        recvs = _make_ends(trace, of.recvs, np.where(taken, of.sends.partner[rows], 0), taken, run)
+        yield _message_columns(_make_ends(trace, of.sends, rows, np.ones_like(taken), run), recvs, comms)
+    for rows in _row_blocks(of.recvs):
         left = rows[of.recvs.partner[rows] == NONE]
         here = np.ones(len(left), np.bool_)
-        sends = _side(trace, of.sends, np.zeros_like(left), ~here, run)
-        yield _messages(sends, _side(trace, of.recvs, left, here, run), comms)
+        sends = _make_ends(trace, of.sends, np.zeros_like(left), ~here, run)
+        yield _message_columns(sends, _make_ends(trace, of.recvs, left, here, run), comms)
 
 
-def _rows(posts: Posts) -> Iterator[Ints]:
-    """The rows of all ranks in parts."""
+def _row_blocks(posts: Posts) -> Iterator[Ints]:
+    """Yield the rows of all ranks in blocks."""
     for start in range(0, len(posts), BLOCK):
         yield np.arange(start, min(start + BLOCK, len(posts)))
 
 
-class _Side(NamedTuple):
-    """One end of some messages; only where `there` it means something."""
+class _MessageEnds(NamedTuple):
+    """One end of some messages; rows with `there` false are meaningless."""
 
     trace: Trace
     run: Extent
@@ -62,8 +62,8 @@ class _Side(NamedTuple):
     tag: NDArray[np.int32]
     flags: NDArray[np.uint16]
 
-    def on_ranks(self, events: Ints) -> Iterator[tuple[Block, Ints]]:
-        """The calls `events` of these ends rank by rank, as far as they are known, and the messages they are of."""
+    def blocks_by_rank(self, events: Ints) -> Iterator[tuple[Block, Ints]]:
+        """Yield the calls `events` as blocks of one rank each, with the rows of their messages."""
         wanted = np.flatnonzero(self.there & (events != NONE))
         order = wanted[np.argsort(self.rank[wanted], kind="stable")]
         ranks, starts = np.unique(self.rank[order], return_index=True)
@@ -73,38 +73,40 @@ class _Side(NamedTuple):
     def _block(self, rank: Rank, events: Ints) -> Block:
         return Block(rank, events, self.run)
 
-    def enter(self, events: Ints) -> pa.Array:
-        """When calls began."""
+    def enter_times(self, events: Ints) -> pa.Array:
+        """Return when calls began."""
         ns = np.zeros(len(events), np.int64)
-        for block, rows in self.on_ranks(events):
+        for block, rows in self.blocks_by_rank(events):
             ns[rows] = block.enter
-        return where(ns, self.there & (events != NONE))
+        return masked_column(ns, self.there & (events != NONE))
 
-    def leave(self, events: Ints) -> pa.Array:
-        """When calls returned."""
+    def return_times(self, events: Ints) -> pa.Array:
+        """Return when calls returned."""
         ns, known = np.zeros(len(events), np.int64), np.zeros(len(events), np.bool_)
-        for block, rows in self.on_ranks(events):
+        for block, rows in self.blocks_by_rank(events):
             ns[rows], known[rows] = block.leave, ~block.open
-        return where(ns, known)
+        return masked_column(ns, known)
 
-    def bytes(self) -> pa.Array:
-        """Bytes of the messages."""
+    def message_bytes(self) -> pa.Array:
+        """Return the bytes of the messages."""
         found = np.full(len(self.event), -1, np.int64)
-        for block, rows in self.on_ranks(self.args):
+        for block, rows in self.blocks_by_rank(self.args):
             found[rows] = block.bytes
-        return where(found, found >= 0)
+        return masked_column(found, found >= 0)
 
-    def id(self, events: Ints) -> pa.Array:
-        """Indices of calls."""
-        return where(events, self.there & (events != NONE))
+    def event_ids(self, events: Ints) -> pa.Array:
+        """Return the indices of calls."""
+        return masked_column(events, self.there & (events != NONE))
 
-    def has(self, bits: Post) -> Mask:
-        """Which have any of these flags."""
+    def has_flags(self, bits: Post) -> Mask:
+        """Return which ends have any of some flags."""
         has: Mask = (self.flags & bits) != 0
         return has
 
 
-def _side(trace: Trace, posts: Posts, rows: Ints, there: Mask, run: Extent) -> _Side:
+def _make_ends(trace: Trace, posts: Posts, rows: Ints, there: Mask, run: Extent) -> _MessageEnds:
+    """Return one end of the messages in `rows` of `posts`."""
+
     def of(column: NDArray[Any]) -> NDArray[Any]:
         return column[rows] if len(posts) else np.zeros(len(rows), column.dtype)
 
@@ -112,30 +114,33 @@ def _side(trace: Trace, posts: Posts, rows: Ints, there: Mask, run: Extent) -> _
         return of(column).astype(np.int64)
 
     rank = (np.searchsorted(posts.first, rows.astype(np.uint64), side="right") - 1).astype(np.int32)
-    return _Side(
+    return _MessageEnds(
         trace, run, there, rank, events(posts.event), events(posts.args), events(posts.completion), of(posts.comm),
         of(posts.peer), of(posts.tag), of(posts.flags),
     )  # fmt: skip
 
 
-def _messages(send: _Side, recv: _Side, comms: list[str]) -> dict[str, Any]:
+def _message_columns(send: _MessageEnds, recv: _MessageEnds, comms: list[str]) -> dict[str, Any]:
+    """Return the columns of some messages from both of their ends."""
     sent = send.there
     sender, receiver = np.where(sent, send.rank, recv.peer), np.where(recv.there, recv.rank, send.peer)
-    modes = np.select([send.has(Post.SYNCHRONOUS), send.has(Post.BUFFERED), send.has(Post.READY)], [1, 2, 3], 0)
+    modes = np.select(
+        [send.has_flags(Post.SYNCHRONOUS), send.has_flags(Post.BUFFERED), send.has_flags(Post.READY)], [1, 2, 3], 0
+    )
     return {
-        "sender": where(sender, sender >= 0),
-        "receiver": where(receiver, receiver >= 0),
-        "comm": named(np.where(sent, send.comm, recv.comm), comms),
+        "sender": masked_column(sender, sender >= 0),
+        "receiver": masked_column(receiver, receiver >= 0),
+        "comm": dictionary_column(np.where(sent, send.comm, recv.comm), comms),
         "tag": pa.array(np.where(sent, send.tag, recv.tag)),
-        "bytes": send.bytes(),
-        "mode": named(np.where(sent, modes, -1), _MODES),
-        "send_event": send.id(send.event),
-        "send_done_event": send.id(send.completion),
-        "receive_event": recv.id(recv.event),
-        "receive_done_event": recv.id(recv.completion),
-        "sent_ns": send.enter(send.event),
-        "posted_ns": recv.enter(recv.event),
-        "received_ns": recv.leave(recv.completion),
-        "any_source": where(recv.has(Post.ANY_SOURCE), recv.there),
-        "any_tag": where(recv.has(Post.ANY_TAG), recv.there),
+        "bytes": send.message_bytes(),
+        "mode": dictionary_column(np.where(sent, modes, -1), _MODES),
+        "send_event": send.event_ids(send.event),
+        "send_done_event": send.event_ids(send.completion),
+        "receive_event": recv.event_ids(recv.event),
+        "receive_done_event": recv.event_ids(recv.completion),
+        "sent_ns": send.enter_times(send.event),
+        "posted_ns": recv.enter_times(recv.event),
+        "received_ns": recv.return_times(recv.completion),
+        "any_source": masked_column(recv.has_flags(Post.ANY_SOURCE), recv.there),
+        "any_tag": masked_column(recv.has_flags(Post.ANY_TAG), recv.there),
     }

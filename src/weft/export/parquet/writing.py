@@ -1,4 +1,4 @@
-"""Parquet: a folder of tables for dataframes. Calls and messages have all names decoded."""
+"""Export to Parquet: a folder of tables for dataframes. Calls and messages have all names decoded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from weft.export.output import Told, operations
+from weft.export.output import ExportCount, pair_operations
 from weft.export.parquet import calls, definitions, messages
 from weft.terms.run_extent import extent, start_realtime_ns
 from weft.trace import Trace
@@ -18,32 +18,32 @@ ROWS: Final = 1 << 16
 """Rows that a group has at least."""
 
 
-def write(trace: Trace, folder: Path) -> list[Told]:
-    """Write the tables into a new folder."""
+def write(trace: Trace, folder: Path) -> list[ExportCount]:
+    """Write the tables into a new folder, and return what they hold."""
     folder.mkdir()
     run = extent(trace)
-    of = operations(trace, folder)
+    of = pair_operations(trace, folder)
     tables: list[tuple[str, str, pa.Schema, Iterable[dict[str, Any]]]] = [
-        ("calls", "call", calls.SCHEMA, calls.parts(trace, run)),
-        ("messages", "message", messages.SCHEMA, messages.parts(trace, of, run)),
-        ("ranks", "rank", definitions.RANKS, [definitions.ranks(trace)]),
-        ("communicators", "communicator", definitions.COMMUNICATORS, [definitions.communicators(trace)]),
-        ("datatypes", "derived datatype", definitions.DATATYPES, definitions.datatypes(trace)),
+        ("calls", "call", calls.SCHEMA, calls.read_call_columns(trace, run)),
+        ("messages", "message", messages.SCHEMA, messages.read_message_columns(trace, of, run)),
+        ("ranks", "rank", definitions.RANKS, [definitions.rank_table(trace)]),
+        ("communicators", "communicator", definitions.COMMUNICATORS, [definitions.communicator_table(trace)]),
+        ("datatypes", "derived datatype", definitions.DATATYPES, definitions.datatype_tables(trace)),
     ]
     # The wall-clock time of time 0, so that runs can be laid side by side.
     facts = {"weft.run": trace.path.resolve().name, "weft.start_unix_ns": str(start_realtime_ns(trace) + run.first)}
     told = []
     for name, noun, schema, parts in tables:
-        rows = _table(folder / f"{name}.parquet", schema.with_metadata(facts), parts)
+        rows = _write_table(folder / f"{name}.parquet", schema.with_metadata(facts), parts)
         if noun == "message":
-            told += [Told(len(of.sends), noun), Told(rows - len(of.sends), "unmatched receive")]
+            told += [ExportCount(len(of.sends), noun), ExportCount(rows - len(of.sends), "unmatched receive")]
         else:
-            told.append(Told(rows, noun))
+            told.append(ExportCount(rows, noun))
     return told
 
 
-def _table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, object]]) -> int:
-    """Write one table in groups of rows; the number of its rows."""
+def _write_table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, object]]) -> int:
+    """Write one table in groups of rows, and return the number of its rows."""
     rows = held = 0
     group: list[pa.RecordBatch] = []
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
@@ -52,14 +52,14 @@ def _table(path: Path, schema: pa.Schema, parts: Iterable[dict[str, object]]) ->
             # Of a thousand ranks with a few calls each, a group a rank would be all overhead.
             held += group[-1].num_rows
             if held >= ROWS:
-                rows += _grouped(writer, group)
+                rows += _write_row_group(writer, group)
                 group, held = [], 0
-        rows += _grouped(writer, group)
+        rows += _write_row_group(writer, group)
     return rows
 
 
-def _grouped(writer: pq.ParquetWriter, group: list[pa.RecordBatch]) -> int:
-    """Write record batches as one group of rows."""
+def _write_row_group(writer: pq.ParquetWriter, group: list[pa.RecordBatch]) -> int:
+    """Write record batches as one group of rows, and return the number of rows."""
     table = pa.Table.from_batches(group, writer.schema).unify_dictionaries().combine_chunks()
     if table.num_rows:
         writer.write_table(table)

@@ -1,4 +1,4 @@
-"""Perfetto's trace format."""
+"""Export to Perfetto's trace format."""
 
 from weft.export.format import Format
 

@@ -1,4 +1,4 @@
-"""Flows: from the call that sent a message to the call that told the receiver of its arrival."""
+"""Flows: arrows from the call that sent a message to the call that completed its receive."""
 
 from __future__ import annotations
 
@@ -14,51 +14,53 @@ from weft.trace import Rank
 Ids = NDArray[np.uint64]
 
 
-class Ends(NamedTuple):
-    """Ends of flows at one rank, by event: those of event i are `ids[k]` where `event[k]` is i; events ascend."""
+class FlowEnds(NamedTuple):
+    """Ends of flows at one rank: event `event[k]` has the flow `ids[k]`; events ascend."""
 
     event: Ints
     ids: Ids
 
-    def of_block(self, index: Ints) -> tuple[NDArray[np.int64], Ints]:
-        """For events that follow each other: how many ends each has, and where its first stands."""
+    def ends_in_block(self, index: Ints) -> tuple[NDArray[np.int64], Ints]:
+        """Return for consecutive events the number of ends of each, and the place of its first."""
         first = np.searchsorted(self.event, index, side="left")
         return np.searchsorted(self.event, index, side="right") - first, first
 
 
-class OfRank(NamedTuple):
-    """Where flows begin at a rank, and where they end."""
+class RankFlows(NamedTuple):
+    """The flows that begin at a rank, and those that end there."""
 
-    begins: Ends
-    ends: Ends
+    begins: FlowEnds
+    ends: FlowEnds
 
 
 class Flows:
-    """The flows of a run: a message that was received, as the receiver's call returned. Its id is the send's row."""
+    """The flows of a run: one for each received message. Its id is the row of the send plus 1."""
 
     def __init__(self, of: Operations) -> None:
         self._of = of
         self.count = 0
 
-    def of_rank(self, rank: Rank) -> OfRank:
-        """The ends of flows at a rank."""
+    def rank_flows(self, rank: Rank) -> RankFlows:
+        """Return the ends of flows at a rank."""
         sends, recvs = self._of.sends, self._of.recvs
         part = sends.of_rank(rank.index)
         partner = sends.partner[part]
         rows = np.flatnonzero(partner != NONE)
-        rows = rows[self._arrived(partner[rows])]
-        begins = _ends(sends.event[part][rows], (rows + part.start + 1).astype(np.uint64))
+        rows = rows[self._has_arrived(partner[rows])]
+        begins = _sort_ends(sends.event[part][rows], (rows + part.start + 1).astype(np.uint64))
         part = recvs.of_rank(rank.index)
         arrived = (recvs.partner[part] != NONE) & (recvs.completion[part] != NONE)
         rows = np.flatnonzero(arrived)
         self.count += len(rows)
-        return OfRank(begins, _ends(recvs.completion[part][rows], recvs.partner[part][rows].astype(np.uint64) + 1))
+        return RankFlows(
+            begins, _sort_ends(recvs.completion[part][rows], recvs.partner[part][rows].astype(np.uint64) + 1)
+        )
 
-    def _arrived(self, recvs: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    def _has_arrived(self, recvs: NDArray[np.uint32]) -> NDArray[np.bool_]:
         arrived: NDArray[np.bool_] = self._of.recvs.completion[recvs] != NONE
         return arrived
 
 
-def _ends(event: NDArray[np.uint32], ids: Ids) -> Ends:
+def _sort_ends(event: NDArray[np.uint32], ids: Ids) -> FlowEnds:
     order = np.argsort(event, kind="stable")
-    return Ends(event[order].astype(np.int64), ids[order])
+    return FlowEnds(event[order].astype(np.int64), ids[order])

@@ -1,7 +1,7 @@
-"""Slices: two packets a call, its beginning with the arguments and its end. Calls of one thread do not nest.
+"""Make slices: two packets for each call, its start with the arguments and its end. Calls of one thread do not nest.
 
 The calls of a block that have the same fields (function, wildcards, flows) are written together, as rows of the same
-length, and then laid one behind the other in their order.
+length, which are then joined in the order of the calls.
 """
 
 from __future__ import annotations
@@ -12,10 +12,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.export.blocks import Block, Ints, coded
+from weft.export.blocks import Block, Ints, encode_ids
 from weft.export.perfetto import tracks
-from weft.export.perfetto.flows import Ends, OfRank
-from weft.export.perfetto.wire import Pieces, fixed, message, nested, number, rows, text, varints
+from weft.export.perfetto.flows import FlowEnds, RankFlows
+from weft.export.perfetto.protobuf import (
+    Pieces,
+    bytes_field,
+    encode_rows,
+    fixed64_column,
+    message_column,
+    number_field,
+    text_field,
+    varint_column,
+)
 from weft.picture.classes import CLASSES, class_of
 from weft.terms.argument_columns import columns
 from weft.trace import Flag, Function, Parameter, Rank, Thread
@@ -51,132 +60,139 @@ _SAID: Final = {
 }
 
 
-class Interned:
-    """Texts that the packets name by number. What is new goes out before the packets that use it."""
+class InternedTexts:
+    """Texts that packets name by number. New texts are written before the packets that use them."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], int] = {}
         self._new: list[bytes] = []
 
-    def text(self, kind: tuple[int, int], value: str) -> int:
-        """The number of a text."""
+    def number_text(self, kind: tuple[int, int], value: str) -> int:
+        """Return the number of a text."""
         known = self._known.get((kind, value))
         if known is None:
             known = self._known[kind, value] = len(self._known) + 1
-            self._new.append(message(kind[0], number(1, known) + text(kind[1], value)))
+            self._new.append(bytes_field(kind[0], number_field(1, known) + text_field(kind[1], value)))
         return known
 
-    def source(self, file: str, line: int, function: str) -> int:
-        """The number of a line of source."""
+    def number_source(self, file: str, line: int, function: str) -> int:
+        """Return the number of a source line."""
         key = (_SOURCES, file, line, function)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = len(self._known) + 1
-            body = number(1, known) + text(2, file) + text(3, function) + number(4, line)
-            self._new.append(message(_SOURCES, body))
+            body = number_field(1, known) + text_field(2, file) + text_field(3, function) + number_field(4, line)
+            self._new.append(bytes_field(_SOURCES, body))
         return known
 
-    def taken(self) -> bytes:
-        """What is new since this was asked last, as a field of a packet."""
+    def take_new(self) -> bytes:
+        """Return the texts that are new since the last call, as a field of a packet."""
         new, self._new = b"".join(self._new), []
-        return message(tracks.INTERNED, new) if new else b""
+        return bytes_field(tracks.INTERNED, new) if new else b""
 
 
-class Sequence:
-    """The packets of one thread."""
+class PacketSequence:
+    """Make the packets of one thread."""
 
     def __init__(self, rank: Rank, thread: Thread, number_of_sequence: int) -> None:
         self._rank, self._thread = rank, thread
         self._id = number_of_sequence
-        self._interned = Interned()
+        self._interned = InternedTexts()
 
-    def head(self) -> bytes:
-        """The packet that begins the sequence: its track, and that all events are on it."""
-        defaults = message(11, number(11, tracks.thread_uuid(self._thread)))
-        body = tracks.thread(self._thread) + message(tracks.DEFAULTS, defaults)
+    def first_packet(self) -> bytes:
+        """Return the first packet of the sequence: the thread's track, the default of all its events."""
+        defaults = bytes_field(11, number_field(11, tracks.thread_uuid(self._thread)))
+        body = tracks.thread_field(self._thread) + bytes_field(tracks.DEFAULTS, defaults)
         return self._packet(body, tracks.CLEARED)
 
     def _packet(self, body: bytes, flags: int) -> bytes:
-        head = number(tracks.SEQUENCE, self._id) + number(tracks.SEQUENCE_FLAGS, flags)
-        return message(tracks.PACKET, head + body)
+        head = number_field(tracks.SEQUENCE, self._id) + number_field(tracks.SEQUENCE_FLAGS, flags)
+        return bytes_field(tracks.PACKET, head + body)
 
-    def packets(self, block: Block, number_of_thread: int, flows: OfRank) -> Iterator[bytes]:
-        """The packets of the calls that the thread made in this block."""
+    def block_packets(self, block: Block, number_of_thread: int, flows: RankFlows) -> Iterator[bytes]:
+        """Yield the packets of the calls that the thread made in a block."""
         mine = np.flatnonzero(block.thread == number_of_thread)
         if not len(mine):
             return
-        begins, ends = (end.of_block(block.index[mine]) for end in flows)
-        groups, which = coded(_keys(block, mine, begins[0], ends[0]))
+        begins, ends = (end.ends_in_block(block.index[mine]) for end in flows)
+        groups, which = encode_ids(_group_keys(block, mine, begins[0], ends[0]))
         made = []
         for group in range(len(groups)):
             places = np.flatnonzero(which == group)
             first = begins[1][places], ends[1][places]
             counts = int(begins[0][places[0]]), int(ends[0][places[0]])
-            made.append((places, self._group(block, mine[places], flows, first, counts)))
-        new = self._interned.taken()
+            made.append((places, self._group_rows(block, mine[places], flows, first, counts)))
+        new = self._interned.take_new()
         if new:
             yield self._packet(new, tracks.NEEDS_INTERNED)
-        yield _laid(made, len(mine))
+        yield _join_in_order(made, len(mine))
 
-    def _group(
-        self, block: Block, which: Ints, flows: OfRank, first: tuple[Ints, Ints], counts: tuple[int, int]
+    def _group_rows(
+        self, block: Block, which: Ints, flows: RankFlows, first: tuple[Ints, Ints], counts: tuple[int, int]
     ) -> NDArray[np.uint8]:
-        """The packets of some calls with the same fields, a row for each call."""
+        """Return the packets of calls with the same fields, one row for each call."""
         slot = block.events[which[0]]
         flags, error = int(slot["flags"]), int(slot["error"])
         of = self._rank.trace.functions[int(slot["function"])]
         begin: list[Pieces] = [
-            [number(_TYPE, 1), number(_NAME, self._interned.text(_NAMES, of.name))],
-            [number(_CATEGORY, self._interned.text(_CATEGORIES, CLASSES[class_of(of.name)].word))],
-            varints(_SOURCE, self._sources(block, which)),
-            *self._arguments(block, which, of),
-            *(self._said(said) for bit, said in _SAID.items() if flags & bit),
-            *([self._int("error class", np.full(len(which), error))] if error else []),
+            [number_field(_TYPE, 1), number_field(_NAME, self._interned.number_text(_NAMES, of.name))],
+            [number_field(_CATEGORY, self._interned.number_text(_CATEGORIES, CLASSES[class_of(of.name)].word))],
+            varint_column(_SOURCE, self._source_numbers(block, which)),
+            *self._argument_fields(block, which, of),
+            *(self._note_field(said) for bit, said in _SAID.items() if flags & bit),
+            *([self._int_field("error class", np.full(len(which), error))] if error else []),
             *_flow_fields(_FLOWS, flows.begins, first[0], counts[0]),
         ]
         if not flags & Flag.CLOSED:
             # A slice without an end is what Perfetto calls one that did not finish.
-            begin.append(self._said("never returned"))
-            return rows(self._event(block.enter[which], begin), len(which))
-        end: list[Pieces] = [[number(_TYPE, 2)], *_flow_fields(_LAST_FLOWS, flows.ends, first[1], counts[1])]
-        return rows(self._event(block.enter[which], begin) + self._event(block.leave[which], end), len(which))
+            begin.append(self._note_field("never returned"))
+            return encode_rows(self._event_packet(block.enter[which], begin), len(which))
+        end: list[Pieces] = [[number_field(_TYPE, 2)], *_flow_fields(_LAST_FLOWS, flows.ends, first[1], counts[1])]
+        return encode_rows(
+            self._event_packet(block.enter[which], begin) + self._event_packet(block.leave[which], end), len(which)
+        )
 
-    def _event(self, times: Ints, fields: list[Pieces]) -> Pieces:
-        head = number(tracks.SEQUENCE, self._id) + number(tracks.SEQUENCE_FLAGS, tracks.NEEDS_INTERNED)
-        return nested(
-            tracks.PACKET, [[head], varints(tracks.TIMESTAMP, times), nested(tracks.TRACK_EVENT, fields)]
+    def _event_packet(self, times: Ints, fields: list[Pieces]) -> Pieces:
+        """Return packets of a track event with `fields` at `times`."""
+        head = number_field(tracks.SEQUENCE, self._id) + number_field(tracks.SEQUENCE_FLAGS, tracks.NEEDS_INTERNED)
+        return message_column(
+            tracks.PACKET, [[head], varint_column(tracks.TIMESTAMP, times), message_column(tracks.TRACK_EVENT, fields)]
         )  # fmt: skip
 
-    def _sources(self, block: Block, which: Ints) -> Ints:
-        ids, codes = coded(block.events["site"][which])
+    def _source_numbers(self, block: Block, which: Ints) -> Ints:
+        """Return the numbers of the source lines of some calls."""
+        ids, codes = encode_ids(block.events["site"][which])
         sites = [self._rank.site(i) for i in ids]
-        numbers = [self._interned.source(s.file or s.module or "?", s.line, s.function or "") for s in sites]
+        numbers = [self._interned.number_source(s.file or s.module or "?", s.line, s.function or "") for s in sites]
         return np.array(numbers, np.int64)[codes]
 
     # Arguments, by their names in the standard
 
-    def _arguments(self, block: Block, which: Ints, of: Function) -> Iterator[Pieces]:
+    def _argument_fields(self, block: Block, which: Ints, of: Function) -> Iterator[Pieces]:
+        """Yield the arguments of calls of one function, by their names in the standard."""
         events = block.events
         failed = of.is_poll and bool(block.failed_polls[which].any())
         for place, parameter in of.slot.items():
             if place == "peer":
-                yield self._int(parameter.name, block.peer[which])
+                yield self._int_field(parameter.name, block.peer[which])
             elif place == "tag" and parameter.handle is None:
-                yield self._int(parameter.name, events["tag"][which])
+                yield self._int_field(parameter.name, events["tag"][which])
             elif place == "count" and not failed:
-                yield self._int(parameter.name, block.count[which])
+                yield self._int_field(parameter.name, block.count[which])
             elif place == "buffer":
-                yield self._annotation(parameter.name, varints(_POINTER, events["buffer"][which].astype(np.uint64)))
+                yield self._annotation_field(
+                    parameter.name, varint_column(_POINTER, events["buffer"][which].astype(np.uint64))
+                )
             elif place in ("comm", "datatype", "object", "tag"):
-                yield self._handle(parameter, events[place][which].astype(np.int64))
+                yield self._handle_field(parameter, events[place][which].astype(np.int64))
             elif place == "status" and "peer" not in of.slot:
-                yield self._int("source", block.peer[which])
+                yield self._int_field("source", block.peer[which])
         if failed:
-            yield self._int("failed polls", np.where(block.failed_polls[which], block.count[which], 0))
-        yield from self._in_tail(block, which, of)
+            yield self._int_field("failed polls", np.where(block.failed_polls[which], block.count[which], 0))
+        yield from self._tail_fields(block, which, of)
 
-    def _in_tail(self, block: Block, which: Ints, of: Function) -> Iterator[Pieces]:
-        """The single numbers and handles among the arguments that the tails hold."""
+    def _tail_fields(self, block: Block, which: Ints, of: Function) -> Iterator[Pieces]:
+        """Yield the single numbers and handles among the arguments in the tails."""
         wanted = {p.name: p for p in of.tail_in if not p.array and (p.type == "int" or p.handle)}
         if not wanted or not (block.events["flags"][which] & Flag.HAS_TAIL).all():
             return
@@ -185,42 +201,48 @@ class Sequence:
                 return
             for name, values in found.items():
                 if isinstance(values, np.ndarray):
-                    yield self._handle(wanted[name], values) if wanted[name].handle else self._int(name, values)
+                    yield (
+                        self._handle_field(wanted[name], values)
+                        if wanted[name].handle
+                        else self._int_field(name, values)
+                    )
 
-    def _handle(self, parameter: Parameter, ids: Ints) -> Pieces:
-        """Objects by name; requests and messages, which have none, by number."""
+    def _handle_field(self, parameter: Parameter, ids: Ints) -> Pieces:
+        """Return a handle argument: objects by name; requests and messages, which have no names, by number."""
         handle = parameter.handle or ""
         if handle in ("REQUEST", "MESSAGE", "INFO"):
-            return self._int(parameter.name, ids)
-        known, codes = coded(ids)
-        texts = [self._interned.text(_STRINGS, self._rank.object_name(handle, i)) for i in known]
-        return self._annotation(parameter.name, varints(_STRING, np.array(texts, np.int64)[codes]))
+            return self._int_field(parameter.name, ids)
+        known, codes = encode_ids(ids)
+        texts = [self._interned.number_text(_STRINGS, self._rank.object_name(handle, i)) for i in known]
+        return self._annotation_field(parameter.name, varint_column(_STRING, np.array(texts, np.int64)[codes]))
 
-    def _int(self, name: str, values: NDArray[np.int64] | NDArray[np.int32]) -> Pieces:
-        return self._annotation(name, varints(_INT, values.astype(np.int64)))
+    def _int_field(self, name: str, values: NDArray[np.int64] | NDArray[np.int32]) -> Pieces:
+        return self._annotation_field(name, varint_column(_INT, values.astype(np.int64)))
 
-    def _said(self, name: str) -> Pieces:
-        return self._annotation(name, [number(_BOOL, 1)])
+    def _note_field(self, name: str) -> Pieces:
+        return self._annotation_field(name, [number_field(_BOOL, 1)])
 
-    def _annotation(self, name: str, value: Pieces) -> Pieces:
-        return nested(_ANNOTATION, [[number(1, self._interned.text(_ANNOTATION_NAMES, name))], value])
+    def _annotation_field(self, name: str, value: Pieces) -> Pieces:
+        return message_column(
+            _ANNOTATION, [[number_field(1, self._interned.number_text(_ANNOTATION_NAMES, name))], value]
+        )
 
 
-def _keys(block: Block, mine: Ints, begun: Ints, ended: Ints) -> Ints:
-    """Numbers that are equal for calls with the same fields."""
-    flows = coded(begun * (int(ended.max()) + 1) + ended)[1]
+def _group_keys(block: Block, mine: Ints, begun: Ints, ended: Ints) -> Ints:
+    """Return numbers that are equal for calls with the same fields."""
+    flows = encode_ids(begun * (int(ended.max()) + 1) + ended)[1]
     key = block.function[mine].astype(np.int64) << 8 | (block.events["flags"][mine] & _KEPT)
     keys: Ints = (key << 8 | block.events["error"][mine]) << 24 | flows
     return keys
 
 
-def _flow_fields(field: int, ends: Ends, first: Ints, count: int) -> list[Pieces]:
-    """`count` flows in every row, those of a row from `first` on."""
-    return [fixed(field, ends.ids[first + k]) for k in range(count)]
+def _flow_fields(field: int, ends: FlowEnds, first: Ints, count: int) -> list[Pieces]:
+    """Return `count` flows for every row, those of a row from `first` on."""
+    return [fixed64_column(field, ends.ids[first + k]) for k in range(count)]
 
 
-def _laid(made: list[tuple[Ints, NDArray[np.uint8]]], count: int) -> bytes:
-    """Rows of several lengths in their order, one behind the other."""
+def _join_in_order(made: list[tuple[Ints, NDArray[np.uint8]]], count: int) -> bytes:
+    """Return rows of several lengths as bytes, in the order of their places."""
     lengths = np.zeros(count, np.int64)
     for places, part in made:
         lengths[places] = part.shape[1]

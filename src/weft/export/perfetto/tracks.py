@@ -1,10 +1,10 @@
-"""The packets that come once: clocks, and the tracks of ranks and threads."""
+"""The packets that are written once: clocks, and the tracks of ranks and threads."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from weft.export.perfetto.wire import message, number, text
+from weft.export.perfetto.protobuf import bytes_field, number_field, text_field
 from weft.trace import Rank, Thread
 
 PACKET: Final = 1
@@ -27,42 +27,44 @@ _REALTIME: Final = 1
 _BOOTTIME: Final = 6
 
 
-def clocks(start_ns: int) -> bytes:
-    """That time 0 of the trace is this wall-clock time."""
+def clock_packet(start_ns: int) -> bytes:
+    """Return the packet that says which wall-clock time is time 0 of the trace."""
     pairs = ((_BOOTTIME, 0), (_REALTIME, max(start_ns, 0)))
-    snapshot = b"".join(message(1, number(1, clock) + number(2, ns)) for clock, ns in pairs)
-    return message(PACKET, message(CLOCK_SNAPSHOT, snapshot))
+    snapshot = b"".join(bytes_field(1, number_field(1, clock) + number_field(2, ns)) for clock, ns in pairs)
+    return bytes_field(PACKET, bytes_field(CLOCK_SNAPSHOT, snapshot))
 
 
 def _pid(rank: Rank) -> int:
-    """Ranks stand in for processes, as process ids of several hosts may be equal. 0 would be the kernel."""
+    """Return the process id for a rank: real ones of several hosts may be equal, and 0 would be the kernel."""
     return rank.index + 1
 
 
 def process_uuid(rank: Rank) -> int:
-    """The track of a rank."""
+    """Return the id of a rank's track."""
     return (rank.index + 1) << 20
 
 
 def thread_uuid(thread: Thread) -> int:
-    """The track of a thread."""
+    """Return the id of a thread's track."""
     return process_uuid(thread.rank) + 1 + thread.slot
 
 
-def process(rank: Rank) -> bytes:
-    """The track of a rank."""
+def process_packet(rank: Rank) -> bytes:
+    """Return the packet that describes a rank's track."""
     header = rank.header
     where = f" ({header.host}, pid {header.pid})" if header else " (left no record)"
-    body = number(1, _pid(rank)) + text(6, f"rank {rank.index}{where}")
-    return message(PACKET, message(TRACK_DESCRIPTOR, number(1, process_uuid(rank)) + message(3, body)))
+    body = number_field(1, _pid(rank)) + text_field(6, f"rank {rank.index}{where}")
+    return bytes_field(
+        PACKET, bytes_field(TRACK_DESCRIPTOR, number_field(1, process_uuid(rank)) + bytes_field(3, body))
+    )
 
 
-def thread(of: Thread) -> bytes:
-    """The track of a thread, which the first thread's calls stand on too."""
+def thread_field(of: Thread) -> bytes:
+    """Return the field that describes a thread's track."""
     rank = of.rank
     names = {t.slot: t.name for t in rank.definitions.threads}
     # Thread ids are of the whole trace; that of the first thread is its process's.
     tid = _pid(rank) if of is rank.threads[0] else thread_uuid(of)
     name = "calls of MPI" if len(rank.threads) == 1 else f"thread {of.slot} {names.get(of.slot, '')}".rstrip()
-    body = number(1, _pid(rank)) + number(2, tid) + text(5, name)
-    return message(TRACK_DESCRIPTOR, number(1, thread_uuid(of)) + message(4, body))
+    body = number_field(1, _pid(rank)) + number_field(2, tid) + text_field(5, name)
+    return bytes_field(TRACK_DESCRIPTOR, number_field(1, thread_uuid(of)) + bytes_field(4, body))

@@ -1,7 +1,8 @@
-"""Perfetto's trace format: a track a thread, a slice a call with its arguments, a flow a message.
+"""Export to Perfetto's trace format: a track for each thread, a slice for each call with its arguments, a flow for each
+message.
 
-The messages of perfetto_trace.proto are written by hand (wire.py), a block of calls at a time, as objects for each
-would cost tens of microseconds a call. The tests read them back with the classes that Perfetto publishes.
+The messages of perfetto_trace.proto are encoded by hand (protobuf.py), a block of calls at a time, as objects would
+cost tens of microseconds for each call. The tests read them back with the classes that Perfetto publishes.
 """
 
 from __future__ import annotations
@@ -9,33 +10,33 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from weft.export.blocks import blocks
-from weft.export.output import Told, operations
+from weft.export.blocks import read_blocks
+from weft.export.output import ExportCount, pair_operations
 from weft.export.perfetto import tracks
 from weft.export.perfetto.flows import Flows
-from weft.export.perfetto.slices import Sequence
+from weft.export.perfetto.slices import PacketSequence
 from weft.terms.run_extent import extent, start_realtime_ns
 from weft.trace import Trace
 
 
-def write(trace: Trace, path: Path) -> list[Told]:
-    """Write the trace file."""
+def write(trace: Trace, path: Path) -> list[ExportCount]:
+    """Write the trace file, and return what it holds."""
     run = extent(trace)
-    flows = Flows(operations(trace, path))
+    flows = Flows(pair_operations(trace, path))
     slices = unfinished = 0
     numbers = itertools.count(1)
     with path.open("wb") as file:
-        file.write(tracks.clocks(start_realtime_ns(trace) + run.first))
+        file.write(tracks.clock_packet(start_realtime_ns(trace) + run.first))
         for rank in trace.ranks:
-            file.write(tracks.process(rank))
-            sequences = [Sequence(rank, thread, next(numbers)) for thread in rank.threads]
+            file.write(tracks.process_packet(rank))
+            sequences = [PacketSequence(rank, thread, next(numbers)) for thread in rank.threads]
             for sequence in sequences:
-                file.write(sequence.head())
-            of_rank = flows.of_rank(rank)
-            for block in blocks(rank, run):
+                file.write(sequence.first_packet())
+            of_rank = flows.rank_flows(rank)
+            for block in read_blocks(rank, run):
                 for number, sequence in enumerate(sequences):
-                    for part in sequence.packets(block, number, of_rank):
+                    for part in sequence.block_packets(block, number, of_rank):
                         file.write(part)
                 slices += len(block)
                 unfinished += int(block.open.sum())
-    return [Told(slices, "slice"), Told(flows.count, "flow"), Told(unfinished, "unfinished slice")]
+    return [ExportCount(slices, "slice"), ExportCount(flows.count, "flow"), ExportCount(unfinished, "unfinished slice")]

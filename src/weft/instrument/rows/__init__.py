@@ -14,7 +14,7 @@ that the row does not write (a guard): it says of each block whether a row's ite
 Values are linear forms of what registers and stack slots hold behind the iteration call; what is not one is unknown.
 """
 
-from weft.instrument.rows.copies import SHARED, write
-from weft.instrument.rows.loops import find
+from weft.instrument.rows.copies import SHARED, render_copy
+from weft.instrument.rows.loops import find_copied_loops
 
-__all__ = ["SHARED", "find", "write"]
+__all__ = ["SHARED", "find_copied_loops", "render_copy"]

@@ -44,8 +44,8 @@ FLAGS_SET: Final = re.compile(r"^((cmp|test|add|sub|and|or|xor|neg)[bwlq]|u?comi
 
 
 @dataclass(slots=True)
-class Code:
-    """An instruction and the labels before it."""
+class Instruction:
+    """An instruction, the labels before it, and the nodes that can follow it."""
 
     text: str
     word: str
@@ -64,12 +64,13 @@ class Code:
         return {PARTS[one] for one in re.findall(r"%(\w+)", self.text) if one in PARTS}
 
 
-def _operands(text: str) -> tuple[str, ...]:
+def _split_operands(text: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in re.split(r",(?![^(]*\))", text)) if text else ()
 
 
-def codes_of(lines: list[str], first: int, last: int) -> list[Code]:
-    made: list[Code] = []
+def parse_instructions(lines: list[str], first: int, last: int) -> list[Instruction]:
+    """Parse the instructions of the lines from `first` up to `last`."""
+    made: list[Instruction] = []
     labels: list[str] = []
     for at in range(first, last):
         line = lines[at].split("#")[0] if '"' not in lines[at] else lines[at]
@@ -82,13 +83,13 @@ def codes_of(lines: list[str], first: int, last: int) -> list[Code]:
                 word, _, rest = rest.partition(" ")
             if word in ("rep", "lock", "bnd") or " " in word:
                 word, rest = "unknown", line.strip()
-            made.append(Code(line.strip(), word, _operands(rest.strip()), at, labels))
+            made.append(Instruction(line.strip(), word, _split_operands(rest.strip()), at, labels))
             labels = []
     return made
 
 
-def _link(codes: list[Code]) -> None:
-    """Where control goes from each instruction."""
+def _link_successors(codes: list[Instruction]) -> None:
+    """Set for each instruction the nodes that can follow it."""
     at = {label: n for n, one in enumerate(codes) for label in one.labels}
     everywhere = sorted(at.values())
     for n, one in enumerate(codes):
@@ -104,8 +105,8 @@ def _link(codes: list[Code]) -> None:
             one.next = after
 
 
-def functions(lines: list[str]) -> Iterator[tuple[int, int]]:
-    """First and last line of each function."""
+def find_functions(lines: list[str]) -> Iterator[tuple[int, int]]:
+    """Yield first and last line of each function."""
     names = {found[1] for line in lines if (found := re.match(r"\t\.type\t([\w.$]+),\s*@function", line))}
     begun = None
     for n, line in enumerate(lines):
@@ -116,8 +117,8 @@ def functions(lines: list[str]) -> Iterator[tuple[int, int]]:
             begun = None
 
 
-def _addresses_taken(codes: list[Code]) -> int:
-    """The lowest offset from the frame pointer whose address is computed: what lies below is the compiler's own."""
+def _lowest_address_taken(codes: list[Instruction]) -> int:
+    """Return the lowest frame offset whose address is taken; below it are only the compiler's own slots."""
     lowest = 1 << 40
     for one in codes:
         if not any("%rbp" in operand or "%ebp" in operand for operand in one.operands):
@@ -132,16 +133,16 @@ def _addresses_taken(codes: list[Code]) -> int:
     return lowest
 
 
-class Graph:
-    """A function's instructions and the ways between them."""
+class ControlFlowGraph:
+    """A function's instructions and how control moves between them."""
 
-    def __init__(self, codes: list[Code], sites: Mapping[int, int], *, catches: bool = False) -> None:
-        _link(codes)
+    def __init__(self, codes: list[Instruction], sites: Mapping[int, int], *, catches: bool = False) -> None:
+        _link_successors(codes)
         self.codes, self.sites = codes, sites
         self.elsewhere = catches or any(AGAIN.match(one.target) for one in codes if one.word in ("call", "callq"))
         """Whether control may also come from a call to another node than the one behind it."""
 
-        self.taken = _addresses_taken(codes)
+        self.taken = _lowest_address_taken(codes)
         self.end = len(codes)
         """A node of its own: where the loops without a mark begin anew."""
 
@@ -236,8 +237,8 @@ class Graph:
         return above
 
 
-def reach(start: Iterable[int], following: Callable[[int], list[int]], without: set[int]) -> set[int]:
-    """All nodes that some nodes lead to."""
+def reachable_nodes(start: Iterable[int], following: Callable[[int], list[int]], without: set[int]) -> set[int]:
+    """Return all nodes that can be reached from `start` without passing `without`."""
     found = set(start) - without
     todo = list(found)
     while todo:

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from weft.instrument.rows.bases import opening
+from weft.instrument.rows.bases import render_base_setup
 from weft.instrument.rows.code import BRANCH
-from weft.instrument.rows.forms import ONE, Atom, Form, frozen, signed
+from weft.instrument.rows.forms import ONE, Atom, Form, freeze_form, to_signed
 from weft.instrument.rows.loops import CopiedLoop
-from weft.instrument.rows.straight import Straight
-from weft.instrument.rows.ways import Ways
+from weft.instrument.rows.straight import StraightCode
+from weft.instrument.rows.ways import LoopPaths
 from weft.native.headers.check_rows import (
     MEMORY4,
     MEMORY8,
@@ -113,8 +113,8 @@ _ONCE: Final = """\
 """
 
 
-def _saving(name: str, called: str, kept: tuple[str, ...], vectors: list[str]) -> str:
-    """A routine that calls the runtime and gives registers back; `kept`: for the runtime to read."""
+def _render_saving_call(name: str, called: str, kept: tuple[str, ...], vectors: list[str]) -> str:
+    """Return a routine that calls the runtime and preserves all registers; the runtime can read those in `kept`."""
     pushed = (*_PUSHED, *kept)
     room = 16 * len(vectors) + 8 * (len(pushed) % 2)
     return "\n".join(
@@ -139,9 +139,9 @@ def _saving(name: str, called: str, kept: tuple[str, ...], vectors: list[str]) -
 
 _KEPT: Final = ("r15", "r14", "r13", "r12", "rbx", "rbp")
 SHARED: Final = (
-    _saving(".Lweftr_leave", "weft_check_row_exit", (), _VECTORS)
-    + _saving(".Lweftr_enter", "weft_check_row", _KEPT, _VECTORS)
-    + _saving(".Lweftr_enter_plain", "weft_check_row", _KEPT, [])
+    _render_saving_call(".Lweftr_leave", "weft_check_row_exit", (), _VECTORS)
+    + _render_saving_call(".Lweftr_enter", "weft_check_row", _KEPT, _VECTORS)
+    + _render_saving_call(".Lweftr_enter_plain", "weft_check_row", _KEPT, [])
 )
 
 
@@ -157,7 +157,7 @@ class _Forms:
 
     def add(self, form: Form, low: bool = False) -> str:
         """The number of a form, as the assembler reads it; those that it needs have smaller ones, or are shifts."""
-        key = (frozen(form), low)
+        key = (freeze_form(form), low)
         if key not in self.known:
             if shift := self._shift(form, low):
                 self.known[key] = f".Lweftr{self.row.number}_w+{len(self.shifted)}"
@@ -175,7 +175,7 @@ class _Forms:
         if not fixed or len(fixed) == len(form) or len(names) > 1 or any(fixed[a] != 1 for a in fixed if a is not ONE):
             return ""
         other = self.add({atom: times for atom, times in form.items() if atom not in fixed}, low)
-        shift = signed(fixed.get(ONE, 0))
+        shift = to_signed(fixed.get(ONE, 0))
         factor = f"{names[0]}{shift:+d}" if names else str(shift)
         return f"\t.quad\t{factor}, 0\n\t.long\t{SHIFTED}, {other}\n"
 
@@ -190,7 +190,7 @@ class _Forms:
             return f"\t.quad\t{times}, 0\n\t.long\t{kind}, {inner}\n"
         if atom.kind == "memory":
             kind = MEMORY8 if atom.size == 8 else MEMORY4
-            return f"\t.quad\t{times}, {address_of(atom)}\n\t.long\t{kind}, 0\n"
+            return f"\t.quad\t{times}, {memory_address(atom)}\n\t.long\t{kind}, 0\n"
         rise = self.row.narrow[atom] if low else self.row.steps[atom]
         assert rise is not None
         if set(rise) - {ONE}:
@@ -204,23 +204,23 @@ class _Forms:
         return f"\t.quad\t{times}, {step}\n\t.long\t{kind | flag}, {argument}\n"
 
 
-def address_of(memory: Atom) -> str:
+def memory_address(memory: Atom) -> str:
     """The address of what a place holds, as the assembler reads it."""
     shift = dict(memory.form).get(ONE, 0)
     name = next(atom.name for atom, _ in memory.form if atom is not ONE)
-    return f"{name}{signed(shift):+d}"
+    return f"{name}{to_signed(shift):+d}"
 
 
-def _memories(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
+def _memory_atoms(form: Iterable[tuple[Atom, int]]) -> Iterator[Atom]:
     for atom, _ in form:
         if atom.kind == "memory":
             yield atom
         elif atom.kind in ("sx", "zx"):
-            yield from _memories(atom.form)
+            yield from _memory_atoms(atom.form)
 
 
-def write(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
-    """What stands before and after lines of the text, the copy's code, and its data."""
+def render_copy(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
+    """Return the text to insert before and after lines, the code of the copy, and its data."""
     codes, n, ways = row.codes, row.number, row.ways
     marked = ways.rank > 0
     turn = {node: k for k, node in enumerate(ways.order)}
@@ -242,8 +242,8 @@ def write(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
         done = sum(turn[place] < turn[node] for place in places)
         return f".Lweftr{n}_x{exits.setdefault((done, there), len(exits))}"
 
-    begun, held = opening(row.bases, f".Lweftr{n}_k")
-    plain = "_plain" if ways.rank < 0 and _without_vectors(ways) else ""
+    begun, held = render_base_setup(row.bases, f".Lweftr{n}_k")
+    plain = "_plain" if ways.rank < 0 and _has_no_vectors_before_hook(ways) else ""
     code = [(_ENTRY if marked else _BEGIN).format(n=n, first="q" if begun else first, plain=plain)]
     code += [f".Lweftr{n}_q:\n{begun}"] if begun else []
     chain = sorted(ways.order)
@@ -272,17 +272,17 @@ def write(row: CopiedLoop) -> tuple[dict[int, str], dict[int, str], str, str]:
             if target + ":" not in before.get(line, ""):
                 before[line] = before.get(line, "") + f"{target}:\n"
         code.append(_EXIT.format(n=n, exit=number, done=done, target=target))
-    return before, behind, "".join(code), f"{_data(row, places)}\t.balign\t8\n{held}"
+    return before, behind, "".join(code), f"{_render_data(row, places)}\t.balign\t8\n{held}"
 
 
-def _without_vectors(ways: Ways | Straight) -> bool:
-    """Whether no vector register is named before the first hook, which may change them all."""
+def _has_no_vectors_before_hook(ways: LoopPaths | StraightCode) -> bool:
+    """Return whether no vector register is used before the first hook."""
     before = itertools.takewhile(lambda n: not ways.graph.is_hook(n), ways.order)
     return not any("%xmm" in ways.codes[n].text for n in before)
 
 
-def _leaving(row: CopiedLoop, forms: _Forms, within: dict[int, int]) -> Iterator[str]:
-    """The branches that leave the copy (`struct row_end`)."""
+def _render_exits(row: CopiedLoop, forms: _Forms, within: dict[int, int]) -> Iterator[str]:
+    """Yield the data of the branches that leave the copy (`struct row_end`)."""
     turn = {node: k for k, node in enumerate(row.ways.order)}
     for node, one in row.ends.items():
         left, right = (forms.add(form, one.size == 4) for form in (one.left, one.right))
@@ -291,7 +291,8 @@ def _leaving(row: CopiedLoop, forms: _Forms, within: dict[int, int]) -> Iterator
         yield f"\t.long\t{left}, {right}, {one.size}, {one.test}\n\t.long\t{within[node]}, {int(fall)}, {int(last)}\n"
 
 
-def _data(row: CopiedLoop, places: list[int]) -> str:
+def _render_data(row: CopiedLoop, places: list[int]) -> str:
+    """Return the data of a copy that the runtime reads (`struct row`): places, forms, limits, blocks, guards."""
     n, forms, blocks = row.number, _Forms(row), row.ways.blocks
     within = {node: k for k, block in enumerate(blocks) for node in block.nodes}
     held = []
@@ -316,11 +317,11 @@ def _data(row: CopiedLoop, places: list[int]) -> str:
         f"\t.long\t{left}, {right}, {one.size}, {one.test}\n" for (left, right), one in zip(sides, asked, strict=True)
     ]
     memories = [
-        f"\t.quad\t{address_of(atom)}\n\t.long\t{atom.size}, {k}\n"
+        f"\t.quad\t{memory_address(atom)}\n\t.long\t{atom.size}, {k}\n"
         for k, one in enumerate(asked)
-        for atom in dict.fromkeys([*_memories(one.left.items()), *_memories(one.right.items())])
+        for atom in dict.fromkeys([*_memory_atoms(one.left.items()), *_memory_atoms(one.right.items())])
     ]
-    leaving = list(_leaving(row, forms, within))
+    leaving = list(_render_exits(row, forms, within))
     ends = []
     for block in blocks:
         onward = (*block.next, *block.next[-1:] * 2, -1, -1)[:2]

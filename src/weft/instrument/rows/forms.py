@@ -28,21 +28,21 @@ Form = Mapping[Atom, int]
 """Atoms with their factors."""
 
 
-def slot(offset: int, size: int) -> Atom:
+def slot_atom(offset: int, size: int) -> Atom:
     """What some bytes at an offset from the frame pointer hold."""
     return Atom("slot", offset=offset, size=size)
 
 
-def memory(address: Form, size: int) -> Atom:
+def memory_atom(address: Form, size: int) -> Atom:
     """What some bytes at an address hold."""
-    return Atom("memory", size=size, form=frozen(address))
+    return Atom("memory", size=size, form=freeze_form(address))
 
 
-def frozen(form: Form) -> tuple[tuple[Atom, int], ...]:
+def freeze_form(form: Form) -> tuple[tuple[Atom, int], ...]:
     return tuple(sorted(((a, c) for a, c in form.items() if c), key=repr))
 
 
-def added(one: Form | None, two: Form | None, factor: int = 1) -> Form | None:
+def add_forms(one: Form | None, two: Form | None, factor: int = 1) -> Form | None:
     if one is None or two is None:
         return None
     made = dict(one)
@@ -51,16 +51,16 @@ def added(one: Form | None, two: Form | None, factor: int = 1) -> Form | None:
     return {atom: times for atom, times in made.items() if times}
 
 
-def number(value: int) -> Form:
+def number_form(value: int) -> Form:
     return {ONE: value & _WIDE} if value & _WIDE else {}
 
 
-def signed(value: int) -> int:
+def to_signed(value: int) -> int:
     """A number modulo 2^64 as one with a sign."""
     return (value ^ 1 << 63) - (1 << 63)
 
 
-def low(form: Form | None) -> Form | None:
+def low_half(form: Form | None) -> Form | None:
     """A form with the same 32 low bits."""
     if form is not None and len(form) == 1:
         ((atom, times),) = form.items()
@@ -69,12 +69,12 @@ def low(form: Form | None) -> Form | None:
     return form
 
 
-def extended(form: Form | None, kind: str) -> Form | None:
+def extend_low_half(form: Form | None, kind: str) -> Form | None:
     """The 32 low bits extended with their sign (`sx`) or zeros (`zx`)."""
-    form = low(form)
+    form = low_half(form)
     if form is None:
         return None
     if not set(form) - {ONE}:
         value = form.get(ONE, 0) & 0xFFFFFFFF
-        return number(value - (1 << 32) if kind == "sx" and value >> 31 else value)
-    return {Atom(kind, form=frozen(form)): 1}
+        return number_form(value - (1 << 32) if kind == "sx" and value >> 31 else value)
+    return {Atom(kind, form=freeze_form(form)): 1}

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft.instrument.rows.code import COMPARES
-from weft.instrument.rows.forms import Form, low
-from weft.instrument.rows.values import Effects, State
-from weft.instrument.rows.ways import Block, Ways
+from weft.instrument.rows.forms import Form, low_half
+from weft.instrument.rows.values import InstructionEffects, MachineState
+from weft.instrument.rows.ways import LoopBlock, LoopPaths
 from weft.native.headers.check_rows import RowTest as Test
 
 _TESTS: Final = {
@@ -35,13 +35,15 @@ class Guard:
     test: int
 
 
-def guard(ways: Ways, effects: Effects, block: Block, states: dict[int, State]) -> Guard | None:
-    """What the branch at the end of a block asks; None where there is none, or nothing is known of it."""
-    return comparison(ways, effects, block.nodes[-1], states) if len(block.next) == 2 else None
+def block_guard(
+    ways: LoopPaths, effects: InstructionEffects, block: LoopBlock, states: dict[int, MachineState]
+) -> Guard | None:
+    """Return the comparison of the branch at the end of a block; None if there is no branch or it is unknown."""
+    return branch_guard(ways, effects, block.nodes[-1], states) if len(block.next) == 2 else None
 
 
-def comparison(ways: Ways, effects: Effects, n: int, states: dict[int, State]) -> Guard | None:
-    """What a branch asks; None where nothing is known of it."""
+def branch_guard(ways: LoopPaths, effects: InstructionEffects, n: int, states: dict[int, MachineState]) -> Guard | None:
+    """Return the comparison that decides a branch; None if it is unknown."""
     codes = ways.codes
     test = _TESTS.get(codes[n].word[1:])
     compare = n - 1
@@ -67,7 +69,7 @@ def comparison(ways: Ways, effects: Effects, n: int, states: dict[int, State]) -
     else:
         right, left = (effects.value(operand, size, state) for operand in one.operands)
     if size == 4:
-        left, right = low(left), low(right)
+        left, right = low_half(left), low_half(right)
     if left is None or right is None or test is None:
         return None
     return Guard(left, right, size, test)

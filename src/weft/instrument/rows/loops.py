@@ -7,20 +7,29 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.instrument.rows.bases import Base, shortened, usable
-from weft.instrument.rows.code import ABOVE, BRANCH, HOOK, NUMBER, Code, Graph, codes_of, functions
-from weft.instrument.rows.forms import ONE, Atom, Form, added, low, slot
-from weft.instrument.rows.guards import Guard, comparison, guard
-from weft.instrument.rows.straight import Straight, settled, straights
-from weft.instrument.rows.unneeded import unneeded
-from weft.instrument.rows.values import ARGUMENTS, KEPT, Effects, State, Unfit
-from weft.instrument.rows.ways import Ways, flags_read
+from weft.instrument.rows.bases import Base, is_usable_base, shorten_code
+from weft.instrument.rows.code import (
+    ABOVE,
+    BRANCH,
+    HOOK,
+    NUMBER,
+    ControlFlowGraph,
+    Instruction,
+    find_functions,
+    parse_instructions,
+)
+from weft.instrument.rows.forms import ONE, Atom, Form, add_forms, low_half, slot_atom
+from weft.instrument.rows.guards import Guard, block_guard, branch_guard
+from weft.instrument.rows.straight import StraightCode, find_straight_code, is_known_at_start
+from weft.instrument.rows.unneeded import find_unneeded
+from weft.instrument.rows.values import ARGUMENTS, KEPT, InstructionEffects, MachineState, NoCopyError
+from weft.instrument.rows.ways import LoopPaths, are_flags_read
 
 MOST_SITES: Final = 1024
 
 
 @dataclass(slots=True)
-class Hook:
+class HookSite:
     """A hook in the copy: which site, and the form of its address."""
 
     number: int
@@ -34,9 +43,9 @@ class CopiedLoop:
     """A loop with a second copy."""
 
     number: int
-    ways: Ways | Straight
-    codes: list[Code]
-    places: dict[int, Hook]
+    ways: LoopPaths | StraightCode
+    codes: list[Instruction]
+    places: dict[int, HookSite]
     proven: dict[int, tuple[Form, int]]
     """Comparisons whose branch is never taken while the form is at most the number, unsigned: with their branch."""
 
@@ -54,33 +63,33 @@ class CopiedLoop:
     """What registers are to hold where the copy begins."""
 
 
-def find(lines: list[str], sites: Mapping[int, int]) -> Iterator[CopiedLoop]:
-    """The loops of an assembly text that get a second copy. sites: the number of the site of each line with a hook."""
+def find_copied_loops(lines: list[str], sites: Mapping[int, int]) -> Iterator[CopiedLoop]:
+    """Yield the loops of an assembly text that get a second copy; `sites`: the site number of each line with a hook."""
     count = 0
-    for first, last in functions(lines):
+    for first, last in find_functions(lines):
         if not any(line in sites for line in range(first, last)):
             continue
-        codes = codes_of(lines, first, last)
+        codes = parse_instructions(lines, first, last)
         if any(re.search(r"%[yz]mm", one.text) for one in codes):
             continue
-        graph = Graph(codes, sites, catches=any("\t.cfi_personality" in line for line in lines[first:last]))
+        graph = ControlFlowGraph(codes, sites, catches=any("\t.cfi_personality" in line for line in lines[first:last]))
         copied: set[int] = set()
         for mark, rank in graph.loops():
             try:
-                made = row(graph, mark, rank, count + 1)
-            except Unfit:
+                made = copy_loop(graph, mark, rank, count + 1)
+            except NoCopyError:
                 continue
             yield made
             count += 1
             copied |= made.ways.nodes
-        for ways in straights(graph, copied):
+        for ways in find_straight_code(graph, copied):
             count += 1
-            yield straight(ways, count)
+            yield copy_straight_code(ways, count)
 
 
-def row(graph: Graph, mark: int, rank: int, number: int) -> CopiedLoop:
-    """A loop's copy."""
-    return _Loop(Ways(graph, mark, rank)).row(number)
+def copy_loop(graph: ControlFlowGraph, mark: int, rank: int, number: int) -> CopiedLoop:
+    """Return the copy of a loop. NoCopyError if it cannot have one."""
+    return _Loop(LoopPaths(graph, mark, rank)).row(number)
 
 
 class _Still(dict[Atom, Form]):
@@ -90,43 +99,43 @@ class _Still(dict[Atom, Form]):
         return {}
 
 
-def straight(ways: Straight, number: int) -> CopiedLoop:
-    """The copy of code without a loop."""
-    effects, state = Effects(ways.graph), State()
+def copy_straight_code(ways: StraightCode, number: int) -> CopiedLoop:
+    """Return the copy of code without a loop."""
+    effects, state = InstructionEffects(ways.graph), MachineState()
     places, compared, addresses = {}, {}, {}
     for n in ways.order[:-1]:
         if ways.graph.is_hook(n):
-            places[n] = _hook(ways.graph, n, state)
+            places[n] = _hook_site(ways.graph, n, state)
         else:
             if ways.codes[n].word == "cmpq":
                 compared[n] = state.copy()
             for operand in ways.codes[n].operands:
                 form = effects.address(operand, state) if not re.search(r"%r[bi]p", operand) else None
-                if form is not None and usable(form):
+                if form is not None and is_usable_base(form):
                     addresses[n] = operand, form
         effects.run(ways.codes[n], n, state)
-    proven, still = _proven(ways, compared, settled), _Still()
-    made = shortened(ways, proven, addresses)
+    proven, still = _bounds_checks(ways, compared, is_known_at_start), _Still()
+    made = shorten_code(ways, proven, addresses)
     codes = [made.codes.get(n, one) for n, one in enumerate(ways.codes)]
     return CopiedLoop(number, ways, codes, places, proven, {}, {}, made.unneeded, still, still, [], made.bases)
 
 
-def _hook(graph: Graph, n: int, state: State) -> Hook:
-    """The hook at a node. Unfit where nothing is known of its address."""
+def _hook_site(graph: ControlFlowGraph, n: int, state: MachineState) -> HookSite:
+    """Return the hook at a node. NoCopyError if its address is unknown."""
     found = HOOK.match(graph.codes[n].target)
     assert found
     form = state.registers.get("rdi")
     if form is None:
-        raise Unfit
-    return Hook(graph.sites[graph.codes[n].line], found[1] == "write", int(found[2]), form)
+        raise NoCopyError
+    return HookSite(graph.sites[graph.codes[n].line], found[1] == "write", int(found[2]), form)
 
 
 class _Loop:
     """One loop under examination."""
 
-    def __init__(self, ways: Ways) -> None:
+    def __init__(self, ways: LoopPaths) -> None:
         self.ways, self.graph, self.codes, self.rank = ways, ways.graph, ways.codes, ways.rank
-        self.effects = Effects(ways.graph)
+        self.effects = InstructionEffects(ways.graph)
         self.written: set[tuple[int, int]] = set()
 
     def row(self, number: int) -> CopiedLoop:
@@ -139,32 +148,34 @@ class _Loop:
         for name in KEPT:
             self._step(Atom("register", name), last.registers.get(name), steps, narrow)
         for key, held in last.slots.items():
-            self._step(slot(*key), held, steps, narrow)
+            self._step(slot_atom(*key), held, steps, narrow)
         arguments = []
         for name in ARGUMENTS[: self.rank]:
             form = last.registers.get(name)
             if form is None or not self._linear(form, steps, narrow):
-                raise Unfit
+                raise NoCopyError
             arguments.append(form)
         for place in places.values():
             if not self._linear(place.address, steps, narrow):
-                raise Unfit
-        proven = _proven(self.ways, states, lambda form: self._linear(form, steps, narrow))
-        dead = unneeded(self.ways, proven, dict(enumerate(self.codes)))
+                raise NoCopyError
+        proven = _bounds_checks(self.ways, states, lambda form: self._linear(form, steps, narrow))
+        dead = find_unneeded(self.ways, proven, dict(enumerate(self.codes)))
         guards = {}
         for block in self.ways.blocks:
-            made = guard(self.ways, self.effects, block, states)
+            made = block_guard(self.ways, self.effects, block, states)
             if made and all(
-                self._linear(low(form) or {} if made.size == 4 else form, steps, narrow, made.size == 4, memory=True)
+                self._linear(
+                    low_half(form) or {} if made.size == 4 else form, steps, narrow, made.size == 4, memory=True
+                )
                 for form in (made.left, made.right)
             ):
                 guards[block.nodes[-1]] = made
         ends = {
             n: made
             for n in self._leaving(proven)
-            if (made := comparison(self.ways, self.effects, n, states))
+            if (made := branch_guard(self.ways, self.effects, n, states))
             and all(
-                self._linear(low(form) or {} if made.size == 4 else form, steps, narrow, made.size == 4)
+                self._linear(low_half(form) or {} if made.size == 4 else form, steps, narrow, made.size == 4)
                 for form in (made.left, made.right)
             )
         }
@@ -179,10 +190,10 @@ class _Loop:
 
     # --- values ---
 
-    def _values(self) -> dict[int, State]:
+    def _values(self) -> dict[int, MachineState]:
         """What holds before each node."""
         order = self.ways.order
-        states: dict[int, State] = {order[0]: self._entry()}
+        states: dict[int, MachineState] = {order[0]: self._entry()}
         for n in order[:-1]:
             after = states[n].copy()
             self.effects.run(self.codes[n], n, after)
@@ -193,9 +204,9 @@ class _Loop:
                     states[there] = after.copy()
         return states
 
-    def _entry(self) -> State:
+    def _entry(self) -> MachineState:
         """What is known behind the mark: what the instructions before it made of what they left alone."""
-        state = State()
+        state = MachineState()
         for n in self.ways.prefix:
             self.effects.run(self.codes[n], n, state)
 
@@ -215,7 +226,7 @@ class _Loop:
                     return False
             return True
 
-        made = State()
+        made = MachineState()
         for name in KEPT:
             form = state.registers.get(name)
             if form is not None and left_alone(form):
@@ -235,10 +246,10 @@ class _Loop:
             return
         own: Form = {atom: 1}
         if held.get(atom) == 1:
-            steps[atom] = added(held, own, -1)
-        part = low(held)
+            steps[atom] = add_forms(held, own, -1)
+        part = low_half(held)
         if part is not None and part.get(atom) == 1:
-            rise = added(part, own, -1)
+            rise = add_forms(part, own, -1)
             assert rise is not None
             narrow[atom] = rise
 
@@ -294,25 +305,25 @@ class _Loop:
         else:
             steps[atom] = narrow[atom] = {}
 
-    def _places(self, states: dict[int, State]) -> dict[int, Hook]:
-        made: dict[int, Hook] = {}
+    def _places(self, states: dict[int, MachineState]) -> dict[int, HookSite]:
+        made: dict[int, HookSite] = {}
         for n in self.ways.order[:-1]:
             if not self.graph.is_hook(n):
                 continue
-            made[n] = _hook(self.graph, n, states[n])
+            made[n] = _hook_site(self.graph, n, states[n])
         if len(made) > MOST_SITES:
-            raise Unfit
+            raise NoCopyError
         return made
 
 
 # --- what the copy can do without ---
 
 
-def _proven(
-    ways: Ways | Straight, states: Mapping[int, State], fits: Callable[[Form], bool]
+def _bounds_checks(
+    ways: LoopPaths | StraightCode, states: Mapping[int, MachineState], fits: Callable[[Form], bool]
 ) -> dict[int, tuple[Form, int]]:
-    """Comparisons with a number before a jump out of the copy, unsigned above: checks of bounds."""
-    effects, nodes, made = Effects(ways.graph), ways.nodes, {}
+    """Return the checks of bounds: comparisons with a number before a jump out of the copy if (unsigned) above."""
+    effects, nodes, made = InstructionEffects(ways.graph), ways.nodes, {}
     for n in ways.order[:-1]:
         one = ways.codes[n]
         if one.word != "cmpq" or not NUMBER.match(one.operands[0][1:]) or not one.operands[0].startswith("$"):
@@ -322,7 +333,7 @@ def _proven(
             continue
         stay, leave = ways.next(n + 1)
         limit = int(one.operands[0][1:], 0) - ABOVE[jump.word]
-        if leave in nodes or stay not in nodes or limit < 0 or flags_read(ways.graph, stay):
+        if leave in nodes or stay not in nodes or limit < 0 or are_flags_read(ways.graph, stay):
             continue
         form = effects.value(one.operands[1], 8, states[n])
         if form is not None and fits(form):

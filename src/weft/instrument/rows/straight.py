@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from weft.instrument.rows.code import ABOVE, BRANCH, HOOK, Graph
+from weft.instrument.rows.code import ABOVE, BRANCH, HOOK, ControlFlowGraph
 from weft.instrument.rows.forms import ONE, Form
-from weft.instrument.rows.values import Effects, State, Unfit
-from weft.instrument.rows.ways import Block, flags_read
+from weft.instrument.rows.values import InstructionEffects, MachineState, NoCopyError
+from weft.instrument.rows.ways import LoopBlock, are_flags_read
 
 RANK: Final = -1
 """In the place of a loop's rank."""
@@ -25,16 +25,16 @@ MOST_HOOKS: Final = 1000
 ENDS: Final = ("call", "callq", "ret", "unknown", "jmp")
 
 
-class Straight:
-    """The one way through such code: from its first instruction to the one behind its last hook."""
+class StraightCode:
+    """Code without a loop, from its first instruction to the one after its last hook."""
 
-    def __init__(self, graph: Graph, first: int, behind: int) -> None:
+    def __init__(self, graph: ControlFlowGraph, first: int, behind: int) -> None:
         self.graph, self.codes = graph, graph.codes
         self.rank, self.mark, self.start, self.last = RANK, first, first, behind
         self.prefix: list[int] = []
         self.order = list(range(first, behind + 1))
         self.nodes = set(self.order)
-        self.blocks = [Block(self.order, ())]
+        self.blocks = [LoopBlock(self.order, ())]
 
     def next(self, n: int) -> list[int]:
         """Where control goes from a node."""
@@ -45,35 +45,35 @@ class Straight:
         return [] if n == self.last else [n + 1]
 
 
-def straights(graph: Graph, without: set[int]) -> Iterator[Straight]:
-    """All such code of a function, but for some nodes."""
+def find_straight_code(graph: ControlFlowGraph, without: set[int]) -> Iterator[StraightCode]:
+    """Yield all straight code of a function that has enough hooks, without the nodes in `without`."""
     n = 0
     while n < graph.end:
-        if n in without or flags_read(graph, n):
+        if n in without or are_flags_read(graph, n):
             n += 1
             continue
-        behind, hooks, stopped = _followed(graph, n, without)
+        behind, hooks, stopped = _follow_straight_code(graph, n, without)
         if hooks >= FEWEST_HOOKS and not _jumps_within(graph, n, behind):
-            yield Straight(graph, n, behind)
+            yield StraightCode(graph, n, behind)
         n = max(stopped, n + 1)
 
 
-def _jumps_within(graph: Graph, first: int, behind: int) -> bool:
+def _jumps_within(graph: ControlFlowGraph, first: int, behind: int) -> bool:
     """Whether a way leaves out a part of it, or leads back."""
     return any(
         first <= there <= behind for n in range(first, behind) for there in graph.codes[n].next if there != n + 1
     )
 
 
-def _followed(graph: Graph, first: int, without: set[int]) -> tuple[int, int, int]:
-    """The node behind the last hook, how many hooks there are, and where it cannot go on."""
-    effects, state = Effects(graph), State()
+def _follow_straight_code(graph: ControlFlowGraph, first: int, without: set[int]) -> tuple[int, int, int]:
+    """Return the node after the last hook, the number of hooks, and the node at which the code cannot continue."""
+    effects, state = InstructionEffects(graph), MachineState()
     behind, hooks, n = first, 0, first
     while n + 1 < graph.end and n not in without and hooks < MOST_HOOKS:
         one = graph.codes[n]
         if graph.is_hook(n):
             form = state.registers.get("rdi")
-            if form is None or not settled(form) or not HOOK.match(one.target):
+            if form is None or not is_known_at_start(form) or not HOOK.match(one.target):
                 return behind, hooks, n + 1
             behind, hooks = n + 1, hooks + 1
         elif one.word in ENDS or (BRANCH.match(one.word) and one.word not in ABOVE):
@@ -82,14 +82,14 @@ def _followed(graph: Graph, first: int, without: set[int]) -> tuple[int, int, in
             break
         try:
             effects.run(one, n, state)
-        except Unfit:
+        except NoCopyError:
             return behind, hooks, n + 1
         n += 1
     return behind, hooks, n
 
 
-def settled(form: Form, half: bool = False) -> bool:
-    """Whether a form is made of what registers and slots hold where the code begins."""
+def is_known_at_start(form: Form, half: bool = False) -> bool:
+    """Return whether a form consists of what registers and slots hold where the code begins."""
     for atom, times in form.items():
         if atom is ONE or atom.kind == "register":
             continue
@@ -97,7 +97,7 @@ def settled(form: Form, half: bool = False) -> bool:
             if times != 1 or half:
                 return False
         elif atom.kind in ("sx", "zx"):
-            if not settled(dict(atom.form), True):
+            if not is_known_at_start(dict(atom.form), True):
                 return False
         elif atom.kind != "slot" or (atom.size == 4 and not half):
             return False

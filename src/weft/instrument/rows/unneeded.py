@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.instrument.rows.code import FLAGS_READ, FLAGS_SET, MEMORY, NUMBER, PARTS, Code, reach
-from weft.instrument.rows.straight import Straight
+from weft.instrument.rows.code import FLAGS_READ, FLAGS_SET, MEMORY, NUMBER, PARTS, Instruction, reachable_nodes
+from weft.instrument.rows.straight import StraightCode
 from weft.instrument.rows.values import ARGUMENTS, KEPT, LOST
-from weft.instrument.rows.ways import Ways
+from weft.instrument.rows.ways import LoopPaths
 
 FLAGS: Final = "flags"
 """Beside the names of registers."""
@@ -30,10 +30,12 @@ class _Needed:
     overwritten: set[int] = field(default_factory=set)
 
 
-def unneeded(ways: Ways | Straight, proven: Mapping[int, object], codes: Mapping[int, Code]) -> set[int]:
-    """All such nodes; codes: what stands at a node."""
+def find_unneeded(
+    ways: LoopPaths | StraightCode, proven: Mapping[int, object], codes: Mapping[int, Instruction]
+) -> set[int]:
+    """Return the nodes whose results nothing needs once hooks and proven comparisons are gone."""
     everything = _Needed({*KEPT, *LOST, FLAGS})
-    needed: dict[int, _Needed] = {ways.last: _Needed({*KEPT, *_needed(ways.rank)}, _never_read(ways))}
+    needed: dict[int, _Needed] = {ways.last: _Needed({*KEPT, *_needed_registers(ways.rank)}, _unread_slot_bytes(ways))}
     found: set[int] = set()
     for n in reversed(ways.order[:-1]):
         behind = [needed[there] if there in ways.nodes else everything for there in ways.next(n)]
@@ -44,48 +46,48 @@ def unneeded(ways: Ways | Straight, proven: Mapping[int, object], codes: Mapping
             after.registers -= {*LOST, FLAGS}
         elif n in proven or n - 1 in proven:
             after = needed[n + 1]
-        elif not _before(codes[n], after, ways.graph.taken):
+        elif not _step_backwards(codes[n], after, ways.graph.taken):
             found.add(n)
         needed[n] = after
     return found
 
 
-def _never_read(ways: Ways | Straight) -> set[int]:
-    """The bytes of the compiler's slots that the copy writes and nothing reads behind it."""
+def _unread_slot_bytes(ways: LoopPaths | StraightCode) -> set[int]:
+    """Return the bytes of the compiler's slots that the copy writes and nothing reads afterwards."""
     graph = ways.graph
     if ways.last == graph.end or graph.elsewhere:  # a loop comes around
         return set()
-    found = set().union(*(_slot_written(graph.codes[n], graph.taken) for n in ways.order[:-1]))
-    for n in reach([ways.last], lambda n: graph.codes[n].next, set()):
+    found = set().union(*(_slot_bytes_written(graph.codes[n], graph.taken) for n in ways.order[:-1]))
+    for n in reachable_nodes([ways.last], lambda n: graph.codes[n].next, set()):
         one = graph.codes[n]
-        for operand in one.operands[:-1] if _slot_written(one, graph.taken) else one.operands:
-            found -= _bytes(operand, found)
+        for operand in one.operands[:-1] if _slot_bytes_written(one, graph.taken) else one.operands:
+            found -= _slot_bytes_named(operand, found)
     return found
 
 
-def _needed(rank: int) -> tuple[str, ...]:
-    """What is needed, of the registers that a call may change, where the copy ends: an iteration call's arguments."""
+def _needed_registers(rank: int) -> tuple[str, ...]:
+    """Return the caller-saved registers that are needed where the copy ends: an iteration call's arguments."""
     if rank == 0:
         return LOST
     return ARGUMENTS[:rank] if rank > 0 else ()
 
 
-def named(one: Code) -> set[str]:
-    """The general registers that an instruction reads or writes."""
-    return one.registers() | _hidden(one)
+def registers_used(one: Instruction) -> set[str]:
+    """Return the general registers that an instruction reads or writes."""
+    return one.registers() | _implicit_registers(one)
 
 
-def _hidden(one: Code) -> set[str]:
+def _implicit_registers(one: Instruction) -> set[str]:
     """Registers that an instruction reads without naming them."""
     return {"rax", "rdx"} if _PAIRED.match(one.word) else set()
 
 
-def _before(one: Code, needed: _Needed, taken: int) -> bool:
-    """Make of what is needed behind an instruction what is needed before it; False if it is not needed itself."""
-    stored = _slot_written(one, taken)
+def _step_backwards(one: Instruction, needed: _Needed, taken: int) -> bool:
+    """Update `needed` from after an instruction to before it; return False if the instruction itself is not needed."""
+    stored = _slot_bytes_written(one, taken)
     if stored and stored <= needed.overwritten:
         return False
-    target = _target(one)
+    target = _target_register(one)
     if target and target not in needed.registers and (_MOVES.match(one.word) or FLAGS not in needed.registers):
         return False
     if FLAGS_SET.match(one.word):
@@ -94,15 +96,15 @@ def _before(one: Code, needed: _Needed, taken: int) -> bool:
         needed.registers.add(FLAGS)
     if target:
         needed.registers.discard(target)
-    needed.registers |= _read(one) if target else named(one)
+    needed.registers |= _registers_read(one) if target else registers_used(one)
     needed.overwritten |= stored
     for operand in one.operands[:-1] if stored else one.operands:
-        needed.overwritten -= _bytes(operand, needed.overwritten)
+        needed.overwritten -= _slot_bytes_named(operand, needed.overwritten)
     return True
 
 
-def _target(one: Code) -> str:
-    """The register that an instruction changes, and nothing else but flags; empty: there is none, or more than it."""
+def _target_register(one: Instruction) -> str:
+    """Return the only register that an instruction changes, beside flags; "" if there is none or more."""
     if one.word == "cltq" and not one.operands:
         return "rax"
     known = _MOVES.match(one.word) or (_COUNTS.match(one.word) and (len(one.operands) > 1 or one.word[0] != "i"))
@@ -110,7 +112,7 @@ def _target(one: Code) -> str:
     return PARTS.get(last[1:], "") if known and last.startswith("%") else ""
 
 
-def _read(one: Code) -> set[str]:
+def _registers_read(one: Instruction) -> set[str]:
     """The registers that an instruction with a target reads."""
     if one.word == "cltq":
         return {"rax"}
@@ -121,8 +123,8 @@ def _read(one: Code) -> set[str]:
     return {PARTS[k] for k in re.findall(r"%(\w+)", text) if k in PARTS}
 
 
-def _slot_written(one: Code, taken: int) -> set[int]:
-    """The bytes of a slot of the compiler's own that an instruction gives a value, and does nothing else."""
+def _slot_bytes_written(one: Instruction, taken: int) -> set[int]:
+    """Return the bytes of a compiler's slot that an instruction writes, if it does nothing else."""
     size, place = _STORED.get(one.word, 0), MEMORY.match(one.operands[-1]) if one.operands else None
     if not size or not place or place["base"] != "%rbp" or place["index"] or not NUMBER.match(place["shift"] or "0"):
         return set()
@@ -130,7 +132,7 @@ def _slot_written(one: Code, taken: int) -> set[int]:
     return set(range(offset, offset + size)) if offset + size <= taken else set()
 
 
-def _bytes(operand: str, known: set[int]) -> set[int]:
+def _slot_bytes_named(operand: str, known: set[int]) -> set[int]:
     """Which of some bytes of slots an operand may stand for."""
     place = MEMORY.match(operand)
     if not place or "%rbp" not in (place["base"], place["index"]):

@@ -5,8 +5,18 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from weft.instrument.rows.code import BRANCH, COMPARES, MEMORY, NUMBER, PARTS, SYMBOL, Code, Graph
-from weft.instrument.rows.forms import ONE, Atom, Form, added, extended, low, memory, number, slot
+from weft.instrument.rows.code import BRANCH, COMPARES, MEMORY, NUMBER, PARTS, SYMBOL, ControlFlowGraph, Instruction
+from weft.instrument.rows.forms import (
+    ONE,
+    Atom,
+    Form,
+    add_forms,
+    extend_low_half,
+    low_half,
+    memory_atom,
+    number_form,
+    slot_atom,
+)
 
 KEPT: Final = ("rbx", "r12", "r13", "r14", "r15", "rbp")
 """Registers that a call leaves alone, in the order in which the copy's entry puts them on the stack, from the last."""
@@ -24,23 +34,23 @@ SCALARS: Final = {"movsd": 8, "movlpd": 8, "movhpd": 8, "movlps": 8, "movhps": 8
 """Bytes that a move out of a vector register writes; others may write all 16."""
 
 
-class Unfit(Exception):
-    """This loop has no second copy."""
+class NoCopyError(Exception):
+    """Raised if a loop cannot have a second copy."""
 
 
-class State:
+class MachineState:
     """What registers and slots hold."""
 
     def __init__(self) -> None:
         self.registers: dict[str, Form | None] = {name: {Atom("register", name): 1} for name in KEPT}
         self.slots: dict[tuple[int, int], Form | None] = {}
 
-    def copy(self) -> State:
-        made = State()
+    def copy(self) -> MachineState:
+        made = MachineState()
         made.registers, made.slots = dict(self.registers), dict(self.slots)
         return made
 
-    def merge(self, other: State) -> None:
+    def merge(self, other: MachineState) -> None:
         for name in set(self.registers) | set(other.registers):
             if self.registers.get(name) != other.registers.get(name):
                 self.registers[name] = None
@@ -54,13 +64,13 @@ class State:
         offset, size = key
         if any(k[0] < offset + size and offset < k[0] + k[1] for k in self.slots):
             return None
-        return {slot(*key): 1}
+        return {slot_atom(*key): 1}
 
 
-class Effects:
+class InstructionEffects:
     """What the instructions of a function change."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: ControlFlowGraph) -> None:
         self.graph = graph
 
     def _memory(self, operand: str) -> tuple[int, bool] | None:
@@ -70,37 +80,37 @@ class Effects:
             return None
         shift = found["shift"] or "0"
         if found["base"] != "%rbp" or not NUMBER.match(shift):
-            raise Unfit
+            raise NoCopyError
         if found["index"]:
             return 0, False
         return int(shift, 0), int(shift, 0) < self.graph.taken
 
-    def address(self, operand: str, state: State) -> Form | None:
+    def address(self, operand: str, state: MachineState) -> Form | None:
         """Where an operand lies in memory."""
         found = MEMORY.match(operand)
         if not found:
             return None
         shift, form = found["shift"] or "0", None
         if NUMBER.match(shift):
-            form = number(int(shift, 0))
+            form = number_form(int(shift, 0))
         elif found["base"] == "%rip":
             symbol = SYMBOL.match(shift)
             if not symbol:
                 return None
             form = {
                 Atom("address", symbol["name"]): 1,
-                **number(int(symbol["before"] or 0) + int(symbol["after"] or 0)),
+                **number_form(int(symbol["before"] or 0) + int(symbol["after"] or 0)),
             }
         if found["base"] and found["base"] != "%rip":
-            form = added(form, state.registers.get(PARTS.get(found["base"][1:], "")))
+            form = add_forms(form, state.registers.get(PARTS.get(found["base"][1:], "")))
         if found["index"]:
-            form = added(form, state.registers.get(PARTS.get(found["index"][1:], "")), int(found["scale"] or 1))
+            form = add_forms(form, state.registers.get(PARTS.get(found["index"][1:], "")), int(found["scale"] or 1))
         return form
 
-    def value(self, operand: str, size: int, state: State) -> Form | None:
+    def value(self, operand: str, size: int, state: MachineState) -> Form | None:
         """A value of 8 bytes, or one with the same low 4 bytes."""
         if operand.startswith("$"):
-            return number(int(operand[1:], 0)) if NUMBER.match(operand[1:]) else None
+            return number_form(int(operand[1:], 0)) if NUMBER.match(operand[1:]) else None
         if operand.startswith("%"):
             return state.registers.get(PARTS.get(operand[1:], ""))
         if operand.endswith("@GOTPCREL(%rip)") and size == 8:
@@ -110,16 +120,16 @@ class Effects:
             return state.held((place[0], size)) if place[1] else None
         at = self.address(operand, state)
         if at and [atom.kind for atom in at if atom is not ONE] == ["address"] and size in (4, 8):
-            return {memory(at, size): 1}
+            return {memory_atom(at, size): 1}
         return None
 
-    def _set(self, operand: str, form: Form | None, size: int, state: State) -> None:
+    def _set(self, operand: str, form: Form | None, size: int, state: MachineState) -> None:
         if operand.startswith("%"):
             if operand[1:] in PARTS:
                 full = PARTS[operand[1:]]
                 if full in ("rsp", "rbp"):
-                    raise Unfit
-                state.registers[full] = form if size == 8 else extended(form, "zx") if size == 4 else None
+                    raise NoCopyError
+                state.registers[full] = form if size == 8 else extend_low_half(form, "zx") if size == 4 else None
             return
         place = self._memory(operand)
         if place is None:
@@ -127,13 +137,13 @@ class Effects:
         if not place[1]:
             found = MEMORY.match(operand)
             if found and found["index"]:
-                raise Unfit
+                raise NoCopyError
             return
         wide = size if size in (4, 8) else 16
         for k in [k for k in state.slots if k[0] < place[0] + wide and place[0] < k[0] + k[1]]:
             state.slots[k] = None
         if size in (4, 8):
-            state.slots[place[0], size] = form if size == 8 else low(form)
+            state.slots[place[0], size] = form if size == 8 else low_half(form)
         else:
             for k in (
                 (place[0], 8),
@@ -145,22 +155,22 @@ class Effects:
             ):
                 state.slots[k] = None
 
-    def run(self, one: Code, n: int, state: State) -> None:
+    def run(self, one: Instruction, n: int, state: MachineState) -> None:
         """Change the state by an instruction; Unfit where it is not known."""
         word, operands = one.word, one.operands
         if "%rsp" in one.text or "%esp" in one.text:
-            raise Unfit
+            raise NoCopyError
         if self.graph.is_hook(n):
             for name in LOST:
                 state.registers.pop(name, None)
             return
         if word == "jmp" and one.target.startswith("*"):
-            raise Unfit
+            raise NoCopyError
         if BRANCH.match(word) or COMPARES.match(word) or word in ("nop", "endbr64"):
             return
         if re.search(r"%xmm\d", one.text):
             if word.startswith(("pcmpestr", "pcmpistr", "maskmov", "v")):
-                raise Unfit
+                raise NoCopyError
             self._set(operands[-1], None, SCALARS.get(word, 16), state)
             return
         if word.startswith("f"):
@@ -176,12 +186,12 @@ class Effects:
             self._set(operands[1], self.address(operands[0], state), size, state)
         elif word in ("movslq", "cltq"):
             source, target = operands if operands else ("%eax", "%rax")
-            self._set(target, extended(self.value(source, 4, state), "sx"), 8, state)
+            self._set(target, extend_low_half(self.value(source, 4, state), "sx"), 8, state)
         elif word in ("addq", "addl", "subq", "subl") and len(operands) == 2:
             part = self.value(operands[0], size, state), self.value(operands[1], size, state)
             if size == 4:
-                part = low(part[0]), low(part[1])
-            self._set(operands[1], added(part[1], part[0], 1 if word.startswith("a") else -1), size, state)
+                part = low_half(part[0]), low_half(part[1])
+            self._set(operands[1], add_forms(part[1], part[0], 1 if word.startswith("a") else -1), size, state)
         elif word in ("salq", "sall", "shlq", "shll", "imulq", "imull") and len(operands) >= 2:
             self._product(word, operands, size, state)
         elif word in ("xorl", "xorq") and operands[0] == operands[1]:
@@ -195,17 +205,17 @@ class Effects:
             if operands[-1].startswith("%") and operands[-1][1:] in PARTS:
                 state.registers[PARTS[operands[-1][1:]]] = None
         else:
-            raise Unfit
+            raise NoCopyError
 
-    def _product(self, word: str, operands: tuple[str, ...], size: int, state: State) -> None:
+    def _product(self, word: str, operands: tuple[str, ...], size: int, state: MachineState) -> None:
         target = operands[-1]
         form = self.value(operands[-1] if len(operands) == 2 else operands[1], size, state)
         if size == 4:
-            form = low(form)
+            form = low_half(form)
         if not operands[0].startswith("$") or not NUMBER.match(operands[0][1:]) or form is None:
             self._set(target, None, size, state)
             return
         factor = int(operands[0][1:], 0)
         if word.startswith("s"):
             factor = 1 << (factor & (63 if size == 8 else 31))
-        self._set(target, added({}, form, factor), size, state)
+        self._set(target, add_forms({}, form, factor), size, state)

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from weft.pvm.tasks import file_of
+from weft.pvm.tasks import task_file
 
 PREFIX: Final = "weft-pvm-"
 INSTALLED: Final = "/usr/lib/pvm3"
@@ -26,7 +26,7 @@ def find_daemon() -> str | None:
 
 def folder_note_path(run: Path) -> Path:
     """Return the file in which a run's virtual machine notes its folder."""
-    return file_of(run).with_name("folder.txt")
+    return task_file(run).with_name("folder.txt")
 
 
 def remove_machine_folder(run: Path) -> None:

@@ -56,7 +56,7 @@ class VirtualMachine:
     def __init__(self, run: Path, environment: Mapping[str, str]) -> None:
         self.run = run
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        registry.create(run, 1)
+        registry.create_task_file(run, 1)
         folder_note_path(run).write_text(str(self.folder))
         self.environment = dict(environment)
         self.preload = self.environment.pop(PRELOAD, "")
@@ -67,9 +67,9 @@ class VirtualMachine:
         self._buried: set[int] = set()
         self._waiting_since: float | None = None
         self._lost_at: float | None = None
-        registry.create(run, 2 if self.groups else 1)
-        self.tasks = registry.Tasks(run)
-        self._file = registry.file_of(run)
+        registry.create_task_file(run, 2 if self.groups else 1)
+        self.tasks = registry.LiveTasks(run)
+        self._file = registry.task_file(run)
 
     no_server = "did not start"
     """What is said of a group server that cannot be used."""
@@ -162,7 +162,7 @@ class VirtualMachine:
                     f"the program uses groups, and {command} cannot be started: {error.strerror}"
                 ) from error
         limit = time.monotonic() + STARTING
-        while self.tasks.all()[1].state != TaskState.SERVING:
+        while self.tasks.read_tasks()[1].state != TaskState.SERVING:
             if self._server.poll() is not None or time.monotonic() > limit:
                 raise MachineError(f"the program uses groups, and PVM's group server ({command}) {self.no_server}")
             time.sleep(0.005)
@@ -202,7 +202,7 @@ class VirtualMachine:
         found = _PRINTED.match(line)
         if found is None:
             return None
-        tasks, tid, text = self.tasks.all(), int(found[1], 16), found[2]
+        tasks, tid, text = self.tasks.read_tasks(), int(found[1], 16), found[2]
         rank = next((task.rank for task in reversed(tasks) if task.tid == tid), None)
         if rank is None or text.strip() in (b"EOF", b"BEGIN"):
             return None
@@ -214,8 +214,8 @@ class VirtualMachine:
         """
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
-        for task in self.tasks.all():
-            if task.serves or not task.tid:
+        for task in self.tasks.read_tasks():
+            if task.is_group_server or not task.tid:
                 continue
             if task.pid == 0 and now - self._waiting_since < STARTING and self._may_still_start(task.tid):
                 return task.rank
@@ -225,7 +225,7 @@ class VirtualMachine:
 
     def format_task(self, rank: int) -> str:
         """A task as it is called."""
-        return f"rank {rank}, {registry.label_of(self.tasks.all(), rank)}"
+        return f"rank {rank}, {registry.render_label(self.tasks.read_tasks(), rank)}"
 
     def _may_still_start(self, tid: int) -> bool:
         """Return whether a spawned task may still make its first call of PVM."""
@@ -237,7 +237,7 @@ class VirtualMachine:
 
     def mark_killed_tasks(self) -> None:
         """Mark in their records that killed tasks have ended, as other tasks may wait for them."""
-        for task in self.tasks.all():
+        for task in self.tasks.read_tasks():
             if task.pid and task.rank not in self._buried and has_ended(task.pid):
                 self._buried.add(task.rank)
                 task_records.mark_task_ended(self.run, task.rank)
@@ -262,7 +262,7 @@ class VirtualMachine:
                     process.wait(GRACE)  # else the kernel keeps it: nothing can be done here, and nobody waits for it
         self._end_tasks()
         self.forward_output()
-        registry.trim(self.run)
+        registry.trim_task_file(self.run)
         remove_machine_folder(self.run)
 
     def _end_tasks(self) -> None:
@@ -280,7 +280,7 @@ class VirtualMachine:
 
     def _find_living_tasks(self) -> list[int]:
         """Return the pids of this run's tasks: processes that map its file of tasks, as a pid alone proves nothing."""
-        return [task.pid for task in self.tasks.all() if task.pid and maps_file(task.pid, self._file)]
+        return [task.pid for task in self.tasks.read_tasks() if task.pid and maps_file(task.pid, self._file)]
 
 
 def has_ended(pid: int) -> bool:

@@ -20,7 +20,7 @@ from weft.launch.rankfile import (
     read_chunks,
     read_header,
 )
-from weft.pvm.tasks import read
+from weft.pvm.tasks import read_tasks
 from weft.trace.layout import PAGE, Flag, State, StreamKind
 
 _USED: Final = CHUNK_FORMAT.size - 8
@@ -33,8 +33,8 @@ def record_path(run: Path, rank: int) -> Path:
 
 def close_server_records(run: Path) -> None:
     """Complete the records of all group servers of a run."""
-    for task in read(run):
-        if task.serves:
+    for task in read_tasks(run):
+        if task.is_group_server:
             try:
                 _close_server_record(record_path(run, task.rank))
             except OSError:

@@ -1,9 +1,8 @@
-"""What each function of MPI, and of PVM, means, stated once: all rooms that tell one function from another ask here.
+"""State once what each function of MPI, and of PVM, means: all rooms that tell one function from another ask here.
 
 `of(name)` is one function's meaning; `named(Act.SEND, …)` are the names of those that do something. words.py holds the
-words, rows.py and local.py the table, refusals.py what has no row and why. Nothing here is needed to be recorded by
-hand in a second place: the source of the recorder, the numbers that C reads and the page of coverage come from these
-rows.
+words, rows.py and local.py the table, refusals.py what has no row and why. The source of the recorder, the numbers that
+C reads and the page of coverage are generated from these rows.
 """
 
 from __future__ import annotations
@@ -76,6 +75,6 @@ def names(found: Iterable[Meaning]) -> frozenset[str]:
 
 
 def named(*acts: Act, where: Callable[[Meaning], bool] | None = None) -> frozenset[str]:
-    """The names of the functions that do one of `acts`, and for which `where` holds."""
+    """Return the names of the functions that do one of `acts`, and for which `where` holds."""
     found = among(*acts)
     return names(filter(where, found) if where else found)

@@ -1,4 +1,6 @@
-"""Functions that work on objects of their caller and wait for nobody: what they are about, make and free."""
+"""List the functions that work on objects of their caller and wait for nobody: their topics, and what they make and
+free.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the standard that have no row, each family with its reason: the recorder hands them straight on."""
+"""List the functions of the standard without a row, each family with its reason: the recorder passes them through."""
 
 from __future__ import annotations
 

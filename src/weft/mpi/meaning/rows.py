@@ -45,7 +45,9 @@ def all_rows() -> Iterator[Meaning]:
 
 
 def _sends() -> Iterator[Meaning]:
-    """The four modes (3.4). A ready send has its receive by contract, a buffered one its copy: neither waits."""
+    """Yield the sends in their four modes (3.4). A ready send has its receive by contract, a buffered one its copy:
+    neither waits.
+    """
     modes = {"Send": Mode.STANDARD, "Ssend": Mode.SYNCHRONOUS, "Bsend": Mode.BUFFERED, "Rsend": Mode.READY}
     for name, mode in modes.items():
         waits = Waits.PEER if mode in (Mode.STANDARD, Mode.SYNCHRONOUS) else Waits.NOBODY
@@ -96,7 +98,7 @@ def _partitions() -> Iterator[Meaning]:
 
 
 def _buffers() -> Iterator[Meaning]:
-    """What buffered sends are copied to (3.6): a flush, and taking the buffer away, wait until it is empty."""
+    """Yield the calls on buffers of buffered sends (3.6): flush and detach wait until the buffer is empty."""
     for of in ("Buffer_", "Comm_", "Session_"):
         flush, tail = ("flush", "") if of == "Buffer_" else ("flush_buffer", "_buffer")
         yield Meaning(f"{of}attach{tail}", Act.LOCAL, _MESSAGES, kin=f"{of}attach{tail}")
@@ -174,7 +176,7 @@ def _data() -> Iterator[Meaning]:
 
 
 def _neighbours() -> Iterator[Meaning]:
-    """Collectives along the edges of a topology (8.6): a member may have none."""
+    """Yield the collectives along the edges of a topology (8.6): a member may have none."""
     for name, _, sends, receives, _ in _DATA:
         if name.startswith("All"):
             yield from _three_forms(Meaning(
@@ -198,7 +200,9 @@ def _collective(name: str, topic: str, over: Over = Over.COMMUNICATOR, **facts: 
 
 
 def _communicators() -> Iterator[Meaning]:
-    """Making a communicator needs every member's part (7.4.2); with a graph that each gives its edges of it may not."""
+    """Yield the calls that make and free communicators: making one needs every member (7.4.2), except with adjacent
+    edges.
+    """
     names = (
         "Comm_create Comm_dup Comm_dup_with_info Comm_split Comm_split_type Cart_create Cart_sub Graph_create"
         " Dist_graph_create Intercomm_create"
@@ -218,7 +222,7 @@ def _communicators() -> Iterator[Meaning]:
 
 
 def _processes() -> Iterator[Meaning]:
-    """Communicators with processes of another world (11.8 to 11.10)."""
+    """Yield the calls that make communicators with processes of another world (11.8 to 11.10)."""
     topic = "processes"
     strange = Trait.MEETS_STRANGERS | Trait.ROOTS_ARGUMENTS
     for name in ("Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect"):
@@ -243,7 +247,7 @@ def _windows() -> Iterator[Meaning]:
 
 
 def _accesses() -> Iterator[Meaning]:
-    """One-sided operations (12.3); what an accumulate does it does atomically and in order (12.7)."""
+    """Yield the one-sided operations (12.3); an accumulate is atomic and ordered (12.7)."""
     update, both = Access.UPDATE | Access.ATOMIC, Access.UPDATE | Access.READ | Access.ATOMIC
     sorts = {
         "Put": Access.WRITE, "Get": Access.READ, "Accumulate": update, "Get_accumulate": both,
@@ -257,7 +261,7 @@ def _accesses() -> Iterator[Meaning]:
 
 
 def _epochs() -> Iterator[Meaning]:
-    """Synchronisation that names its targets or its lock (12.5.2 to 12.5.4)."""
+    """Yield the synchronisation calls that name their targets or their lock (12.5.2 to 12.5.4)."""
     waits = {
         Sync.START: Waits.POSTS, Sync.COMPLETE: Waits.POSTS, Sync.POST: Waits.NOBODY, Sync.WAIT: Waits.COMPLETES,
         Sync.TEST: Waits.NOBODY, Sync.MEMORY: Waits.NOBODY,
@@ -275,7 +279,7 @@ _TRANSFERS = "read_all write_all read_at_all write_at_all read_ordered write_ord
 
 
 def _file_collectives() -> Iterator[Meaning]:
-    """Collective on a file (14.2 to 14.4): who may go on before others is the implementation's to say."""
+    """Yield the collectives on a file (14.2 to 14.4): the implementation decides who may leave before others."""
     yield _collective("File_open", _FILES, makes=("FILE",))
     yield _on_file("File_close", frees="FILE")
     for word in "set_size preallocate set_view set_info set_atomicity sync seek_shared".split():
@@ -304,7 +308,10 @@ def _file_transfers() -> Iterator[Meaning]:
 
 
 def _begin_and_end() -> Iterator[Meaning]:
-    """MPI and sessions (11.2 to 11.4). The processes of a world meet in MPI_Finalize, those of a session may."""
+    """Yield the calls that start and end MPI and sessions (11.2 to 11.4).
+
+    The processes of a world synchronise in MPI_Finalize, those of a session may.
+    """
     topic = "start and end"
     yield Meaning("Init", Act.BEGIN_OR_END, topic, kin="Init")
     yield Meaning("Init_thread", Act.BEGIN_OR_END, topic, kin="Init_thread")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from enum import Enum, Flag, IntEnum
 else:
-    from weft.mpi.meaning.light import Enum, Flag, IntEnum
+    from weft.mpi.meaning.cheap_enums import Enum, Flag, IntEnum
 
 
 class Act(Enum):

@@ -1,5 +1,5 @@
 /* Writes rows of numbers as OTF2 events. The library is the user's: its functions come as pointers, in the order of
- * the kinds, so that nothing is linked and no header of OTF2 is needed. src/weft/export/otf2/records.py makes the
+ * the kinds, so that nothing is linked and no header of OTF2 is needed. src/weft/export/otf2/rank_records.py makes the
  * rows; a test holds the two against each other. */
 #include "otf2.h"
 #include "ops.h"

@@ -1,6 +1,6 @@
 /* Calls as rows of text or JSON, for `weft dump`: what terms/call_text.py writes of one event, for a million of them.
  *
- * A function's parameters come as a list of parts (export/lines.py makes them). Names of objects and sites come as texts
+ * A function's parameters come as a list of parts (export/call_lines.py makes them). Names of objects and sites come as texts
  * that are ready to be copied. What is rare is not done here: a damaged tail, a string, a double. The kernel stops at
  * such a row, and Python writes it.
  */

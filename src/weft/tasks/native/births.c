@@ -40,7 +40,8 @@ static struct {
     pthread_t thread;
 } sure; // this thread runs that loop: it was asked
 
-static void drop(birth *b) {
+// Release a reference to a birth, and free it with the last one.
+static void release_birth(birth *b) {
     while (b != NULL && --b->owners == 0) {
         birth *parent = b->parent;
         if (b->code != NULL) Py_DecRef(b->code);
@@ -54,7 +55,8 @@ static uint32_t roots; // births without a parent
 int (*weft_initialize)(initializer own, object *task, object *arguments, object *keywords);
 static initializer initialize; // asyncio's own, where ours has taken its place
 
-static birth *made(birth *parent, object *code, int lasti) {
+// Return the birth of a new task; NULL if there is no memory.
+static birth *make_birth(birth *parent, object *code, int lasti) {
     birth *b = malloc(sizeof *b);
     if (b == NULL) return NULL;
     if (parent != NULL &&
@@ -70,14 +72,15 @@ static birth *made(birth *parent, object *code, int lasti) {
     return b;
 }
 
-static entry *place(entry *in, uint64_t size, const object *task) {
+// Return the entry of a task in a table, or a free one.
+static entry *find_slot(entry *in, uint64_t size, const object *task) {
     uint64_t at = ((uintptr_t)task >> 4) * 0x9E3779B97F4A7C15u >> 20 & (size - 1);
     while (in[at].task != NULL && in[at].task != task) at = (at + 1) & (size - 1);
     return &in[at];
 }
 
-// Take what is dead out of the table, and make room. 0 where there is no memory.
-static int sweep(void) {
+// Remove dead tasks from the table, and make room. 0 if there is no memory.
+static int sweep_table(void) {
     uint64_t alive = 0;
     for (uint64_t i = 0; i < room; i++)
         alive += table[i].task != NULL && PyWeakref_GetObject(table[i].ref) != _Py_NoneStruct;
@@ -90,33 +93,34 @@ static int sweep(void) {
     for (uint64_t i = 0; i < before; i++) {
         if (old[i].task == NULL) continue;
         if (PyWeakref_GetObject(old[i].ref) != _Py_NoneStruct) {
-            *place(fresh, size, old[i].task) = old[i];
+            *find_slot(fresh, size, old[i].task) = old[i];
         } else {
             Py_DecRef(old[i].ref);
-            drop(old[i].born);
+            release_birth(old[i].born);
         }
     }
     free(old);
     return 1;
 }
 
-static birth *known(const object *task) {
+// Return the recorded birth of a task; NULL if there is none.
+static birth *find_birth(const object *task) {
     if (table == NULL) return NULL;
-    entry *e = place(table, room, task);
+    entry *e = find_slot(table, room, task);
     return e->task != NULL && PyWeakref_GetObject(e->ref) == task ? e->born : NULL;
 }
 
-// Keep a birth for a task; takes over `ref`.
-static birth *keep(object *task, object *ref, birth *b) {
-    if (b == NULL || (4 * used >= 3 * room && !sweep())) {
+// Store a birth for a task; takes over `ref`.
+static birth *store_birth(object *task, object *ref, birth *b) {
+    if (b == NULL || (4 * used >= 3 * room && !sweep_table())) {
         Py_DecRef(ref);
-        drop(b);
+        release_birth(b);
         return NULL;
     }
-    entry *e = place(table, room, task);
+    entry *e = find_slot(table, room, task);
     if (e->task != NULL) { // another one lay at this address
         Py_DecRef(e->ref);
-        drop(e->born);
+        release_birth(e->born);
     } else {
         used++;
     }
@@ -125,14 +129,14 @@ static birth *keep(object *task, object *ref, birth *b) {
 }
 
 birth *weft_birth_of(object *task) {
-    birth *b = known(task);
+    birth *b = find_birth(task);
     if (b != NULL) return b;
     object *ref = PyWeakref_NewRef(task, NULL);
     if (ref == NULL) {
         PyErr_Clear();
         return NULL;
     }
-    return keep(task, ref, made(NULL, NULL, -1));
+    return store_birth(task, ref, make_birth(NULL, NULL, -1));
 }
 
 static int is_library(object *code) {
@@ -153,8 +157,8 @@ static int is_library(object *code) {
     return seen[at].library;
 }
 
-// The innermost line that is not asyncio's own; owned.
-static object *maker(int *lasti) {
+// Return the innermost code that is not asyncio's own, and its instruction; owned.
+static object *find_creating_code(int *lasti) {
     object *frame = PyEval_GetFrame(), *code = NULL;
     if (frame != NULL) Py_IncRef(frame);
     while (frame != NULL) {
@@ -171,8 +175,8 @@ static object *maker(int *lasti) {
     return NULL;
 }
 
-// The task that runs in this thread, from 3.14 on; not owned: the thread has it.
-static object *mother_told(void) {
+// Return the task that runs in this thread, from Python 3.14 on; not owned: the thread has it.
+static object *ask_current_task(void) {
     object *loop = PyObject_CallNoArgs(py.running), *found = NULL;
     if (loop != NULL && loop != _Py_NoneStruct) found = PyObject_CallOneArg(py.current, loop);
     if (loop != NULL) Py_DecRef(loop);
@@ -181,9 +185,9 @@ static object *mother_told(void) {
     return found == _Py_NoneStruct ? NULL : found;
 }
 
-// The task that runs in this thread; not owned.
-static object *mother(object *task) {
-    if (initialize != NULL) return mother_told();
+// Return the task that runs in this thread; not owned.
+static object *find_parent_task(object *task) {
+    if (initialize != NULL) return ask_current_task();
     if (PyDict_Size(py.current) == 0) return NULL;
     object *loop = PyObject_CallOneArg(py.get_loop, task);
     if (loop == NULL || sure.loop != loop || !pthread_equal(sure.thread, pthread_self())) {
@@ -203,12 +207,13 @@ out:
     return NULL;
 }
 
-static void note(object *task, object *ref) {
-    object *parent = mother(task);
+// Record the birth of a new task, and call the debugger's callback if that is enabled.
+static void record_birth(object *task, object *ref) {
+    object *parent = find_parent_task(task);
     birth *from = parent != NULL && parent != task ? weft_birth_of(parent) : NULL;
     int lasti;
-    object *code = maker(&lasti);
-    birth *early = known(task), *b = early != NULL ? NULL : made(from, code, lasti);
+    object *code = find_creating_code(&lasti);
+    birth *early = find_birth(task), *b = early != NULL ? NULL : make_birth(from, code, lasti);
     if (early != NULL && early->code == NULL && early->parent == NULL) { // it began before, and made tasks of its own
         early->parent = from;
         early->code = code;
@@ -219,7 +224,7 @@ static void note(object *task, object *ref) {
     }
     if (b != NULL) {
         Py_IncRef(ref);
-        b = keep(task, ref, b);
+        b = store_birth(task, ref, b);
     }
     if (weft_born != NULL && (b != NULL || early != NULL)) weft_born(task, b != NULL ? b : early);
     if (watched) {
@@ -230,8 +235,8 @@ static void note(object *task, object *ref) {
     }
 }
 
-// WeakSet.add, and a birth.
-static object *add(object *self, object *task) {
+// WeakSet.add, with the birth of the task.
+static object *add_task(object *self, object *task) {
     (void)self;
     object *ref = PyWeakref_NewRef(task, forget);
     if (ref == NULL) return NULL;
@@ -239,14 +244,14 @@ static object *add(object *self, object *task) {
         Py_DecRef(ref);
         return NULL;
     }
-    note(task, ref);
+    record_birth(task, ref);
     Py_DecRef(ref);
     Py_IncRef(_Py_NoneStruct);
     return _Py_NoneStruct;
 }
 
 // WeakSet's callback: a task has gone.
-static object *gone(object *self, object *ref) {
+static object *forget_task(object *self, object *ref) {
     (void)self;
     if (PySet_Size(py.iterating) > 0) return PyObject_CallOneArg(py.removed, ref);
     if (PySet_Discard(py.data, ref) < 0) return NULL;
@@ -254,13 +259,13 @@ static object *gone(object *self, object *ref) {
     return _Py_NoneStruct;
 }
 
-// The type's initializer, and a birth.
-static int initialized(object *task, object *arguments, object *keywords) {
+// The type's initializer, with the birth of the task.
+static int initialize_task(object *task, object *arguments, object *keywords) {
     int failed = weft_initialize != NULL ? weft_initialize(initialize, task, arguments, keywords)
                                          : initialize(task, arguments, keywords);
     object *ref = failed == 0 ? PyWeakref_NewRef(task, NULL) : NULL;
     if (ref != NULL) {
-        note(task, ref);
+        record_birth(task, ref);
         Py_DecRef(ref);
     } else if (failed == 0) {
         PyErr_Clear();
@@ -272,7 +277,8 @@ static int initialized(object *task, object *arguments, object *keywords) {
 // (PyTypeObject, PyWrapperDescrObject); whether they are as ours says what is found there.
 enum { TP_INIT = 60, TYPE_INIT = 296 / sizeof(void *), WRAPPED = 48 / sizeof(void *) };
 
-static void put(initializer old, initializer fresh) {
+// Replace an initializer of the type and its subclasses by another.
+static void replace_initializer(initializer old, initializer fresh) {
     initializer *const of_type = (initializer *)(void *)py.task + TYPE_INIT;
     if (*of_type == old) *of_type = fresh;
     object *word = PyUnicode_InternFromString("__init__");
@@ -288,20 +294,21 @@ static void put(initializer old, initializer fresh) {
     PyErr_Clear();
 }
 
-static int take_place(void) {
+// Put Weft's initializers in the place of asyncio's; 0 if that is impossible.
+static int hook_initializers(void) {
     initializer own = (initializer)PyType_GetSlot(py.task, TP_INIT);
     if (own == NULL || ((initializer *)(void *)py.task)[TYPE_INIT] != own) return 0;
     initialize = own;
-    put(own, initialized);
+    replace_initializer(own, initialize_task);
     return 1;
 }
 
 // Let asyncio be as it was.
 __attribute__((visibility("default"))) void weft_births_leave(void) {
-    if (initialize != NULL) put(initialized, initialize);
+    if (initialize != NULL) replace_initializer(initialize_task, initialize);
 }
 
-static object *row(const birth *b) {
+static object *birth_as_tuple(const birth *b) {
     object *code = b->code != NULL ? b->code : _Py_NoneStruct;
     if (b->parent == NULL) return Py_BuildValue("KOOiI", b->id, _Py_NoneStruct, code, b->lasti, b->nth);
     return Py_BuildValue("KKOiI", b->id, b->parent->id, code, b->lasti, b->nth);
@@ -311,7 +318,7 @@ static object *row(const birth *b) {
 static object *read_birth(object *self, object *task) {
     (void)self;
     birth *b = weft_birth_of(task);
-    return b != NULL ? row(b) : Py_BuildValue("iOOii", 0, _Py_NoneStruct, _Py_NoneStruct, -1, 0);
+    return b != NULL ? birth_as_tuple(b) : Py_BuildValue("iOOii", 0, _Py_NoneStruct, _Py_NoneStruct, -1, 0);
 }
 
 // The same of it, of its parent, and so on.
@@ -319,7 +326,7 @@ static object *read_chain(object *self, object *task) {
     (void)self;
     object *list = PyList_New(0);
     for (birth *b = list != NULL ? weft_birth_of(task) : NULL; b != NULL; b = b->parent) {
-        object *one = row(b);
+        object *one = birth_as_tuple(b);
         if (one != NULL) PyList_Append(list, one), Py_DecRef(one);
     }
     return list;
@@ -362,7 +369,8 @@ static struct {
     object *frame[3], *await[3], *running[3], *suspended[3], *coro, *waiter, *done, *callbacks;
 } word;
 
-static int learn_words(void) {
+// Make the names of the attributes that are read.
+static int intern_names(void) {
     static const char text[][24] = {"cr_frame",     "gi_frame",     "ag_frame",     "cr_await",
                                     "gi_yieldfrom", "ag_await",     "cr_running",   "gi_running",
                                     "ag_running",   "cr_suspended", "gi_suspended", "ag_suspended"};
@@ -376,7 +384,8 @@ static int learn_words(void) {
     return word.coro != NULL && word.waiter != NULL && word.done != NULL && word.callbacks != NULL;
 }
 
-static int push(object *code, long lasti) {
+// Add an instruction to the list of spots; 0 if there is no memory.
+static int push_spot(object *code, long lasti) {
     if (in.used == in.room) {
         long room = in.room != 0 ? 2 * in.room : SMALL;
         spot *more = realloc(in.spots, (size_t)room * sizeof *more);
@@ -409,8 +418,8 @@ static int grow_index(void) {
     return 1;
 }
 
-// The number of the spots from `begin` on; they go where they are known. -1 where there is no memory.
-static long intern(long begin) {
+// Return the number of the spots from `begin` on, which are removed if they are known. -1 if there is no memory.
+static long intern_spots(long begin) {
     long length = in.used - begin;
     uint64_t hash = (uint64_t)length;
     for (long i = begin; i < in.used; i++)
@@ -433,7 +442,7 @@ static long intern(long begin) {
     return (in.index[at] = ++in.count) - 1;
 }
 
-// A coroutine, generator or asynchronous generator; -1 for anything else.
+// Return whether a thing is a coroutine, generator or asynchronous generator; -1 for anything else.
 static int kind_of(object *thing) {
     object *type = PyObject_Type(thing);
     int kind = type == PyCoro_Type ? 0 : type == PyGen_Type ? 1 : type == PyAsyncGen_Type ? 2 : -1;
@@ -441,7 +450,7 @@ static int kind_of(object *thing) {
     return kind;
 }
 
-static object *attribute(object *of, object *name) {
+static object *get_attribute(object *of, object *name) {
     object *found = PyObject_GetAttr(of, name);
     if (found == NULL) PyErr_Clear();
     if (found != _Py_NoneStruct) return found;
@@ -449,14 +458,14 @@ static object *attribute(object *of, object *name) {
     return NULL;
 }
 
-static int is_true(object *of, object *name) {
-    object *found = attribute(of, name);
+static int is_attribute_true(object *of, object *name) {
+    object *found = get_attribute(of, name);
     if (found != NULL) Py_DecRef(found);
     return found == _Py_TrueStruct;
 }
 
-// What an awaitable wraps that is no coroutine; owned.
-static object *behind(object *thing) {
+// Return what an awaitable wraps that is no coroutine; owned.
+static object *unwrap_awaitable(object *thing) {
     object *type = PyObject_Type(thing);
     int end = type == NULL || PySet_Contains(py.ends, type) != 0;
     if (type != NULL) Py_DecRef(type);
@@ -467,15 +476,15 @@ static object *behind(object *thing) {
     return NULL;
 }
 
-// Push a coroutine's frames, and those of what it awaits. 0 where there is no memory.
-static int chain(object *coro) {
+// Add the frames of a coroutine, and of what it awaits, to the spots. 0 if there is no memory.
+static int push_frames(object *coro) {
     object *last = NULL, *at = coro;
     int good = 1;
     Py_IncRef(at);
     while (at != NULL && good) {
         int kind = kind_of(at);
-        object *frame = kind < 0 ? NULL : attribute(at, word.frame[kind]);
-        object *onward = kind < 0 ? behind(at) : attribute(at, word.await[kind]);
+        object *frame = kind < 0 ? NULL : get_attribute(at, word.frame[kind]);
+        object *onward = kind < 0 ? unwrap_awaitable(at) : get_attribute(at, word.await[kind]);
         if (frame != NULL && frame == last) { // an asynchronous generator, met again in what sends to it
             Py_DecRef(frame);
             if (onward != NULL) Py_DecRef(onward);
@@ -483,7 +492,7 @@ static int chain(object *coro) {
         }
         if (frame != NULL) {
             object *code = PyFrame_GetCode(frame);
-            if (!(good = push(code, PyFrame_GetLasti(frame)))) Py_DecRef(code);
+            if (!(good = push_spot(code, PyFrame_GetLasti(frame)))) Py_DecRef(code);
             if (last != NULL) Py_DecRef(last);
             last = frame;
         }
@@ -495,11 +504,11 @@ static int chain(object *coro) {
     return good;
 }
 
-// How one waits for a future of asyncio's own class.
-static long how_future(object *waiter) {
+// Return how a task waits for a future of asyncio's own class.
+static long future_activity(object *waiter) {
     unsigned at = (uintptr_t)waiter >> 5 & (SEEN - 1);
     if (met[at].waiter == waiter) return met[at].how;
-    object *callbacks = attribute(waiter, word.callbacks);
+    object *callbacks = get_attribute(waiter, word.callbacks);
     long how = PLAIN;
     if (callbacks != NULL && PyList_Size(callbacks) > 1) { // else there is the task's own: nothing is shielded
         object *told = PyObject_CallOneArg(py.shields, callbacks);
@@ -513,12 +522,12 @@ static long how_future(object *waiter) {
     return met[at].how = how;
 }
 
-// What a task does, as far as it can be said without its variables.
-static long how_of(object *task, object *coro, long length) {
+// Return what a task does, as far as that can be told without its variables (task_table.py: TaskWalk.how).
+static long task_activity(object *task, object *coro, long length) {
     int kind = kind_of(coro);
-    if (kind >= 0 && is_true(coro, word.running[kind])) return RUNS;
-    if (kind >= 0 && !is_true(coro, word.suspended[kind])) return length != 0 ? NEW : READY;
-    object *waiter = attribute(task, word.waiter);
+    if (kind >= 0 && is_attribute_true(coro, word.running[kind])) return RUNS;
+    if (kind >= 0 && !is_attribute_true(coro, word.suspended[kind])) return length != 0 ? NEW : READY;
+    object *waiter = get_attribute(task, word.waiter);
     if (waiter == NULL) return READY;
     long how = ASK;
     object *done = PyObject_CallMethodObjArgs(waiter, word.done, NULL), *type = PyObject_Type(waiter);
@@ -529,7 +538,7 @@ static long how_of(object *task, object *coro, long length) {
         const birth *b = weft_birth_of(waiter);
         if (b != NULL) how = (long)b->id;
     } else if (type == py.future) {
-        how = how_future(waiter);
+        how = future_activity(waiter);
     }
     PyErr_Clear();
     if (done != NULL) Py_DecRef(done);
@@ -538,33 +547,35 @@ static long how_of(object *task, object *coro, long length) {
     return how;
 }
 
-static int look(object *task, line *to) {
+// Read a task into a line of the table.
+static int read_task(object *task, line *to) {
     const birth *b = weft_birth_of(task);
     *to = (line){.task = task, .id = b != NULL ? b->id : 0, .made = -1, .how = ASK};
     long begin = in.used;
     if (b != NULL && b->parent != NULL) to->parent = b->parent->id;
     if (b != NULL && b->code != NULL) {
         Py_IncRef(b->code);
-        if (!push(b->code, b->lasti)) return Py_DecRef(b->code), 0;
-        if ((to->made = intern(begin)) < 0) return 0;
+        if (!push_spot(b->code, b->lasti)) return Py_DecRef(b->code), 0;
+        if ((to->made = intern_spots(begin)) < 0) return 0;
     }
     object *coro = PyObject_CallMethodObjArgs(task, word.coro, NULL);
     if (coro == NULL) PyErr_Clear();
     begin = in.used;
-    int good = coro == NULL || chain(coro);
+    int good = coro == NULL || push_frames(coro);
     long length = in.used - begin;
-    if (good && (to->shape = intern(begin)) < 0) good = 0;
-    if (good && coro != NULL) to->how = how_of(task, coro, length);
+    if (good && (to->shape = intern_spots(begin)) < 0) good = 0;
+    if (good && coro != NULL) to->how = task_activity(task, coro, length);
     if (coro != NULL) Py_DecRef(coro);
     return good;
 }
 
-static int by_id(const void *one, const void *other) {
+static int compare_ids(const void *one, const void *other) {
     uint64_t a = ((const line *)one)->id, b = ((const line *)other)->id;
     return a < b ? -1 : a > b;
 }
 
-static object *shape_list(void) {
+// Return the list of all call stacks.
+static object *make_spot_list(void) {
     object *list = PyList_New(in.count);
     for (long i = 0; list != NULL && i < in.count; i++) {
         object *spots = PyTuple_New(in.shapes[i].length);
@@ -577,8 +588,8 @@ static object *shape_list(void) {
     return list;
 }
 
-// (tasks, ids, parents, made, shapes, how): a list a column, in the order of creation; and the list of shapes.
-static object *columns(const line *lines, long n) {
+// Return (tasks, ids, parents, made, shapes, how), one list a column in the order of creation, and the call stacks.
+static object *make_columns(const line *lines, long n) {
     object *list[6];
     for (int c = 0; c < 6; c++)
         if ((list[c] = PyList_New(n)) == NULL) return NULL;
@@ -589,19 +600,19 @@ static object *columns(const line *lines, long n) {
         const long long told[] = {(long long)l->id, (long long)l->parent, l->made, l->shape, l->how};
         for (int c = 1; c < 6; c++) PyList_SetItem(list[c], i, PyLong_FromLongLong(told[c - 1]));
     }
-    return Py_BuildValue("(NNNNNNN)", list[0], list[1], list[2], list[3], list[4], list[5], shape_list());
+    return Py_BuildValue("(NNNNNNN)", list[0], list[1], list[2], list[3], list[4], list[5], make_spot_list());
 }
 
-// Where the tasks of a list stand. The list keeps them alive meanwhile.
-static object *walk(object *self, object *tasks) {
+// Read all tasks of a list, which keeps them alive meanwhile.
+static object *walk_tasks(object *self, object *tasks) {
     (void)self;
     long n = PyList_Size(tasks);
     if (n < 0) return NULL;
     line *lines = malloc((size_t)(n + 1) * sizeof *lines);
-    int good = lines != NULL && (word.callbacks != NULL || learn_words());
-    for (long i = 0; i < n && good; i++) good = look(PyList_GetItem(tasks, i), &lines[i]);
-    if (good) qsort(lines, (size_t)n, sizeof *lines, by_id);
-    object *answer = good ? columns(lines, n) : PyErr_NoMemory();
+    int good = lines != NULL && (word.callbacks != NULL || intern_names());
+    for (long i = 0; i < n && good; i++) good = read_task(PyList_GetItem(tasks, i), &lines[i]);
+    if (good) qsort(lines, (size_t)n, sizeof *lines, compare_ids);
+    object *answer = good ? make_columns(lines, n) : PyErr_NoMemory();
     for (int i = 0; i < SEEN; i++) {
         if (met[i].waiter != NULL) Py_DecRef(met[i].waiter);
         met[i].waiter = NULL;
@@ -613,23 +624,24 @@ static object *walk(object *self, object *tasks) {
     return answer;
 }
 
-static object *watch(object *self, object *on) {
+// Enable or disable the callback for new tasks.
+static object *enable_callback(object *self, object *on) {
     (void)self;
     watched = PyObject_IsTrue(on);
     Py_IncRef(_Py_NoneStruct);
     return _Py_NoneStruct;
 }
 
-// A number for what is no task, and stands with tasks in one table.
-static object *number(object *self, object *unused) {
+// Return a number for a thread or a work: they share one table with the tasks.
+static object *next_number(object *self, object *unused) {
     (void)self, (void)unused;
     return PyLong_FromUnsignedLongLong(++ids);
 }
 
-static method methods[] = {{"add", add, ONE_ARGUMENT, NULL},          {"gone", gone, ONE_ARGUMENT, NULL},
-                           {"birth", read_birth, ONE_ARGUMENT, NULL}, {"chain", read_chain, ONE_ARGUMENT, NULL},
-                           {"watch", watch, ONE_ARGUMENT, NULL},      {"walk", walk, ONE_ARGUMENT, NULL},
-                           {"number", number, ONE_ARGUMENT, NULL}};
+static method methods[] = {{"add", add_task, ONE_ARGUMENT, NULL},          {"gone", forget_task, ONE_ARGUMENT, NULL},
+                           {"birth", read_birth, ONE_ARGUMENT, NULL},      {"chain", read_chain, ONE_ARGUMENT, NULL},
+                           {"watch", enable_callback, ONE_ARGUMENT, NULL}, {"walk", walk_tasks, ONE_ARGUMENT, NULL},
+                           {"number", next_number, ONE_ARGUMENT, NULL}};
 enum { METHODS = sizeof methods / sizeof *methods };
 
 // (add, birth, chain, watch, walk, number) as functions of Python. `given`: the objects of `names`. They are kept for
@@ -642,8 +654,8 @@ __attribute__((visibility("default"))) object *weft_births(object **given) {
                  given[7], given[8], given[9], given[10], given[11], given[12]};
     for (int i = 0; i < METHODS; i++)
         if ((made_of[i] = PyCFunction_NewEx(&methods[i], NULL, NULL)) == NULL) return NULL;
-    if (!sweep()) return NULL;
-    if (py.data == _Py_NoneStruct && !take_place()) {
+    if (!sweep_table()) return NULL;
+    if (py.data == _Py_NoneStruct && !hook_initializers()) {
         Py_IncRef(_Py_NoneStruct);
         return _Py_NoneStruct;
     }

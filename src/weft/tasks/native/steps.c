@@ -29,7 +29,8 @@ static int is_asyncios_own(const char *text, long length) { // Task-17
     return 1;
 }
 
-static uint32_t number_of(object *name, const char *text, long length) {
+// Return the number of a name, which is defined in the file at its first use.
+static uint32_t name_number(object *name, const char *text, long length) {
     object *known = PyDict_GetItemWithError(py.names, name);
     if (known != NULL) return (uint32_t)PyLong_AsUnsignedLongLong(known);
     uint32_t number = (uint32_t)PyDict_Size(py.names) + 1;
@@ -46,13 +47,13 @@ static uint32_t number_of(object *name, const char *text, long length) {
 
 // The number of the name that a task has at its first step. No line of Python runs for it: asyncio's dictionary may be
 // in the middle of a change.
-static uint32_t name_of(object *task) {
+static uint32_t task_name_number(object *task) {
     object *type = PyObject_Type(task), *get = type != NULL ? PyObject_GetAttr(type, word.get_name) : NULL;
     object *name = get != NULL && get == py.get_name ? PyObject_CallMethodObjArgs(task, word.get_name, NULL) : NULL;
     uint32_t number = UNNAMED;
     long length = 0;
     const char *text = name != NULL ? PyUnicode_AsUTF8AndSize(name, &length) : NULL;
-    if (text != NULL && !is_asyncios_own(text, length)) number = number_of(name, text, length);
+    if (text != NULL && !is_asyncios_own(text, length)) number = name_number(name, text, length);
     PyErr_Clear();
     if (name != NULL) Py_DecRef(name);
     if (get != NULL) Py_DecRef(get);
@@ -60,10 +61,11 @@ static uint32_t name_of(object *task) {
     return number;
 }
 
-static void come(object *task) {
+// Record that a task begins or goes on in this thread.
+static void record_step(object *task) {
     birth *b = weft_birth_of(task);
     struct weft_switch to = {0};
-    if (b != NULL && b->name == 0) b->name = name_of(task);
+    if (b != NULL && b->name == 0) b->name = task_name_number(task);
     if (b != NULL)
         to = (struct weft_switch){.task = b->id,
                                   .parent = b->parent != NULL ? b->parent->id : 0,
@@ -76,13 +78,13 @@ static void come(object *task) {
 
 static int changed(int event, object *dictionary, object *loop, object *task) {
     (void)dictionary, (void)loop;
-    if ((event == ADDED || event == CHANGED) && task != NULL) come(task);
+    if ((event == ADDED || event == CHANGED) && task != NULL) record_step(task);
     else weft_switch(&(struct weft_switch){0});
     return 0;
 }
 
-// The task whose step a callback is; owned, NULL for any other callback.
-static object *task_of(object *callback) {
+// Return the task whose step a callback is; owned, NULL for any other callback.
+static object *task_of_step(object *callback) {
     object *type = PyObject_Type(callback), *task = NULL;
     if (type == py.step) {
         task = PyObject_GetAttr(callback, word.self);
@@ -97,15 +99,16 @@ static object *task_of(object *callback) {
     return task;
 }
 
-// Handle._run
-static object *run(object *self, object *handle) {
+// Handle._run, with the record of a task's step.
+static object *run_handle(object *self, object *handle) {
     (void)self;
-    object *callback = PyObject_GetAttr(handle, word.callback), *task = callback != NULL ? task_of(callback) : NULL;
+    object *callback = PyObject_GetAttr(handle, word.callback),
+           *task = callback != NULL ? task_of_step(callback) : NULL;
     if (callback != NULL) Py_DecRef(callback);
     else PyErr_Clear();
     if (task == NULL) return PyObject_CallOneArg(py.run, handle);
     struct weft_switch before = weft_switch_now();
-    come(task);
+    record_step(task);
     object *answer = PyObject_CallOneArg(py.run, handle);
     weft_switch(&before);
     Py_DecRef(task);
@@ -138,7 +141,7 @@ static int without_task(initializer own, object *task, object *arguments, object
     return failed;
 }
 
-static method methods[] = {{"_run", run, ONE_ARGUMENT, NULL}};
+static method methods[] = {{"_run", run_handle, ONE_ARGUMENT, NULL}};
 
 __attribute__((visibility("default"))) void weft_steps_define(int type, const void *payload, size_t length) {
     weft_switches_define(type, payload, length);

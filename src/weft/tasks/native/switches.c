@@ -45,7 +45,8 @@ static struct met {
 } *met;
 static size_t met_count, met_room;
 
-static const void *mapped(uint64_t offset, uint64_t bytes) {
+// Map a part of the record.
+static const void *map_record(uint64_t offset, uint64_t bytes) {
     void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, of_rank.fd, (off_t)offset);
     return at == MAP_FAILED ? NULL : at;
 }
@@ -59,12 +60,12 @@ static uint64_t table_count(const struct table *t) {
                     : __atomic_load_n((const uint64_t *)t->count, __ATOMIC_ACQUIRE);
 }
 
-// The next chunk of a stream, NULL where there is none so far: then the table is asked again from there later.
-static COLD const struct weft_chunk *table_next(struct table *t, int kind, uint32_t thread) {
+// Return the next chunk of a stream; NULL if there is none so far, then the table is asked again from there later.
+static COLD const struct weft_chunk *next_chunk(struct table *t, int kind, uint32_t thread) {
     while (t->at < table_count(t)) {
         const struct weft_chunk *chunk = &t->chunks[t->at];
         if (chunk->kind == WEFT_STREAM_TABLE) {
-            const void *more = mapped(chunk->offset, (uint64_t)chunk->pages * WEFT_PAGE);
+            const void *more = map_record(chunk->offset, (uint64_t)chunk->pages * WEFT_PAGE);
             if (more == NULL) return NULL;
             *t = (struct table){more, &chunk->used, 0, false};
             continue;
@@ -78,7 +79,7 @@ static COLD const struct weft_chunk *table_next(struct table *t, int kind, uint3
 static uint64_t used(const struct weft_chunk *chunk) { return __atomic_load_n(&chunk->used, __ATOMIC_ACQUIRE); }
 static uint64_t size_of(const struct weft_chunk *chunk) { return (uint64_t)chunk->pages * WEFT_PAGE; }
 
-// The open file of this process's record: no path of the program's need be understood for it.
+// Return the open file of this process's record, so that no path of the program's need be understood for it.
 static COLD int find_record(const char *run) {
     char folder[PATH_MAX], here[64], path[PATH_MAX];
     if (!realpath(run, folder) || strlen(folder) > PATH_MAX - 16) return -1;
@@ -97,12 +98,12 @@ static COLD int find_record(const char *run) {
 
 static COLD bool attach_record(const char *run) {
     of_rank.fd = find_record(run);
-    of_rank.header = of_rank.fd < 0 ? NULL : mapped(0, WEFT_PAGE);
+    of_rank.header = of_rank.fd < 0 ? NULL : map_record(0, WEFT_PAGE);
     const struct weft_header *h = of_rank.header;
     if (h != NULL && !memcmp(h->magic, WEFT_MAGIC, 8) && h->major == WEFT_FORMAT_MAJOR &&
         h->level == WEFT_LEVEL_TRACE && h->pid == (uint32_t)getpid()) {
         of_rank.definitions = table_begin();
-        of_rank.newest = table_next(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0);
+        of_rank.newest = next_chunk(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0);
         if (of_rank.newest != NULL) return true;
     }
     if (h != NULL) munmap((void *)h, WEFT_PAGE);
@@ -112,7 +113,8 @@ static COLD bool attach_record(const char *run) {
     return false;
 }
 
-static uint64_t number(const uint8_t **p, const uint8_t *end) {
+// Read a varint, and advance `p`.
+static uint64_t read_varint(const uint8_t **p, const uint8_t *end) {
     uint64_t value = 0;
     for (int shift = 0; *p < end && shift < 64; shift += 7) {
         uint8_t part = *(*p)++;
@@ -122,13 +124,13 @@ static uint64_t number(const uint8_t **p, const uint8_t *end) {
     return value;
 }
 
-// All of DEFINITIONS behind what is known. Owned by the caller.
-static COLD uint8_t *definitions_more(size_t *length) {
+// Return all of DEFINITIONS after what is known. Owned by the caller.
+static COLD uint8_t *read_new_definitions(size_t *length) {
     struct table t = table_begin();
     uint64_t start = 0;
     uint8_t *bytes = NULL;
     *length = 0;
-    for (const struct weft_chunk *c; (c = table_next(&t, WEFT_STREAM_DEFINITIONS, 0)) != NULL; start += used(c)) {
+    for (const struct weft_chunk *c; (c = next_chunk(&t, WEFT_STREAM_DEFINITIONS, 0)) != NULL; start += used(c)) {
         uint64_t n = used(c), skip = of_rank.parsed > start ? of_rank.parsed - start : 0;
         if (skip >= n) continue;
         uint8_t *more = realloc(bytes, *length + (n - skip));
@@ -143,14 +145,14 @@ static COLD uint8_t *definitions_more(size_t *length) {
     return bytes;
 }
 
-// Learn of the threads that have called MPI since. The lock is held.
-static COLD void learn(void) {
+// Learn of the threads that have called MPI since the last call. The lock is held.
+static COLD void learn_threads(void) {
     size_t length;
-    uint8_t *bytes = definitions_more(&length);
+    uint8_t *bytes = read_new_definitions(&length);
     const uint8_t *p = bytes, *end = bytes + length;
     while (bytes != NULL && p < end) {
         const uint8_t *start = p;
-        uint64_t type = number(&p, end), size = number(&p, end);
+        uint64_t type = read_varint(&p, end), size = read_varint(&p, end);
         if (type == 0 || size > (uint64_t)(end - p)) {
             p = start;
             break;
@@ -164,9 +166,9 @@ static COLD void learn(void) {
             met = more;
             met_room = (met_room + 64) * 2;
         }
-        uint32_t slot = (uint32_t)number(&q, stop);
-        uint64_t first = number(&q, stop);
-        met[met_count++] = (struct met){(uint32_t)number(&q, stop), slot, first};
+        uint32_t slot = (uint32_t)read_varint(&q, stop);
+        uint64_t first = read_varint(&q, stop);
+        met[met_count++] = (struct met){(uint32_t)read_varint(&q, stop), slot, first};
     }
     of_rank.parsed += bytes != NULL ? (uint64_t)(p - bytes) : 0;
     free(bytes);
@@ -211,7 +213,8 @@ struct switches { // one a thread that has tasks
 static struct switches *left; // by threads that have ended
 static __thread __attribute__((tls_model("initial-exec"))) struct switches *self;
 
-static bool append(const void *bytes, size_t n) {
+// Append bytes to the file; return whether that worked.
+static bool append_to_file(const void *bytes, size_t n) {
     if (file != NULL) {
         if (!weft_stream_fits(&definitions, n)) return false;
         memcpy(definitions.next, bytes, n);
@@ -231,30 +234,32 @@ static bool append(const void *bytes, size_t n) {
     return true;
 }
 
-static COLD bool define(int type, const void *payload, size_t length) {
+// Write a definition to the file; return whether that worked.
+static COLD bool write_definition(int type, const void *payload, size_t length) {
     uint8_t *whole = malloc(length + 16);
     if (whole == NULL) return false;
     whole[0] = (uint8_t)type;
     uint8_t *p = weft_put_u(whole + 1, length);
     if (length) memcpy(p, payload, length);
-    bool good = append(whole, (size_t)(p - whole) + length);
+    bool good = append_to_file(whole, (size_t)(p - whole) + length);
     free(whole);
     return good;
 }
 
 void weft_switches_define(int type, const void *payload, size_t length) {
     pthread_mutex_lock(&lock);
-    define(type, payload, length);
+    write_definition(type, payload, length);
     pthread_mutex_unlock(&lock);
 }
 
-static uint8_t *put_s(uint8_t *p, const char *text, size_t length) {
+static uint8_t *put_string(uint8_t *p, const char *text, size_t length) {
     p = weft_put_u(p, length);
     memcpy(p, text, length);
     return p + length;
 }
 
-static COLD bool create(void) {
+// Create the file of this process in the run.
+static COLD bool create_file(void) {
     const struct weft_header *rank = of_rank.header;
     char path[PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/tasks/%s-%u-%s.tasks", run_path, rank->host, rank->pid, runtime_name);
@@ -266,10 +271,10 @@ static COLD bool create(void) {
     memcpy(own->job, rank->job, sizeof own->job);
     memcpy(own->magic, WEFT_TASKS_MAGIC, sizeof own->magic);
     if (!weft_stream_open(file, &definitions, WEFT_STREAM_DEFINITIONS, 0)) return false;
-    uint8_t about[64], *p = put_s(about, runtime_name, strlen(runtime_name));
-    p = put_s(p, "", 0);
-    define(WEFT_DEF_LIBRARY, about, (size_t)(p - about));
-    return append(kept.bytes, kept.used);
+    uint8_t about[64], *p = put_string(about, runtime_name, strlen(runtime_name));
+    p = put_string(p, "", 0);
+    write_definition(WEFT_DEF_LIBRARY, about, (size_t)(p - about));
+    return append_to_file(kept.bytes, kept.used);
 }
 
 // Whether there is a file, made now where MPI has started meanwhile. The recorder takes WEFT_INTERNAL_RUN out of the environment
@@ -280,14 +285,14 @@ static COLD bool attach(void) {
     pthread_mutex_lock(&lock);
     if (state == WAITING && ++asked >= ask_at) {
         ask_at = 2 * asked;
-        if (attach_record(run_path)) state = create() ? ON : OFF;
+        if (attach_record(run_path)) state = create_file() ? ON : OFF;
     }
     on = state == ON;
     pthread_mutex_unlock(&lock);
     return on;
 }
 
-static void ended(void *data) {
+static void on_thread_end(void *data) {
     struct switches *s = data;
     self = NULL;
     pthread_mutex_lock(&lock);
@@ -296,14 +301,14 @@ static void ended(void *data) {
     pthread_mutex_unlock(&lock);
 }
 
-static void in_child(void) {
+static void forget_in_child(void) {
     state = OFF;
     self = NULL;
     pthread_mutex_init(&lock, NULL);
 }
 
-// What this thread writes to: what an ended one has left, or something new.
-static COLD struct switches *enter(void) {
+// Return the stream of this thread: what an ended thread has left, or a new one.
+static COLD struct switches *acquire_stream(void) {
     pthread_mutex_lock(&lock);
     struct switches *s = left;
     if (s != NULL) {
@@ -328,9 +333,9 @@ static COLD bool open_stream(struct switches *s) {
         p = weft_put_u(p, (uint64_t)(s->stream.next - s->stream.base) / sizeof(struct weft_switch));
         p = weft_put_u(p, (uint64_t)syscall(SYS_gettid));
         p = weft_put_u(p, syscall(SYS_gettid) == getpid());
-        p = put_s(p, "", 0);
+        p = put_string(p, "", 0);
         p = weft_put_u(p, 0);
-        good = define(WEFT_DEF_THREAD, payload, (size_t)(p - payload));
+        good = write_definition(WEFT_DEF_THREAD, payload, (size_t)(p - payload));
     }
     pthread_mutex_unlock(&lock);
     return good;
@@ -341,32 +346,32 @@ static COLD bool find_slot(struct switches *s) {
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
     pthread_mutex_lock(&lock);
     const struct weft_chunk *more;
-    while ((more = table_next(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0)) != NULL) of_rank.newest = more;
+    while ((more = next_chunk(&of_rank.definitions, WEFT_STREAM_DEFINITIONS, 0)) != NULL) of_rank.newest = more;
     s->looked = used(of_rank.newest);
-    learn();
+    learn_threads();
     for (size_t i = met_count; i-- > 0 && !s->known;) {
         if (met[i].tid != tid) continue;
         s->known = true;
         s->slot = met[i].slot;
         s->first = met[i].first;
         s->table = table_begin();
-        s->chunk = table_next(&s->table, WEFT_STREAM_EVENTS, s->slot);
+        s->chunk = next_chunk(&s->table, WEFT_STREAM_EVENTS, s->slot);
     }
     pthread_mutex_unlock(&lock);
     return s->known;
 }
 
-// How many calls this thread has made.
-static inline uint64_t calls(struct switches *s) {
+// Return how many calls this thread has made.
+static inline uint64_t count_calls(struct switches *s) {
     if (RARELY(!s->known)) {
         // A chunk of which nothing is used yet may not tell of what still went into the one before it.
         uint64_t defined = used(of_rank.newest);
         if ((defined == s->looked && defined != 0) || !find_slot(s)) return 0;
     }
-    if (RARELY(s->chunk == NULL) && (s->chunk = table_next(&s->table, WEFT_STREAM_EVENTS, s->slot)) == NULL) return 0;
+    if (RARELY(s->chunk == NULL) && (s->chunk = next_chunk(&s->table, WEFT_STREAM_EVENTS, s->slot)) == NULL) return 0;
     uint64_t n = used(s->chunk);
     while (RARELY(n >= size_of(s->chunk))) {
-        const struct weft_chunk *more = table_next(&s->table, WEFT_STREAM_EVENTS, s->slot);
+        const struct weft_chunk *more = next_chunk(&s->table, WEFT_STREAM_EVENTS, s->slot);
         if (more == NULL) break;
         s->before += size_of(s->chunk);
         s->chunk = more;
@@ -375,21 +380,21 @@ static inline uint64_t calls(struct switches *s) {
     return (s->before + n) / CALL - s->first;
 }
 
-// No more switches are written: what this thread's last one says ends here.
-static COLD void stop(struct switches *s) {
+// Write no more switches: what this thread's last one says ends here.
+static COLD void stop_stream(struct switches *s) {
     state = OFF;
     if (s == NULL || s->last == NULL || s->closed) return;
-    uint64_t n = calls(s) - s->last->calls;
+    uint64_t n = count_calls(s) - s->last->calls;
     s->closed = true;
     if (n == 0) s->last->task = 0;
     else s->last->until = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-static inline void put(struct switches *s, uint64_t n, const struct weft_switch *to) {
+static inline void put_switch(struct switches *s, uint64_t n, const struct weft_switch *to) {
     struct weft_switch *at = s->last;
     bool again = at != NULL && at->calls == n;
     if (!again) {
-        if (RARELY(!weft_stream_fits(&s->stream, sizeof *at))) return stop(s); // the disk is full
+        if (RARELY(!weft_stream_fits(&s->stream, sizeof *at))) return stop_stream(s); // the disk is full
         at = s->last = (struct weft_switch *)s->stream.next;
         at->calls = n;
     }
@@ -405,26 +410,26 @@ static inline void put(struct switches *s, uint64_t n, const struct weft_switch 
     weft_stream_publish(&s->stream);
 }
 
-// The first switch of a thread that goes into the file. What it was in before, it was in when it had made no call yet.
-static COLD bool begin(struct switches *s) {
+// Open a stream at a thread's first switch. Before it, the thread was in what it was in before its first call.
+static COLD bool begin_stream(struct switches *s) {
     if (state == WAITING && !attach()) return false;
     if (state != ON || !open_stream(s)) return false;
     s->written = true;
-    if (s->now.kind != WEFT_TASK_NONE) put(s, 0, &s->now);
+    if (s->now.kind != WEFT_TASK_NONE) put_switch(s, 0, &s->now);
     return state == ON;
 }
 
 void weft_switch(const struct weft_switch *to) {
     struct switches *s = self;
-    if (RARELY(state == OFF)) return stop(s);
-    if (RARELY(s == NULL) && (s = enter()) == NULL) return;
-    if (RARELY(!s->written) && !begin(s)) {
+    if (RARELY(state == OFF)) return stop_stream(s);
+    if (RARELY(s == NULL) && (s = acquire_stream()) == NULL) return;
+    if (RARELY(!s->written) && !begin_stream(s)) {
         s->now = *to;
         // A look that found no record is made again later only: by then calls may have come between.
         if (getenv("WEFT_INTERNAL_RUN") == NULL) s->now.kind = WEFT_TASK_NONE;
         return;
     }
-    put(s, calls(s), to);
+    put_switch(s, count_calls(s), to);
     s->now = *to;
 }
 
@@ -460,8 +465,8 @@ static COLD void put_build_id(const void *base, ElfW(Addr) moved, char *out) {
     }
 }
 
-// The module of an address: its number, and by how much it lies elsewhere than its file says. The lock is held.
-static COLD uint64_t module_of(const void *address, ElfW(Addr) * moved) {
+// Return the number of an address's module, and by how much it is moved from its file's addresses. The lock is held.
+static COLD uint64_t module_number(const void *address, ElfW(Addr) * moved) {
     Dl_info info;
     struct link_map *map = NULL;
     if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || map == NULL) return 0;
@@ -479,23 +484,23 @@ static COLD uint64_t module_of(const void *address, ElfW(Addr) * moved) {
     uint8_t payload[PATH_MAX + 256], *p = weft_put_u(payload, module_count + 1);
     p = weft_put_u(p, map->l_addr);
     p = weft_put_u(p, 0);
-    p = put_s(p, build_id, strlen(build_id));
-    p = put_s(p, path, strlen(path));
-    define(WEFT_DEF_MODULE, payload, (size_t)(p - payload));
+    p = put_string(p, build_id, strlen(build_id));
+    p = put_string(p, path, strlen(path));
+    write_definition(WEFT_DEF_MODULE, payload, (size_t)(p - payload));
     modules[module_count].base = info.dli_fbase;
     modules[module_count].moved = *moved = map->l_addr;
     modules[module_count].id = module_count + 1;
     return modules[module_count++].id;
 }
 
-static COLD uint32_t site_of(const void *address) {
+static COLD uint32_t site_number(const void *address) {
     uint32_t found = 0;
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < site_count && !found; i++)
         if (sites[i].address == address) found = i + 1;
     if (!found && site_count < SITES) {
         ElfW(Addr) moved = 0;
-        uint64_t module = module_of(address, &moved);
+        uint64_t module = module_number(address, &moved);
         sites[site_count++].address = address;
         found = site_count;
         uint8_t payload[64], *p = weft_put_u(payload, found);
@@ -503,7 +508,7 @@ static COLD uint32_t site_of(const void *address) {
         p = weft_put_u(p, (uintptr_t)address - moved);
         p = weft_put_u(weft_put_u(p, 0), 0);
         p = weft_put_u(p, 0);
-        define(WEFT_DEF_SITE, payload, (size_t)(p - payload));
+        write_definition(WEFT_DEF_SITE, payload, (size_t)(p - payload));
     }
     pthread_mutex_unlock(&lock);
     return found;
@@ -514,7 +519,7 @@ uint32_t weft_switches_site(const void *address) {
     struct switches *s = self;
     uint64_t at = (uintptr_t)address >> 2 & (RECENT - 1);
     if (s != NULL && s->recent[at].address == address) return s->recent[at].site;
-    uint32_t site = site_of(address);
+    uint32_t site = site_number(address);
     if (s != NULL) s->recent[at].address = address, s->recent[at].site = site;
     return site;
 }
@@ -527,8 +532,8 @@ static void prepare(void) {
     const char *run = getenv("WEFT_INTERNAL_TASKS");
     if (run == NULL || !*run || strlen(run) >= sizeof run_path - 256) return;
     strcpy(run_path, run);
-    pthread_key_create(&thread_end, ended);
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_key_create(&thread_end, on_thread_end);
+    pthread_atfork(NULL, NULL, forget_in_child);
     state = WAITING;
 }
 

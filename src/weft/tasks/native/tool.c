@@ -34,15 +34,15 @@ static __thread __attribute__((tls_model("initial-exec"))) worker me = {.top = &
 static worker *spare[WORKERS];  // of threads that have ended: their free records, numbers and scopes
 static ompt_set set;
 static int recording;  // in a rank of `weft run --tasks`: who makes which calls is written down
-static void note(void);
+static void record_switch(void);
 
 // The debugger's breakpoint: reached only by traced tasks.
 __attribute__((noinline, visibility("default"))) void weft_tasks_signal(int event, task *of, task *other) {
     __asm__ volatile("" : : "r"(event), "r"(of), "r"(other) : "memory");
 }
 
-// A thread comes: it takes over what an ended one has left, in its place.
-static COLD void enter(void) {
+// Give a new thread its worker: what an ended one has left, or a new one.
+static COLD void enter_thread(void) {
     if (me.thread != 0) return;
     uint64_t used = __atomic_load_n(&weft_tasks.workers, __ATOMIC_ACQUIRE);
     for (uint64_t at = 0; at < used && at < WORKERS && me.slot < 0; at++) {
@@ -60,7 +60,8 @@ static COLD void enter(void) {
     __atomic_store_n(&weft_tasks.worker[at], &me, __ATOMIC_RELEASE);
 }
 
-static COLD void leave(void) {
+// Leave the worker of an ending thread to others.
+static COLD void leave_thread(void) {
     if (me.slot < 0) return;
     worker *left = malloc(sizeof *left);
     me.top = &nobody;
@@ -70,7 +71,8 @@ static COLD void leave(void) {
     if (left != NULL) __atomic_store_n(&spare[me.slot], left, __ATOMIC_RELEASE);
 }
 
-static COLD task *refill(void) {
+// Return a free record after adding records to the table.
+static COLD task *refill_records(void) {
     int at = __atomic_fetch_add(&weft_tasks.count, 1, __ATOMIC_RELAXED);
     task *slab = at < SLABS ? calloc(SLAB, sizeof(task)) : NULL;
     if (slab == NULL) return &nobody;
@@ -80,7 +82,7 @@ static COLD task *refill(void) {
 }
 
 // The finalizer of a well-mixed hash, cut short: neighbours come far apart.
-static inline uint64_t mixed(uint64_t of) {
+static inline uint64_t mix_hash(uint64_t of) {
     of *= 0x9E3779B97F4A7C15u;
     return of ^ of >> 29;
 }
@@ -88,30 +90,32 @@ static inline uint64_t mixed(uint64_t of) {
 // What the pedigrees of the children of one are made from.
 static inline uint64_t line_of(uint64_t pedigree) { return pedigree * 0xBF58476D1CE4E5B9u; }
 
-static inline void descend(task *t, uint64_t pedigree) {
+// Set a task's pedigree, from which those of its children follow.
+static inline void set_pedigree(task *t, uint64_t pedigree) {
     t->pedigree = pedigree;
     t->line = line_of(pedigree);
 }
 
-static inline task *take(task *t, uint64_t id, task *parent, const void *created) {
+static inline task *init_record(task *t, uint64_t id, task *parent, const void *created) {
     me.free = t->below;
     me.next_id = ++id;
     t->parent = parent->id;
     t->scope = parent->scope;
     t->created = created;
     t->below = FRESH;
-    descend(t, mixed(++parent->line));
+    set_pedigree(t, mix_hash(++parent->line));
     t->id = id;
     return t;
 }
 
-static COLD task *make(task *parent, const void *created) {
-    if (me.free == &nobody && (me.free = refill()) == &nobody) return &nobody;
+// Return the record of a new task.
+static COLD task *make_record(task *parent, const void *created) {
+    if (me.free == &nobody && (me.free = refill_records()) == &nobody) return &nobody;
     if ((me.next_id & (SLAB - 1)) == 0) me.next_id = __atomic_fetch_add(&ids, SLAB, __ATOMIC_RELAXED);
-    return take(me.free, me.next_id, parent, created);
+    return init_record(me.free, me.next_id, parent, created);
 }
 
-static inline void release(task *t) {
+static inline void release_record(task *t) {
     t->id = 0;
     t->below = me.free;
     me.free = t;
@@ -129,8 +133,8 @@ static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *da
     (void)from, (void)frame, (void)dependences;
     data->ptr = &nobody;
     if (flags & OMPT_TASK_TASKWAIT) return;  // a taskwait with dependences never runs
-    enter();
-    task *parent = me.top, *t = make(parent, pc);
+    enter_thread();
+    task *parent = me.top, *t = make_record(parent, pc);
     data->ptr = t;
     if (t == &nobody) return;
     t->traced = flags & OMPT_TASK_UNTIED ? UNTIED : 0;
@@ -138,7 +142,7 @@ static COLD void create_rarely(ompt_data *from, const void *frame, ompt_data *da
     if (flags & OMPT_TASK_INITIAL) {
         t->below = &nobody;
         me.top = t;
-        if (recording) note();
+        if (recording) record_switch();
     }
     if (parent->traced & SPAWNS) weft_tasks_signal(ON_CREATE, parent, t);
 }
@@ -156,17 +160,17 @@ static void on_create(ompt_data *from, const void *frame, ompt_data *data, int f
     if (RARELY(flags & (OMPT_TASK_TASKWAIT | OMPT_TASK_UNTIED | TRACED | UNTIED | ON | FINISHED)) ||
         RARELY((id & (SLAB - 1)) == 0))
         return create_rarely(NULL, NULL, data, flags, 0, pc);
-    data->ptr = take(t, id, parent, pc);
+    data->ptr = init_record(t, id, parent, pc);
 }
 
-// A task leaves its worker. Where it has come to its end meanwhile, by another thread, its record is free now.
-static COLD void off(task *t) {
+// Take a task off its worker. If another thread has ended it meanwhile, its record is free now.
+static COLD void take_off_worker(task *t) {
     t->below = NULL;
     if (!(t->traced & UNTIED)) return;
     int was = __atomic_fetch_and(&t->traced, ~ON, __ATOMIC_ACQ_REL);
     if (!(was & FINISHED)) return;
     t->traced = 0;
-    release(t);
+    release_record(t);
 }
 
 // The worker waits with a task that it would begin or take up: until it is let go, that one has not come on. It is looked at
@@ -183,13 +187,13 @@ static COLD void until_released(task *prior, task *next, task *was) {
 
 // A task that leaves its worker for what lies beneath it, or one that goes on, from the heap, on top of this one. When
 // an untied task gives its place back, LLVM's runtime names its parent as the next, wherever that is.
-static COLD void change(task *prior, task *next) {
+static COLD void switch_tasks(task *prior, task *next) {
     task *was = next->below;
     int left = prior != &nobody &&
                (was > FRESH || ((prior->traced & UNTIED) && prior->wait == 0 && next->id == prior->parent));
     if (left) {
         next = prior->below;
-        off(prior);
+        take_off_worker(prior);
     } else if (was <= FRESH) {
         next->below = prior;
         if (next->traced & UNTIED) __atomic_fetch_or(&next->traced, ON, __ATOMIC_ACQ_REL);
@@ -207,20 +211,20 @@ static COLD void begin_traced(task *prior, task *next) {
     if (next->traced & RUNS) weft_tasks_signal(ON_BEGIN, next, prior);
 }
 
-static COLD void ended(task *done, task *next) {
+static COLD void end_task(task *done, task *next) {
     int traced = done->traced;
     me.top = next;
     if (traced & NOBODY) return;
     done->traced = 0;
     if (traced & RUNS) weft_tasks_signal(ON_DONE, done, next);
-    release(done);
+    release_record(done);
 }
 
 // Whatever is not the end of an untraced task or the begin of one.
 static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
     task *prior = me.top, *next = to != NULL ? of(to) : prior->below;
-    if (status == OMPT_SWITCH || status == OMPT_YIELD) return change(prior, next);
-    if (status == OMPT_COMPLETE || status == OMPT_CANCEL) ended(prior, prior == &nobody ? next : prior->below);
+    if (status == OMPT_SWITCH || status == OMPT_YIELD) return switch_tasks(prior, next);
+    if (status == OMPT_COMPLETE || status == OMPT_CANCEL) end_task(prior, prior == &nobody ? next : prior->below);
     if (status == OMPT_DETACH && prior != &nobody) { // its body is done, its event is not: it lies on the heap for that
         me.top = prior->below;
         prior->below = NULL;
@@ -229,7 +233,7 @@ static COLD void schedule_rarely(ompt_data *from, int status, ompt_data *to) {
     if (status == OMPT_LATE_FULFILL && of(from) != &nobody) {
         of(from)->wait = 0;
         of(from)->traced &= ~RUNS;
-        release(of(from));
+        release_record(of(from));
     }
 }
 
@@ -240,7 +244,7 @@ static void on_schedule(ompt_data *from, int status, ompt_data *to) {
         CHECK(prior == &nobody || to == NULL || prior->below == to->ptr);
         if (RARELY(prior->traced & (TRACED | UNTIED | HELD))) return schedule_rarely(from, status, to);
         me.top = prior->below;
-        return release(prior);
+        return release_record(prior);
     }
     if (RARELY(status != OMPT_SWITCH)) return schedule_rarely(from, status, to);
     task *next = to->ptr;
@@ -255,7 +259,7 @@ static void on_schedule(ompt_data *from, int status, ompt_data *to) {
 // that runs the last part may say nothing, and the one that tells of it may have left it long before. So from the first
 // untied task on, it is not the worker's top that says which task is here, but what the runtime names.
 
-static COLD void settle(const task *here) {
+static COLD void settle_worker(const task *here) {
     task *t = me.top;
     if (t == here || here == &nobody) return;
     while (t != &nobody && t != here) t = t->below;
@@ -263,33 +267,33 @@ static COLD void settle(const task *here) {
     while (me.top != here) {
         task *gone = me.top;
         me.top = gone->below;
-        off(gone);
+        take_off_worker(gone);
     }
 }
 
 static void careful_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
                            const void *pc) {
-    settle(of(from));
+    settle_worker(of(from));
     on_create(from, frame, data, flags, dependences, pc == me.named ? me.loop : pc);
 }
 
 static void careful_schedule(ompt_data *from, int status, ompt_data *to) {
     task *prior = of(from);
-    settle(prior);
+    settle_worker(prior);
     if (status != OMPT_COMPLETE || prior == me.top || !(prior->traced & UNTIED)) return on_schedule(from, status, to);
     if (prior->traced & RUNS) weft_tasks_signal(ON_DONE, prior, me.top);
     if (__atomic_fetch_or(&prior->traced, FINISHED, __ATOMIC_ACQ_REL) & ON) return; // its record lies in a stack still
     prior->traced = 0;
-    release(prior);
+    release_record(prior);
 }
 
 static void careful_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
-    if (data != NULL) settle(of(data));
+    if (data != NULL) settle_worker(of(data));
     on_sync(kind, endpoint, parallel, data, pc);
 }
 
-// The first return address that is neither in the runtime nor here.
-static COLD const void *outside(const void *in_runtime) {
+// Return the first return address that is neither in the runtime nor in this library.
+static COLD const void *find_outside_address(const void *in_runtime) {
     void *at[16];
     Dl_info runtime, here, there;
     if (!dladdr(in_runtime, &runtime) || !dladdr((void *)&weft_tasks, &here)) return in_runtime;
@@ -330,7 +334,7 @@ static COLD void begin_single(int executes) {
     if (!executes || team == NULL) return;
     at->within = 1;
     at->line = at->of->line;
-    at->of->line = line_of(mixed(team->pedigree - at->singles));
+    at->of->line = line_of(mix_hash(team->pedigree - at->singles));
 }
 
 static COLD void on_work(int kind, int endpoint, ompt_data *parallel, ompt_data *data, uint64_t count, const void *pc) {
@@ -342,7 +346,7 @@ static COLD void on_work(int kind, int endpoint, ompt_data *parallel, ompt_data 
     if (kind != OMPT_WORK_TASKLOOP) return;
     // LLVM's runtime names a place within itself for the tasks of a taskloop.
     me.named = pc;
-    me.loop = outside(pc);
+    me.loop = find_outside_address(pc);
     set(OMPT_TASK_CREATE, (ompt_function)careful_create);
 }
 
@@ -356,19 +360,19 @@ static COLD void be_careful(void) {
 
 static void on_thread(int kind, ompt_data *data) {
     (void)kind, (void)data;
-    enter();
+    enter_thread();
 }
 
 static void on_thread_end(ompt_data *data) {
     (void)data;
-    leave();
+    leave_thread();
 }
 
 static scope *open_scope(scope *outer, const void *created) {
     scope *s = me.scopes;
     if (s != NULL) me.scopes = s->outer;
     else s = malloc(sizeof *s);
-    if (s != NULL) *s = (scope){outer, created, me.top->id, created != NULL ? mixed(++me.top->line) : 0};
+    if (s != NULL) *s = (scope){outer, created, me.top->id, created != NULL ? mix_hash(++me.top->line) : 0};
     return s;
 }
 
@@ -380,7 +384,7 @@ static void close_scope(scope *s) {
 static void on_parallel_begin(ompt_data *from, const void *frame, ompt_data *data, unsigned size, int flags,
                               const void *pc) {
     (void)frame, (void)size, (void)flags;
-    enter();
+    enter_thread();
     data->ptr = open_scope(of(from)->scope, pc);
 }
 
@@ -392,15 +396,15 @@ static void on_parallel_end(ompt_data *data, ompt_data *from, int flags, const v
 
 static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index, int flags) {
     (void)size;
-    enter();
+    enter_thread();
     if (endpoint == OMPT_BEGIN) {
         scope *team = !(flags & OMPT_TASK_INITIAL) && parallel != NULL ? parallel->ptr : NULL;
-        task *t = make(me.top, team != NULL ? team->created : NULL);
+        task *t = make_record(me.top, team != NULL ? team->created : NULL);
         data->ptr = t;
         if (t == &nobody) return;
         if (team != NULL) {
             t->scope = team, t->parent = team->opener;
-            descend(t, mixed(team->pedigree + index));
+            set_pedigree(t, mix_hash(team->pedigree + index));
         }
         t->below = me.top;
         t->traced = weft_tasks.watch;
@@ -415,7 +419,7 @@ static void on_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsi
     data->ptr = &nobody;
     if ((t->traced & RUNS) && !(flags & OMPT_TASK_INITIAL)) weft_tasks_signal(ON_DONE, t, t->below);
     t->wait = t->traced = 0;
-    release(t);
+    release_record(t);
 }
 
 static void on_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
@@ -427,8 +431,8 @@ static void on_sync_wait(int kind, int endpoint, ompt_data *parallel, ompt_data 
     t->what = (uint64_t)(uintptr_t)t->scope;
 }
 
-// A taskgroup: it opens here; its wait is told apart, by an event that only programs with taskgroups pay for.
-static COLD void group(task *t, int endpoint) {
+// Open or close a taskgroup. Its wait is a separate event, which only programs with taskgroups pay for.
+static COLD void handle_taskgroup(task *t, int endpoint) {
     static int waits;
     if (!__atomic_exchange_n(&waits, 1, __ATOMIC_RELAXED)) set(OMPT_SYNC_REGION_WAIT, (ompt_function)on_sync_wait);
     if (t == &nobody) return;
@@ -446,7 +450,7 @@ static COLD void group(task *t, int endpoint) {
 static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     (void)parallel, (void)data;
     task *t = me.top;
-    if (RARELY(kind == OMPT_SYNC_TASKGROUP)) return group(t, endpoint);
+    if (RARELY(kind == OMPT_SYNC_TASKGROUP)) return handle_taskgroup(t, endpoint);
     if (endpoint == OMPT_BEGIN) {
         t->waiting = pc;
         t->wait = kind;
@@ -457,7 +461,7 @@ static void on_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data
     if (RARELY(t->traced & JOINS)) weft_tasks_signal(ON_JOINED, t, NULL);
 }
 
-static lock *lock_of(uint64_t id) {
+static lock *find_lock(uint64_t id) {
     uint64_t at = (id >> 3) * 0x9E3779B97F4A7C15u >> 52;
     for (int i = 0; i < LOCKS; i++, at = (at + 1) % LOCKS) {
         lock *l = &weft_tasks.locks[at];
@@ -481,13 +485,13 @@ static void on_acquired(int kind, uint64_t id, const void *pc) {
     (void)kind, (void)pc;
     task *t = me.top;
     t->wait = 0;
-    lock *l = lock_of(id);
+    lock *l = find_lock(id);
     if (l != NULL) l->owner = t->id;
 }
 
 static void on_released(int kind, uint64_t id, const void *pc) {
     (void)kind, (void)pc;
-    lock *l = lock_of(id);
+    lock *l = find_lock(id);
     if (l != NULL) l->owner = 0;
 }
 
@@ -512,7 +516,7 @@ static int kind_of(const task *t) {
 // that one says when it goes on; where it does not, it may go on unheard, and then nobody knows who is here.
 static int is_sure(const task *t) { return t != &nobody && (!(t->traced & UNTIED) || t->below->wait != 0); }
 
-static void note(void) {
+static void record_switch(void) {
     static __thread __attribute__((tls_model("initial-exec"))) uint64_t last;
     const task *t = me.top;
     uint64_t id = is_sure(t) ? t->id : 0;
@@ -533,23 +537,23 @@ static void note(void) {
 static void noted_create(ompt_data *from, const void *frame, ompt_data *data, int flags, int dependences,
                          const void *pc) {
     ((__typeof__(&noted_create))noted[OMPT_TASK_CREATE])(from, frame, data, flags, dependences, pc);
-    note();
+    record_switch();
 }
 
 static void noted_schedule(ompt_data *from, int status, ompt_data *to) {
     ((__typeof__(&noted_schedule))noted[OMPT_TASK_SCHEDULE])(from, status, to);
-    note();
+    record_switch();
 }
 
 static void noted_implicit(int endpoint, ompt_data *parallel, ompt_data *data, unsigned size, unsigned index,
                            int flags) {
     ((__typeof__(&noted_implicit))noted[OMPT_IMPLICIT_TASK])(endpoint, parallel, data, size, index, flags);
-    note();
+    record_switch();
 }
 
 static void noted_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     ((__typeof__(&noted_sync))noted[OMPT_SYNC_REGION])(kind, endpoint, parallel, data, pc);
-    note();
+    record_switch();
 }
 
 static int set_noted(int event, ompt_function callback) {
@@ -571,7 +575,7 @@ task *weft_tasks_made(const void *created) {
 task *weft_tasks_top(void) { return me.top; }
 
 uint64_t weft_tasks_owner(uint64_t id) {
-    const lock *l = lock_of(id);
+    const lock *l = find_lock(id);
     return l != NULL ? l->owner : 0;
 }
 

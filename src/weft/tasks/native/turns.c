@@ -108,8 +108,9 @@ PUBLIC __attribute__((noinline)) void weft_turns_left(const char *text) {
     __asm__ volatile("" : : "r"(text) : "memory");
 }
 
-#define REAL(name) ((__typeof__(&name))real(#name))
-static void *real(const char *name) {
+#define REAL(name) ((__typeof__(&name))find_runtime_function(#name))
+// Return a function of the OpenMP runtime; abort if the runtime has none of that name.
+static void *find_runtime_function(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
     if (found == NULL) { // a function that this runtime does not have: the program could not have been linked with it
         fprintf(stderr, "weft: the OpenMP runtime has no %s\n", name);
@@ -122,7 +123,8 @@ static pid_t self(void) { return me != 0 ? me : (me = (pid_t)syscall(SYS_gettid)
 
 // Whose turn it is
 
-static void read_next(void) {
+// Read the next line of the record; after its end, tasks run in any order.
+static void read_next_turn(void) {
     char kind;
     all.has = 0;
     if (fscanf(all.file, "%" SCNx64 " %c", &all.actor, &kind) != 2) {
@@ -135,7 +137,8 @@ static void read_next(void) {
     all.has = all.mode != 0;
 }
 
-static void granted(int kind, const job *begun) {
+// Take the turn for this thread: write a line when recording, read the next one when replaying.
+static void take_turn(int kind, const job *begun) {
     all.holder = self();
     all.grants++;
     if (all.mode == 'r') {
@@ -144,54 +147,58 @@ static void granted(int kind, const job *begun) {
         putc('\n', all.file);
         fflush(all.file);
     }
-    if (all.mode == 'p') read_next();
+    if (all.mode == 'p') read_next_turn();
 }
 
-static void give(void) {
+// Let another thread take the turn, if this one has it.
+static void give_up_turn(void) {
     if (all.holder != self()) return;
     all.holder = 0;
     pthread_cond_broadcast(&all.changed);
 }
 
-static int conflicts(const job *a, const dependence *on, int count) {
+// Return whether a task's dependences conflict with these: same address, and one of them writes.
+static int has_conflict(const job *a, const dependence *on, int count) {
     for (int i = 0; i < a->count; i++)
         for (int k = 0; k < count; k++)
             if (a->on[i].address == on[k].address && (a->on[i].writes || on[k].writes)) return 1;
     return 0;
 }
 
-// The last of the tasks made before `until` (0: all) that these dependences wait for.
-static const job *needed(const job *parent, const job *until, const dependence *on, int count) {
+// Return the last task made before `until` (NULL: of all) that these dependences wait for; NULL if none.
+static const job *find_awaited_job(const job *parent, const job *until, const dependence *on, int count) {
     const job *j = parent->dependent;
     while (until != NULL && j != NULL && j != until) j = j->sibling;
     if (until != NULL && j != NULL) j = j->sibling;
     for (; j != NULL; j = j->sibling)
-        if (!j->done && conflicts(j, on, count)) return j;
+        if (!j->done && has_conflict(j, on, count)) return j;
     return NULL;
 }
 
-static int ready(const job *j) { return j->count == 0 || needed(j->parent, j, j->on, j->count) == NULL; }
+static int ready(const job *j) { return j->count == 0 || find_awaited_job(j->parent, j, j->on, j->count) == NULL; }
 
-static int may(const job *j, int which) {
+// Return whether this thread may begin a task now, while it waits (`which`: for what).
+static int may_run(const job *j, int which) {
     if (j->team != mine->team) return 0;
     const job *up = j->parent;
     while (which == DESCENDANTS && up != NULL && up != mine) up = up->parent;
     return up != NULL && ready(j);
 }
 
-// As the runtime would: its own newest, else the oldest of another thread.
-static job *chosen(int which) {
+// Return the task to begin, as the runtime would: this thread's newest, else the oldest of another thread.
+static job *choose_job(int which) {
     job *own = NULL, *other = NULL;
     if (which == NONE) return NULL;
     for (job *j = all.first; j != NULL; j = j->next) {
         if (all.mode == 'p' && j->pedigree != all.pedigree) continue;
-        if (!may(j, which)) continue;
+        if (!may_run(j, which)) continue;
         if (j->maker == mine->implicit) own = j;
         else if (other == NULL) other = j;
     }
     return own != NULL ? own : other;
 }
 
+// Remove a task from the list of those that have not begun.
 static void unlink_job(job *of) {
     job **at = &all.first, *before = NULL;
     while (*at != of) before = *at, at = &(*at)->next;
@@ -199,6 +206,7 @@ static void unlink_job(job *of) {
     if (all.last == of) all.last = before;
 }
 
+// Return whether a thread sleeps, by its state in /proc.
 static int is_asleep(pid_t thread) {
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
@@ -217,7 +225,8 @@ typedef struct {
     int ticks, asleep;
 } patience;
 
-static void left_record(void) {
+// Stop replaying, and tell the debugger at which step the run has left its record.
+static void report_divergence(void) {
     static char text[160];
     if (all.mode != 'p') return;
     snprintf(text, sizeof text,
@@ -233,7 +242,8 @@ static void left_record(void) {
     pthread_mutex_lock(&all.lock);
 }
 
-static int woken_within(long milliseconds) {
+// Wait for a change of turn for some milliseconds; return whether there was one. The lock is held.
+static int wait_for_change(long milliseconds) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += milliseconds * 1000000L;
@@ -244,8 +254,9 @@ static int woken_within(long milliseconds) {
     return woken;
 }
 
-static void wait_on(patience *p) {
-    int woken = woken_within(TICK);
+// Wait one tick; take the turn from a thread that sleeps, and report a turn that does not come.
+static void wait_one_tick(patience *p) {
+    int woken = wait_for_change(TICK);
     if (p->grants != all.grants) *p = (patience){all.grants, 0, 0};
     if (woken) return;
     p->ticks++;
@@ -255,7 +266,7 @@ static void wait_on(patience *p) {
         *p = (patience){all.grants, 0, 0};
         pthread_cond_broadcast(&all.changed);
     } else if (all.holder == 0 && p->ticks >= LATE) {
-        left_record();
+        report_divergence();
     }
 }
 
@@ -264,7 +275,7 @@ typedef int (*condition)(const void *of);
 static int always(const void *of) { return of == NULL; }
 static int has_no_children(const void *of) { return ((const job *)of)->children == 0; }
 static int is_empty(const void *of) { return ((const group *)of)->unfinished == 0; }
-static int is_free(const void *of) {
+static int is_lock_free(const void *of) {
     uint64_t owner = weft_tasks_owner(*(const uint64_t *)of);
     return owner == 0 || owner == weft_tasks_top()->id;
 }
@@ -276,18 +287,18 @@ typedef struct {
     int count;
     dependence *on;
 } dependences;
-static int is_met(const void *of) {
+static int are_dependences_met(const void *of) {
     const dependences *d = of;
-    return needed(mine, NULL, d->on, d->count) == NULL;
+    return find_awaited_job(mine, NULL, d->on, d->count) == NULL;
 }
 
-// The task to begin now, NULL to go on; in `turn`, whether it is this thread's turn at all.
-static job *decided(condition fulfilled, const void *of, int which, int *turn) {
+// Return the task to begin now, NULL to go on; in `turn`, whether it is this thread's turn at all.
+static job *decide_turn(condition fulfilled, const void *of, int which, int *turn) {
     *turn = 0;
     if (all.holder != 0) return NULL;
     if (all.mode == 'p') {
         if (all.actor != mine->implicit->pedigree) return NULL;
-        job *next = all.kind == BEGIN ? chosen(which) : NULL;
+        job *next = all.kind == BEGIN ? choose_job(which) : NULL;
         *turn = all.kind == BEGIN ? next != NULL : fulfilled(of);
         return next;
     }
@@ -295,44 +306,45 @@ static job *decided(condition fulfilled, const void *of, int which, int *turn) {
         *turn = 1;
         return NULL;
     }
-    job *next = chosen(which);
+    job *next = choose_job(which);
     *turn = next != NULL;
     return next;
 }
 
-static void run(job *j);
+static void run_job(job *j);
 
-// Let others come, run tasks meanwhile, and go on when it is fulfilled and this thread's turn.
-static void attend(condition fulfilled, const void *of, int which) {
+// Wait until `fulfilled` holds and it is this thread's turn; run tasks meanwhile.
+static void wait_for_turn(condition fulfilled, const void *of, int which) {
     patience p = {0};
     int turn;
     if (mine == NULL) return;
     pthread_mutex_lock(&all.lock);
-    give();
-    if (all.mode == 'r' && all.waiting > 0 && (random() & 1)) woken_within(1); // so that others come, too
+    give_up_turn();
+    if (all.mode == 'r' && all.waiting > 0 && (random() & 1)) wait_for_change(1); // so that others come, too
     while (1) {
-        job *next = decided(fulfilled, of, which, &turn);
+        job *next = decide_turn(fulfilled, of, which, &turn);
         if (!turn) {
-            wait_on(&p);
+            wait_one_tick(&p);
             continue;
         }
-        granted(next != NULL ? BEGIN : GO, next);
+        take_turn(next != NULL ? BEGIN : GO, next);
         if (next == NULL) break;
         unlink_job(next);
         pthread_mutex_unlock(&all.lock);
-        run(next);
+        run_job(next);
         pthread_mutex_lock(&all.lock);
-        give();
+        give_up_turn();
         p = (patience){0};
     }
     pthread_mutex_unlock(&all.lock);
 }
 
-static void point(void) { attend(always, NULL, NONE); }
+static void point(void) { wait_for_turn(always, NULL, NONE); }
 
 // Jobs
 
-static job *fresh(job *parent, const task *record) {
+// Return a new task with its place among its parent's children.
+static job *new_job(job *parent, const task *record) {
     job *j = calloc(1, sizeof *j);
     if (j == NULL) abort();
     j->references = 1;
@@ -345,7 +357,8 @@ static job *fresh(job *parent, const task *record) {
     return j;
 }
 
-static void drop(job *j) {
+// Release a reference to a task, and free it with the last one.
+static void release_job(job *j) {
     while (j != NULL && --j->references == 0) {
         job *up = j->parent;
         free(j->on);
@@ -354,7 +367,8 @@ static void drop(job *j) {
     }
 }
 
-static void finish(job *j) {
+// Mark a task as done, and count it off its parent, group and team.
+static void finish_job(job *j) {
     pthread_mutex_lock(&all.lock);
     j->done = 1;
     if (j->counted) {
@@ -367,33 +381,35 @@ static void finish(job *j) {
         while (*at != j) at = &(*at)->sibling;
         *at = j->sibling;
     }
-    drop(j);
+    release_job(j);
     pthread_cond_broadcast(&all.changed);
     pthread_mutex_unlock(&all.lock);
 }
 
-static int gtid(void) {
+// Return the runtime's number of this thread.
+static int runtime_thread_number(void) {
     extern int __kmpc_global_thread_num(ident *);
     return REAL(__kmpc_global_thread_num)(&here);
 }
 
 extern int __kmpc_omp_task(ident *, int, kmp_task *);
 
-static void run(job *j) {
+static void run_job(job *j) {
     starting = j;
-    REAL(__kmpc_omp_task)(&here, gtid(), j->task);
+    REAL(__kmpc_omp_task)(&here, runtime_thread_number(), j->task);
 }
 
-// Whether a task has to run at once: in a final one, or in a team of one thread.
+// Return whether a new task has to run at once: in a final one, or in a team of one thread.
 static int is_included(void) {
     extern int omp_in_final(void);
     return mine == NULL || mine->team->size < 2 || REAL(omp_in_final)();
 }
 
-static job *job_of(void *made, const void *pc, int (*routine)(int, void *)) {
+// Return the task for one that the runtime has made.
+static job *make_job(void *made, const void *pc, int (*routine)(int, void *)) {
     task *record = weft_tasks_made(pc);
     pthread_mutex_lock(&all.lock);
-    job *j = fresh(mine, record);
+    job *j = new_job(mine, record);
     pthread_mutex_unlock(&all.lock);
     j->record = record;
     j->task = made;
@@ -402,14 +418,15 @@ static job *job_of(void *made, const void *pc, int (*routine)(int, void *)) {
     return j;
 }
 
-static void submit(job *j, const dependences *d) {
+// Add a task with its dependences to those that have not begun.
+static void submit_job(job *j, const dependences *d) {
     pthread_mutex_lock(&all.lock);
     j->counted = 1;
     mine->children++;
     j->team->unfinished++;
     if (j->group != NULL) j->group->unfinished++;
     if (d != NULL && d->count > 0) {
-        const job *before = needed(mine, NULL, d->on, d->count);
+        const job *before = find_awaited_job(mine, NULL, d->on, d->count);
         if (before != NULL) j->record->needs = before->record->id;
         j->count = d->count;
         j->on = d->on;
@@ -440,7 +457,7 @@ static void turned_schedule(ompt_data *from, int status, ompt_data *to) {
         job *j = starting;
         if (j == NULL) {
             pthread_mutex_lock(&all.lock);
-            j = fresh(mine, weft_tasks_top());
+            j = new_job(mine, weft_tasks_top());
             pthread_mutex_unlock(&all.lock);
         }
         starting = NULL;
@@ -450,25 +467,26 @@ static void turned_schedule(ompt_data *from, int status, ompt_data *to) {
     } else if (status == OMPT_COMPLETE || status == OMPT_CANCEL) {
         job *j = mine;
         mine = j->below;
-        finish(j);
+        finish_job(j);
     }
 }
 
 static int is_barrier(int kind) { return (kind >= 1 && kind <= 4) || kind >= 8; }
 
-static void arrive(team *t) {
+// Wait at a barrier until all threads of the team have come and all its tasks are done.
+static void arrive_at_barrier(team *t) {
     pthread_mutex_lock(&all.lock);
     t->arrived++;
     pthread_cond_broadcast(&all.changed);
     pthread_mutex_unlock(&all.lock);
-    attend(all_arrived, t, TEAM);
+    wait_for_turn(all_arrived, t, TEAM);
     pthread_mutex_lock(&all.lock);
-    give();
+    give_up_turn();
     pthread_mutex_unlock(&all.lock);
 }
 
-// Nobody goes on before all have left the runtime's barrier, where they would take up tasks by themselves.
-static void leave(team *t) {
+// Wait until all have left the runtime's barrier, in which they would take up tasks by themselves.
+static void leave_barrier(team *t) {
     pthread_mutex_lock(&all.lock);
     uint64_t round = t->round;
     if (++t->left == t->size) {
@@ -481,7 +499,8 @@ static void leave(team *t) {
     point();
 }
 
-static void grouped(int endpoint) {
+// Handle the begin or end of a taskgroup.
+static void handle_taskgroup(int endpoint) {
     pthread_mutex_lock(&all.lock);
     group *g = mine->group;
     if (endpoint == OMPT_BEGIN) {
@@ -500,16 +519,16 @@ enum { TASKWAIT = 5 };
 static void turned_sync(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     TELL(OMPT_SYNC_REGION, turned_sync)(kind, endpoint, parallel, data, pc);
     if (mine == NULL) return;
-    if (kind == OMPT_SYNC_TASKGROUP) grouped(endpoint);
-    else if (kind == TASKWAIT && endpoint == OMPT_BEGIN) attend(has_no_children, mine, DESCENDANTS);
-    else if (is_barrier(kind) && endpoint == OMPT_BEGIN) arrive(mine->team);
-    else if (is_barrier(kind) && parallel != NULL) leave(mine->team); // without: its region is over
+    if (kind == OMPT_SYNC_TASKGROUP) handle_taskgroup(endpoint);
+    else if (kind == TASKWAIT && endpoint == OMPT_BEGIN) wait_for_turn(has_no_children, mine, DESCENDANTS);
+    else if (is_barrier(kind) && endpoint == OMPT_BEGIN) arrive_at_barrier(mine->team);
+    else if (is_barrier(kind) && parallel != NULL) leave_barrier(mine->team); // without: its region is over
 }
 
 static void turned_wait(int kind, int endpoint, ompt_data *parallel, ompt_data *data, const void *pc) {
     TELL(OMPT_SYNC_REGION_WAIT, turned_wait)(kind, endpoint, parallel, data, pc);
     if (mine == NULL || kind != OMPT_SYNC_TASKGROUP || endpoint != OMPT_BEGIN || mine->group == NULL) return;
-    attend(is_empty, mine->group, DESCENDANTS);
+    wait_for_turn(is_empty, mine->group, DESCENDANTS);
 }
 
 static team *team_of(const void *scope, unsigned size) {
@@ -530,14 +549,14 @@ static void turned_implicit(int endpoint, ompt_data *parallel, ompt_data *data, 
         if (j == NULL) return;
         mine = j->below;
         pthread_mutex_lock(&all.lock);
-        drop(j);
-        if (mine == NULL) give();
+        release_job(j);
+        if (mine == NULL) give_up_turn();
         pthread_mutex_unlock(&all.lock);
         return;
     }
     int initial = flags & OMPT_TASK_INITIAL;
     pthread_mutex_lock(&all.lock);
-    job *j = fresh(NULL, weft_tasks_top());
+    job *j = new_job(NULL, weft_tasks_top());
     j->implicit = j;
     j->team = team_of(initial ? (const void *)j : parallel->ptr, initial ? 1 : size);
     j->below = mine;
@@ -569,12 +588,12 @@ static void turned_acquire(int kind, unsigned hint, unsigned how, uint64_t id, c
     if (mine == NULL) return;
     if (kind == ORDERED) {
         pthread_mutex_lock(&all.lock);
-        give();
+        give_up_turn();
         pthread_mutex_unlock(&all.lock);
     } else if (testing) {
         point();
     } else {
-        attend(is_free, &id, NONE);
+        wait_for_turn(is_lock_free, &id, NONE);
     }
 }
 
@@ -609,7 +628,7 @@ ompt_set weft_turns_begin(ompt_set really) {
         return really;
     }
     if (all.mode == 'r') fputs("{\"schema\": \"weft-schedule/1\", \"runtime\": \"openmp\"}\n", all.file);
-    else if (fgets(header, sizeof header, all.file) != NULL) read_next();
+    else if (fgets(header, sizeof header, all.file) != NULL) read_next_turn();
     unsetenv("WEFT_INTERNAL_TASKS_TURNS"); // other programs that this one starts have orders of their own
     srandom((unsigned)time(NULL) ^ (unsigned)getpid() << 8);
     set_really = really;
@@ -641,22 +660,23 @@ PUBLIC kmp_task *__kmpc_omp_task_alloc(ident *loc, int thread, int flags, size_t
     return made;
 }
 
-static int (*routine_of(void *made))(int, void *) {
+// Return the routine of an untied task that was made and not yet submitted.
+static int (*untied_routine(void *made))(int, void *) {
     for (int i = 0; i < 16; i++)
         if (untied[i].task == made) return untied[i].routine;
     return NULL;
 }
 
 static int submitted(kmp_task *made, const dependences *d, const void *pc) {
-    int (*routine)(int, void *) = made->routine == parts ? routine_of(made) : NULL;
+    int (*routine)(int, void *) = made->routine == parts ? untied_routine(made) : NULL;
     if (made == mine->task && mine->routine != NULL) {
         mine->again = 1;
     } else if (is_included()) {
-        if (d != NULL) attend(is_met, d, DESCENDANTS);
+        if (d != NULL) wait_for_turn(are_dependences_met, d, DESCENDANTS);
         if (d != NULL) free(d->on);
-        run(job_of(made, pc, routine));
+        run_job(make_job(made, pc, routine));
     } else {
-        submit(job_of(made, pc, routine), d);
+        submit_job(make_job(made, pc, routine), d);
     }
     return 0;
 }
@@ -666,7 +686,9 @@ PUBLIC int __kmpc_omp_task(ident *loc, int thread, kmp_task *made) {
     return submitted(made, NULL, __builtin_return_address(0));
 }
 
-static dependences of_kmpc(int count, const kmp_dependence *list, int more, const kmp_dependence *others) {
+// Return the dependences that clang's code passes.
+static dependences convert_kmp_dependences(int count, const kmp_dependence *list, int more,
+                                           const kmp_dependence *others) {
     dependences d = {count + more, calloc((size_t)(count + more) + 1, sizeof(dependence))};
     if (d.on == NULL) abort();
     for (int i = 0; i < count + more; i++) {
@@ -680,12 +702,13 @@ extern int __kmpc_omp_task_with_deps(ident *, int, kmp_task *, int, kmp_dependen
 PUBLIC int __kmpc_omp_task_with_deps(ident *loc, int thread, kmp_task *made, int count, kmp_dependence *list, int more,
                                      kmp_dependence *others) {
     if (!on || mine == NULL) return REAL(__kmpc_omp_task_with_deps)(loc, thread, made, count, list, more, others);
-    dependences d = of_kmpc(count, list, more, others);
+    dependences d = convert_kmp_dependences(count, list, more, others);
     return submitted(made, &d, __builtin_return_address(0));
 }
 
-static void wait_for(dependences d) {
-    attend(is_met, &d, DESCENDANTS);
+// Wait until dependences are met.
+static void wait_for_dependences(dependences d) {
+    wait_for_turn(are_dependences_met, &d, DESCENDANTS);
     free(d.on);
 }
 
@@ -693,14 +716,14 @@ extern void __kmpc_omp_wait_deps(ident *, int, int, kmp_dependence *, int, kmp_d
 PUBLIC void __kmpc_omp_wait_deps(ident *loc, int thread, int count, kmp_dependence *list, int more,
                                  kmp_dependence *others) {
     if (!on || mine == NULL) REAL(__kmpc_omp_wait_deps)(loc, thread, count, list, more, others);
-    else wait_for(of_kmpc(count, list, more, others));
+    else wait_for_dependences(convert_kmp_dependences(count, list, more, others));
 }
 
 extern void __kmpc_omp_taskwait_deps_51(ident *, int, int, kmp_dependence *, int, kmp_dependence *, int);
 PUBLIC void __kmpc_omp_taskwait_deps_51(ident *loc, int thread, int count, kmp_dependence *list, int more,
                                         kmp_dependence *others, int nowait) {
     if (!on || mine == NULL) REAL(__kmpc_omp_taskwait_deps_51)(loc, thread, count, list, more, others, nowait);
-    else wait_for(of_kmpc(count, list, more, others));
+    else wait_for_dependences(convert_kmp_dependences(count, list, more, others));
 }
 
 extern int __kmpc_omp_taskyield(ident *, int, int);
@@ -725,14 +748,16 @@ typedef struct {
     void (*body)(void *);
 } gcc_task;
 
-static int gcc_body(int thread, void *made) {
+// Run the body of a task of gcc's.
+static int run_gcc_body(int thread, void *made) {
     (void)thread;
     gcc_task *t = made;
     t->body(t->task.shareds);
     return 0;
 }
 
-static dependences of_gcc(void **depend) {
+// Return the dependences that gcc's code passes.
+static dependences convert_gcc_dependences(void **depend) {
     uintptr_t *d = (uintptr_t *)depend;
     size_t short_form = d[0] != 0, count = short_form ? d[0] : d[1], first = short_form ? 2 : 5;
     size_t writes = short_form ? d[1] : d[2] + d[3];
@@ -749,21 +774,21 @@ static dependences of_gcc(void **depend) {
 PUBLIC void GOMP_task(void (*body)(void *), void *data, void (*copy)(void *, void *), long size, long align,
                       int deferred, unsigned flags, void **depend, int priority, void *detach) {
     if (on && mine != NULL && !deferred && (flags & GOMP_DEPEND)) {
-        wait_for(of_gcc(depend));
+        wait_for_dependences(convert_gcc_dependences(depend));
         flags &= ~(unsigned)GOMP_DEPEND;
     }
     if (!on || mine == NULL || !deferred)
         return REAL(GOMP_task)(body, data, copy, size, align, deferred, flags, depend, priority, detach);
-    int thread = gtid();
+    int thread = runtime_thread_number();
     gcc_task *made = (gcc_task *)REAL(__kmpc_omp_task_alloc)(&here, thread, TIED | MERGED | (flags & GOMP_FINAL),
-                                                             sizeof *made, (size_t)(size + align), gcc_body);
+                                                             sizeof *made, (size_t)(size + align), run_gcc_body);
     made->body = body;
     uintptr_t at = ((uintptr_t)made->task.shareds + (uintptr_t)align - 1) / (uintptr_t)align * (uintptr_t)align;
     if (size > 0) made->task.shareds = (void *)at;
     if (size > 0 && copy != NULL) copy(made->task.shareds, data);
     else if (size > 0) memcpy(made->task.shareds, data, (size_t)size);
     dependences d = {0};
-    if (flags & GOMP_DEPEND) d = of_gcc(depend);
+    if (flags & GOMP_DEPEND) d = convert_gcc_dependences(depend);
     submitted(&made->task, d.count > 0 ? &d : NULL, __builtin_return_address(0));
 }
 
@@ -776,7 +801,7 @@ PUBLIC void GOMP_taskyield(void) {
 extern void GOMP_taskwait_depend(void **);
 PUBLIC void GOMP_taskwait_depend(void **depend) {
     if (!on || mine == NULL) REAL(GOMP_taskwait_depend)(depend);
-    else wait_for(of_gcc(depend));
+    else wait_for_dependences(convert_gcc_dependences(depend));
 }
 
 #define TASKLOOP(name, number)                                                                                         \

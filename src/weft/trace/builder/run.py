@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.mpi import table
-from weft.safety.runs import signed
+from weft.safety.runs import add_signature
 from weft.trace.builder.collectives import Collective
 from weft.trace.builder.completions import Completions
 from weft.trace.builder.handles import (
@@ -148,7 +148,7 @@ class Builder(RunInMaking):
             "mpi": {"library": "synthetic"}, "ranks": sum(r.world == 0 for r in self.ranks), "ended": self.ended,
             "exit_code": 0, "signal": None,
         }  # fmt: skip
-        (self.path / "run.json").write_text(json.dumps(signed(run)))
+        (self.path / "run.json").write_text(json.dumps(add_signature(run)))
         (self.path / "functions.json").write_text(json.dumps(self.function_data))
         return self.path
 

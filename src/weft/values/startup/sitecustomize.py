@@ -1,4 +1,6 @@
-"""Read by a Python rank at its start: keeps values at lines that `weft run --watch` names, and never stops it."""
+"""Read by a Python rank at its start: keep values at the lines that `weft run --watch` names, and never
+stop the rank.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ _MONITORING: Any = getattr(sys, "monitoring", None)
 """From Python 3.12 on."""
 
 
-def _lines(watches: list[dict[str, Any]]) -> dict[str, dict[int, list[dict[str, Any]]]]:
-    """Watches by file name and line."""
+def _watches_by_line(watches: list[dict[str, Any]]) -> dict[str, dict[int, list[dict[str, Any]]]]:
+    """Return the watches by file name and line."""
     found: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for one in watches:
         if one["file"].endswith((".py", ".pyw", ".ipynb")):
@@ -26,21 +28,21 @@ def _lines(watches: list[dict[str, Any]]) -> dict[str, dict[int, list[dict[str, 
 
 
 class _Watcher:
-    """Evaluates expressions before their lines run."""
+    """Evaluate expressions before their lines run."""
 
     def __init__(self, watches: list[dict[str, Any]]) -> None:
-        self.lines = _lines(watches)
+        self.lines = _watches_by_line(watches)
         self.known: dict[CodeType, Any] = {}  # by code: line -> watches with their compiled expressions
         self.busy = threading.local()
 
-    def of(self, code: CodeType) -> Any:
-        """The watches of a piece of code."""
+    def watches_of(self, code: CodeType) -> Any:
+        """Return the watches of a code object by line; None if it has none."""
         if code not in self.known:
-            self.known[code] = self.found(code)
+            self.known[code] = self._compile_watches(code)
         return self.known[code]
 
-    def found(self, code: CodeType) -> Any:
-        """The watches of a piece of code that is new."""
+    def _compile_watches(self, code: CodeType) -> Any:
+        """Find and compile the watches of a new code object."""
         wanted = self.lines.get(Path(code.co_filename).name)
         if not wanted:
             return None
@@ -53,26 +55,26 @@ class _Watcher:
                     made.setdefault(line, []).append((one, texts))
         return made or None
 
-    def keep(self, frame: FrameType, line: int) -> None:
-        """Keep what is watched at a line."""
+    def keep_line(self, frame: FrameType, line: int) -> None:
+        """Keep the values that are watched at a line."""
         if getattr(self.busy, "now", False):
             return
         self.busy.now = True
         try:
-            for one, texts in self.of(frame.f_code).get(line, ()):
-                self.one(frame, one, texts)
+            for one, texts in self.watches_of(frame.f_code).get(line, ()):
+                self.keep_expression(frame, one, texts)
         except Exception as error:
-            self.told(error)
+            self.report_error(error)
         finally:
             self.busy.now = False
 
-    def one(self, frame: FrameType, one: dict[str, Any], texts: list[CodeType]) -> None:
-        """Keep one expression's value."""
+    def keep_expression(self, frame: FrameType, one: dict[str, Any], texts: list[CodeType]) -> None:
+        """Keep the value of one expression."""
         # Not at the start of each Python: it needs numpy.
-        from weft.values.part import Part
-        from weft.values.probes import _capture
+        from weft.values.array_part import ArrayPart
+        from weft.values.probes import _find_capture
 
-        capture = _capture()
+        capture = _find_capture()
         if capture is None:
             return
         try:
@@ -81,62 +83,63 @@ class _Watcher:
             capture.complain(one["of"] or one["text"], f"{type(error).__name__}: {error}", frame)
             return
         capture.probe(
-            one["of"] or one["text"], Part(value, one["of"], lower[0], None) if one["of"] else value, None, frame
+            one["of"] or one["text"], ArrayPart(value, one["of"], lower[0], None) if one["of"] else value, None, frame
         )
 
-    def told(self, error: Exception) -> None:
-        """Say once what keeps values from being kept."""
+    def report_error(self, error: Exception) -> None:
+        """Report once why no values are kept, and stop watching."""
         if self.lines:
             sys.stderr.write(f"weft: --watch keeps nothing here: {type(error).__name__}: {error}\n")
         self.lines, self.known = {}, dict.fromkeys(self.known)
 
     # Python 3.12 and later: only lines of code that is watched cost anything.
 
-    def monitor(self) -> None:
-        """Ask the interpreter for lines."""
+    def use_monitoring(self) -> None:
+        """Ask the interpreter (Python 3.12 and later) for the events of lines."""
         events, tool = _MONITORING.events, _MONITORING.DEBUGGER_ID
         _MONITORING.use_tool_id(tool, "weft --watch")
-        _MONITORING.register_callback(tool, events.PY_START, self.started)
-        _MONITORING.register_callback(tool, events.LINE, self.line)
+        _MONITORING.register_callback(tool, events.PY_START, self.on_function_start)
+        _MONITORING.register_callback(tool, events.LINE, self.on_line)
         _MONITORING.set_events(tool, events.PY_START)
 
-    def started(self, code: CodeType, _: int) -> object:
-        """A function begins."""
-        if self.of(code):
+    def on_function_start(self, code: CodeType, _: int) -> object:
+        """Ask for the lines of a function that has watches."""
+        if self.watches_of(code):
             _MONITORING.set_local_events(_MONITORING.DEBUGGER_ID, code, _MONITORING.events.LINE)
         return _MONITORING.DISABLE
 
-    def line(self, code: CodeType, line: int) -> object:
-        """A line begins."""
-        if line not in (self.of(code) or ()):
+    def on_line(self, code: CodeType, line: int) -> object:
+        """Keep the values of a line before it runs."""
+        if line not in (self.watches_of(code) or ()):
             return _MONITORING.DISABLE
-        self.keep(sys._getframe(1), line)
+        self.keep_line(sys._getframe(1), line)
         return None
 
     # Before: each call of a function is looked at.
 
-    def trace(self, frame: FrameType, event: str, _: object) -> Any:
-        """A function is called."""
-        if event == "call" and self.of(frame.f_code):
-            return self.local
+    def trace_call(self, frame: FrameType, event: str, _: object) -> Any:
+        """Trace the lines of a function that has watches (before Python 3.12)."""
+        if event == "call" and self.watches_of(frame.f_code):
+            return self.trace_line
         return None
 
-    def local(self, frame: FrameType, event: str, _: object) -> Any:
-        """Something happens in a function that is watched."""
-        if event == "line" and frame.f_lineno in (self.of(frame.f_code) or ()):
-            self.keep(frame, frame.f_lineno)
-        return self.local
+    def trace_line(self, frame: FrameType, event: str, _: object) -> Any:
+        """Keep the values of a line before it runs (before Python 3.12)."""
+        if event == "line" and frame.f_lineno in (self.watches_of(frame.f_code) or ()):
+            self.keep_line(frame, frame.f_lineno)
+        return self.trace_line
 
     def begin(self) -> None:
-        """Watch from here on."""
+        """Start to watch."""
         if _MONITORING is not None:
-            self.monitor()
+            self.use_monitoring()
         else:
-            sys.settrace(self.trace)
-            threading.settrace(self.trace)
+            sys.settrace(self.trace_call)
+            threading.settrace(self.trace_call)
 
 
-def _start() -> None:
+def _start_watching() -> None:
+    """Read the watches of the run, restore the environment, and start to watch."""
     path = os.environ.pop("WEFT_INTERNAL_WATCHES", None)
     before = os.environ.pop("WEFT_INTERNAL_PYTHONPATH", "")
     if path is None:
@@ -150,8 +153,8 @@ def _start() -> None:
     _Watcher(json.loads(Path(path).read_text(encoding="utf-8"))["watches"]).begin()
 
 
-def _real() -> None:
-    """The environment's own module of this name, which ours stands before."""
+def _import_shadowed_module() -> None:
+    """Import the environment's own sitecustomize module, which this one hides."""
     own = sys.modules.pop(__name__)
     with suppress(ImportError):
         importlib.import_module(__name__)
@@ -159,7 +162,7 @@ def _real() -> None:
 
 
 try:
-    _start()
+    _start_watching()
 except Exception as error:
     sys.stderr.write(f"weft: --watch cannot begin: {type(error).__name__}: {error}\n")
-_real()
+_import_shadowed_module()

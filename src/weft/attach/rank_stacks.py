@@ -1,0 +1,130 @@
+"""Look twice at the stacks of all ranks on this host."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from weft.attach import calls, priority
+from weft.attach.model import Argument, Call, Frame, RankStacks, Thread
+from weft.attach.native import Native, Place
+from weft.attach.processes import RankProcess, is_replaced, read_start_time
+from weft.attach.python import Pythons
+from weft.attach.reader import Reader
+from weft.debug.ptrace import Standing
+from weft.errors import DebuggerError
+from weft.trace.sites import CallSite
+
+Stacks = dict[int, dict[int, list[Frame]]]
+"""Frames, innermost first, by process and thread."""
+
+
+def look_at_ranks(
+    processes: Sequence[RankProcess], interval: float, held: Standing, gdbs: Sequence[Reader],
+    pause: Callable[[float], object] = time.sleep,
+) -> list[RankStacks]:  # fmt: skip
+    """Return what each rank does, and what it does `interval` seconds later; 0 for one look only.
+
+    `held`: the ranks, which are stopped, at the end as well; `gdbs` read those that are native.
+    """
+    host = os.uname().nodename
+    seen = {
+        one.pid: RankStacks(
+            one.rank or 0, one.pid, host, one.program, problem=held.refused.get(one.pid, ""),
+            replaced=is_replaced(one.pid),
+        )
+        for one in processes
+    }  # fmt: skip
+    problems: dict[int, str] = {}
+    pythons = Pythons([one.pid for one in processes if one.python and not seen[one.pid].problem], held, problems)
+    native = Native(gdbs)
+    calls.preload_table()
+    first, later = _read_all_threads(pythons, native, held, problems), {}
+    if interval > 0:
+        until = time.monotonic() + interval
+        with priority.raised_priority([one.process for one in gdbs]):
+            native.let_go()
+            held.release_all()
+            pause(max(0.0, until - time.monotonic()))
+            held.hold(held.pids)
+        later = _read_all_threads(pythons, native, held, problems)
+    problems |= native.problems
+    for pid, one in seen.items():
+        one.problem = one.problem or ("" if pid in first else problems.get(pid, "it ended before it was looked at"))
+        one.threads, one.later = first.get(pid, []), later.get(pid, [])
+    return list(seen.values())
+
+
+def _read_all_threads(
+    pythons: Pythons, native: Native, held: Standing, problems: dict[int, str]
+) -> dict[int, list[Thread]]:
+    """The threads of all ranks."""
+    found = {pid: select_threads(pid, stacks, {}) for pid, stacks in pythons.stacks().items()}
+    try:
+        native.hold(held.release)
+        stacks = native.stacks()
+        told = read_call_arguments(native, stacks)
+    except DebuggerError as error:
+        problems |= dict.fromkeys(native.pids, str(error))
+        native.give_up()
+        return found
+    return found | {pid: select_threads(pid, of, told) for pid, of in stacks.items()}
+
+
+def select_threads(
+    pid: int, stacks: dict[int, list[Frame]], told: dict[tuple[int, int], Call], when: float | None = None
+) -> list[Thread]:
+    """Return the threads of a rank without those of libraries; the first is the main thread.
+
+    `when`: the time since which its sources must not have changed, in seconds since 1970; by default its start.
+    """
+    found = []
+    for number, frames in sorted(stacks.items(), key=lambda item: (item[0] != pid, item[0])):
+        own, name, inside = calls.split_stack(frames)
+        if number != pid and (calls.is_idle(own, name) or calls.is_watching(own)):
+            continue
+        call = told.get((pid, number))
+        if name and call is None:
+            call = describe_call(name, own, inside, read_start_time(pid) if when is None else when)
+        found.append(Thread(number, own, call, inside))
+    return found
+
+
+def describe_call(name: str, own: tuple[Frame, ...], inside: tuple[Frame, ...], when: float) -> Call:
+    """Return the call of an MPI function, with mpi4py's method and its arguments if it is a method."""
+    method = next((frame.site.function for frame in inside if calls.is_mpi4py(frame)), None)
+    if method is None or not own or not own[-1].python:
+        return Call(name)
+    if calls.is_edited(own[-1], when):
+        return Call(name, method)
+    return calls.describe_python_call(name, own[-1], method)
+
+
+def read_call_arguments(gdb: Native, stacks: Stacks) -> dict[tuple[int, int], Call]:
+    """Return the MPI calls of native threads, with the arguments as the program's lines have them and their values."""
+    wanted: list[tuple[Place, list[str]]] = []
+    known: list[tuple[tuple[int, int], str, list[tuple[str, str]], Frame]] = []
+    lines: dict[tuple[str, CallSite], list[tuple[str, str]]] = {}
+    for pid, threads in stacks.items():
+        for number, frames in threads.items():
+            own, name, _ = calls.split_stack(frames)
+            if not name or not own:
+                continue
+            at = (name, own[-1].site)
+            texts = lines[at] = lines[at] if at in lines else calls.find_argument_texts(*at)
+            level = next(level for level, frame in enumerate(frames) if frame is own[-1])
+            known.append(((pid, number), name, texts, own[-1]))
+            wanted.append(((pid, number, level), [text for _, text in texts if calls.is_plain(text)]))
+    values = gdb.values(wanted)
+    return {
+        of: make_call(name, texts, dict(zip(asked, answers, strict=True)), frame)
+        for (of, name, texts, frame), (_, asked), answers in zip(known, wanted, values, strict=True)
+    }
+
+
+def make_call(name: str, texts: list[tuple[str, str]], values: dict[str, str | None], frame: Frame) -> Call:
+    """A native call with its arguments; of a communicator only the name."""
+    told = tuple(Argument(key, text, None if key == "comm" else values.get(text)) for key, text in texts)
+    whom = next((argument.text for argument in told if argument.name == "comm"), "")
+    return Call(name, "", told, calls.is_world(whom, frame.site))

@@ -1,0 +1,104 @@
+"""Look at a Slurm job: start a Weft on each of its nodes, and merge what these have seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from weft.attach.model import Job, RankStacks
+from weft.errors import UsageError, WeftError
+
+SCHEMA = "weft-stacks/1"
+NAME = re.compile(r"(\d+(?:_\d+)?)(?:\.(\d+))?")
+SECONDS = 120.0
+TRIES = 3
+"""Looks are repeated where srun ends well without a word: it has been seen to lose what its tasks print."""
+
+
+def is_job(text: str) -> bool:
+    """Whether a word names a job or a step of Slurm that runs: a plain number may be a process."""
+    found = NAME.fullmatch(text)
+    return found is not None and shutil.which("squeue") is not None and bool(count_nodes(found[1]))
+
+
+def count_nodes(job: str) -> int:
+    """How many nodes a job runs on; 0 where Slurm does not know it, or it does not run."""
+    said = _slurm(["squeue", "--noheader", f"--jobs={job}", "--states=RUNNING", "--format=%D"])
+    return int(said) if said.isdigit() else 0
+
+
+def find_job_number(job: str) -> str:
+    """The number that Slurm gives the processes of a job: an element of an array has one of its own."""
+    return _slurm(["squeue", "--noheader", f"--jobs={job}", "--format=%A"]) or job
+
+
+def _slurm(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip().partition("\n")[0].strip() if done.returncode == 0 else ""
+
+
+def look_at_job(text: str, interval: float) -> Job:
+    """Look at the ranks of a job, by one process on each node that shares the job's resources.
+
+    `interval`: seconds between two looks. Raises WeftError if srun gives no answer.
+    """
+    found = NAME.fullmatch(text)
+    assert found is not None
+    count = count_nodes(found[1])
+    here = [sys.executable, "-P", "-m", "weft", "attach", "--here", "--format", "json"]
+    command = [
+        "srun", f"--jobid={found[1]}", "--overlap", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
+        "--mpi=none", "--kill-on-bad-exit=0", "--quiet", *here, f"--interval={interval}",
+        find_job_number(found[1]) + (f".{found[2]}" if found[2] else ""),
+    ]  # fmt: skip
+    # What another srun has set for its own tasks would be taken as options of this one.
+    environment = {name: value for name, value in os.environ.items() if not re.match(r"SLURM_(?!CONF)|SRUN_", name)}
+    for _ in range(TRIES):
+        done = _run_srun(command, environment)
+        if told := list(parse_answers(done.stdout)):
+            return merge_answers(told, count, interval)
+        if done.returncode or done.stderr.strip():
+            break
+    why = done.stderr.strip().splitlines()[-1:] or [f"srun ended with status {done.returncode} and gave no answer"]
+    raise WeftError(f"nothing was seen of job {text}: {why[0]}")
+
+
+def _run_srun(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
+            env=environment,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise WeftError(f"srun --overlap does not answer: {error}") from error
+
+
+def parse_answers(text: str) -> Iterable[dict[str, Any]]:
+    """Yield the JSON objects that the nodes have printed, one per line."""
+    for line in text.splitlines():
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(told, dict) and told.get("schema") == SCHEMA:
+            yield told
+
+
+def merge_answers(told: list[dict[str, Any]], count: int, interval: float) -> Job:
+    """Merge what was seen on each node into one job; `count`: the number of nodes."""
+    ranks = {seen.rank: seen for one in told for rank in one["ranks"] if (seen := RankStacks.of(rank))}
+    silent = count - len(told)
+    notes = [f"{silent} of {count} nodes did not answer"] if silent > 0 else []
+    size = max(one["size"] for one in told)
+    if not ranks:
+        raise UsageError("no MPI rank of this job was found on its nodes")
+    return Job(size, interval, [ranks[rank] for rank in sorted(ranks)], notes)

@@ -1,0 +1,163 @@
+"""Render the contents of messages that differ: lines for people, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from weft.base.event_id import EventId
+from weft.base.words import plural, rank_words
+from weft.compare.contents import ContentComparison, MessageContent, has_hashes
+from weft.compare.differences import Comparison
+from weft.compare.values.tolerance import ulp_distances
+from weft.match import Match
+from weft.terms.event_findings import said
+from weft.terms.reduction_values import Numbers, combined, members, numbers, operation
+from weft.trace import Event
+
+CALLERS = 3
+"""Callers of a call that are named: programs have functions of their own around MPI's."""
+FAR = 1 << 20
+"""Units in the last place from which on their number says nothing."""
+
+
+def render_contents(contents: ContentComparison | None, comparison: Comparison) -> list[str]:
+    """Return lines on the contents of messages that differ; none if no run has hashes."""
+    if contents is None:
+        sides = [has_hashes(side) for side in (comparison.before, comparison.after)]
+        if any(sides):
+            which = "run" if sides[0] else "reference"
+            return [f"what messages hold was not compared: the {which} was recorded without --hash-messages"]
+        return []
+    if not contents.differing:
+        return [f"the messages of {plural(contents.compared, 'equal call')} have equal contents"]
+    return list(_difference_lines(contents, comparison))
+
+
+def _difference_lines(contents: ContentComparison, comparison: Comparison) -> Iterator[str]:
+    """Yield lines on each first difference: call, end of the message, numbers, callers."""
+    for number, one in enumerate(contents.first):
+        heading = "and independently" if number else "first message whose content differs"
+        yield f"{heading}: {_content_text(one, comparison.after)}"
+        yield f"    {_end_text(one, comparison.after)}"
+        yield from _number_lines(one, comparison)
+        yield from caller_lines(comparison.after.trace.event(*one.after))
+        if one.known is not None:
+            last = numbered_call_text(comparison.after, one.known)
+            yield f"    the last content of {rank_words([one.rank])} that is as in the reference: {last}"
+    if not contents.first:
+        yield "what messages hold differs only where a receive took another message, or what was sent has no hash"
+    all_of_them = plural(contents.compared, "content")
+    yield f"in all, {contents.differing:,} of {all_of_them} differ ({rank_words(contents.ranks)})"
+
+
+def differing_text(count: int, elements: int) -> str:
+    """Return how many of some elements differ."""
+    return f"{count} of {plural(elements, 'element')} {'differs' if count == 1 else 'differ'}"
+
+
+def caller_lines(event: Event) -> Iterator[str]:
+    """Yield a line with the callers of a call."""
+    if some := event.site.callers[:CALLERS]:
+        yield f"    called from {', '.join(caller.text for caller in some)}"
+
+
+def numbered_call_text(match: Match, event: EventId) -> str:
+    """Return a call with the number of its event."""
+    return f"event {event[1]}, {said(match.trace.event(*event))}"
+
+
+def _content_text(one: MessageContent, match: Match) -> str:
+    size = plural(one.bytes_after, "byte")
+    if one.bytes_after != one.bytes_before:
+        size += f" (in the reference {one.bytes_before:,})"
+    verb = "sends" if one.sent else "receives"
+    return f"{rank_words([one.rank])} {verb} {size} that differ: {numbered_call_text(match, one.after)}"
+
+
+def _end_text(one: MessageContent, match: Match) -> str:
+    """Return at which end of the message the difference is."""
+    if match.collective_of(one.after) is not None:
+        if one.sent:
+            return "it is what this rank brings to the collective"
+        return "every member brings what it did in the reference: the result differs, as by another order of sums"
+    others = [
+        f"{rank_words([rank])} ({numbered_call_text(match, EventId(rank, event))})"
+        for rank, event in match.partners(one.after)
+    ]
+    other = others[0] if others else "nobody in the record"
+    if one.sent:
+        return f"the sender's end: it was computed there, and went to {other}"
+    changed = "changed on its way or while the receive was pending"
+    return f"the receiver's end: it was sent as in the reference by {other}, and {changed}"
+
+
+def _kept_numbers(one: MessageContent, comparison: Comparison) -> tuple[Numbers, Numbers] | None:
+    """Return the numbers of a content in the reference and in the run; None if they were not kept in both."""
+    found = []
+    for side, event, row in ((comparison.before, one.before, one.rows[0]), (comparison.after, one.after, one.rows[1])):
+        rank = side.trace.ranks[one.rank]
+        found.append(numbers(rank.event(event[1]), rank.hashed.kept(row)))
+    before, after = found
+    if before is None or after is None or before.dtype != after.dtype or len(before) != len(after):
+        return None
+    return before, after
+
+
+def _number_lines(one: MessageContent, comparison: Comparison) -> Iterator[str]:
+    """Yield which element differs, from what to what, and by how much."""
+    both = _kept_numbers(one, comparison)
+    if both is None:
+        return
+    before, after = both
+    alike = before == after
+    if before.dtype.kind in "fc":
+        alike |= np.isnan(before) & np.isnan(after)
+    other = np.flatnonzero(~alike)
+    if not len(other):
+        return
+    at, floats = int(other[0]), before.dtype.kind == "f"
+    most = float(ulp_distances(before[other], after[other]).max()) if floats else 0.0
+    units = f", at most {plural(int(most), 'unit')} in the last place apart" if 0 < most < FAR else ""
+    count = differing_text(len(other), len(before))
+    yield f"    element {at} is {after[at]}, in the reference {before[at]}; {count}{units}"
+    if not one.sent and floats and comparison.after.collective_of(one.after) is not None:
+        yield f"    {_explain_by_order(one, comparison, np.abs(before - after))}"
+
+
+def _explain_by_order(one: MessageContent, comparison: Comparison, apart: Numbers) -> str:
+    """Return a sentence on whether another order of the same operation explains a result."""
+    match = comparison.after
+    instance = match.collective_of(one.after)
+    parts = members(match.trace, match, instance) if instance is not None else None
+    if parts is not None:
+        made = combined(parts, operation(parts[0].event))
+        if made is not None and len(made[0]) == len(apart):
+            if np.all(apart <= made[1]):
+                return "another order of the same operation explains it: it is rounding, and no error"
+            return "no order of what the members brought explains it"
+    return "what all members brought is not kept: whether another order explains it is not known"
+
+
+def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[str, Any] | None:
+    """Return the contents that differ as JSON values; None without hashes."""
+    if contents is None:
+        return None
+    return {
+        "compared": contents.compared,
+        "differing": contents.differing,
+        "ranks": list(contents.ranks),
+        "first": [_content_to_json(one, comparison.after) for one in contents.first],
+    }
+
+
+def _content_to_json(one: MessageContent, match: Match) -> dict[str, Any]:
+    event = match.trace.event(*one.after)
+    return {
+        "rank": one.rank, "end": "sent" if one.sent else "received", "event": one.after[1], "reference": one.before[1],
+        "call": event.function.name, "peer": event.peer, "tag": event.tag, "file": event.site.file or "",
+        "line": event.site.line, "callers": [caller.text for caller in event.site.callers],
+        "bytes": one.bytes_after, "reference_bytes": one.bytes_before,
+    }  # fmt: skip

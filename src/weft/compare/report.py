@@ -1,0 +1,248 @@
+"""Render a comparison: lines for people, and JSON for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Literal
+
+from weft.base.event_id import EventId
+from weft.base.words import listed, plural, rank_words
+from weft.compare.differences import Comparison, Difference
+from weft.compare.times import MAX_PLACES, SlowerPlace, elapsed_ns
+from weft.findings import Finding
+from weft.match import NONE, Match
+from weft.terms.event_findings import said
+from weft.trace import Event, Trace
+
+SCHEMA: Final = "weft-compare/1"
+NAMED: Final = 3
+"""Findings, and ranks that follow, that are named."""
+_SILENT: Final = frozenset(["status", "statuses", "array_of_statuses", "comm", "request", "array_of_requests", "win"])
+"""Arguments that are not told: results, and handles, whose numbers are Weft's."""
+
+
+def render_comparison(
+    comparison: Comparison, places: Sequence[SlowerPlace], findings: tuple[list[Finding], list[Finding]], *,
+    calls: bool = True,
+) -> list[str]:  # fmt: skip
+    """Return lines on what differs, the most important first. `calls`: with the calls of each rank, and where it is
+    slower.
+    """
+    found = list(command_lines(*(side.trace.run.get("command") for side in (comparison.before, comparison.after))))
+    if calls:
+        found += [*_rank_count_lines(comparison), *_call_lines(comparison)]
+    found += [*_end_lines(comparison), *changed_finding_lines(*findings, ranks=_has_same_rank_count(comparison))]
+    return found + list(_time_lines(comparison, places if calls else ()))
+
+
+def errors_and_warnings(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that are errors or warnings; notes on waiting times differ from run to run."""
+    return [finding for finding in findings if finding.severity != "note"]
+
+
+def _has_same_rank_count(comparison: Comparison) -> bool:
+    return len(comparison.before.trace.ranks) == len(comparison.after.trace.ranks)
+
+
+def _rank_count_lines(comparison: Comparison) -> Iterator[str]:
+    before, after = comparison.before.trace, comparison.after.trace
+    if not _has_same_rank_count(comparison):
+        both = min(len(before.ranks), len(after.ranks))
+        yield (
+            f"the reference has {plural(len(before.ranks), 'rank')} and the run {len(after.ranks)}: "
+            f"{rank_words(range(both))} are compared"
+        )
+
+
+def command_lines(before: object, after: object) -> Iterator[str]:
+    """Yield a line if two runs were started with different commands; each is a list of words, as in run.json."""
+    one, two = (" ".join(map(str, words)) if isinstance(words, list) else "?" for words in (before, after))
+    if one != two:
+        yield f"the command of the reference is `{one}`, that of the run `{two}`"
+
+
+def _call_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield lines on the calls: the first differences, the consequences, and the totals."""
+    if comparison.alike:
+        yield f"all {comparison.compared:,} calls are alike, and every receive takes the same message"
+        return
+    if not comparison.compared:
+        yield "no call is alike: these are runs of different programs"
+    yield from difference_lines(comparison)
+    if comparison.following:
+        some = [f"{rank_words([d.rank])} (after {plural(d.alike, 'call')})" for d in comparison.following[:NAMED]]
+        rest = len(comparison.following) - NAMED
+        some += [plural(rest, "more rank")] if rest > 0 else []
+        yield f"later, and perhaps because of it: {listed(some)}"
+    ranks = [rank for rank in comparison.missing if comparison.missing[rank] or comparison.added[rank]]
+    if ranks:
+        missing, added = (sum(side[rank] for rank in ranks) for side in (comparison.missing, comparison.added))
+        yield (
+            f"in all, {comparison.compared:,} calls are alike; {missing:,} of the reference are missing in the run, "
+            f"{added:,} are only in the run ({rank_words(ranks)})"
+        )
+
+
+def difference_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the first differences: where each is, the call of each run, and what differs in calls that read alike.
+
+    Ranks that differ in the same way are reported together.
+    """
+    groups: dict[tuple[str, str], list[Difference]] = {}
+    for one in comparison.first:
+        reference, run = _call_text(comparison.before, one.before), _call_text(comparison.after, one.after)
+        if one.before and one.after and reference == run:
+            texts = list(_changed_arguments(comparison, one.before, one.after))
+            run += f": {listed(texts)}" if texts else ""
+        groups.setdefault((reference, run), []).append(one)
+    for number, ((reference, run), some) in enumerate(groups.items()):
+        alike = {one.alike for one in some}
+        where = plural(min(alike), "equal call") if len(alike) == 1 else "different numbers of calls"
+        heading = "and independently" if number else "first difference"
+        yield f"{heading}: {rank_words(d.rank for d in some)}, after {where}"
+        yield f"    reference  {_event_text(some, 'before')}{reference}"
+        yield f"    run        {_event_text(some, 'after')}{run}"
+
+
+def _event_text(some: Sequence[Difference], side: Literal["before", "after"]) -> str:
+    event = some[0].before if side == "before" else some[0].after
+    return f"event {event[1]}, " if len(some) == 1 and event is not None else ""
+
+
+def _call_text(match: Match, event: EventId | None) -> str:
+    """Return a call, with the message that it takes and whether it returns; for None, how the run ended."""
+    if event is None:
+        ended = match.trace.run.get("ended")
+        return "no further call" + ("" if ended in (None, "finished") else f" ({ENDED.get(str(ended), str(ended))})")
+    one = match.trace.event(*event)
+    return said(one) + _message_text(match, event) + (", which does not return" if one.open else "")
+
+
+def _message_text(match: Match, event: EventId) -> str:
+    """Return whose message a receive took."""
+    rows = match.receives_of(event)
+    if not rows or match.recvs.partner[rows[0]] == NONE:
+        return ""
+    send = match.sends.id(int(match.recvs.partner[rows[0]]))
+    return f", which takes the message of rank {send[0]}: {said(match.trace.event(*send))}"
+
+
+def _changed_arguments(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
+    """Yield the arguments that differ: `count 100, in the reference 99`."""
+    one, two = comparison.before.trace.event(*before), comparison.after.trace.event(*after)
+    given, now = one.args, two.args
+    for name, parameter in two.function.by_name.items():
+        if name in _SILENT or name not in given or name not in now or parameter.kind == "BUFFER":
+            continue
+        shown = [_argument_text(event, parameter.handle, values[name]) for event, values in ((one, given), (two, now))]
+        if shown[0] != shown[1]:
+            yield f"{name} {shown[1]}, in the reference {shown[0]}"
+    if one.error != two.error:
+        yield f"error class {two.error}, in the reference {one.error}"
+
+
+def _argument_text(event: Event, handle: str | None, value: Any) -> str:
+    if handle is None:
+        return str(value)
+    return event.rank.object_name(handle, int(value)) if isinstance(value, int) else "?"
+
+
+ENDED: Final = {
+    "finished": "it finished", "crashed": "it crashed", "deadlock": "it stopped in a deadlock",
+    "killed": "it was killed", "interrupted": "it was interrupted", "running": "it is still running, or was cut off",
+}  # fmt: skip
+
+
+def _end_lines(comparison: Comparison) -> Iterator[str]:
+    before, after = (_end_text(side.trace) for side in (comparison.before, comparison.after))
+    if before != after:
+        yield f"the reference: {before}; the run: {after}"
+
+
+def _end_text(trace: Trace) -> str:
+    text = ENDED.get(str(trace.run.get("ended")), "how it ended is not known")
+    status = trace.run.get("exit_code")
+    return text + (f" with status {status}" if status is not None else "")
+
+
+def changed_finding_lines(known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool = True) -> list[str]:
+    """Return a line for each finding that only one of two runs has. `ranks`: whether findings of other ranks are
+    others.
+    """
+    found = []
+    for verb, some in zip(("appears", "vanishes"), _changed_findings(known, new, ranks=ranks), strict=True):
+        found += [f"{verb}: {finding.message} [{finding.kind}]" for finding in some[:NAMED]]
+        found += [f"{verb}: {plural(len(some) - NAMED, 'more finding')}"] if len(some) > NAMED else []
+    return found
+
+
+def _changed_findings(
+    known: Sequence[Finding], new: Sequence[Finding], *, ranks: bool
+) -> tuple[list[Finding], list[Finding]]:
+    """Return the findings that only the new run has, and those that only the known one has."""
+    before, after = ({_finding_key(finding, ranks=ranks): finding for finding in some} for some in (known, new))
+    return [after[key] for key in after if key not in before], [before[key] for key in before if key not in after]
+
+
+def _finding_key(finding: Finding, *, ranks: bool) -> tuple[object, ...]:
+    """Return what makes findings of two runs the same: kind, ranks and places."""
+    places = frozenset((s.call, s.file, s.line) for s in finding.sites)
+    return finding.kind, frozenset(finding.ranks if ranks else ()), places
+
+
+def _time_lines(comparison: Comparison, places: Sequence[SlowerPlace]) -> Iterator[str]:
+    """Yield how long both runs took, and the places that were slower."""
+    before, after = elapsed_ns(comparison.before.trace), elapsed_ns(comparison.after.trace)
+    more = f" ({(after - before) / before:+.0%})" if before else ""
+    yield f"time: {after / 1e9:.3g} s, the reference {before / 1e9:.3g} s{more}"
+    for place in [*[p for p in places if not p.of_mpi][:MAX_PLACES], *[p for p in places if p.of_mpi][:MAX_PLACES]]:
+        yield (
+            f"    {place.more / 1e9:.3g} s longer on rank {place.rank}: {place.place} "
+            f"({plural(place.times, 'time')}, {place.before / 1e9:.3g} s in the reference)"
+        )
+
+
+def to_json(
+    comparison: Comparison, places: Sequence[SlowerPlace], findings: tuple[list[Finding], list[Finding]]
+) -> dict[str, Any]:
+    """Return the comparison as JSON values."""
+    appear, vanish = _changed_findings(*findings, ranks=_has_same_rank_count(comparison))
+    return {
+        "schema": SCHEMA,
+        "reference": _run_to_json(comparison.before.trace),
+        "run": _run_to_json(comparison.after.trace),
+        "alike": comparison.alike,
+        "calls": comparison.compared,
+        "first": [_difference_to_json(comparison, one) for one in comparison.first],
+        "following": [_difference_to_json(comparison, one) for one in comparison.following],
+        "missing": {str(rank): count for rank, count in comparison.missing.items() if count},
+        "added": {str(rank): count for rank, count in comparison.added.items() if count},
+        "appeared": [finding.message for finding in appear],
+        "vanished": [finding.message for finding in vanish],
+        "slower": [
+            {"rank": one.rank, "place": one.place, "mpi": one.of_mpi, "ns": one.more, "reference_ns": one.before,
+             "times": one.times}
+            for one in places
+        ],
+    }  # fmt: skip
+
+
+def _run_to_json(trace: Trace) -> dict[str, Any]:
+    return {
+        "path": str(trace.path), "ranks": len(trace.ranks), "calls": trace.event_count, "ended": trace.run.get("ended"),
+        "status": trace.run.get("exit_code"), "ns": elapsed_ns(trace),
+    }  # fmt: skip
+
+
+def _difference_to_json(comparison: Comparison, one: Difference) -> dict[str, Any]:
+    return {
+        "kind": one.kind, "rank": one.rank, "alike": one.alike,
+        "reference": _call_to_json(comparison.before, one.before), "run": _call_to_json(comparison.after, one.after),
+    }  # fmt: skip
+
+
+def _call_to_json(match: Match, event: EventId | None) -> dict[str, Any] | None:
+    if event is None:
+        return None
+    site = match.trace.event(*event).site
+    return {"event": event[1], "text": _call_text(match, event), "file": site.file or "", "line": site.line}

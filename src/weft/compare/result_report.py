@@ -1,0 +1,138 @@
+"""Render results that differ between runs with different numbers of ranks: lines for people, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft.base.lazy import dataclass
+from weft.base.words import plural
+from weft.compare import content_report
+from weft.compare.content_report import caller_lines, differing_text, numbered_call_text
+from weft.compare.contents import ContentComparison, compare_contents
+from weft.compare.differences import Comparison
+from weft.compare.results import ResultComparison, ResultDifference, compare_results, differ_in_rank_count
+from weft.compare.values.error_growth import GROWN, tolerance_option
+from weft.compare.values.judgement import Judgement
+from weft.compare.values.report import rounding_text
+from weft.compare.values.tolerance import Tolerance
+from weft.order import Order
+
+
+@dataclass(frozen=True, slots=True)
+class ContentReport:
+    """A comparison of what messages held, with its lines: by message in runs with as many ranks, else by result."""
+
+    contents: ContentComparison | None
+    results: ResultComparison | None
+    lines: list[str]
+
+    @property
+    def alike(self) -> bool | None:
+        """Whether nothing differs; None if nothing was compared."""
+        if self.results is not None:
+            return self.results.alike
+        return None if self.contents is None else not self.contents.differing
+
+    @property
+    def first(self) -> tuple[int, int] | None:
+        """The call of the run at which the first difference is."""
+        if self.results is not None:
+            return self.results.first.after if self.results.first else None
+        return self.contents.first[0].after if self.contents and self.contents.first else None
+
+
+def compare_message_contents(comparison: Comparison, order: Order, tolerance: Tolerance) -> ContentReport:
+    """Compare what messages held; `order` is that of the run, `tolerance` that of results."""
+    if differ_in_rank_count(comparison.before, comparison.after):
+        results = compare_results(comparison.before, comparison.after, tolerance)
+        return ContentReport(None, results, render_results(results, comparison))
+    contents = compare_contents(comparison, order)
+    return ContentReport(contents, None, content_report.render_contents(contents, comparison))
+
+
+def render_results(results: ResultComparison, comparison: Comparison) -> list[str]:
+    """Return lines on the results: the first that differs, how many in all, and what is rounding."""
+    sizes = [len(side.trace.ranks) for side in (comparison.before, comparison.after)]
+    found = [
+        f"the reference has {plural(sizes[0], 'rank')} and the run {sizes[1]}: what is compared are the results of "
+        "reductions and broadcasts over all ranks, not what each rank does"
+    ]
+    if not results.compared:
+        return [*found, "nothing was compared: the runs have no such result in common"]
+    if results.first is not None:
+        found += _first_result_lines(results, results.first, comparison)
+        found.append(f"in all, {results.differing:,} of {plural(results.compared, 'result')} differ")
+    else:
+        which = "all " if results.alike else "those that both have: "
+        found.append(f"{which}{plural(results.compared, 'result')} are alike")
+    if results.rounded:
+        found.append(rounding_text(plural(results.rounded, "result"), results.ulps))
+    for side, count in zip(("reference", "run"), results.alone, strict=True):
+        if count:
+            found.append(f"only the {side} has {plural(count, 'more result')}")
+    return found
+
+
+def _first_result_lines(results: ResultComparison, first: ResultDifference, comparison: Comparison) -> Iterator[str]:
+    """Yield lines on the first result that differs."""
+    match = comparison.after
+    event = match.trace.event(*first.after)
+    yield f"first result that differs: rank {first.after[0]}, {numbered_call_text(match, first.after)}"
+    if first.before[1] != first.after[1]:
+        call = numbered_call_text(comparison.before, first.before)
+        yield f"    in the reference it is rank {first.before[0]}, {call}"
+    judged = first.judged
+    if judged is None:
+        size = f"{plural(first.bytes_after, 'byte')}, in the reference {first.bytes_before:,}"
+        yield f"    {size}: their numbers are not kept, so that rounding cannot be told from an error"
+    else:
+        at = judged.first[0] if judged.first else 0
+        some = f"{differing_text(judged.differing, judged.compared)}, at most {judged.most:.3g} apart"
+        yield f"    element {at} is {judged.two}, in the reference {judged.one}; {some}"
+        if near := _rounding_option(results, judged):
+            yield f"    it may be rounding that grew: other results are apart by that alone ({near} lets it through)"
+    yield from caller_lines(event)
+    if results.known is not None:
+        last = f"rank {results.known[0]}, {numbered_call_text(match, results.known)}"
+        yield f"    the last result that is as in the reference: {last}"
+
+
+def _rounding_option(results: ResultComparison, judged: Judgement) -> str:
+    """Return the option that accepts a result that may be accumulated rounding; empty if it cannot be."""
+    apart = judged.most / judged.largest if judged.largest else 1.0
+    return tolerance_option(apart) if results.rounded and 0 < apart < GROWN else ""
+
+
+def to_json(results: ResultComparison | None, comparison: Comparison) -> dict[str, Any] | None:
+    """Return the results as JSON values; None if none were compared."""
+    if results is None:
+        return None
+    return {
+        "compared": results.compared,
+        "differing": results.differing,
+        "rounded": results.rounded,
+        "ulps": results.ulps,
+        "alone": list(results.alone),
+        "first": None if results.first is None else _result_to_json(results.first, comparison),
+    }
+
+
+def _result_to_json(first: ResultDifference, comparison: Comparison) -> dict[str, Any]:
+    event, judged = comparison.after.trace.event(*first.after), first.judged
+    numbers = (
+        {}
+        if judged is None
+        else {
+            "element": judged.first[0] if judged.first else 0,
+            "value": str(judged.two),
+            "reference_value": str(judged.one),
+            "elements": judged.differing,
+            "apart": judged.most,
+        }
+    )
+    return {
+        "rank": first.after[0], "event": first.after[1], "reference": list(first.before), "call": event.function.name,
+        "file": event.site.file or "", "line": event.site.line, "bytes": first.bytes_after,
+        "reference_bytes": first.bytes_before, **numbers,
+    }  # fmt: skip

@@ -1,0 +1,82 @@
+"""Boxes of a global array: intersect them, find what is not covered, and sum hashes of the elements in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
+
+from weft.native.headers.values import kernel
+from weft.values.process import Box, KeptValue
+
+
+def intersect_boxes(one: Box, two: Box) -> Box | None:
+    """Return the intersection of two boxes; None if it is empty."""
+    if len(one) != len(two):
+        return None
+    shared = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two, strict=True))
+    return shared if all(first < end for first, end in shared) else None
+
+
+def box_size(box: Box) -> int:
+    """Return the number of elements in a box."""
+    return prod(end - first for first, end in box)
+
+
+def box_slices(box: Box, of: Box) -> tuple[slice, ...]:
+    """Return the slices of a box in an array that holds the box `of`."""
+    return tuple(slice(first - base, end - base) for (first, end), (base, _) in zip(box, of, strict=True))
+
+
+def find_uncovered_box(box: Box, held: Sequence[Box]) -> Box | None:
+    """Return a part of `box` that no box in `held` covers; None if all is covered or the box is empty."""
+    if not box_size(box):
+        return None
+    return next(_uncovered_boxes(box, [one for one in held if intersect_boxes(one, box)]), None)
+
+
+def _uncovered_boxes(box: Box, held: Sequence[Box]) -> Iterator[Box]:
+    """Yield the uncovered parts of a box, cut along the sides of the first box that intersects it."""
+    for number, other in enumerate(held):
+        shared = intersect_boxes(box, other)
+        if shared is None:
+            continue
+        rest = list(box)
+        for d, ((first, end), (low, high)) in enumerate(zip(box, shared, strict=True)):
+            for part in ((first, low), (high, end)):
+                if part[0] < part[1]:
+                    yield from _uncovered_boxes((*rest[:d], part, *box[d + 1 :]), held[number + 1 :])
+            rest[d] = (low, high)
+        return
+    yield box
+
+
+def sum_hashes(kept: KeptValue) -> int | None:
+    """Return the sum of the hashes of all elements with their indices; None if neither hashes nor
+    elements were kept.
+    """
+    if kept.hashes is not None:
+        return kept.sum
+    values = kept.values()
+    if values is None:
+        return None
+    return _hash_elements(values, kept.box)
+
+
+def _hash_elements(values: np.ndarray, box: Box) -> int:
+    if not values.size:
+        return 0
+    lower = [first for first, _ in box]
+    steps = [kernel().weft_values_step(d) for d in range(len(box))]
+    total, kind, itemsize = 0, ord(values.dtype.kind), values.dtype.itemsize
+    rows = values.reshape(1) if not values.ndim else np.ascontiguousarray(values)
+    for index in np.ndindex(*rows.shape[:-1]) if values.ndim else [()]:
+        line = np.ascontiguousarray(rows[index]) if values.ndim else rows
+        place = sum((k + first) * step for k, first, step in zip(index, lower, steps, strict=False))
+        last = len(index)
+        place += lower[last] * steps[last] if lower else 0
+        step = steps[last] if lower else 0
+        raw = line.view(np.uint8)
+        total += kernel().weft_values_hash(raw, len(line), itemsize, kind, itemsize, place % 2**64, step)
+    return total % 2**64

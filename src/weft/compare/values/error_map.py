@@ -1,0 +1,151 @@
+"""Compute the error over an array as cells of a picture: how far apart two runs are in each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.compare.values.boxes import box_size, box_slices, intersect_boxes
+from weft.compare.values.judgement import MAX_ELEMENTS
+from weft.compare.values.tolerance import ulp_distances
+from weft.values.process import Box, KeptValue
+
+Measure = Literal["distance", "ulps"]
+Floats = NDArray[np.float64]
+NOTHING: Final = -1.0
+"""The error of a cell of which not both runs hold an element."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementPair:
+    """The elements in `box` that a rank of the reference and a rank of the run both hold."""
+
+    one: KeptValue
+    two: KeptValue
+    box: Box
+
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Return the elements in both runs; None if one kept only hashes."""
+        a, b = self.one.values(), self.two.values()
+        if a is None or b is None:
+            return None
+        if not self.two.array:
+            return a.reshape(b.shape), b
+        return a[box_slices(self.box, self.one.box)], b[box_slices(self.box, self.two.box)]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLayer:
+    """An array that can be drawn: that of all ranks, or one rank's own."""
+
+    name: str
+    pairs: tuple[ElementPair, ...]
+    whole: Box
+
+    @property
+    def exact(self) -> bool:
+        """Whether elements were kept, and not hashes."""
+        return any(pair.arrays() is not None for pair in self.pairs)
+
+
+def array_layers(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
+    """Return the arrays of a moment: one if ranks hold parts of it, else one for each rank."""
+    if not before or not after:
+        return []
+    if after[0].array or before[0].array:
+        if len(before[0].shape) != len(after[0].shape):
+            return []
+        shared = ((one, two, intersect_boxes(one.box, two.box)) for two in after for one in before)
+        pairs = tuple(ElementPair(one, two, box) for one, two, box in shared if box is not None)
+        name = after[0].array or before[0].array
+        return [ArrayLayer(name, pairs, _bounding_box([*before, *after]))]
+    by_rank = {one.process.rank: one for one in before}
+    both = [(by_rank[two.process.rank], two) for two in after if two.process.rank in by_rank]
+    return [
+        ArrayLayer(f"rank {two.process.rank}", (ElementPair(one, two, two.box),), two.box)
+        for one, two in both if one.count == two.count
+    ]  # fmt: skip
+
+
+def _bounding_box(some: Sequence[KeptValue]) -> Box:
+    sides = zip(*(one.box for one in some if one.count), strict=True)
+    return tuple((min(first for first, _ in side), max(end for _, end in side)) for side in sides)
+
+
+def error_cells(
+    pairs: Sequence[ElementPair], window: Box, axes: Sequence[int], most: Sequence[int], measure: Measure = "distance"
+) -> Floats:
+    """Return the largest error in each cell of a window: over the dimensions `axes`, at most `most` cells in each.
+
+    Cells without an element in both runs are NOTHING; a cell is infinite if only one of two numbers is finite. In the
+    window's other dimensions the maximum is taken; a slice is a window of one element there.
+    """
+    shape = tuple(min(window[axis][1] - window[axis][0], n) for axis, n in zip(axes, most, strict=True))
+    cells = np.full(shape, NOTHING)
+    for pair in pairs:
+        arrays = pair.arrays()
+        inner = intersect_boxes(pair.box, window)
+        if arrays is None or inner is None:
+            continue
+        for part in _split_box(inner):
+            a, b = (side[box_slices(part, pair.box)] for side in arrays)
+            _add_errors(cells, element_distances(a, b, measure), part, window, axes)
+    return cells
+
+
+def _split_box(box: Box) -> Iterator[Box]:
+    """Yield a box in parts of at most MAX_ELEMENTS elements, so that memory does not grow with the arrays."""
+    if box_size(box) <= MAX_ELEMENTS:
+        yield box
+        return
+    widest = max(range(len(box)), key=lambda d: (box[d][1] - box[d][0] > 1) * (len(box) - d))
+    first, end = box[widest]
+    step = max(1, (end - first) * MAX_ELEMENTS // box_size(box))
+    for begin in range(first, end, step):
+        yield from _split_box((*box[:widest], (begin, min(begin + step, end)), *box[widest + 1 :]))
+
+
+def element_distances(one: NDArray[Any], two: NDArray[Any], measure: Measure = "distance") -> Floats:
+    """Return how far apart elements are: 0 for equal ones and two NaNs, infinite if only one is finite."""
+    if np.array_equal(one, two):
+        return np.zeros(one.shape)
+    if one.dtype.kind == "c" or two.dtype.kind == "c":
+        if measure == "ulps":
+            common_type = np.result_type(one, two)
+            one, two = one.astype(common_type), two.astype(common_type)
+            return np.maximum(
+                element_distances(one.real, two.real, measure), element_distances(one.imag, two.imag, measure)
+            )
+        a, b = one.astype(np.complex128), two.astype(np.complex128)
+    elif measure == "ulps" and "f" in one.dtype.kind + two.dtype.kind:
+        common_type = np.result_type(one, two)
+        found = ulp_distances(one.astype(common_type), two.astype(common_type))
+        return np.where(np.isnan(one) & np.isnan(two), 0.0, np.where(np.isnan(found), np.inf, found))
+    else:
+        # Integers of 64 bits, and long double, need more than float64 has.
+        small = all(side.dtype.itemsize <= (8 if side.dtype.kind == "f" else 4) for side in (one, two))
+        wide = np.float64 if small else np.longdouble
+        a, b = one.astype(wide), two.astype(wide)
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = np.abs(a - b).astype(np.float64)
+    alike = (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.where(alike, 0.0, np.where(np.isfinite(found), found, np.inf))
+
+
+def _add_errors(cells: Floats, error: Floats, part: Box, window: Box, axes: Sequence[int]) -> None:
+    """Put the largest error of each cell that a part of the window covers into `cells`."""
+    through = tuple(d for d in range(error.ndim) if d not in axes)
+    error = np.moveaxis(error, axes, range(-len(axes), 0)).max(axis=tuple(range(len(through))), initial=NOTHING)
+    places = []
+    for d, axis in enumerate(axes):
+        (first, end), (low, high) = part[axis], window[axis]
+        at = (np.arange(first, end) - low) * cells.shape[d] // (high - low)
+        starts = np.flatnonzero(np.diff(at, prepend=-1))
+        error = np.maximum.reduceat(error, starts, axis=d)
+        places.append(at[starts])
+    where = np.ix_(*places)
+    cells[where] = np.maximum(cells[where], error)

@@ -1,0 +1,195 @@
+"""Draw the error over an array as SVG, for notebooks and documents: cells in one or two dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Final
+
+import numpy as np
+
+from weft.base.words import printable
+from weft.compare.values.error_map import NOTHING, ArrayLayer, Floats, Measure, array_layers, error_cells
+from weft.compare.values.model import ValueComparison, ValueDifference
+from weft.compare.values.report import iterations_text, probe_text, render_values
+from weft.errors import UsageError
+from weft.picture.svg_base import Picture
+from weft.values.process import Box
+
+RAMP: Final = {
+    "light": ((255, 221, 138), (248, 158, 74), (214, 84, 54), (140, 28, 60), (60, 4, 50)),
+    "dark": ((92, 30, 74), (160, 48, 70), (221, 96, 52), (247, 168, 74), (255, 238, 178)),
+}
+"""How large an error is, from the least to the largest: lightness only falls (or rises, on a dark ground), so that it
+can be read in every kind of colour-blindness, and in a print without colours."""
+STEPS: Final = 24
+"""Colours of a picture."""
+CELLS: Final = (64, 96)
+"""Rows and columns at most."""
+TALL: Final = 240
+_LEFT, _TOP, _RIGHT, _BOTTOM = 64, 44, 110, 10
+_BAR: Final = 12
+
+
+def ramp_colour(share: float, ground: str) -> str:
+    """Return the colour of a share from 0 to 1 on a light or dark background."""
+    stops = np.array(RAMP[ground], float)
+    at = [np.interp(share * (len(stops) - 1), range(len(stops)), stops[:, k]) for k in range(3)]
+    return f"rgb({', '.join(f'{value:.0f}' for value in at)})"
+
+
+def _colour_styles(ground: str) -> str:
+    return "".join(f".weft-error .e{n}{{fill:{ramp_colour(n / (STEPS - 1), ground)}}}" for n in range(STEPS))
+
+
+_STYLE: Final = (
+    ".weft-error{--ground:#fff;--ink:#1d2126;--faint:#6b7280;--same:#edf0f3}" + _colour_styles("light")
+    + "@media (prefers-color-scheme:dark){.weft-error{--ground:#16181c;--ink:#e6e8eb;--faint:#98a3b0;--same:#262b31}"
+    + _colour_styles("dark") + "}.weft-error{background:var(--ground)}.weft-error .same{fill:var(--same)}"
+    ".weft-error text{font:11px system-ui,sans-serif;fill:var(--faint)}.weft-error .title{fill:var(--ink)}"
+)  # fmt: skip
+
+
+def render_html(made: ValueComparison) -> str:
+    """Return what a notebook shows: the differences as text, then the error where it is first and where it is last."""
+    said = "".join(f"<p>{escape(printable(line.strip()))}</p>" for line in render_values(made, drawn=False))
+    try:
+        first = draw_error(made)
+    except UsageError:
+        return said  # no array differs: words are all there is
+    last = draw_error(made, last=True)
+    return said + first + (last if last != first else "")
+
+
+def draw_error(
+    made: ValueComparison, *, probe: str | None = None, last: bool = False, unit: Measure = "distance", width: int = 720
+) -> Picture:
+    """Draw the error over the array that differs first, or over that of `probe`; `last`: where it differs last.
+
+    `unit`: "distance", or "ulps" (units in the last place). Of more than two dimensions the slice with the first
+    element that differs is drawn. UsageError if no array differs whose elements were kept.
+    """
+    unlike, layer = _choose_array(made, probe, last)
+    first = unlike.element or tuple(low for low, _ in layer.whole)
+    axes = list(range(len(layer.whole)))[-2:]
+    window = tuple(side if d in axes else (first[d], first[d] + 1) for d, side in enumerate(layer.whole))
+    cells = np.atleast_2d(error_cells(layer.pairs, window, axes, CELLS[-len(axes) :], unit))
+    sides = [window[axis] for axis in axes]
+    title = f"the error of {_slice_name(layer, unlike, window, axes)}: {probe_text(unlike.after)}"
+    return _render_svg(
+        cells, sides, f"{title}{iterations_text(unlike.after)}", unit, (unlike.after.base, max(width, 320))
+    )
+
+
+def _choose_array(made: ValueComparison, probe: str | None, last: bool) -> tuple[ValueDifference, ArrayLayer]:
+    """Return the difference to draw, and its array. UsageError if there is none."""
+    found = list(zip(made.keys, made.found, strict=True))
+    name = probe
+    chosen: tuple[ValueDifference, ArrayLayer] | None = None
+    for key, some in found:
+        if made.aligned is None or (name is not None and some[0].after.place.name != name):
+            continue
+        before, after = (list(made.aligned.values_at(side, key)) for side in (0, 1))
+        of = _layer_of_difference(some[0], array_layers(before, after))
+        if of is not None:
+            chosen, name = (some[0], of), some[0].after.place.name
+            if not last:
+                break
+    if chosen is None:
+        raise UsageError("no array differs whose elements were kept" + (f" by the probe {probe!r}" if probe else ""))
+    return chosen
+
+
+def _layer_of_difference(unlike: ValueDifference, found: list[ArrayLayer]) -> ArrayLayer | None:
+    """Return the array of a difference; None for a number, or for hashes."""
+    for layer in found:
+        mine = any(pair.two.process is unlike.after.process for pair in layer.pairs)
+        if mine and layer.exact and any(end - first > 1 for first, end in layer.whole):
+            return layer
+    return None
+
+
+def _slice_name(layer: ArrayLayer, unlike: ValueDifference, window: Box, axes: list[int]) -> str:
+    base = unlike.after.base
+    numbers = [f"{low + base}:{end}" if d in axes else str(low + base) for d, (low, end) in enumerate(window)]
+    pair = "()" if base else "[]"
+    return f"{layer.name}{pair[0]}{', '.join(numbers)}{pair[1]}"
+
+
+def _render_svg(cells: Floats, sides: list[tuple[int, int]], title: str, unit: str, look: tuple[int, int]) -> Picture:
+    """Return the picture of cells with labels and colour scale. `sides`: index ranges of rows and columns."""
+    base, width = look
+    wide = width - _LEFT - _RIGHT
+    tall = TALL if len(sides) > 1 else TALL // 3
+    height = _TOP + tall + _BOTTOM
+    known = cells[(cells > 0) & np.isfinite(cells)]
+    span = (float(known.min()), float(known.max())) if len(known) else None
+    text = escape(printable(title))
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="weft-error" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img"><style>{_STYLE}</style><title>{text}</title>'
+        f'<text class="title" x="8" y="14">{text}</text>'
+    )
+    parts = [head, *_draw_cells(_cell_shades(cells, span), wide, tall), *_draw_labels(sides, base, wide, tall)]
+    return Picture("".join([*parts, *_draw_colour_scale(span, unit, _LEFT + wide + 14, tall)]) + "</svg>")
+
+
+def _cell_shades(cells: Floats, span: tuple[float, float] | None) -> np.ndarray:
+    """Return the colour number of each cell; -1 if it is alike, -2 if there is no element."""
+    low, high = np.log10(span or (1.0, 1.0))
+    share = np.ones(cells.shape)
+    if high > low:
+        sized = (cells > 0) & np.isfinite(cells)
+        share[sized] = (np.log10(cells[sized]) - low) / (high - low)
+    shade = np.round(share * (STEPS - 1)).astype(int)
+    return np.where(cells == NOTHING, -2, np.where(cells == 0, -1, shade))
+
+
+def _draw_cells(shades: np.ndarray, wide: int, tall: int) -> Iterator[str]:
+    """Yield one path for each colour; neighbours in a row are one rectangle."""
+    rows, columns = shades.shape
+    paths: dict[int, list[str]] = {}
+    for i, row in enumerate(shades):
+        starts = np.flatnonzero(np.append(True, row[1:] != row[:-1])).tolist()
+        for start, end in zip(starts, [*starts[1:], columns], strict=True):
+            left, right = (_LEFT + column * wide / columns for column in (start, end))
+            top, bottom = (_TOP + k * tall / rows for k in (i, i + 1))
+            box = f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}z"
+            paths.setdefault(int(row[start]), []).append(box)
+    for shade, boxes in sorted(paths.items()):
+        if shade >= -1:
+            kind = "same" if shade < 0 else f"e{shade}"
+            yield f'<path class="{kind}" shape-rendering="crispEdges" d="{"".join(boxes)}"/>'
+
+
+def _draw_labels(sides: list[tuple[int, int]], base: int, wide: int, tall: int) -> Iterator[str]:
+    """Yield the labels of rows and columns."""
+    for at, place in _tick_indices(sides[-1], 8):
+        yield f'<text x="{_LEFT + place * wide:.1f}" y="{_TOP - 7}" text-anchor="middle">{at + base}</text>'
+    for at, place in _tick_indices(sides[0], 8) if len(sides) > 1 else ():
+        yield f'<text x="{_LEFT - 7}" y="{_TOP + place * tall + 4:.1f}" text-anchor="end">{at + base}</text>'
+
+
+def _tick_indices(side: tuple[int, int], most: int) -> list[tuple[int, float]]:
+    """Return round indices of a side, with the share at which the middle of each is."""
+    first, end = side
+    step = 1
+    while (end - first) / step > most:
+        step *= 5 if str(step)[0] == "2" else 2
+        step = int(10 ** round(np.log10(step))) if str(step)[0] == "1" else step
+    return [(at, (at + 0.5 - first) / (end - first)) for at in range(-(-first // step) * step, end, step)]
+
+
+def _draw_colour_scale(span: tuple[float, float] | None, unit: str, x: int, tall: int) -> Iterator[str]:
+    """Yield the bar that shows what the colours mean."""
+    yield f'<text x="{x}" y="{_TOP - 7}">{"units in the last place" if unit == "ulps" else "apart"}</text>'
+    bar = tall - 24
+    for n in range(STEPS if span and span[0] < span[1] else 1):
+        shade = STEPS - 1 - n
+        high = bar / (STEPS if span and span[0] < span[1] else 1)
+        yield f'<rect class="e{shade}" x="{x}" y="{_TOP + n * high:.1f}" width="{_BAR}" height="{high + 0.3:.1f}"/>'
+    told = [(0, span[1]), (bar - 8, span[0])] if span and span[0] < span[1] else [(0, span[1])] if span else []
+    for y, value in told:
+        yield f'<text x="{x + _BAR + 6}" y="{_TOP + y + 9:.1f}">{value:.3g}</text>'
+    yield f'<rect class="same" x="{x}" y="{_TOP + tall - 14}" width="{_BAR}" height="{_BAR}"/>'
+    yield f'<text x="{x + _BAR + 6}" y="{_TOP + tall - 4}">alike</text>'

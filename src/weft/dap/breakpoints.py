@@ -1,0 +1,144 @@
+"""Map the breakpoints of an editor to those of the debugger: by file, by function, by instruction, and on data."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.debug.debugger import Debugger
+from weft.errors import UsageError, WeftError
+
+Given = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EditorBreakpoint:
+    """A breakpoint as the editor gave it (`key`), its number in the debugger, and the message of a log
+    point (`log`).
+    """
+
+    key: str
+    number: int
+    log: str = ""
+
+
+class EditorBreakpoints:
+    """All breakpoints of a session.
+
+    `groups` holds the breakpoints that one request replaces, by file name or as `functions` or `instructions`.
+    """
+
+    def __init__(self, debugger: Debugger) -> None:
+        self.debugger = debugger
+        self.groups: dict[str, list[EditorBreakpoint]] = {}
+        self._data: dict[str, list[int]] = {}
+        """The debugger's watches, by the data's id."""
+
+    def log_message(self, number: int) -> str:
+        """Return the message of a log point; empty for a breakpoint."""
+        return next((one.log for group in self.groups.values() for one in group if one.number == number), "")
+
+    def stop_reason(self, number: int) -> str:
+        """Return the protocol's reason for a stop at breakpoint `number`."""
+        of = next((name for name, group in self.groups.items() if any(one.number == number for one in group)), "")
+        return {"functions": "function breakpoint", "instructions": "instruction breakpoint"}.get(of, "breakpoint")
+
+    def replace_group(self, group: str, places: Sequence[tuple[str, Given]]) -> list[Given]:
+        """Make `places` the breakpoints of a group, and return each as verified or with the reason why it was refused.
+
+        `places` are pairs of a location and what the editor says of the breakpoint. Breakpoints that are unchanged
+        stay.
+        """
+        old = {one.key: one for one in self.groups.pop(group, [])}
+        alive = {b.id for b in self.debugger.stops.breakpoints.all}
+        wanted = {self._breakpoint_key(where, given) for where, given in places}
+        for key, one in list(old.items()):
+            if key not in wanted or one.number not in alive:
+                del old[key]
+                if one.number in alive:
+                    self.debugger.stops.delete(str(one.number))
+        kept: list[EditorBreakpoint] = []
+        told: list[Given] = []
+        self.groups[group] = kept
+        for where, given in places:
+            key = self._breakpoint_key(where, given)
+            line: Given = {"line": given["line"]} if "line" in given else {}
+            try:
+                one = old.get(key) or EditorBreakpoint(
+                    key, self._create_breakpoint(where, given), str(given.get("logMessage") or "")
+                )
+            except WeftError as error:
+                told.append({"verified": False, "message": str(error), **line})
+                continue
+            kept.append(one)
+            told.append({"verified": True, "id": one.number, **line})
+        return told
+
+    @staticmethod
+    def _breakpoint_key(where: str, given: Given) -> str:
+        return json.dumps([where, *(given.get(name) for name in ("condition", "hitCondition", "logMessage"))])
+
+    def _create_breakpoint(self, where: str, given: Given) -> int:
+        """Create a breakpoint in the debugger, and return its number. WeftError if that is not possible."""
+        passed = parse_hit_condition(str(given.get("hitCondition") or ""))
+        condition = str(given.get("condition") or "").strip()
+        made = self.debugger.stops.break_at(f"{where} if {condition}" if condition else where)["breakpoint"]
+        if passed:
+            made = self.debugger.stops.ignore(f"{made['id']} {passed}")["breakpoint"]
+        return int(made["id"])
+
+    def replace_watchpoints(self, wanted: Sequence[Given]) -> list[Given]:
+        """Make `wanted` the watchpoints of the session; each names its data by an id from `data_id`."""
+        ids = [str(given["dataId"]) for given in wanted]
+        for gone in [one for one in self._data if one not in ids]:
+            for number in self._data.pop(gone):
+                if number in self.debugger.stops.watches:
+                    self.debugger.stops.delete(str(number))
+        told: list[Given] = []
+        for given, name in zip(wanted, ids, strict=True):
+            try:
+                if given.get("condition") or given.get("hitCondition"):
+                    raise UsageError("a watch takes no condition: set a breakpoint with one where the value is set")
+                if not any(number in self.debugger.stops.watches for number in self._data.get(name, [])):
+                    self._data[name] = self._create_watchpoint(name)
+                told.append({"verified": True, "id": self._data[name][0]})
+            except WeftError as error:
+                told.append({"verified": False, "message": str(error)})
+        return told
+
+    def _create_watchpoint(self, name: str) -> list[int]:
+        """Create the watchpoints for a data id, and return their numbers in the debugger."""
+        rank, level, expression = json.loads(name)
+        self.debugger.frames.choose(int(rank), int(level))
+        try:
+            return list(self.debugger.stops.watch(expression, [int(rank)])["ids"])
+        finally:
+            self.debugger.frames.level.pop(int(rank), None)
+
+
+def data_id(rank: int, level: int, expression: str) -> str:
+    """Return the name under which the editor knows the data of an expression."""
+    return json.dumps([rank, level, expression])
+
+
+def parse_hit_condition(text: str) -> int:
+    """Return how many hits a hit condition (`5`, `>= 5`, `> 5`) passes over. UsageError for any other text."""
+    if not text.strip():
+        return 0
+    found = re.fullmatch(r"\s*(>=|>)?\s*(\d+)\s*", text)
+    if found is None or (found[1] != ">" and int(found[2]) < 1):
+        raise UsageError(f"{text!r} is not a count of hits: give 5 or >= 5 (from the fifth on), or > 5")
+    return int(found[2]) - (found[1] != ">")
+
+
+def source_location(path: str, line: int, files: Sequence[str]) -> str:
+    """Return FILE:LINE, with the file named as in the record, even if the editor names it through a link."""
+    if path not in files:
+        real = Path(path).resolve()
+        path = next((file for file in files if Path(file).resolve() == real), path)
+    *_, blank = -1, *(i for i, part in enumerate(path.split("/")) if " " in part)
+    return f"{'/'.join(path.split('/')[blank + 1 :])}:{line}"  # a command's words end at blanks

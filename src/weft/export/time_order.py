@@ -1,0 +1,161 @@
+"""Read the calls of a run in the order of time over all ranks, some hundred thousand at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.trace import Rank, Trace
+from weft.trace.filter import Filter
+
+AT_ONCE: Final = 1 << 17
+"""Calls that are ordered at a time, about."""
+
+LEAST: Final = 256
+"""Of each rank at least this many."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RankCalls:
+    """Calls of one rank: their indices, and their times in ns on the run's axis (-1 for a call that never returned)."""
+
+    rank: Rank
+    index: Ints
+    enter: Ints
+    leave: Ints
+
+
+@dataclass(frozen=True)
+class CallRows:
+    """Calls of several ranks. `order` sorts the concatenated rows of `parts` by time."""
+
+    parts: tuple[RankCalls, ...]
+    order: Ints
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def first(self, count: int) -> CallRows:
+        """Return the first `count` calls."""
+        return CallRows(self.parts, self.order[:count])
+
+    def last(self, count: int) -> CallRows:
+        """Return the last `count` calls."""
+        return CallRows(self.parts, self.order[max(0, len(self.order) - count) :])
+
+
+@dataclass
+class _Queue:
+    """Calls of one rank that were read and not yet taken. `key`: the entry time, but never less than that of a call
+    before.
+    """
+
+    rank: Rank
+    wanted: Filter
+    step: int
+    read: int = 0
+    blocks: list[tuple[Ints, Ints, Ints, Ints]] = field(default_factory=list)
+    held: int = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all events of the rank were read."""
+        return self.read >= len(self.rank.events)
+
+    def read_ahead(self) -> None:
+        """Read on until at least `step` calls that fit are in the queue."""
+        while self.held < self.step and not self.is_exhausted:
+            part = slice(self.read, self.read + self.step)
+            mask = self.wanted.mask(self.rank, part.start, part.stop)
+            self.read = part.stop
+            index = np.flatnonzero(mask)
+            if not len(index):
+                continue
+            enter, leave = self.rank.enter_ns(part)[index], self.rank.exit_ns(part)[index]
+            key = np.maximum.accumulate(enter)
+            if self.blocks:
+                key = np.maximum(key, self.blocks[-1][0][-1])
+            self.blocks.append((key, index + part.start, enter, leave))
+            self.held += len(index)
+
+    @property
+    def last_key(self) -> int:
+        """The key of the last call that was read."""
+        return int(self.blocks[-1][0][-1])
+
+    def take_before(self, bound: int | None, with_equal: bool) -> tuple[Ints, RankCalls] | None:
+        """Take the calls before the time `bound` (with `with_equal` also those at it; None: all) out of the queue.
+
+        Returns their keys and the calls, None if there are none.
+        """
+        columns = [np.concatenate(column) for column in zip(*self.blocks, strict=True)]
+        side: str = "right" if with_equal else "left"
+        end = len(columns[0]) if bound is None else int(np.searchsorted(columns[0], bound, side=side))  # type: ignore[call-overload]
+        self.blocks = [tuple(column[end:] for column in columns)] if end < len(columns[0]) else []  # type: ignore[list-item]
+        self.held = len(columns[0]) - end
+        key, index, enter, leave = (column[:end] for column in columns)
+        return (key, RankCalls(self.rank, index, enter, leave)) if end else None
+
+
+def calls_in_time_order(trace: Trace, wanted: Filter) -> Iterator[CallRows]:
+    """Yield the calls that fit a filter, of all ranks by entry time; calls at the same time in the order of their
+    ranks.
+    """
+    ranks = wanted.ranks(trace)
+    step = max(LEAST, AT_ONCE // max(1, len(ranks)))
+    queues = [_Queue(rank, wanted, step) for rank in ranks]
+    while True:
+        for queue in queues:
+            queue.read_ahead()
+        queues = [queue for queue in queues if queue.held]
+        if not queues:
+            return
+        # What is read of a rank later comes behind what was read of it: up to there the order is known.
+        bounds = [(queue.last_key, queue.rank.index) for queue in queues if not queue.is_exhausted]
+        bound, last = min(bounds, default=(None, -1))
+        taken = [queue.take_before(bound, queue.rank.index <= last) for queue in queues]
+        some = [found for found in taken if found is not None]
+        order = np.argsort(np.concatenate([key for key, _ in some]), kind="stable")
+        yield CallRows(tuple(part for _, part in some), order)
+
+
+def limit_calls(rows: Iterable[CallRows], first: int | None, last: int | None) -> Iterator[CallRows]:
+    """Yield only the `first` or the `last` calls of some; None: all."""
+    if last is not None:
+        yield from _last_calls(rows, last)
+        return
+    left = first
+    for some in rows:
+        if left is not None and len(some) >= left:
+            yield some.first(left)
+            return
+        left = None if left is None else left - len(some)
+        yield some
+
+
+def _last_calls(rows: Iterable[CallRows], count: int) -> Iterator[CallRows]:
+    """Yield the last `count` calls."""
+    kept: deque[CallRows] = deque()
+    held = 0
+    for some in rows:
+        kept.append(some)
+        held += len(some)
+        while kept and held - len(kept[0]) >= count:
+            held -= len(kept.popleft())
+    if kept:
+        kept[0] = kept[0].last(count - (held - len(kept[0])))
+    yield from kept
+
+
+def call_ids(rows: CallRows) -> Iterator[tuple[int, int]]:
+    """Return the calls as (rank index, event index), in order."""
+    rank = np.repeat([part.rank.index for part in rows.parts], [len(part.index) for part in rows.parts])
+    index = np.concatenate([part.index for part in rows.parts])
+    return zip(rank[rows.order].tolist(), index[rows.order].tolist(), strict=True)

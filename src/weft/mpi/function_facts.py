@@ -1,0 +1,110 @@
+"""Answer the generator's questions about a function, from its row in weft.mpi.meaning."""
+
+from __future__ import annotations
+
+from weft.mpi import meaning
+from weft.mpi.meaning import Act, Form, Leaves, Meaning, Mode, Sync, Trait
+from weft.mpi.table import Function, Parameter
+
+
+def promises_communicator(f: Function) -> bool:
+    """Whether the call makes a communicator that is there only when its request completes."""
+    made = [p for p in f.parameters if p.handle in ("COMM", "REQUEST") and p.direction == "out"]
+    return len(made) == 2
+
+
+def meaning_of(f: Function) -> Meaning:
+    """The function's row in the table of meanings. KeyError for a function that is passed through."""
+    return meaning.every()[meaning.base(f.name)]
+
+
+def choose_buffer_watch(f: Function) -> tuple[str, str | None, str, str]:
+    """Return how the buffer of a call that makes a request is watched, and its parameters for buffer, count and
+    datatype.
+    """
+    buffer, row = f.parameter("buffer"), meaning_of(f)
+    if buffer is None or row.mode is Mode.PARTITIONED:
+        return "NO_WATCH", None, "", ""
+    if row.act is Act.SEND:
+        return "WATCH_SEND", buffer.name, "count", "datatype"
+    if row.act is Act.RECEIVE:
+        return "WATCH_RECEIVE", buffer.name, "count", "datatype"
+    if row.form is not Form.NONBLOCKING or not row.uses_its_count:
+        return "NO_WATCH", None, "", ""
+    sends = "sendcount" in {q.name for q in f.parameters}
+    count, datatype = ("sendcount", "sendtype") if sends else ("count", "datatype")
+    return "WATCH_AT_ROOT" if row.leaves is Leaves.AFTER_ROOT else "WATCH_SEND", buffer.name, count, datatype
+
+
+def is_persistent(f: Function) -> bool:
+    """Whether the request that the call makes is started by other calls."""
+    return meaning_of(f).form is Form.PERSISTENT
+
+
+def has_silent_status(f: Function) -> bool:
+    """Whether the status of the request that the call makes tells nothing."""
+    return Trait.TELLS_STATUS not in meaning_of(f).traits
+
+
+def sends_and_receives(f: Function) -> bool:
+    """Whether the call sends one message and receives another."""
+    return meaning_of(f).act is Act.SEND_RECEIVE
+
+
+def enquires(f: Function) -> bool:
+    """Whether Fortran bindings make the call on their own account."""
+    return Trait.ASKED_BY_FORTRAN in meaning_of(f).traits
+
+
+def posts(f: Function) -> bool:
+    """Whether the call's place among those of other threads decides what is matched."""
+    return meaning_of(f).posts
+
+
+def gives_known_handle(f: Function) -> bool:
+    """Whether the handle that comes out of the call names what may be there already."""
+    return Trait.GIVES_KNOWN in meaning_of(f).traits
+
+
+def frees(f: Function) -> bool:
+    """Whether the call frees the object of its handle."""
+    return bool(meaning_of(f).frees)
+
+
+def probes(f: Function) -> bool:
+    """Whether the call looks for a message."""
+    return meaning_of(f).probes
+
+
+def asks(f: Function) -> bool:
+    """Whether programs call it over and over, until its answer is yes."""
+    return meaning_of(f).polls
+
+
+def polls(f: Function) -> bool:
+    """Whether the call asks whether something is done, or completes requests."""
+    return asks(f) or completion_of(f) is not None
+
+
+LOCAL_ALONE = (Sync.FLUSH_LOCAL, Sync.FLUSH_LOCAL_ALL)
+
+
+_COMPLETING = (
+    Sync.FENCE, Sync.COMPLETE, Sync.UNLOCK, Sync.UNLOCK_ALL, Sync.FLUSH, Sync.FLUSH_ALL, *LOCAL_ALONE
+)  # fmt: skip
+
+
+def completes_accesses(f: Function) -> str | None:
+    """Return the parameter with the target whose accesses the call completes; -1 for all targets, None for no
+    access.
+    """
+    if meaning_of(f).sync not in _COMPLETING:
+        return None
+    return "rank" if any(p.name == "rank" for p in f.parameters) else "-1"
+
+
+def completion_of(f: Function) -> Parameter | None:
+    """The request or requests that the call may complete, or None."""
+    if meaning_of(f).act not in (Act.COMPLETE, Act.ASK):
+        return None
+    return next((p for p in f.parameters if p.handle == "REQUEST" and meaning_of(f).mode is not Mode.PARTITIONED), None)

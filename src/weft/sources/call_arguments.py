@@ -1,0 +1,43 @@
+"""Read the texts of a call's arguments from a statement: `buf` from `MPI_Send(&buf[2], n, ...)`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+_NAME: Final = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\s*\w+)?|&\s*([A-Za-z_]\w*)\s*\[[^\[\]]*\]")
+"""A pointer or an array, what lies behind it, or the address of an element: no cast, no member, no call."""
+_MOST: Final = 2000
+
+
+def find_plain_argument(lines: Sequence[str], function: str, index: int) -> str | None:
+    """Return the variable given as argument `index` of the only call of a function; None if it is no plain variable."""
+    texts = find_call_arguments(lines, function) or []
+    found = _NAME.fullmatch(texts[index].strip()) if index < len(texts) else None
+    return found[1] or found[2] if found else None
+
+
+def find_call_arguments(lines: Sequence[str], function: str) -> list[str] | None:
+    """Return the argument texts of the only call of a function; None if there is none, or more than one."""
+    text = "\n".join(lines)[:_MOST]
+    calls = list(re.finditer(rf"\b{re.escape(function)}\s*\(", text))
+    return _arguments(text, calls[0].end()) if len(calls) == 1 else None
+
+
+def _arguments(text: str, start: int) -> list[str]:
+    """Return the argument texts that begin at an offset in a text, none if the bracket is not closed."""
+    depth, begin = 0, start
+    found: list[str] = []
+    for at in range(start, len(text)):
+        mark = text[at]
+        if mark in "([{":
+            depth += 1
+        elif mark in ")]}" and depth:
+            depth -= 1
+        elif mark == ")":
+            return [*found, text[begin:at]]
+        elif mark == "," and not depth:
+            found.append(text[begin:at])
+            begin = at + 1
+    return []

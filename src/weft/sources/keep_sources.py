@@ -1,0 +1,203 @@
+"""Put the source around every recorded call site into the run, at the end of a recording."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final
+
+from weft.base.json_files import write_whole
+from weft.base.lazy import dataclass
+from weft.sources import files, kept_sources, statement
+from weft.sources.layout import (
+    AROUND,
+    INDEX,
+    MAX_FILES,
+    MAX_PACKED,
+    MAX_PLAIN,
+    MAX_WHOLE,
+    SCHEMA,
+    TEXTS,
+    Frame,
+)
+from weft.trace import Trace
+from weft.trace.layout import Def
+from weft.trace.sites import CallSite, Placed
+
+SLACK_NS: Final = 1_000_000_000
+"""Clocks of a file server and of a host differ."""
+
+
+@dataclass
+class WantedLines:
+    """The lines of one file that a run's call sites name."""
+
+    own: set[int] = field(default_factory=set)
+    """Lines with calls of MPI."""
+    others: set[int] = field(default_factory=set)
+    """Lines of their callers, and whatever else is told of."""
+    modules: set[str] = field(default_factory=set)
+    """Programs and libraries that were built from it."""
+
+
+def keep_sources(trace: Trace, *, texts: bool = True, more: Iterable[Frame] = ()) -> list[str]:
+    """Write RUN/sources.json and RUN/sources.bin. Returns sentences on what could not be written.
+
+    To be called on the machine that ran the program, soon after, when RUN/sites.json exists. `more`: further locations
+    that a report may name, such as frames of tracebacks. Without `texts` no line of source is kept, only the names of
+    the functions that each line with a call calls.
+    """
+    cwd = str(trace.run.get("cwd") or "")
+    entries: list[dict[str, Any]] = []
+    packed: list[bytes] = []
+    room = PackingRoom(MAX_PLAIN if texts else 0, MAX_PACKED)
+    for path, wanted in _order_files(collect_wanted_lines(trace, more))[:MAX_FILES]:
+        found = os.path.join(cwd, path) if cwd else path  # noqa: PTH118 - a Path would tidy what the record says
+        source = files.read(found) if found.startswith("/") else None
+        if source is None:
+            continue
+        lines = source.lines
+        entry = {
+            "path": path, "found": found, "size": len(source.data), "mtime_ns": source.mtime_ns,
+            "sha256": hashlib.sha256(source.data).hexdigest(), "own": bool(wanted.own),
+            **(_find_doubt(trace, path, source.mtime_ns, wanted) or _find_calls(path, lines, wanted)),
+        }  # fmt: skip
+        text = room.take(_choose_spans(lines, wanted, len(source.data)), lines)
+        if text is not None:
+            entry |= {"spans": text.spans, "at": text.at, "packed": len(text.data), "plain": text.plain}
+            packed.append(text.data)
+        entries.append(entry)
+    if not entries:
+        return []
+    problems: list[str] = []
+    if packed:
+        _write(trace.path / TEXTS, b"".join(packed), problems)
+    if not problems:
+        _write(trace.path / INDEX, json.dumps({"schema": SCHEMA, "files": entries}).encode(), problems)
+    kept_sources.forget(trace)
+    return problems
+
+
+def collect_wanted_lines(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, WantedLines]:
+    """Return the lines that the record of a run names, by file."""
+    wanted: dict[str, WantedLines] = defaultdict(WantedLines)
+    seen: set[CallSite] = set()
+    tasks: list[Placed] = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
+    for rank in [*trace.ranks, *tasks]:
+        for id in rank.definitions.ids(Def.SITE):
+            site = trace.site(rank, id)
+            if site not in seen:
+                seen.add(site)
+                _add_site(wanted, site, own=True)
+    for file, line, _ in more:
+        wanted[file].others.add(line)
+    return {file: lines for file, lines in wanted.items() if file and not file.startswith("<")}
+
+
+def _add_site(wanted: Mapping[str, WantedLines], site: CallSite, *, own: bool) -> None:
+    if site.file and site.line > 0:
+        of = wanted[site.file]
+        (of.own if own else of.others).add(site.line)
+        if site.module:
+            of.modules.add(site.module)
+    for caller in site.callers:
+        _add_site(wanted, caller, own=False)
+
+
+def _order_files(wanted: Mapping[str, WantedLines]) -> list[tuple[str, WantedLines]]:
+    """Sort files with calls of MPI first: if there is no room for all, theirs are kept."""
+    return sorted(wanted.items(), key=lambda item: (not item[1].own, item[0]))
+
+
+def _find_calls(path: str, lines: Sequence[str], wanted: WantedLines) -> dict[str, Any]:
+    """Return what the lines with calls call: mpi4py makes other calls inside its own, and messages name the program's.
+
+    If the text may not be what ran, this is not kept: messages then name the MPI function.
+    """
+    if statement.language(path) != "python":
+        return {}
+    found = {str(n): statement.find_called_names(lines, n - 1, path) for n in sorted(wanted.own) if n <= len(lines)}
+    return {"calls": {line: list(names) for line, names in found.items()}}
+
+
+def _find_doubt(trace: Trace, path: str, mtime_ns: int, wanted: WantedLines) -> dict[str, str]:
+    """Return why the text may not be what ran: it was written while the program ran, or after the program was built."""
+    started = min((r.header.start.realtime_ns for r in trace.ranks if r.header), default=0)
+    if started and mtime_ns > started + SLACK_NS:
+        return {"doubt": "edited"}
+    if statement.language(path) != "python" and any(_mtime(m) + SLACK_NS < mtime_ns for m in wanted.modules):
+        return {"doubt": "newer"}
+    return {}
+
+
+def _mtime(path: str) -> int:
+    """When a file was written; of one that is not there nothing can be said."""
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return 2**63
+
+
+Spans = list[list[int]]
+"""[first line, number of lines] of stretchs, in order."""
+
+
+def _choose_spans(lines: Sequence[str], wanted: WantedLines, size: int) -> Spans:
+    """Return the spans of lines to keep: the whole file, or for a long one the lines around its call sites."""
+    if size <= MAX_WHOLE:
+        return [[1, len(lines)]]
+    spans: Spans = []
+    for line in sorted(n for n in wanted.own | wanted.others if n <= len(lines)):
+        first, end = max(1, line - AROUND), min(len(lines), line + AROUND) + 1
+        if spans and first <= sum(spans[-1]):
+            spans[-1][1] = max(end, sum(spans[-1])) - spans[-1][0]
+        else:
+            spans.append([first, end - first])
+    return spans
+
+
+@dataclass(frozen=True)
+class PackedText:
+    """The packed lines of a file."""
+
+    spans: Spans
+    at: int
+    plain: int
+    data: bytes
+
+
+@dataclass
+class PackingRoom:
+    """How many bytes may still be kept."""
+
+    plain: int
+    packed: int
+    at: int = 0
+
+    def take(self, spans: Spans, lines: Sequence[str]) -> PackedText | None:
+        """Pack the lines of the spans; None if there is no room for them."""
+        text = "".join(f"{line}\n" for first, count in spans for line in lines[first - 1 : first - 1 + count]).encode()
+        if not text or len(text) > self.plain:
+            return None
+        data = zlib.compress(text, 6)
+        if len(data) > self.packed:
+            return None
+        taken = PackedText(spans, self.at, len(text), data)
+        self.plain -= len(text)
+        self.packed -= len(data)
+        self.at += len(data)
+        return taken
+
+
+def _write(path: Path, data: bytes, problems: list[str]) -> None:
+    """Whole or not at all."""
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        problems.append(f"{path} cannot be written: {error.strerror}")

@@ -1,0 +1,348 @@
+"""Makes a running Python program execute a script without a debugger, in two ways that stop it for an instant only.
+
+`RemoteExecution` writes into the interpreter what PEP 768 defines for this (3.14): it runs the file at its next safe
+point. `MainThreadCall` makes the main thread of an older interpreter perform a call, as a signal would: ptrace stops it
+for some hundred microseconds, it continues in Weft's code, and that code restores all registers by itself, so that
+nobody has to be there when it returns. The vector registers are saved and restored by the thread (xsave), never through
+the debugger's interface: a gdb before 14 writes a part of them there, which the kernel refuses on a processor with AMX.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+from weft.base.processes import explain_forbidden, maps_of
+from weft.debug.ptrace import Standing, registers_of, set_registers
+from weft.errors import UsageError
+from weft.tasks.symbols import LoadedModule, ProcessMemory, find_symbol, find_symbol_address, read_modules
+
+RUN = """try:
+    exec(__import__("pathlib").Path({script!r}).read_bytes(), {{}})
+except BaseException:
+    pass
+"""
+"""What the thread is given to run. Nothing goes out of it: from a pending call an error would be Python's own."""
+COOKIE: Final = b"xdebugpy"
+"""How the table begins that an interpreter has for debuggers."""
+OFFSETS: Final = {
+    "interpreters": 40, "id": 56, "next": 64, "main": 80, "breaker": 712, "support": 720, "enabled": 728,
+    "pending": 736, "path": 744, "size": 752,
+}  # fmt: skip
+"""Where offsets stand in that table of 3.14 (`_Py_DebugOffsets`)."""
+LAYOUT: Final = 0x030E
+"""The version whose table that is."""
+TABLE: Final = 760
+STOP: Final = 1 << 5
+"""The bit by which a thread of 3.14 looks whether it is asked for anything."""
+MOST_INTERPRETERS: Final = 1000
+
+CALLS: Final = frozenset((0, 7, 23, 35, 43, 45, 47, 61, 230, 232, 247, 270, 271, 281, 288, 441))
+"""System calls in which Python has let go of its lock, by their numbers on x86-64: read, poll, select, nanosleep,
+accept, epoll, waits for a process."""
+FUTEX, FUTEX_WAIT_BITSET = 202, 9
+"""A wait for a lock of Python's, by that operation of futex; in the others it may hold what Python's own lock needs."""
+RESTARTED: Final = frozenset((-512, -513, -514))
+RESTART_BLOCK, RESTART_SYSCALL = -516, 219
+"""What the kernel means to do with an interrupted system call, as it stands in rax, and the call that takes it up."""
+R12, RBX, RAX, RSI, ORIG_RAX, RIP, CS, FLAGS, RSP = 3, 5, 10, 13, 15, 16, 17, 18, 19
+"""Places of registers in `struct user_regs_struct`."""
+SAVED: Final = 15
+"""The first of them, which the code below takes from the stack in that order."""
+CODE_OF_64_BITS: Final = 0x33
+RED_ZONE: Final = 128
+"""Bytes beneath the stack pointer that a function may use (System V ABI, 3.2.2)."""
+AREA: Final = 4096
+"""Bytes for the vector registers: those of AVX-512 and APX need 2,688. Tiles of AMX are left alone: Python has none."""
+CODE: Final = bytes.fromhex(
+    "fc"  # cld
+    "31d2" "b8e7000800" "480fae23"  # xsave64 [rbx], of x87, SSE, AVX, AVX-512, APX
+    "dbe3"  # fninit: the thread may be within MMX
+    "ff9300100000" "4989c5" "448b30"  # r13 = __errno_location(), r14d = errno
+    "ff9308100000" "4189c7"  # r15d = enter()
+    "488bbb10100000" "488bb318100000" "ff9320100000"  # function(first, second)
+    "4489ff" "ff9328100000"  # leave(r15d)
+    "45897500"  # errno = r14d
+    "31d2" "b8e7000800" "480fae2b"  # xrstor64 [rbx]
+    "4c89e4"  # rsp = r12: the general registers lie there, flags, where to go on, and the red zone
+    "415f" "415e" "415d" "415c" "5d" "5b" "415b" "415a" "4159" "4158" "58" "59" "5a" "5e" "5f"
+    "9d"  # popfq
+    "c28000"  # ret 128: to where it was, with its own stack pointer
+    "c3"  # ret: what is called where nothing is to be entered
+)  # fmt: skip
+"""What the thread executes, for any place. rbx: the area and behind it the addresses of what is called."""
+
+T = TypeVar("T")
+
+
+class InjectionError(Exception):
+    """Raised if this way of entering a process does not work here; the message has the reason."""
+
+
+class RemoteExecution:
+    """Asks an interpreter from Python 3.14 on to run a file (PEP 768). InjectionError if it cannot be asked."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._flag = 0
+
+    def request_script(self, script: Path) -> None:
+        """Ask the interpreter to run a file. All threads stop for an instant, so that waiting
+        system calls return once.
+        """
+        _run_in_own_thread(lambda: self._write_request(os.fsencode(script) + b"\0"))
+
+    def withdraw(self, *, has_arrived: bool) -> None:
+        """Withdraw the request, unless the agent has arrived."""
+        if self._flag and not has_arrived:
+            with suppress(OSError), closing(ProcessMemory(self._pid)) as memory:
+                memory.write(self._flag, bytes(4))
+
+    def _write_request(self, path: bytes) -> None:
+        """Write the path of the file and the flags of the request into the interpreter's memory."""
+        with _stopped_process(self._pid) as (_, memory, known):
+            runtime = find_symbol_address(known, "_PyRuntime")
+            table = memory.read(runtime, TABLE) if runtime else b""
+            if not table.startswith(COOKIE) or struct.unpack_from("<Q", table, 8)[0] >> 16 != LAYOUT:
+                raise InjectionError("it is not a Python that can be asked")
+            offset = {name: int(struct.unpack_from("<Q", table, at)[0]) for name, at in OFFSETS.items()}
+            interpreter = _find_main_interpreter(memory, memory.read_number(runtime + offset["interpreters"]), offset)
+            if memory.read_number(interpreter + offset["enabled"], "<i") != 1:
+                raise InjectionError("it was started with PYTHON_DISABLE_REMOTE_DEBUG or -X disable_remote_debug")
+            thread = memory.read_number(interpreter + offset["main"])
+            if not thread or len(path) > offset["size"]:
+                raise InjectionError(
+                    "it has no main thread" if not thread else "the path of the temporary folder is long"
+                )
+            memory.write(thread + offset["support"] + offset["path"], path)
+            self._flag = thread + offset["support"] + offset["pending"]
+            memory.write(self._flag, struct.pack("<i", 1))
+            # All threads stand: nobody else changes these bits between the two.
+            breaker = thread + offset["breaker"]
+            memory.write(breaker, struct.pack("<Q", memory.read_number(breaker) | STOP))
+
+
+def _find_main_interpreter(memory: ProcessMemory, first: int, offset: dict[str, int]) -> int:
+    """Return the address of the interpreter with id 0. InjectionError if the list has none."""
+    for _ in range(MOST_INTERPRETERS):
+        if not first:
+            break
+        if memory.read_number(first + offset["id"]) == 0:
+            return first
+        first = memory.read_number(first + offset["next"])
+    raise InjectionError("it has no interpreter")
+
+
+class MainThreadCall:
+    """Makes the main thread of a process call functions of Python. InjectionError if that is impossible.
+
+    If the thread waits in a system call during which Python has released its lock, it takes the lock and runs the file
+    at once. Else it adds a pending call, which runs between two instructions of the program's Python. That takes
+    another lock, so it is only done if the thread cannot own that lock (`_can_add_pending_call`).
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.is_given = self.is_direct = False
+        """Whether it has the call before it, and whether it runs the file there and then."""
+        self._text = (0, 0)
+
+    def request_script(self, script: Path) -> None:
+        """Make the thread run a file, if it is at a suitable place now; a pending call is added once only."""
+        if platform.machine() != "x86_64":
+            raise InjectionError(f"Weft brings code into processes of x86-64 only, not of {platform.machine()}")
+        if not _has_xsave() or "shstk" in Path(f"/proc/{self._pid}/status").read_text():
+            raise InjectionError("its processor has no xsave, or the thread a shadow stack")
+        _run_in_own_thread(lambda: self._try_to_give_call(os.fsencode(RUN.format(script=str(script))) + b"\0"))
+
+    def withdraw(self, *, has_arrived: bool) -> None:
+        """Erase the text that the thread was given, if the agent has arrived; the code stays for the next visit."""
+        at, length = self._text
+        if at and has_arrived:  # else the call is still to come, and runs what finds no file any more
+            with suppress(OSError), closing(ProcessMemory(self._pid)) as memory:
+                memory.write(at, bytes(length))
+
+    def _try_to_give_call(self, text: bytes) -> None:
+        """Set the main thread's registers so that it performs the call, if it is at a suitable
+        place at this instant.
+        """
+        asleep = _is_asleep(self._pid)
+        with _stopped_process(self._pid) as (held, memory, known):
+            if held.threads(self._pid).get(self._pid):  # a signal, whose handler comes first
+                return
+            registers = registers_of(self._pid)
+            if len(registers) <= RSP or registers[CS] != CODE_OF_64_BITS:
+                raise InjectionError("it is not a process of x86-64")
+            names = ("PyGILState_Ensure", "PyRun_SimpleString", "PyGILState_Release", "Py_AddPendingCall",
+                     "__errno_location")  # fmt: skip
+            enter, run, leave, later, error = (_find_function(known, name) for name in names)
+            self.is_direct = asleep and is_in_blocking_call(registers)
+            if not self.is_direct and (
+                self.is_given or not _can_add_pending_call(registers, known, maps_of(self._pid), (run, error))
+            ):
+                return
+            code, at = _place_code(memory, known, text)
+            self._text = (at, len(text))
+            nothing = code + len(CODE) - 1
+            calls = (error, enter, at, 0, run, leave) if self.is_direct else (error, nothing, run, at, later, nothing)
+            begin, held_ = build_call_frame(registers, calls)
+            memory.write(begin, held_)
+            # From here on the thread needs nobody: were Weft killed now, it would make the call and come back.
+            set_registers(self._pid, make_entry_registers(registers, code, begin))
+            self.is_given = True
+
+
+def is_in_blocking_call(registers: list[int]) -> bool:
+    """Return whether a thread is in a system call during which Python has released its lock."""
+    number = registers[ORIG_RAX]
+    return number in CALLS or (number == FUTEX and registers[RSI] & 127 == FUTEX_WAIT_BITSET)
+
+
+def _can_add_pending_call(registers: list[int], known: list[LoadedModule], maps: str, within: tuple[int, ...]) -> bool:
+    """Return whether a thread cannot own the lock of the pending calls.
+
+    The owner of that lock calls nothing but Python itself and the C library (`within`: an address in each), makes no
+    system call but futex, and is outside the interpreter's loop. A thread elsewhere in Python itself would not reach a
+    pending call before it is back in that loop, either.
+    """
+    if to_signed(registers[ORIG_RAX]) >= 0:
+        return registers[ORIG_RAX] != FUTEX
+    begin, length = find_symbol(known, "_PyEval_EvalFrameDefault")
+    at = find_mapped_file(maps, registers[RIP])
+    beside = {find_mapped_file(maps, address) for address in within}
+    return begin <= registers[RIP] < begin + length or (
+        at.startswith("/") and at not in beside and "/libpthread" not in at
+    )
+
+
+def find_mapped_file(maps: str, address: int) -> str:
+    """Return the file that is mapped at an address of a process; empty if none is. `maps`: its /proc/PID/maps."""
+    for line in maps.splitlines():
+        row = line.split(maxsplit=5)
+        first, _, behind = row[0].partition("-")
+        if int(first, 16) <= address < int(behind, 16):
+            return row[5] if len(row) == 6 else ""
+    return ""
+
+
+def build_call_frame(registers: list[int], calls: tuple[int, ...]) -> tuple[int, bytes]:
+    """Return the address and contents of the stack frame for the injected code: save area, calls,
+    and saved registers.
+    """
+    back = list(registers)
+    answer = to_signed(back[RAX])
+    if to_signed(back[ORIG_RAX]) >= 0 and answer in {*RESTARTED, RESTART_BLOCK}:
+        # As the kernel would have done: the call is made again, from the instruction that made it.
+        back[RAX] = RESTART_SYSCALL if answer == RESTART_BLOCK else back[ORIG_RAX]
+        back[RIP] -= 2
+    saved = struct.pack(f"<{SAVED + 2}Q", *back[:SAVED], back[FLAGS], back[RIP])
+    top = registers[RSP] - RED_ZONE - len(saved)
+    listed = struct.pack(f"<{len(calls)}Q", *calls)
+    begin = (top - AREA - len(listed)) & ~63
+    return begin, (bytes(AREA) + listed).ljust(top - begin, b"\0") + saved
+
+
+def make_entry_registers(registers: list[int], code: int, begin: int) -> list[int]:
+    """Return the registers with which the thread enters the injected code. `begin`: its frame,
+    which is passed in rbx.
+    """
+    given = list(registers)
+    given[RIP], given[RBX], given[RSP] = code, begin, begin
+    given[R12] = registers[RSP] - RED_ZONE - 8 * (SAVED + 2)
+    given[ORIG_RAX] = (1 << 64) - 1  # no system call that the kernel would take up again
+    return given
+
+
+def to_signed(value: int) -> int:
+    """Return a register as a signed number."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _place_code(memory: ProcessMemory, known: list[LoadedModule], text: bytes) -> tuple[int, int]:
+    """Write code and text into the unused end of the last page of a module's code, and return their addresses."""
+    for module in known:
+        for begin, end in module.code_padding():
+            code = begin + 15 & ~15
+            held = memory.read(code, max(0, end - code))
+            used = held[: len(CODE)]
+            at = (len(held.rstrip(b"\0")) if any(held) else len(CODE)) + 8 & ~7
+            same = held.find(text, len(CODE))
+            if (used == CODE or not any(held)) and (same > 0 or at + len(text) < len(held)):
+                at = same if same > 0 else at
+                if used != CODE:
+                    memory.write(code, CODE)
+                memory.write(code + at, text)
+                return code, code + at
+    raise InjectionError("there is no room for Weft's code behind that of the program")
+
+
+def _find_function(known: list[LoadedModule], name: str) -> int:
+    """Return the address of a function of Python. InjectionError if the process has none of that name."""
+    if not (at := find_symbol_address(known, name)):
+        raise InjectionError(f"it has no {name}: not a Python that can be called")
+    return at
+
+
+@contextmanager
+def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[LoadedModule]]]:
+    """Stop all threads of a process inside a `with` block; yields the stopped threads, the memory and the modules.
+
+    InjectionError if the process changes meanwhile, UsageError if stopping it is forbidden.
+    """
+    held = Standing()
+    try:
+        with closing(ProcessMemory(pid)) as memory:
+            known = list(read_modules(memory, maps_of(pid)))
+            held.hold([pid])
+            threads = held.threads(pid)
+            if pid not in threads:
+                raise UsageError(explain_forbidden(pid))
+            if threads[pid] is None:
+                raise InjectionError("its main thread is in the kernel and does not come out of it")
+            yield held, memory, known
+    except PermissionError as error:
+        raise UsageError(explain_forbidden(pid)) from error
+    except (OSError, struct.error, OverflowError, ValueError) as error:
+        raise InjectionError(f"its memory is not as it should be: {error}") from error
+    finally:
+        held.release_all()
+
+
+def _run_in_own_thread(work: Callable[[], T]) -> T:
+    """Call a function in a thread of its own, so that everything it traces is released when that thread ends."""
+    told: list[T] = []
+    wrong: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            told.append(work())
+        except BaseException as error:
+            wrong.append(error)
+
+    thread = threading.Thread(target=do)
+    thread.start()
+    thread.join()
+    if wrong:
+        raise wrong[0]
+    return told[0]
+
+
+def _is_asleep(pid: int) -> bool:
+    """Return whether the main thread sleeps; one that only passes through a system call may own
+    locks of the C library.
+    """
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+    return False
+
+
+def _has_xsave() -> bool:
+    with suppress(OSError), Path("/proc/cpuinfo").open() as told:
+        return any(line.startswith("flags") and " xsave " in line for line in told)
+    return False

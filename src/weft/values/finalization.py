@@ -1,0 +1,92 @@
+"""Finish the values of a run after its end: trim files, look up lines, write the configuration."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from weft.debuginfo.addr2line import run_addr2line
+from weft.errors import TraceError
+from weft.native.headers.value_format import VALUES_HEADER, VALUES_PAGE
+from weft.values.configuration import Configuration, read_configuration
+from weft.values.folder import CONFIGURATION, FOLDER, LINES, SUFFIX, RecordedValues
+from weft.values.process import ProcessValues, ValuePlace
+from weft.values.template import render_template
+from weft.values.trace import ValueTrace
+
+MODULE: Final = "weft_probes.f90"
+
+
+def finalize_values(run: Path, configuration: Path | None) -> RecordedValues:
+    """Trim the files, look up lines, and write the configuration if it is new. TraceError if the files are damaged."""
+    for path in sorted((run / FOLDER).glob(f"*{SUFFIX}")):
+        with suppress(OSError):  # a longer file is no worse
+            _trim_file(path)
+    _look_up_lines(run)
+    trace = ValueTrace.open(run)
+    notes = list(trace.problems)
+    probes = sum(len(one.rows) for one in trace.processes)
+    known = (
+        read_configuration(run / FOLDER / CONFIGURATION) if (run / FOLDER / CONFIGURATION).exists() else Configuration()
+    )
+    if not known.source:
+        text = render_template(trace)
+        (run / FOLDER / CONFIGURATION).write_text(text)
+        if configuration is not None and not configuration.exists():
+            notes.append(_write_template(configuration, text))
+    unknown = Configuration(known.rules, source=str(configuration)).find_unknown_entries(trace.names_by_scope())
+    return RecordedValues(probes, len(trace.processes), notes, unknown)
+
+
+def _write_template(path: Path, text: str) -> str:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        return f"the configuration {path} cannot be written: {error.strerror}"
+    return f"wrote {path}: edit it and give it again with --probes"
+
+
+def _trim_file(path: Path) -> None:
+    """Cut the unused end that a killed process had reserved from its file."""
+    header = np.fromfile(path, VALUES_HEADER, 1)
+    size = VALUES_PAGE + int(header["used"][0]) if len(header) else path.stat().st_size
+    if size < path.stat().st_size:
+        with path.open("r+b") as file:
+            file.truncate(size)
+
+
+def _look_up_lines(run: Path) -> None:
+    """Look up the lines of places that gave none, while the program is unchanged, and store them in the run."""
+    wanted: dict[str, dict[int, list[tuple[str, int]]]] = defaultdict(lambda: defaultdict(list))
+    places: dict[tuple[str, int], ValuePlace] = {}
+    for path in sorted((run / FOLDER).glob(f"*{SUFFIX}")):
+        with suppress(TraceError):
+            for place in ProcessValues(path, {}).places:
+                places[path.name, place.number] = place
+                for module, offset in place.callers:
+                    wanted[module][offset].append((path.name, place.number))
+    known = {module: run_addr2line(module, sorted(offsets), []) for module, offsets in wanted.items()}
+    found: dict[str, dict[str, list[object]]] = defaultdict(dict)
+    for (file, number), place in places.items():
+        line = next(_program_frames(place, known), None)
+        if line is not None:
+            found[file][str(number)] = line
+    if found:
+        with suppress(OSError):
+            (run / FOLDER / LINES).write_text(json.dumps(found))
+
+
+def _program_frames(
+    place: ValuePlace, known: dict[str, dict[str, list[tuple[str | None, int, str | None]]]]
+) -> Iterator[list[object]]:
+    """Yield the frames of a place that are the program's own, innermost first, without the module of probes."""
+    for module, offset in place.callers:
+        for file, line, function in known.get(module, {}).get(str(offset), []):
+            if file and line and Path(file).name != MODULE:
+                yield [file, line, function or ""]

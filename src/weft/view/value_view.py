@@ -1,0 +1,344 @@
+"""The values of two runs, as the page draws them: by moment and rank, and the error over the array of one moment.
+
+A moment is a probe in an iteration. Moments have the order of the reference run, whatever the clocks of both runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.words import rank_words
+from weft.compare.values import ValueComparison, ValueDifference
+from weft.compare.values.error_map import ArrayLayer, ElementPair, Measure, array_layers, element_distances, error_cells
+from weft.compare.values.error_svg import RAMP
+from weft.compare.values.report import (
+    element_text,
+    iterations_text,
+    number_text,
+    probe_text,
+    render_values,
+    unlike_text,
+)
+from weft.errors import UsageError
+from weft.native.headers.value_format import PlaceKind
+from weft.values.process import Box, KeptValue
+from weft.values.trace import ValueTrace
+from weft.view.window import pack_arrays
+
+Body = dict[str, Any]
+
+NONE, ALIKE, ROUNDED, ALONE, UNSEEN, DIFFERS = range(6)
+"""What a rank has at a moment: nothing; what the other run has, but for rounding, or not at all; a value that was not
+looked at; one that differs. Of a column of several moments the last in this order is shown."""
+MOST_COLUMNS: Final = 8192
+MOST_CELLS: Final = 1024
+"""Of a picture, in each direction."""
+REACHED: Final = 400
+"""Moments at which a difference reaches a probe or a rank first, that are told."""
+LISTED: Final = 16
+"""Elements of a value that are told one by one."""
+TICKS: Final = 8
+FAR: Final = 1e9
+"""Units in the last place from which on their power of ten is enough."""
+
+
+class ValueView:
+    """The values of two runs. Questions may come from several threads."""
+
+    def __init__(self, made: ValueComparison, *, calls: bool) -> None:
+        self.made = made
+        self.calls = calls
+        """Whether calls of both runs can be shown, too."""
+        assert made.aligned is not None
+        self._aligned = made.aligned
+        self._lock = threading.Lock()
+        self._place = np.empty(len(self._aligned.keys), np.int64)
+        self._place[self._aligned.order] = np.arange(len(self._aligned.order))
+        self._sides = [_RunStates(self, side) for side in (0, 1)]
+
+    @property
+    def moments(self) -> int:
+        """The number of moments of both runs."""
+        return len(self._aligned.order)
+
+    def moment_position(self, key: int) -> int:
+        """Return the position of a moment, from 0 on."""
+        return int(self._place[key])
+
+    def to_json(self) -> Body:
+        """Return the differences as texts, and where they reached which probe on which rank first, in order."""
+        with self._lock:
+            parting = self.made.parting
+            return {
+                "names": [trace.path.resolve().name for trace in (self.made.before, self.made.after)],
+                "moments": self.moments, "ramp": RAMP, "calls": self.calls, "alike": self.made.alike,
+                "ranks": [[_rank_name(trace, n) for n in range(len(trace.processes))]
+                          for trace in (self.made.before, self.made.after)],
+                "texts": list(render_values(self.made, drawn=False)), "reached": list(self._first_reached()),
+                "spread": self._first_by_process(), "errors": self._error_range(),
+                "parting": None if parting is None else self._moment_of_value(parting.only, parting.side),
+            }  # fmt: skip
+
+    def _first_reached(self) -> Iterator[Body]:
+        """Yield the moments at which a difference reaches a probe on a rank for the first time."""
+        known: set[tuple[str, int]] = set()
+        told = 0
+        for key, some in zip(self.made.keys, self.made.found, strict=True):
+            new = [one for one in some if (one.after.place.name, one.after.process.rank) not in known]
+            if not new or told >= REACHED:
+                continue
+            known |= {(one.after.place.name, one.after.process.rank) for one in new}
+            told += 1
+            yield {
+                "at": self.moment_position(key), "probe": probe_text(new[0].after), "first": told == 1,
+                "iterations": iterations_text(new[0].after).removeprefix(", "), "text": unlike_text(new[0]),
+                "ranks": rank_words(sorted({one.after.process.rank for one in new})),
+            }  # fmt: skip
+
+    def _first_by_process(self) -> list[list[int]]:
+        """Return each process of the run that differs: its number, and the first moment at which it differs."""
+        numbers = {id(process): n for n, process in enumerate(self.made.after.processes)}
+        first: dict[int, int] = {}
+        for key, some in zip(self.made.keys, self.made.found, strict=True):
+            for one in some:
+                first.setdefault(numbers[id(one.after.process)], self.moment_position(key))
+        return [[process, at] for process, at in sorted(first.items())]
+
+    def _error_range(self) -> list[float] | None:
+        """Return the least and the largest error of all moments; None if no error has a size."""
+        sizes = [one.judged.most for some in self.made.found for one in some if one.sort == "value"]
+        known = [size for size in sizes if 0 < size < np.inf]
+        return [min(known), max(known)] if known else None
+
+    def _moment_of_value(self, only: KeptValue, side: int) -> int:
+        """Return the moment of a value that only one run has."""
+        rows = (self._aligned.before, self._aligned.after)[side]
+        process = next(n for n, one in enumerate(rows.trace.processes) if one is only.process)
+        at = int(np.flatnonzero((rows.process == process) & (rows.row == only.row))[0])
+        return self.moment_position(int(np.searchsorted(self._aligned.keys, rows.key[at])))
+
+    # Both runs over their moments
+
+    def pack_states(self, start: int, end: int, columns: int) -> bytes:
+        """Return as bytes the state of each process of both runs in columns of moments."""
+        start, end = max(0, start), min(end, self.moments)
+        columns = min(max(1, columns), MOST_COLUMNS, max(end - start, 1))
+        with self._lock:
+            head = {"from": start, "to": end, "columns": columns, "ticks": list(self._axis_labels(start, end))}
+            arrays: dict[str, NDArray[Any]] = {}
+            for name, side in zip(("reference", "run"), self._sides, strict=True):
+                arrays[name] = side.states_by_column(start, end, columns).ravel()
+            arrays["error"] = self._sides[1].errors_by_column(start, end, columns).ravel()
+            return pack_arrays(head, arrays)
+
+    def _axis_labels(self, start: int, end: int) -> Iterator[tuple[int, str]]:
+        """Yield labels of the axis: positions of moments, each with the iteration of its innermost loop."""
+        step = max(1, -(-(end - start) // TICKS))
+        for at in range(start, end, step):
+            kept = self._any_value(at)
+            around = kept.process.scopes_around(int(kept.process.rows["parent"][kept.row]))
+            loop = next(((place, i) for place, i in around if place.kind == PlaceKind.LOOP), None)
+            yield at, f"{loop[0].name} {loop[1]}" if loop is not None else kept.place.name
+
+    def _any_value(self, at: int) -> KeptValue:
+        key = int(self._aligned.order[at])
+        side = 0 if self._aligned.counts[0][key] else 1
+        return next(self._aligned.values_at(side, key))
+
+    # One moment
+
+    def moment_facts(self, at: int) -> Body:
+        """Return a moment: its place in both programs, its arrays, and its numbers by rank."""
+        with self._lock:
+            before, after = self._values_at(at)
+            kept = (after or before)[0]
+            made = self._array_layers(before, after)
+            return {
+                "at": at,
+                "title": f"{probe_text(kept)}{iterations_text(kept)}",
+                "reference": before[0].place.where if before and after else "",
+                "texts": [unlike_text(one) for one in self._differences_at(at)][:4]
+                or [self._moment_text(at, before, after)],
+                "layers": [self._layer_to_json(n, layer, kept, at) for n, layer in enumerate(made)],
+                "numbers": _small_values(before, after),
+            }
+
+    def _values_at(self, at: int) -> tuple[list[KeptValue], list[KeptValue]]:
+        """Return the values of the reference and of the run at a moment. UsageError if there is no such moment."""
+        if not 0 <= at < self.moments:
+            raise UsageError(f"there is no moment {at}: the runs have {self.moments:,}")
+        key = int(self._aligned.order[at])
+        before, after = (
+            list(self._aligned.values_at(side, key)) if self._aligned.counts[side][key] else [] for side in (0, 1)
+        )
+        return before, after
+
+    def _array_layers(self, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[ArrayLayer]:
+        return [
+            one for one in array_layers(before, after) if any(end - first > 1 for first, end in one.whole) and one.exact
+        ]
+
+    def _differences_at(self, at: int) -> list[ValueDifference]:
+        key = int(self._aligned.order[at])
+        return next((some for k, some in zip(self.made.keys, self.made.found, strict=True) if k == key), [])
+
+    def _moment_text(self, at: int, before: Sequence[KeptValue], after: Sequence[KeptValue]) -> str:
+        """Return a sentence on a moment at which no difference was found."""
+        if not (before and after):
+            return f"only in {'the reference' if before else 'the run'}"
+        if int(self._aligned.order[at]) in self.made.rounded_at:
+            return "alike but for rounding"
+        return "not looked at" if self._sides[1].state_at(at) == UNSEEN else "alike, or within the tolerance"
+
+    def _layer_to_json(self, number: int, layer: ArrayLayer, kept: KeptValue, at: int) -> Body:
+        """Return an array of a moment: name, extent, and its first element that differs."""
+        first = next(
+            (one.element for one in self._differences_at(at) if one.sort == "value" and _is_of_layer(one, layer)), None
+        )
+        return {"number": number, "name": layer.name, "whole": [list(side) for side in layer.whole],
+                "base": kept.base, "first": None if first is None else list(first)}  # fmt: skip
+
+    def pack_field(
+        self, where: tuple[int, int], window: Box, axes: Sequence[int], most: Sequence[int], unit: str
+    ) -> bytes:
+        """Return as bytes the error over a window of an array (moment and layer `where`), in cells.
+
+        `axes`: the dimensions of the picture, rows first, with at most `most` cells each; `unit`: distance or ulps.
+        """
+        with self._lock:
+            chosen = self._layer_at(*where)
+            shape = [end - first for first, end in chosen.whole]
+            inside = len(window) == len(shape) and all(
+                low <= first < end <= high for (first, end), (low, high) in zip(window, chosen.whole, strict=True)
+            )
+            if not inside or len(set(axes)) != len(axes) or not all(0 <= axis < len(shape) for axis in axes):
+                raise UsageError(f"{list(window)} along {list(axes)} does not lie in an array of {shape}")
+            if unit not in MEASURES or len(most) != len(axes) or not axes:
+                raise UsageError(
+                    f"an error is told as {' or '.join(MEASURES)}, in cells of each dimension of a picture"
+                )
+            room = [min(max(1, n), MOST_CELLS) for n in most]
+            cells = error_cells(chosen.pairs, window, axes, room, MEASURES[unit])
+            return pack_arrays({"shape": list(cells.shape)}, {"cells": cells.ravel()})
+
+    def _layer_at(self, at: int, layer: int) -> ArrayLayer:
+        """Return an array of a moment. UsageError if the moment has no such array."""
+        made = self._array_layers(*self._values_at(at))
+        if not 0 <= layer < len(made):
+            raise UsageError(f"this moment has no array {layer}")
+        return made[layer]
+
+    def element_facts(self, at: int, layer: int, index: tuple[int, ...]) -> Body:
+        """Return one element in both runs, and the ranks that have it."""
+        with self._lock:
+            for pair in self._layer_at(at, layer).pairs:
+                arrays = pair.arrays()
+                inside = len(index) == len(pair.box) and all(
+                    first <= k < end for k, (first, end) in zip(index, pair.box, strict=True)
+                )
+                if inside and arrays is not None:
+                    return _element_facts(pair, arrays, index)
+        return {"text": f"{list(index)}: not in both runs", "numbers": None, "ranks": None}
+
+
+class _RunStates:
+    """The states of one run's values by moment and process."""
+
+    def __init__(self, of: ValueView, side: int) -> None:
+        aligned, made = of._aligned, of.made
+        self.places, self.processes = aligned.value_positions(side)
+        self.count = len((made.before, made.after)[side].processes)
+        states = np.full(of.moments, ALIKE, np.uint8)
+        both = (aligned.counts[0] > 0) & (aligned.counts[1] > 0)
+        states[of._place[~both]] = ALONE
+        if side:
+            states[of._place[list(made.rounded_at)]] = ROUNDED
+            if made.more:
+                after = np.arange(of.moments) > of.moment_position(made.keys[-1])
+                states[after & ~aligned.same[aligned.order] & both[aligned.order]] = UNSEEN
+        self.state = states[self.places]
+        self.error = np.zeros(len(self.places))
+        if side:
+            self._mark_differences(of)
+
+    def _mark_differences(self, of: ValueView) -> None:
+        """Mark the values that differ, with the size of their errors."""
+        numbers = {id(process): n for n, process in enumerate(of.made.after.processes)}
+        for key, some in zip(of.made.keys, of.made.found, strict=True):
+            first, end = np.searchsorted(self.places, [of.moment_position(key), of.moment_position(key) + 1])
+            for one in some:
+                mine = first + np.flatnonzero(self.processes[first:end] == numbers[id(one.after.process)])
+                self.state[mine] = DIFFERS
+                self.error[mine] = np.maximum(self.error[mine], one.judged.most if one.sort == "value" else np.inf)
+
+    def state_at(self, at: int) -> int:
+        """Return the state of a moment on its first process."""
+        return int(self.state[int(np.searchsorted(self.places, at))])
+
+    def states_by_column(self, start: int, end: int, columns: int) -> NDArray[np.uint8]:
+        """Return the states, (processes, columns) uint8."""
+        return self._column_maxima(self.state, start, end, columns)
+
+    def errors_by_column(self, start: int, end: int, columns: int) -> NDArray[np.float64]:
+        """Return the largest errors, (processes, columns) float64."""
+        return self._column_maxima(self.error, start, end, columns)
+
+    def _column_maxima(self, of: NDArray[Any], start: int, end: int, columns: int) -> NDArray[Any]:
+        """Return the maxima of `of` by process and column."""
+        first, last = np.searchsorted(self.places, [start, end])
+        cells = np.zeros((self.count, columns), of.dtype)
+        column = (self.places[first:last] - start) * columns // max(end - start, 1)
+        np.maximum.at(cells, (self.processes[first:last], column), of[first:last])
+        return cells
+
+
+def _rank_name(trace: ValueTrace, number: int) -> str:
+    """Return `rank 3`, with the process id if the rank has several processes."""
+    process = trace.processes[number]
+    several = sum(one.rank == process.rank for one in trace.processes) > 1
+    return f"rank {process.rank}" + (f", process {int(process.header['pid'])}" if several else "")
+
+
+def _is_of_layer(one: ValueDifference, layer: ArrayLayer) -> bool:
+    return any(pair.two.process is one.after.process for pair in layer.pairs)
+
+
+def _small_values(before: Sequence[KeptValue], after: Sequence[KeptValue]) -> list[list[str]]:
+    """Return values with few elements that are no part of an array: rank, element, both numbers, and their distance."""
+    by_rank = {one.process.rank: one for one in before}
+    found: list[list[str]] = []
+    for two in after:
+        one = by_rank.get(two.process.rank, before[0] if len(before) == 1 else None)
+        if one is None or two.array or one.count != two.count or not 0 < two.count <= LISTED:
+            continue
+        arrays = ElementPair(one, two, two.box).arrays()
+        if arrays is not None:
+            for index in np.ndindex(*arrays[1].shape):
+                made = _element_facts(ElementPair(one, two, two.box), arrays, index, from_zero=True)
+                found.append([f"rank {two.process.rank}", made["text"], *made["numbers"]])
+    return found
+
+
+def _element_facts(
+    pair: ElementPair, arrays: tuple[NDArray[Any], NDArray[Any]], index: tuple[int, ...], *, from_zero: bool = False
+) -> Body:
+    """Return one element of a pair of arrays in both runs, with distance and ulps."""
+    at = index if from_zero else tuple(k - first for k, (first, _) in zip(index, pair.box, strict=True))
+    one, two = (side[at] for side in arrays)
+    sides = [np.asarray(side).reshape(1) for side in (one, two)]
+    distance, units = (float(element_distances(sides[0], sides[1], measure)[0]) for measure in _MEASURES)
+    floats = any(side.dtype.kind in "fc" for side in sides)
+    told = f"{units:,.0f}" if units < FAR else f"{units:.1e}"
+    numbers = [number_text(one), number_text(two), f"{distance:.3g}", told if floats else ""]
+    return {"text": element_text(pair.two, index), "numbers": numbers,
+            "ranks": [pair.one.process.rank, pair.two.process.rank]}  # fmt: skip
+
+
+_MEASURES: Final[tuple[Measure, Measure]] = ("distance", "ulps")
+MEASURES: Final[Mapping[str, Measure]] = {measure: measure for measure in _MEASURES}
+"""What an error is measured in, by the page's word."""
