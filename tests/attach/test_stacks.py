@@ -207,9 +207,9 @@ def test_what_is_seen_comes_back_from_its_json() -> None:
 
 def test_who_comes_first_does_so_for_a_moment_and_alone() -> None:
     lines = (
-        "import os, subprocess, sys", "from weft.attach.priority import first",
+        "import os, subprocess, sys", "from weft.attach.priority import raised_priority",
         "told = [sys.executable, '-c', 'import os; print(os.sched_getscheduler(0))']",
-        "with first():",
+        "with raised_priority():",
         "    print(os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK, flush=True)",
         "    subprocess.run(told)",
         "print(os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK)",

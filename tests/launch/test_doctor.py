@@ -44,7 +44,7 @@ def test_doctor_fails_and_says_what_to_do_without_any_mpi(monkeypatch: pytest.Mo
     monkeypatch.setattr(checkup, "find_installations", list)
     monkeypatch.setattr(checkup, "find_pythons", list)
     monkeypatch.setattr(checkup, "find_compilers", lambda: iter(()))
-    monkeypatch.setattr(checkup, "launchers", lambda library: iter(()))
+    monkeypatch.setattr(checkup, "find_launchers", lambda library: iter(()))
     monkeypatch.setattr(checkup, "ABILITIES", {})  # they are asked once, and other tests believe them
     monkeypatch.setattr(checkup.shutil, "which", lambda name: None)
     found = checkup.check_machine()
