@@ -243,8 +243,8 @@ def test_threads_have_rows_of_their_own_under_their_rank(tmp_path: Path) -> None
 
 def test_a_crashed_run_is_drawn_to_its_last_call(tmp_path: Path) -> None:
     crash = picture(runs.crash(tmp_path / "run"))
-    assert crash.facts()["ended"] == "crashed"
-    assert [event[:1] for event in crash.facts()["open"]] == [[0], [2], [3]]
+    assert crash.run_facts()["ended"] == "crashed"
+    assert [event[:1] for event in crash.run_facts()["open"]] == [[0], [2], [3]]
 
 
 def test_an_empty_run_is_a_picture_of_nothing(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_an_exported_file_holds_what_its_type_says(pictures: list[RunView], tmp_
 
 @pytest.mark.matrix
 def test_a_wrong_answer_is_told(pictures: list[RunView], tmp_path: Path) -> None:
-    run = pictures[0].facts()
+    run = pictures[0].run_facts()
     (more,) = complaints(program([("Run", {**run, "rank_count": 1})]), tmp_path)
     assert '"rank_count"' in more and "only specify known properties" in more
     del run["ranks"]
