@@ -80,6 +80,8 @@ def test_no_collective_whose_members_differ_is_left_out(rounds: list[tuple[Any, 
     trace = b.open()
     found = match(trace)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collectives, "_uneven", lambda trace, found: np.arange(len(found.instances), dtype=np.int64))
+        patch.setattr(
+            collectives, "_find_suspect_instances", lambda trace, found: np.arange(len(found.instances), dtype=np.int64)
+        )
         everything = collectives.find(trace, found)
     assert collectives.find(trace, found) == everything

@@ -13,7 +13,7 @@ from weft.terms.calls import masks, words
 from weft.terms.windows import EXCLUSIVE
 from weft.trace import Rank, Trace
 from weft.usage.lock_handovers import Handovers
-from weft.usage.window_accesses import Accesses
+from weft.usage.window_accesses import WindowAccesses
 
 _ASKS: Final = words(
     "Wait Win_sync Iprobe Test Wtime Win_flush Win_flush_all Win_flush_local Win_flush_local_all Win_lock Win_unlock"
@@ -27,20 +27,20 @@ _FETCHES: Final = words("Fetch_and_op Compare_and_swap Get_accumulate")
 class Ordering:
     """Answers for one run. An access stands between event `before` - 1 and event `before` of its rank."""
 
-    def __init__(self, trace: Trace, order: Order, operations: Accesses) -> None:
+    def __init__(self, trace: Trace, order: Order, operations: WindowAccesses) -> None:
         self.trace, self.order = trace, order
         self._handed = Handovers(trace, order, operations)
         self._fetched: dict[int, int] = {}
         self._repeated: dict[int, int] = {}
         self._polled: dict[tuple[int, int], int] = {}
 
-    def access_first(self, program: Exposed, row: int, of: Accesses, op: int) -> bool:
+    def access_first(self, program: Exposed, row: int, of: WindowAccesses, op: int) -> bool:
         """Whether the access is over when the operation may begin at the target."""
         rank, before = program.rank.index, int(program.touches.before[row])
         begins = (int(of.rank[op]), int(of.begin[op])), (int(of.target[op]), int(of.opened[op]))
         return any(self._reaches(rank, before, *begin) for begin in begins if begin[1] >= 0)
 
-    def operation_first(self, program: Exposed, row: int, of: Accesses, op: int) -> bool:
+    def operation_first(self, program: Exposed, row: int, of: WindowAccesses, op: int) -> bool:
         """Whether the operation is complete at the target before the access."""
         rank, behind = program.rank.index, int(program.touches.before[row]) - 1
         ends = (int(of.rank[op]), int(of.end[op])), (int(of.target[op]), int(of.closed[op]))
@@ -62,7 +62,7 @@ class Ordering:
         )
 
     @staticmethod
-    def kept_apart(program: Exposed, row: int, of: Accesses, op: int) -> bool:
+    def kept_apart(program: Exposed, row: int, of: WindowAccesses, op: int) -> bool:
         """Whether locks of two ranks exclude one the other, or fences part them."""
         if program.rank.index == int(of.rank[op]):
             return False
@@ -77,7 +77,7 @@ class Ordering:
         parted = int(one.fence[a]) != int(two.fence[b])
         return (0 not in locks and EXCLUSIVE in locks) or parted
 
-    def ends_first(self, program: Exposed, row: int, of: Accesses, op: int) -> bool:
+    def ends_first(self, program: Exposed, row: int, of: WindowAccesses, op: int) -> bool:
         """Whether the access is over in time before the operation."""
         end = int(of.end[op])
         over = self.trace.event(int(of.rank[op]), end).exit_ns if end >= 0 else None

@@ -29,8 +29,8 @@ from weft.terms.describe import loops
 from weft.terms.event_findings import cause, finding, said
 from weft.trace import Trace
 from weft.trace.layout import TouchKind
-from weft.usage.one_sided import operations
-from weft.usage.window_accesses import READ, UPDATE, WRITE, Accesses
+from weft.usage.one_sided import collect_operation_accesses
+from weft.usage.window_accesses import READ, UPDATE, WRITE, WindowAccesses
 
 MAX_ASKED: Final = 500_000
 """Questions about order for one window and target; more is told."""
@@ -44,7 +44,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     parts = exposed(trace, gatherings)
     if not parts:
         return []
-    accesses = operations(trace, gatherings)
+    accesses = collect_operation_accesses(trace, gatherings)
     ordering = Ordering(trace, order, accesses)
     memories: list[_Memory] = []
     for key, mine in sorted(parts.items()):
@@ -74,7 +74,9 @@ class Class:
 class _Memory:
     """The memory of one rank in one window: what programs and operations do there."""
 
-    def __init__(self, trace: Trace, ordering: Ordering, target: int, programs: list[Exposed], of: Accesses) -> None:
+    def __init__(
+        self, trace: Trace, ordering: Ordering, target: int, programs: list[Exposed], of: WindowAccesses
+    ) -> None:
         self.trace, self.ordering, self.target = trace, ordering, target
         self.programs, self.of = programs, of
         self.asked = 0
