@@ -22,7 +22,7 @@ from pathlib import Path
 from capture import Row, markdown, write
 
 from weft.debug.debugger import Debugger
-from weft.tasks.ranks import TaskPrompt, hand_in, prepare
+from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
@@ -85,7 +85,7 @@ Cost = tuple[str, float, float]
 
 def steps(run: Path, line: int, calls: int, count: int) -> Iterator[Cost]:
     """Commands that go back, and behind each what it takes until two replays wait again."""
-    debugger = Debugger(run, lambda _: (), hand=hand_in, prepare=prepare)
+    debugger = Debugger(run, lambda _: (), hand=inspect_rank, prepare=prepare_replay_folder)
     prompt, meter = TaskPrompt(debugger, as_json=True), Meter()
     try:
         debugger.first()
@@ -115,10 +115,10 @@ def table(calls: int, count: int) -> Iterator[Row]:
             print(f"  {one[0]:<20} {one[1]:.2f} s, of processors {one[2]:.2f} s", flush=True)
     yield ["step back", "seconds, median", "longest", "of processors, median", "longest"]
     back = [one for one in found if one[0] != AGAIN]
-    rows = ("the first", back[:1]), ("each one behind it", back[1:]), (AGAIN, [one for one in found if one[0] == AGAIN])
+    rows = ("the first", back[:1]), ("each one after it", back[1:]), (AGAIN, [one for one in found if one[0] == AGAIN])
     for title, some in rows:
         wall, spent = sorted(took for _, took, _ in some), sorted(used for _, _, used in some)
-        over = "" if title != "each one behind it" or wall[-1] <= LIMIT else f" **over {LIMIT}**"
+        over = "" if title != "each one after it" or wall[-1] <= LIMIT else f" **over {LIMIT}**"
         yield [title, f"{statistics.median(wall):.2f}", f"{wall[-1]:.2f}{over}", f"{statistics.median(spent):.2f}",
                f"{spent[-1]:.2f}"]  # fmt: skip
 

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from weft.check import mark
-from weft.dataparallel.compiled import Options
-from weft.dataparallel.findings import read
-from weft.dataparallel.program import build
+from weft.check import mark_sources
+from weft.dataparallel.compilation import CompileOptions
+from weft.dataparallel.findings import read_findings
+from weft.dataparallel.program import build_program
 
 PROGRAMS = Path(__file__).parent / "programs" / "check"
 SMALL = (300, 2)
@@ -113,14 +113,14 @@ def prepared(name: str, compiler: str, size: int, steps: int, folder: Path) -> B
     other = source.with_suffix(".c" if compiler == "gcc" else ".f90")
     other.write_text(text)
     subprocess.run([compiler, "-O2", "-w", str(other), "-o", str(plain), "-lm"], check=True)
-    marked, texts = mark([source])
+    marked, texts = mark_sources([source])
     room = folder / f"{source.stem}-{size}"
     room.mkdir(exist_ok=True)
-    program = build(marked, room)
+    program = build_program(marked, room)
     found = folder / "findings.jsonl"
     found.unlink(missing_ok=True)
     run([str(program)], {"WEFT_INTERNAL_CHECK_FINDINGS": str(found)})
-    assert read(found, texts) == [], "the benchmark's program is right"
+    assert read_findings(found, texts) == [], "the benchmark's program is right"
     return [str(plain)], [str(program)]
 
 
@@ -205,8 +205,8 @@ def program_row(program: Path, args: argparse.Namespace, folder: Path) -> None:
     plain = folder / "plain"
     subprocess.run(["gcc", "-O2", "-w", *map(str, sources), "-o", str(plain), "-lm"], check=True)
     include = (program.resolve(),)
-    options = Options(include=include, link=("-lm",))
-    checked = build(mark(sources, options)[0], folder, options)
+    options = CompileOptions(include=include, link=("-lm",))
+    checked = build_program(mark_sources(sources, options)[0], folder, options)
     both = [str(plain)], [str(checked)]
     line(program.name, both, lambda: both, [f"-I{program.resolve()}", *sources], args)
 

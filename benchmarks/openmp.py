@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 
 from check import Measured, run
-from weft.dataparallel.front_end import Request
-from weft.openmp.program import build
+from weft.dataparallel.front_end import CheckRequest
+from weft.openmp.build import build_program
 
 PROGRAMS = Path(__file__).parent / "programs" / "openmp"
 CASES = {
@@ -51,7 +51,7 @@ def programs(stem: str, folder: Path) -> dict[str, tuple[Path, dict[str, str]]]:
     source = PROGRAMS / f"{stem}.c"
     ways = {
         "plain": (compiled(source, folder, "gcc"), ONE),
-        "checked": (build(Request((source,)), folder).path, ONE),
+        "checked": (build_program(CheckRequest((source,)), folder).path, ONE),
         "TSan": (compiled(source, folder, "gcc", "-fsanitize=thread"), ONE),
     }
     if found := archer():

@@ -41,7 +41,7 @@ def start(
     """Run a program on a virtual machine of its own, recorded at a level ("": not)."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "ranks").mkdir(parents=True)
-    given = {"WEFT_INTERNAL_LEVEL": level, machine.PRELOAD: str(recorder.build().path)} if level else {}
+    given = {"WEFT_INTERNAL_LEVEL": level, machine.PRELOAD: str(recorder.build_recorder().path)} if level else {}
     return subprocess.run(
         [sys.executable, "-m", "weft.launch.pvm", *command], capture_output=True, text=True,
         env={**os.environ, "WEFT_INTERNAL_RUN": str(folder), **given, **(more or {})}, timeout=600,

@@ -20,12 +20,12 @@ from back import recorded
 from capture import Row, markdown, write
 
 from weft.debug.debugger import Debugger
-from weft.tasks.ranks import TaskPrompt, hand_in, prepare
+from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
 
 RANKS = 4
 ROUNDS = 200
 RANK = 2
-BEGIN, FIRST, LINE, CALL = "the session, to its prompt", "the first breakpoint", "each one behind it", "before a call"
+BEGIN, FIRST, LINE, CALL = "the session, to its prompt", "the first breakpoint", "each one after it", "before a call"
 LIMITS = {FIRST: 3.0, LINE: 1.0, CALL: 1.0}
 """Seconds."""
 
@@ -33,7 +33,7 @@ LIMITS = {FIRST: 3.0, LINE: 1.0, CALL: 1.0}
 def session(run: Path, line: int, stops: int) -> Iterator[tuple[str, float]]:
     """What each stop of a session took. SystemExit where the rank stands elsewhere."""
     since = time.monotonic()
-    debugger = Debugger(run, lambda _: (), hand=hand_in, prepare=prepare)
+    debugger = Debugger(run, lambda _: (), hand=inspect_rank, prepare=prepare_replay_folder)
     prompt = TaskPrompt(debugger, as_json=True)
     try:
         debugger.first()

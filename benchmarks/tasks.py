@@ -28,7 +28,7 @@ from pathlib import Path
 from weft import inprocess as inside
 from weft.mpi.shim import build as build_shim
 from weft.tasks import Session, session
-from weft.tasks.runtime import births, recording, settings
+from weft.tasks.runtime import find_birth_library, recording_environment, tool_environment
 
 PROGRAMS = Path(__file__).parent / "programs" / "tasks"
 TOOL_HEADERS = Path(__file__).parents[1] / "src" / "weft" / "tasks" / "native"
@@ -79,7 +79,7 @@ def cpu(command: list[str], environment: dict[str, str]) -> float:
 def openmp(runtime: str, folder: Path, quick: bool) -> None:
     """The table of OpenMP."""
     program, empty = build(folder)
-    ours = settings(runtime) | {"OMP_NUM_THREADS": "1"}
+    ours = tool_environment(runtime) | {"OMP_NUM_THREADS": "1"}
     bare = {key: value for key, value in ours.items() if not key.startswith("OMP_TOOL")}
     every = (bare, bare | {"OMP_TOOL_LIBRARIES": str(empty)}, ours)
     many, few = ([instructions([str(program), "fib", str(size), "1000"], e) for e in every] for size in TASKS)
@@ -123,7 +123,7 @@ def calls(folder: Path) -> None:
             tasks = {"WEFT_INTERNAL_TASKS": run} if "WEFT_INTERNAL_TASKS" in more else {}
             return instructions(command, environment | tasks)
 
-    started = recording([[sys.executable]], folder)
+    started = recording_environment([[sys.executable]], folder)
     python = [sys.executable, str(PROGRAMS / "recorded.py")]
     for unit, command, (many, few), number, bare, ours in (
         (
@@ -131,8 +131,8 @@ def calls(folder: Path) -> None:
             [str(program)],
             (20, 5),
             TASKS[20] - TASKS[5],
-            settings(""),
-            settings("") | {"WEFT_INTERNAL_TASKS": ""},
+            tool_environment(""),
+            tool_environment("") | {"WEFT_INTERNAL_TASKS": ""},
         ),
         ("step of asyncio", python, (25, 5), 20 * 200 * STEPS, {}, started),
     ):
@@ -173,7 +173,7 @@ def asyncio_(python: str, quick: bool) -> None:
     plain, under = found[1] - found[0], found[3] - found[2]
     share = 100 * (under / plain - 1)
     print(f"asyncio on {python}, untraced tasks: {plain:.3f} s of CPU, under weft tasks {under:.3f} s ({share:+.1f} %)")
-    if library := births():
+    if library := find_birth_library():
         source = Path(inside.__file__).parent / "births.py"
         command = [python, str(PROGRAMS / "born.py"), str(source)]
         plain, noted = (

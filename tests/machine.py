@@ -106,9 +106,9 @@ def fuse() -> Ability:
 
 def openmp_tools() -> Ability:
     """Whether there is an OpenMP runtime that tells a tool of its tasks."""
-    from weft.tasks.runtime import runtimes  # all of weft.tasks: few tests ask
+    from weft.tasks.runtime import find_runtimes  # all of weft.tasks: few tests ask
 
-    found = next(runtimes(), None)
+    found = next(find_runtimes(), None)
     return Ability(str(found)) if found else Ability("", "no OpenMP runtime with OMPT here (apt install libomp5)")
 
 

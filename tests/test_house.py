@@ -271,7 +271,7 @@ def test_what_a_room_says_is_plain_english(room: str) -> None:
         assert not odd, f"{file.relative_to(ROOT)}: {odd}"
 
 
-OTHERS_TOLD = {"attach/cluster.py", "access/runtime.py"}
+OTHERS_TOLD = {"attach/cluster.py", "access/hook_object.py"}
 """Where a command for another place is written: with -P, or -I."""
 
 

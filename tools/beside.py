@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from tests_support import clang
 from weft.tasks import Session, session
-from weft.tasks.runtime import folder_of, runtime
+from weft.tasks.runtime import make_runtime_folder, select_runtime
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ROOT / "tests" / "tasks" / "programs"
@@ -72,7 +72,7 @@ def gdb(program: Path, where: str, how: str, count: int, folder: Path, *argument
     values = f"PLACE, HOW, COUNT, OUT = {where!r}, {how!r}, {count}, {str(out)!r}\n"
     script.write_text(values + IN_GDB)
     environment = {
-        "LD_LIBRARY_PATH": str(folder_of(runtime(""))),
+        "LD_LIBRARY_PATH": str(make_runtime_folder(select_runtime(""))),
         "PATH": "/usr/bin:/bin",
         "KMP_ENABLE_TASK_THROTTLING": "0",
     }

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from weft.check import Checked, Request, check
+from weft.check import CheckRequest, CheckResult, check_program
 from weft.errors import UsageError, WeftError
 
 DIRECTIVE: Final = re.compile(r"^[ \t]*(?:#[ \t]*pragma[ \t]+dvm|[!c*]dvm\$)", re.IGNORECASE)
@@ -133,14 +133,14 @@ def parts(text: str) -> list[str]:
     return [one.strip() for one in found]
 
 
-def run(path: Path, text: str, seconds: float) -> Checked:
+def run(path: Path, text: str, seconds: float) -> CheckResult:
     """Check a text in place of a program's own, beside its headers."""
     with tempfile.TemporaryDirectory(prefix="weft-mutant-") as folder:
         room = Path(folder)
         source = room / path.name
         source.write_text(text, errors="surrogateescape")
         (room / "built").mkdir()
-        return check(Request((source,), include=(path.parent,), timeout=seconds), room / "built")
+        return check_program(CheckRequest((source,), include=(path.parent,), timeout=seconds), room / "built")
 
 
 def silent(path: Path, seconds: float) -> bool:
@@ -149,7 +149,7 @@ def silent(path: Path, seconds: float) -> bool:
         held = run(path, path.read_text(errors="surrogateescape"), seconds)
     except WeftError:
         return False
-    return held.whole and not held.findings and not held.looked.nothing
+    return held.whole and not held.findings and not held.looked.is_empty
 
 
 def outcome(one: tuple[Path, Mutant], seconds: float) -> str:

@@ -23,9 +23,9 @@ from difflib import ndiff
 from pathlib import Path
 from typing import Final
 
-from weft.check.build import suffixes
 from weft.check.front_ends import fortran_dvm
-from weft.dataparallel.runtime import compiler, sources
+from weft.check.source_discovery import source_suffixes
+from weft.dataparallel.runtime import find_compiler, runtime_sources
 
 CLOCKS: Final = re.compile(r"time|second|\bsec\b|mop|clock|performance|compil", re.IGNORECASE)
 FIRST: Final = re.compile(
@@ -55,7 +55,7 @@ def parts(program: Path) -> list[Path]:
     """The sources of a program: a file, or those of a folder."""
     if program.is_file():
         return [program]
-    return sorted(path for path in program.iterdir() if path.suffix.lower() in suffixes())
+    return sorted(path for path in program.iterdir() if path.suffix.lower() in source_suffixes())
 
 
 def copied(program: Path, to: Path, settings: Sequence[str]) -> list[Path]:
@@ -78,9 +78,11 @@ def plain(names: Sequence[Path], to: Path) -> list[str] | str:
     if names[0].suffix == ".py":
         return [sys.executable, str(names[0])]
     fortran = names[0].suffix.lower() in fortran_dvm.FRONT_END.suffixes
-    tool = compiler("fortran" if fortran else "c++" if names[0].suffix in (".cpp", ".cc", ".cxx") else "c").split()
+    tool = find_compiler("fortran" if fortran else "c++" if names[0].suffix in (".cpp", ".cc", ".cxx") else "c").split()
     library = to / "library.o"
-    subprocess.run([*compiler().split(), "-c", str(sources() / "library.c"), "-o", str(library)], check=True)
+    subprocess.run(
+        [*find_compiler().split(), "-c", str(runtime_sources() / "library.c"), "-o", str(library)], check=True
+    )
     language = [] if fortran else ["-x", "c++" if tool[0].endswith("++") else "c", "-include", "dvmh.h"]
     if not fortran:
         (to / "dvmh.h").write_text("double dvmh_wtime(void); void dvmh_barrier(void); int dvmh_get_num_procs(int);\n")

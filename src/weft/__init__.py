@@ -55,9 +55,9 @@ def watchdog(seconds: float | None = None, *, action: str = "", file: str | os.P
     """
     # `import weft` is all that the command line needs to print its help.
     from weft.watchdogs import watcher
-    from weft.watchdogs.wish import wish
+    from weft.watchdogs.wish import read_settings
 
-    return watcher.begin(wish(seconds, action or None, file or None))
+    return watcher.start_watchdog(read_settings(seconds, action or None, file or None))
 
 
 def _paint(trace: Trace, **options: Any) -> str:

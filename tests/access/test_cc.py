@@ -12,7 +12,7 @@ import pytest
 
 from machine import need
 from tests_support import WEFT, clang, execute
-from weft.access.compilation import compiling, linking, one_by_one, parsed
+from weft.access.command_line import compile_command, compile_commands, link_command, parse_command
 from weft.errors import UsageError
 
 HOOKS = ("-fsanitize=thread",)
@@ -34,9 +34,9 @@ Weft = Callable[..., subprocess.CompletedProcess[str]]
 
 def lines(*words: str) -> list[str]:
     """What a line that compiles and links becomes, as text."""
-    line = parsed(words)
+    line = parse_command(words)
     folder = Path("T")
-    commands = [*one_by_one(line, HOOKS, folder), linking(line, folder, ["hooks.o"])]
+    commands = [*compile_commands(line, HOOKS, folder), link_command(line, folder, ["hooks.o"])]
     return [" ".join(command) for command in commands]
 
 
@@ -61,7 +61,7 @@ def test_the_language_that_is_named_counts_and_not_the_ending() -> None:
 
 
 def test_what_only_compiles_stays_one_line() -> None:
-    assert compiling(parsed(["gfortran", "-c", "a.F90", "-o", "x.o"]), HOOKS) == [
+    assert compile_command(parse_command(["gfortran", "-c", "a.F90", "-o", "x.o"]), HOOKS) == [
         "gfortran", "-c", "a.F90", "-o", "x.o", "-fsanitize=thread",
     ]  # fmt: skip
 
@@ -80,21 +80,21 @@ def test_lists_of_headers_lie_beside_the_output_as_without_us() -> None:
 
 @pytest.mark.parametrize("words", [["--version"], ["-E", "a.c"], ["-M", "a.c"], ["-print-libgcc-file-name"], ["-v"]])
 def test_questions_to_the_compiler_go_through(words: list[str]) -> None:
-    assert parsed(["gcc", *words]).passes
+    assert parse_command(["gcc", *words]).passes
 
 
 def test_compiling_does_not_go_through() -> None:
-    assert not parsed(["gcc", "a.c"]).passes
+    assert not parse_command(["gcc", "a.c"]).passes
 
 
 def test_response_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("-O2 'a b.c'")
-    assert parsed(["gcc", f"@{tmp_path}/words"]).sources == ["a b.c"]
+    assert parse_command(["gcc", f"@{tmp_path}/words"]).sources == ["a b.c"]
 
 
 def test_hooks_of_the_programs_own_are_refused() -> None:
     with pytest.raises(UsageError, match="-fsanitize=thread"):
-        parsed(["gcc", "-fsanitize=thread", "a.c"])
+        parse_command(["gcc", "-fsanitize=thread", "a.c"])
 
 
 @pytest.fixture

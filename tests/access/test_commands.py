@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests_support import WEFT, execute
-from weft.access.commands import add
+from weft.access.compile_commands import add_command
 from weft.errors import UsageError
 
 MAKEFILE = """\
@@ -58,7 +58,7 @@ def test_the_calls_of_a_parallel_build_are_a_database_that_weft_check_reads(
 def test_calls_that_compile_nothing_or_fail_are_not_kept(tmp_path: Path) -> None:
     database = tmp_path / "calls.json"
     for words in (["cc", "--version"], ["cc", "-o", "p", "a.o"], ["cc", "-E", "a.c"]):
-        add(database, words, tmp_path)
+        add_command(database, words, tmp_path)
     assert not database.exists()
     (tmp_path / "a.c").write_text("no program\n")
     done = execute([*WEFT, "cc", "--commands", database, "cc", "-c", "a.c"], timeout=60, cwd=tmp_path)
@@ -73,5 +73,5 @@ def test_a_file_that_is_no_database_is_not_written_over(text: bytes, tmp_path: P
     database = tmp_path / "calls.json"
     database.write_bytes(text)
     with pytest.raises(UsageError, match="is not a compilation database"):
-        add(database, ["cc", "-c", "a.c"], tmp_path)
+        add_command(database, ["cc", "-c", "a.c"], tmp_path)
     assert database.read_bytes() == text

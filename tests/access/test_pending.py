@@ -57,7 +57,7 @@ def test_the_proof_of_each_finding_holds_on_the_record(of_mpi: tuple[Installed, 
     findings = json.loads((folder / "wrong.json").read_text())["findings"]
     proofs = [met(MetPending, f["evidence"]) for f in findings if "access" in f["evidence"]]
     assert len(proofs) == len(bugs(SOURCE))
-    assert [proof.holds(trace, one) for one in proofs] == [True] * len(proofs)
+    assert [proof.verify_evidence(trace, one) for one in proofs] == [True] * len(proofs)
     # And of an access that was made after the operation was complete it does not.
     late = [changed(one, before=EventId(one.before.rank, one.completed.event + 1)) for one in proofs if one.completed]
-    assert [proof.holds(trace, one) for one in late] == [False] * len(proofs)
+    assert [proof.verify_evidence(trace, one) for one in late] == [False] * len(proofs)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.access.touches import Parts, Touches
+from weft.access.recorded_accesses import AccessTable, ByteRanges
 from weft.terms.argument_columns import Ints
 
 
-def touches(low: Ints, size: Ints, stride: Ints, count: Ints) -> Touches:
+def touches(low: Ints, size: Ints, stride: Ints, count: Ints) -> AccessTable:
     none = np.zeros(len(low), np.int64)
-    return Touches(low, low + (count - 1) * stride + size, size, stride, count, *[none] * 7)
+    return AccessTable(low, low + (count - 1) * stride + size, size, stride, count, *[none] * 7)
 
 
 def brute(low: int, size: int, stride: int, count: int, parts: list[tuple[int, int]]) -> tuple[int, int] | None:
@@ -33,7 +33,7 @@ def test_the_first_part_that_accesses_meet_is_that_of_a_search_byte_by_byte() ->
         else:
             starts = 10 * np.cumsum(made.integers(1, 5, number))
         lengths = made.integers(1, 9, number)
-        parts = Parts(starts, starts + lengths)
+        parts = ByteRanges(starts, starts + lengths)
         size = made.integers(1, 9, 12)
         stride = np.where(made.random(12) < 0.5, int(starts[-1] - starts[0]) // max(number - 1, 1) or 9, size)
         rows = touches(made.integers(0, 90, 12), size, np.maximum(stride, size), made.integers(1, 7, 12))
@@ -41,7 +41,7 @@ def test_the_first_part_that_accesses_meet_is_that_of_a_search_byte_by_byte() ->
         pairs = list(zip(starts.tolist(), (starts + lengths).tolist(), strict=True))
         for row in range(12):
             said = brute(*(int(c[row]) for c in (rows.low, rows.size, rows.stride, rows.count)), pairs)
-            assert rows.meets_one(row, parts) == said
+            assert rows.overlap_with_ranges(row, parts) == said
             assert said is None or row in near
             met += said is not None
             apart += said is None and row not in near
@@ -51,4 +51,4 @@ def test_the_first_part_that_accesses_meet_is_that_of_a_search_byte_by_byte() ->
 def test_nothing_is_near_a_buffer_whose_parts_are_not_known() -> None:
     none = np.zeros(0, np.int64)
     rows = touches(*(np.array([n]) for n in (0, 8, 8, 4)))
-    assert len(rows.near(np.arange(1), Parts(none, none))) == 0
+    assert len(rows.near(np.arange(1), ByteRanges(none, none))) == 0

@@ -64,8 +64,8 @@ def test_the_proof_of_each_race_holds_on_the_record(of_mpi: tuple[Installed, Pat
     told = [f["evidence"] for f in json.loads((folder / "wrong.json").read_text())["findings"]]
     proofs = [met(MetOperation if "operation" in one else MetShared, one) for one in told if "access" in one]
     assert len(proofs) >= 13
-    assert [proof.holds(trace, one, ordered) for one in proofs] == [True] * len(proofs)
+    assert [proof.verify_evidence(trace, one, ordered) for one in proofs] == [True] * len(proofs)
     # Of an operation that begins at the program's end, behind a barrier, it does not hold.
     operations = [one for one in proofs if isinstance(one, MetOperation)]
     late = [changed(one, operation=EventId(i := one.operation.rank, len(trace.ranks[i]) - 1)) for one in operations]
-    assert [proof.holds(trace, one, ordered) for one in late] == [False] * len(late)
+    assert [proof.verify_evidence(trace, one, ordered) for one in late] == [False] * len(late)

@@ -28,7 +28,7 @@ def test_the_rank_that_is_not_with_the_others_is_named_with_its_peer(mpich: Inst
         told = once(lambda told: where(told) == {"MPI_Barrier": [0, 3, 4], "MPI_Recv": [1], "": [2]}, job.pid)
         assert ODD.format(call="MPI_Recv", place="hang.c:27 exchange") in told["told"]
         assert "rank 1 names rank 2, which is outside of MPI at hang.c:30 exchange" in told["told"]
-        assert "all 5 stand at the same place 1 s later" in told["told"]
+        assert "all 5 are at the same place 1 s later" in told["told"]
         assert [group["odd"] for group in told["groups"]] == [False, True, True]
         assert told["missing"] == told["moved"] == []
         assert told["proof"] is False
@@ -43,7 +43,7 @@ def test_a_rank_that_computes_is_told_from_those_that_stand(mpich: Installed, tm
         told = once(lambda told: where(told) == {"MPI_Barrier": [0, 3], "": [1, 2]}, job.pid)
         assert told["moved"] == [1]
         assert any(line.startswith("rank 1 moves: step is ") for line in told["told"])
-        assert "ranks 0, 2 and 3 stand at the same place 1 s later" in told["told"]
+        assert "ranks 0, 2 and 3 are at the same place 1 s later" in told["told"]
 
 
 @pytest.mark.matrix

@@ -60,7 +60,7 @@ def test_core_files_show_what_the_ranks_showed(job: tuple[Told, list[Path], Path
     assert told["groups"] == alive["groups"]
     assert told["tree"] == alive["tree"]
     assert told["ended"] and not alive["ended"]
-    stands = "all 4 stand at the same place 1 s later"
+    stands = "all 4 are at the same place 1 s later"
     assert [line for line in alive["told"] if line != stands] == told["told"]
 
 

@@ -185,7 +185,7 @@ def test_the_odd_rank_is_named_with_whom_it_names() -> None:
         "63 ranks (0-16 and 18-63) are in MPI_Barrier at a.c:10 main",
         "rank 17 is in MPI_Recv from 18 (tag 7) at a.c:10 main, not with the others",
         "rank 17 names rank 18, which is in MPI_Barrier at a.c:10 main",
-        "all 64 stand at the same place 1 s later",
+        "all 64 are at the same place 1 s later",
     ]
 
 

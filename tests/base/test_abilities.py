@@ -14,7 +14,7 @@ from machine import ability, need
 from tests_support import ROOT, WEFT, Installed, execute
 from weft.base.abilities import Ability
 from weft.launch import checkup
-from weft.launch.checkup import Check, Installation
+from weft.launch.checkup import Installation, SystemCheck
 
 ASK = """
 import json
@@ -73,9 +73,9 @@ def test_doctor_tells_each_ability_and_a_reason_that_several_have_once(monkeypat
     monkeypatch.setattr(checkup, "ABILITIES", {name: partial(told.get, name) for name in told})
     found = Installation("/lib/libmpi.so", "MPICH", "mpich")
     assert checkup.check_abilities([found]) == [
-        Check("one", "ok", "a fact"),
-        Check("two", "warning", "the system forbids it", "ask for it"),
-        Check("shared memory", "failed", "none", "mount"),  # no rank of MPICH starts
+        SystemCheck("one", "ok", "a fact"),
+        SystemCheck("two", "warning", "the system forbids it", "ask for it"),
+        SystemCheck("shared memory", "failed", "none", "mount"),  # no rank of MPICH starts
     ]
     assert checkup.check_abilities([])[2].status == "warning"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from check import c_programs, oracle, test_fortran
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 Choose = Callable[[str, bool], str]
 """A line of the faulty program or of its twin."""
@@ -72,7 +72,7 @@ def told(single: Single, folder: Path) -> list[tuple[int, str, str]]:
     path.write_text("\n".join(single.lines) + "\n")
     built = folder / "built"
     built.mkdir()
-    findings: Any = check(Request((path,), timeout=60), built).findings
+    findings: Any = check_program(CheckRequest((path,), timeout=60), built).findings
     return [(finding.sites[0].line, finding.kind, finding.message) for finding in findings]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 SOURCE = """\
 #define N 16
@@ -69,7 +69,7 @@ int main(void)
 
 def findings(tmp_path: Path, source: str) -> list[tuple[str, int]]:
     (program := tmp_path / "program.cdv").write_text(source)
-    return [(one.kind, one.sites[0].line) for one in check(Request([program]), tmp_path).findings]
+    return [(one.kind, one.sites[0].line) for one in check_program(CheckRequest([program]), tmp_path).findings]
 
 
 def test_a_variable_of_a_block_is_a_new_one_for_the_device_each_time_its_block_begins(tmp_path: Path) -> None:

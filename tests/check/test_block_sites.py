@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 pytestmark = pytest.mark.needs("gcc")
 
@@ -54,7 +54,7 @@ def told(folder: Path, grid: str, renewal: str, across_rows: bool = False) -> di
     path.write_text(text)
     built = folder / "built"
     built.mkdir()
-    found = check(Request((path,), grid=grid, timeout=60), built).findings
+    found = check_program(CheckRequest((path,), grid=grid, timeout=60), built).findings
     assert {one.kind for one in found} <= {"stale-halo-read"}
     return {one.sites[0].line: int(one.facts()["count"]) for one in found}
 

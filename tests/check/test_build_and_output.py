@@ -9,10 +9,10 @@ import pytest
 from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonSchema as Sarif
 
 from tests_support import WEFT, execute
-from weft.check.build import expanded
-from weft.check.excerpt import marked
-from weft.dataparallel.record import operand
-from weft.dataparallel.texts import AccessPlace
+from weft.check.excerpt import render_excerpt
+from weft.check.source_discovery import find_sources
+from weft.dataparallel.raw_findings import guess_operand
+from weft.dataparallel.source_map import AccessPlace
 from weft.errors import UsageError
 from weft.evidence import CheckCase
 from weft.findings import Finding, Site
@@ -103,7 +103,7 @@ def test_the_page_shows_the_same_and_nothing_of_the_program_is_markup(folder: Pa
 
 def test_a_database_gives_folders_macros_and_options_and_leaves_out_other_languages(folder: Path) -> None:
     database(folder)
-    build = expanded([folder])
+    build = find_sources([folder])
     assert [path.name for path in build.sources] == ["main.c", "work.c"]
     for options in build.own.values():
         assert [path.resolve() for path in options.include] == [folder / "headers"]
@@ -200,16 +200,16 @@ def test_files_beside_a_database_are_those_of_it_that_are_meant(tmp_path: Path) 
 def test_what_is_no_database_is_an_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "compile_commands.json").write_text(text)
     with pytest.raises(UsageError, match="is not a compilation database"):
-        expanded([tmp_path])
+        find_sources([tmp_path])
 
 
 def test_a_folder_without_sources_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds no sources and no compile_commands\.json"):
-        expanded([tmp_path])
+        find_sources([tmp_path])
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "made.c").write_text("")
     with pytest.raises(UsageError, match=r"holds no sources but those of .*build, which a tool put there, and no"):
-        expanded([tmp_path])
+        find_sources([tmp_path])
 
 
 def test_a_folder_is_looked_into_but_for_what_tools_put_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,11 +219,11 @@ def test_a_folder_is_looked_into_but_for_what_tools_put_there(tmp_path: Path, mo
     for name in (*sources, *tools, ".idea/workspace.xml", "env/pyvenv.cfg"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("")
-    build = expanded([Path()])
+    build = find_sources([Path()])
     assert sorted(map(str, build.sources)) == sorted(sources)
     said = "5 folders of builds and tools, with sources (.git, build, cmake-build-debug, env and 1 more)"
     assert build.left == (said,)
-    assert expanded([Path("build")]).sources == (Path("build/made.c"),)  # who names it means it
+    assert find_sources([Path("build")]).sources == (Path("build/made.c"),)  # who names it means it
 
 
 def test_what_a_folder_holds_beside_the_program_is_told(folder: Path) -> None:
@@ -243,7 +243,7 @@ def test_the_database_of_a_build_below_is_the_folders(folder: Path) -> None:
     text = (folder / "compile_commands.json").read_text().replace('"src"', '"../src"')
     (folder / "compile_commands.json").unlink()
     (folder / "build" / "compile_commands.json").write_text(text)
-    build = expanded([folder])
+    build = find_sources([folder])
     assert [path.name for path in build.sources] == ["main.c", "work.c"]
     assert all(options.define == ("FIRST=2 * i",) for options in build.own.values())
 
@@ -268,7 +268,7 @@ def test_what_is_written_is_marked_left_and_what_is_read_right(
     finding = Finding(
         "loop-dependence", "error", "certain", "m", sites=(site,), evidence=CheckCase(case="", count=1, variable="a")
     )
-    shown = marked(finding, site)
+    shown = render_excerpt(finding, site)
     assert shown[0] == f"1 | {text}"
     assert shown[1:] == (() if mark is None else (f"  | {mark}",))
 
@@ -289,7 +289,7 @@ def test_what_has_no_declared_name_is_called_as_its_line_writes_it(
 ) -> None:
     path = tmp_path / "p.c"
     path.write_text(f"{text}\n")
-    assert operand(AccessPlace(str(path), 1), write) == name
+    assert guess_operand(AccessPlace(str(path), 1), write) == name
 
 
 def test_sarif_has_the_place_the_column_and_the_loop(folder: Path) -> None:

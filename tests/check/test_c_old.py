@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from check.c_programs import PROGRAMS, fault, faults, variant
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 from weft.dvm import c_old
 from weft.dvm.syntax import DirectiveError, Position
 from weft.errors import UsageError
@@ -53,7 +53,7 @@ def run(text: str, folder: Path) -> list[tuple[str, int, int]]:
     path.write_text(text)
     built = folder / "built"
     built.mkdir()
-    findings = check(Request((path,), timeout=30), built).findings
+    findings = check_program(CheckRequest((path,), timeout=30), built).findings
     return [(f.kind, f.sites[0].line, f.facts()["loop"]["line"]) for f in findings]
 
 
@@ -69,7 +69,7 @@ def findings_of(text: str, folder: Path) -> list[Finding]:
     path.write_text(text)
     built = folder / "built"
     built.mkdir()
-    return list(check(Request((path,), timeout=30), built).findings)
+    return list(check_program(CheckRequest((path,), timeout=30), built).findings)
 
 
 @pytest.mark.matrix
@@ -124,7 +124,9 @@ def test_a_group_is_one_in_all_sources_of_a_program(tmp_path: Path) -> None:
         second.write_text(head + text)
         built = tmp_path / f"built{len(kinds)}"
         built.mkdir()
-        assert {found.kind for found in check(Request((first, second), timeout=30), built).findings} == kinds
+        assert {
+            found.kind for found in check_program(CheckRequest((first, second), timeout=30), built).findings
+        } == kinds
 
 
 def test_a_group_that_is_not_declared_has_its_place(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from check.c_programs import PROGRAMS, fault, faults, shown, variant
 from tests_support import clang
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.cdv"))
 
@@ -19,7 +19,7 @@ def run(name: str, right: bool, folder: Path) -> tuple[Path, list]:  # type: ign
     path.write_text(variant((PROGRAMS / f"{name}.cdv").read_text(), right))
     built = folder / "built"
     built.mkdir()
-    return path, list(check(Request((path,), timeout=30), built).findings)
+    return path, list(check_program(CheckRequest((path,), timeout=30), built).findings)
 
 
 @pytest.mark.cases(9)
@@ -51,7 +51,7 @@ def test_a_program_may_use_the_names_that_the_runtime_uses_inside(tmp_path: Path
     )  # fmt: skip
     built = tmp_path / "built"
     built.mkdir()
-    assert not check(Request((path,), timeout=30), built).findings
+    assert not check_program(CheckRequest((path,), timeout=30), built).findings
 
 
 LOCALS = """\
@@ -85,7 +85,7 @@ def test_a_local_of_an_iteration_is_judged_where_nothing_else_is_known_of_the_st
     path.write_text(LOCALS.replace("i > 0", "i >= 0") if right else LOCALS)
     built = tmp_path / "built"
     built.mkdir()
-    found = check(Request((path,), timeout=30), built).findings
+    found = check_program(CheckRequest((path,), timeout=30), built).findings
     told = [(one.kind, one.sites[0].line, one.facts()["iteration"], one.facts()["count"]) for one in found]
     assert told == ([] if right else [("uninitialised-read", 17, [0], 1)])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check, mark
+from weft.check import CheckRequest, check_program, mark_sources
 from weft.errors import UsageError
 
 ARRAY = "#pragma dvm array distribute[block]\ndouble a[9];\n"
@@ -18,7 +18,7 @@ def complaint(text: str, folder: Path) -> str:
     built = folder / "built"
     built.mkdir()
     with pytest.raises(UsageError) as caught:
-        check(Request((path,), timeout=20), built)
+        check_program(CheckRequest((path,), timeout=20), built)
     told = str(caught.value)
     assert "\n" not in told
     assert told.startswith(f"{path}:")
@@ -99,7 +99,7 @@ def test_a_program_that_does_not_compile_has_its_own_line(tmp_path: Path) -> Non
 
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.cdv"):
-        check(Request((tmp_path / "none.cdv",)), tmp_path)
+        check_program(CheckRequest((tmp_path / "none.cdv",)), tmp_path)
 
 
 def test_lines_and_columns_stay_those_of_the_program(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_lines_and_columns_stay_those_of_the_program(tmp_path: Path) -> None:
         "a[i] = i;", "{ a[i] = i; s += ünter; }"
     )
     path.write_text(text)
-    (marked,), _ = mark([path])
+    (marked,), _ = mark_sources([path])
     wanted = [
         (n, line.encode().index("ünter".encode())) for n, line in enumerate(text.split("\n"), 1) if "ünter" in line
     ]
@@ -134,10 +134,10 @@ def test_headers_with_directives_are_part_of_the_program(tmp_path: Path) -> None
     )
     built = tmp_path / "built"
     built.mkdir()
-    findings = check(Request((tmp_path / "main.c", tmp_path / "grid.c"), timeout=20), built).findings
+    findings = check_program(CheckRequest((tmp_path / "main.c", tmp_path / "grid.c"), timeout=20), built).findings
     assert [(f.kind, f.sites[0].line, f.facts()["variable"]) for f in findings] == [("loop-dependence", 9, "a")]
 
 
 def test_odd_c_around_directives_is_marked_and_silent(tmp_path: Path) -> None:
-    findings = check(Request((Path(__file__).parent / "dvm" / "odd.cdv",), timeout=20), tmp_path).findings
+    findings = check_program(CheckRequest((Path(__file__).parent / "dvm" / "odd.cdv",), timeout=20), tmp_path).findings
     assert not findings, "\n".join(finding.message for finding in findings)

@@ -8,8 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests_support import WEFT, execute
-from weft.check import Checked
-from weft.check.choice import Baseline, Choice, Rule, baseline, choose, fails, key, names, rules, verify
+from weft.check import CheckResult
+from weft.check.finding_selection import (
+    Baseline,
+    SelectionOptions,
+    SuppressionRule,
+    baseline_key,
+    lets_check_fail,
+    read_baseline,
+    read_suppression_rules,
+    select_findings,
+    verify_selection,
+    word_matches_file,
+)
 from weft.errors import UsageError
 from weft.findings import Finding, Site
 
@@ -69,45 +80,45 @@ def finding(kind: str = "stale-halo-read", file: str = "p.cdv", line: int = 7, f
     return Finding(kind, "error", "certain", "It reads.", sites=(Site(0, "read", file, line, function),))
 
 
-def checked(*findings: Finding) -> Checked:
-    return Checked("p.cdv", findings, 0)
+def checked(*findings: Finding) -> CheckResult:
+    return CheckResult("p.cdv", findings, 0)
 
 
 @pytest.mark.parametrize("word", ["stale-halo-read", "p.cdv", "*.cdv", "left", "LEFT"])
 def test_a_word_means_a_kind_a_file_or_a_procedure(word: str) -> None:
     one, other = finding(), finding("shared-write", "q.c", 7, "main")
-    assert choose(checked(one, other), Choice(only=(word,))).findings == (one,)
-    told = choose(checked(one, other), Choice(skip=(word,)))
+    assert select_findings(checked(one, other), SelectionOptions(only=(word,))).findings == (one,)
+    told = select_findings(checked(one, other), SelectionOptions(skip=(word,)))
     assert told.findings == (other,)
     assert told.notes == ("1 finding left out by --only or --skip",)
 
 
 def test_a_word_that_means_nothing_is_an_error(folder: Path) -> None:
-    verify(Choice(only=("left", "p.cdv", "shared-write"), fail_on=("never",)), [folder / "p.cdv"])
+    verify_selection(SelectionOptions(only=("left", "p.cdv", "shared-write"), fail_on=("never",)), [folder / "p.cdv"])
     with pytest.raises(UsageError, match="stale-halo-raed names no kind of finding, no file and no procedure"):
-        verify(Choice(only=("stale-halo-raed",)), [folder / "p.cdv"])
+        verify_selection(SelectionOptions(only=("stale-halo-raed",)), [folder / "p.cdv"])
     with pytest.raises(UsageError, match="--fail-on bad: name error"):
-        verify(Choice(fail_on=("bad",)), [])
+        verify_selection(SelectionOptions(fail_on=("bad",)), [])
     with pytest.raises(UsageError, match=r"none\.json is not a file; --format json -o FILE writes one"):
-        baseline(folder / "none.json")
+        read_baseline(folder / "none.json")
 
 
 def test_a_source_that_is_not_utf_8_has_its_comments_read(tmp_path: Path) -> None:
     path = tmp_path / "p.c"
     path.write_bytes(b"a; /* \xe9 */ // weft: ignore shared-write: one copy is enough\n")
-    assert choose(checked(finding("shared-write", str(path), 1)), Choice()).findings == ()
-    assert choose(checked(finding("halo-write", str(path), 1)), Choice()).findings
+    assert select_findings(checked(finding("shared-write", str(path), 1)), SelectionOptions()).findings == ()
+    assert select_findings(checked(finding("halo-write", str(path), 1)), SelectionOptions()).findings
 
 
 def test_a_comment_with_a_reason_suppresses_its_line_and_one_without_does_not(tmp_path: Path) -> None:
     path = tmp_path / "p.c"
     path.write_text("a; /* weft: ignore shared-write: one copy is enough */\n\nb; // weft: ignore shared-write\n")
     one, other = finding("shared-write", str(path), 1), finding("shared-write", str(path), 3)
-    told = choose(checked(one, other), Choice())
+    told = select_findings(checked(one, other), SelectionOptions())
     assert told.findings == (other,)
     assert told.notes == ("suppressed: shared-write at p.c:1: one copy is enough",)
     assert told.unread == (f"{path}:3: `weft: ignore shared-write` gives no reason, and suppresses nothing",)
-    assert choose(checked(finding("remote-access", str(path), 1)), Choice()).findings
+    assert select_findings(checked(finding("remote-access", str(path), 1)), SelectionOptions()).findings
 
 
 @pytest.mark.parametrize("begin", ["C ", "c ", "* ", "! ", "      ! ", "# ", "    # ", "// ", " * ", "a = 1  // "])
@@ -115,27 +126,29 @@ def test_each_language_writes_the_comment_in_its_own_way(begin: str, tmp_path: P
     for kind, left in (("shared-write", 0), ("halo-write", 1)):
         path = tmp_path / f"{kind}.f"
         path.write_text(f"{begin}weft: ignore {kind}: one copy is enough\n      A = 1\n")
-        assert len(choose(checked(finding("shared-write", str(path), 2)), Choice()).findings) == left
+        assert len(select_findings(checked(finding("shared-write", str(path), 2)), SelectionOptions()).findings) == left
 
 
 def test_a_file_of_rules_suppresses_with_a_reason(tmp_path: Path) -> None:
     file = tmp_path / "rules"
     file.write_text("# known\nstale-halo-read p.cdv:left the edge is constant\n")
-    told = choose(checked(finding(), finding(function="main")), Choice(suppress=rules(file)))
+    told = select_findings(
+        checked(finding(), finding(function="main")), SelectionOptions(suppress=read_suppression_rules(file))
+    )
     assert [one.sites[0].function for one in told.findings] == ["main"]
     assert told.unread == ()
     file.write_text("stale-halo-read p.cdv\n")
     with pytest.raises(UsageError, match="rules:1: write KIND FILE"):
-        rules(file)
+        read_suppression_rules(file)
 
 
 def test_a_rule_that_means_no_finding_is_told_and_one_that_does_is_not() -> None:
-    used = Rule("stale-halo-read", "p.cdv", "7", "known", "rules:1")
-    unused = Rule("stale-halo-read", "p.cdv", "8", "mended long ago", "rules:2")
-    told = choose(checked(finding()), Choice(suppress=(used, unused)))
+    used = SuppressionRule("stale-halo-read", "p.cdv", "7", "known", "rules:1")
+    unused = SuppressionRule("stale-halo-read", "p.cdv", "8", "mended long ago", "rules:2")
+    told = select_findings(checked(finding()), SelectionOptions(suppress=(used, unused)))
     assert told.findings == ()
     assert told.unread == ("rules:2: this rule suppresses nothing: the run has no such finding",)
-    left_out = choose(checked(finding()), Choice(skip=("stale-halo-read",), suppress=(used,)))
+    left_out = select_findings(checked(finding()), SelectionOptions(skip=("stale-halo-read",), suppress=(used,)))
     assert left_out.unread == ()
 
 
@@ -145,11 +158,12 @@ def test_a_file_is_named_from_this_folder_however_its_path_is_told(
     monkeypatch.chdir(tmp_path)
     absolute = str(tmp_path / "src" / "p.c")
     for word in ("p.c", "src/p.c", "./src/p.c", "src/*", absolute):
-        assert names(word, absolute), word
+        assert word_matches_file(word, absolute), word
     for word in ("other/p.c", "q.c", "./q.c", "/src/p.c"):
-        assert not names(word, absolute), word
-    told = choose(
-        checked(finding("data-race", absolute)), Choice(suppress=(Rule("*", "src/p.c", "", "benign", "rules:1"),))
+        assert not word_matches_file(word, absolute), word
+    told = select_findings(
+        checked(finding("data-race", absolute)),
+        SelectionOptions(suppress=(SuppressionRule("*", "src/p.c", "", "benign", "rules:1"),)),
     )
     assert told.notes == ("suppressed: data-race at p.c:7: benign",)
 
@@ -157,10 +171,12 @@ def test_a_file_is_named_from_this_folder_however_its_path_is_told(
 def test_a_baseline_knows_as_many_findings_as_it_holds(tmp_path: Path) -> None:
     old = tmp_path / "old.json"
     old.write_text(json.dumps({"findings": [finding(line=3).to_json()]}))
-    assert key(finding(line=3).to_json()) == key(finding(line=9).to_json())
-    known = baseline(old)
-    assert known == Baseline(old, (key(finding().to_json()),))
-    assert len(choose(checked(finding(line=9), finding(line=11)), Choice(baseline=known)).findings) == 1
+    assert baseline_key(finding(line=3).to_json()) == baseline_key(finding(line=9).to_json())
+    known = read_baseline(old)
+    assert known == Baseline(old, (baseline_key(finding().to_json()),))
+    assert (
+        len(select_findings(checked(finding(line=9), finding(line=11)), SelectionOptions(baseline=known)).findings) == 1
+    )
 
 
 @pytest.mark.cases(1)
@@ -199,4 +215,4 @@ def test_a_file_that_cannot_be_meant_is_refused_before_the_program_runs(
     ],
 )
 def test_what_lets_a_check_fail_can_be_chosen(words: tuple[str, ...], expected: bool) -> None:
-    assert fails(finding(), Choice(fail_on=words)) == expected
+    assert lets_check_fail(finding(), SelectionOptions(fail_on=words)) == expected

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import mark
-from weft.dataparallel import compiled, runtime
-from weft.dataparallel.compiled import Options, compile_all
+from weft.check import mark_sources
+from weft.dataparallel import compilation, runtime
+from weft.dataparallel.compilation import CompileOptions, compile_all
 
 C = """\
 #include "size.h"
@@ -45,28 +45,28 @@ end program
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "kept", lambda name: tmp_path / "kept" / f"{name}.o")
+    monkeypatch.setattr(compilation, "cached_object_path", lambda name: tmp_path / "kept" / f"{name}.o")
 
 
-def built(tmp_path: Path, name: str, sources: list[Path], options: Options) -> tuple[int, list[bytes]]:
+def built(tmp_path: Path, name: str, sources: list[Path], options: CompileOptions) -> tuple[int, list[bytes]]:
     """How many objects were there, and the objects."""
     folder = tmp_path / name
     folder.mkdir()
-    marked, _ = mark(sources)
+    marked, _ = mark_sources(sources)
     made = compile_all(marked, folder, options)
-    return made.kept, [path.read_bytes() for path in made.paths]
+    return made.cached_count, [path.read_bytes() for path in made.paths]
 
 
 def test_a_source_is_compiled_again_only_where_something_changed(tmp_path: Path) -> None:
     source, header = tmp_path / "p.c", tmp_path / "size.h"
     source.write_text(C)
     header.write_text("#define SIZE 8\n")
-    first = built(tmp_path, "first", [source], Options())
+    first = built(tmp_path, "first", [source], CompileOptions())
     assert first[0] == 0
-    assert built(tmp_path, "second", [source], Options()) == (1, first[1])
-    assert built(tmp_path, "flags", [source], Options(flags=("-DOTHER",)))[0] == 0
+    assert built(tmp_path, "second", [source], CompileOptions()) == (1, first[1])
+    assert built(tmp_path, "flags", [source], CompileOptions(flags=("-DOTHER",)))[0] == 0
     header.write_text("#define SIZE 9\n")
-    kept, changed = built(tmp_path, "third", [source], Options())
+    kept, changed = built(tmp_path, "third", [source], CompileOptions())
     assert kept == 0
     assert changed != first[1]
 
@@ -75,18 +75,18 @@ def test_a_module_that_changed_makes_all_of_fortran_anew(tmp_path: Path) -> None
     sources = [tmp_path / "sizes.f90", tmp_path / "p.f90"]
     for source, text in zip(sources, (MODULE, FORTRAN), strict=True):
         source.write_text(text)
-    assert built(tmp_path, "first", sources, Options())[0] == 0
-    assert built(tmp_path, "second", sources, Options())[0] == 3  # with the interfaces
+    assert built(tmp_path, "first", sources, CompileOptions())[0] == 0
+    assert built(tmp_path, "second", sources, CompileOptions())[0] == 3  # with the interfaces
     sources[0].write_text(MODULE.replace("8", "9"))
-    assert built(tmp_path, "third", sources, Options())[0] == 0
+    assert built(tmp_path, "third", sources, CompileOptions())[0] == 0
 
 
 def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(compiled, "kept", lambda name: tmp_path / "file" / name)
+    monkeypatch.setattr(compilation, "cached_object_path", lambda name: tmp_path / "file" / name)
     source = tmp_path / "p.c"
     source.write_text(C.replace('#include "size.h"', "#define SIZE 4"))
-    assert built(tmp_path, "first", [source], Options())[0] == 0
+    assert built(tmp_path, "first", [source], CompileOptions())[0] == 0
 
 
 def test_processes_that_begin_at_once_build_the_runtime_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_processes_that_begin_at_once_build_the_runtime_once(tmp_path: Path, mon
         (folder / "made").write_text("whole")
 
     with ThreadPoolExecutor(4) as pool:
-        found = set(pool.map(lambda _: runtime.cached("one.o", (), "facts", make), range(4)))
+        found = set(pool.map(lambda _: runtime.build_once("one.o", (), "facts", make), range(4)))
     assert [path.read_text() for path in found] == ["whole"]
     assert len(built) == 1
 
@@ -114,7 +114,7 @@ def test_what_programs_of_each_language_are_linked_with_is_compiled_once(
         units.extend(command[command.index("-c") + 1 :] if "-c" in command else ())
         (folder / "made").touch()
 
-    monkeypatch.setattr(runtime, "run", run)
-    assert runtime.objects() != runtime.objects(fortran=True)
+    monkeypatch.setattr(runtime, "run_build_tool", run)
+    assert runtime.build_runtime_object() != runtime.build_runtime_object(fortran=True)
     assert {"sites.c", "heap.c", *runtime.FOR_FORTRAN} <= set(units)
     assert len(units) == len(set(units))

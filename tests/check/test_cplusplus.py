@@ -8,7 +8,7 @@ import pytest
 
 from check import c_programs
 from tests_support import WEFT, execute
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "dvm" / "cplusplus"
@@ -19,7 +19,7 @@ def run(right: bool, folder: Path) -> tuple[Finding, ...]:
     path.write_text(c_programs.variant((PROGRAMS / "heat.cpp").read_text(), right))
     built = folder / "built"
     built.mkdir()
-    one = check(Request((path,), timeout=60), built)
+    one = check_program(CheckRequest((path,), timeout=60), built)
     assert one.whole and one.looked.to_json()["loops"] == 6
     return one.findings
 
@@ -84,7 +84,7 @@ int main()
 @pytest.mark.matrix
 def test_arrays_of_namespaces_are_aligned_and_loops_of_templates_checked(tmp_path: Path) -> None:
     (path := tmp_path / "grid.cpp").write_text(NAMESPACES.replace("RENEW", ""))
-    found = check(Request((path,), timeout=60), tmp_path).findings
+    found = check_program(CheckRequest((path,), timeout=60), tmp_path).findings
     assert [(one.kind, one.sites[0].line) for one in found] == [("stale-halo-read", 17)]
     path.write_text(NAMESPACES.replace("RENEW", "shadow_renew(b)"))
-    assert check(Request((path,), timeout=60), tmp_path).findings == ()
+    assert check_program(CheckRequest((path,), timeout=60), tmp_path).findings == ()

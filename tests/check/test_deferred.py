@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 LATER = """\
       PROGRAM P
@@ -74,7 +74,7 @@ def told(text: str, folder: Path) -> list[tuple[str, int, str]]:
     path.write_text(text)
     built = folder / "built"
     built.mkdir()
-    one = check(Request((path,), timeout=60), built)
+    one = check_program(CheckRequest((path,), timeout=60), built)
     assert one.whole
     return [(f.kind, f.sites[0].line, str(f.facts()["case"])) for f in one.findings]
 
@@ -132,7 +132,7 @@ def test_iterations_on_all_processors_of_a_row_have_no_element_of_it_alone(
     source = tmp_path / "p.cdv"
     source.write_text(ON_MANY.replace("SECOND", second))
     (tmp_path / "built").mkdir()
-    checked = check(Request((source,), grid=grid), tmp_path / "built")
+    checked = check_program(CheckRequest((source,), grid=grid), tmp_path / "built")
     assert [(one.kind, one.sites[0].line) for one in checked.findings] == expected
 
 
@@ -168,5 +168,5 @@ def test_processors_that_hold_a_row_between_them_have_it_not_each(
     source = tmp_path / "p.cdv"
     source.write_text(ON_FEWER.replace("SECOND", second))
     (tmp_path / "built").mkdir()
-    checked = check(Request((source,), grid=grid), tmp_path / "built")
+    checked = check_program(CheckRequest((source,), grid=grid), tmp_path / "built")
     assert {(one.kind, one.sites[0].line) for one in checked.findings} == ({("remote-access", 15)} if far else set())

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from check.deletions import deletions
-from weft.check import Request, check, mark
-from weft.dataparallel.findings import read
-from weft.dataparallel.program import build, execute
+from weft.check import CheckRequest, check_program, mark_sources
+from weft.dataparallel.findings import read_findings
+from weft.dataparallel.program import build_program, run_program
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "dvm" / "correct"
@@ -21,7 +21,7 @@ def run(text: str, folder: Path) -> list[Finding]:
     path.write_text(text)
     built = folder / "built"
     built.mkdir(exist_ok=True)
-    return list(check(Request((path,), timeout=30), built).findings)
+    return list(check_program(CheckRequest((path,), timeout=30), built).findings)
 
 
 def lines(finding: Finding) -> set[int]:
@@ -32,12 +32,12 @@ def lines(finding: Finding) -> set[int]:
 @pytest.mark.cases(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_correct_program_is_silent_on_every_grid(name: str, tmp_path: Path) -> None:
-    marked, texts = mark([PROGRAMS / f"{name}.cdv"])
-    program = build(marked, tmp_path)
+    marked, texts = mark_sources([PROGRAMS / f"{name}.cdv"])
+    program = build_program(marked, tmp_path)
     for grid in ("", "1", "2", "2x2"):
         found = tmp_path / f"findings-{grid}"
-        assert execute(program, [], found, grid, 30).status == 0
-        findings = read(found, texts)
+        assert run_program(program, [], found, grid, 30).status == 0
+        findings = read_findings(found, texts)
         assert not findings, f"{grid}: " + "\n".join(finding.message for finding in findings)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from weft.check import mark
-from weft.dataparallel.findings import read
-from weft.dataparallel.program import build, execute
-from weft.dataparallel.texts import Texts
+from weft.check import mark_sources
+from weft.dataparallel.findings import read_findings
+from weft.dataparallel.program import build_program, run_program
+from weft.dataparallel.source_map import SourceMap
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "fortran"
@@ -83,20 +83,20 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Findings of a program with these arguments; each program is built once, and run once for its arguments."""
 
     @cache
-    def built(name: str, good: bool) -> tuple[Path, Path, Texts]:
+    def built(name: str, good: bool) -> tuple[Path, Path, SourceMap]:
         folder = tmp_path_factory.mktemp(Path(name).name)
         path = variant(name, good, folder)
-        marked, texts = mark((path,))
+        marked, texts = mark_sources((path,))
         objects = folder / "built"
         objects.mkdir()
-        return path, build(marked, objects), texts
+        return path, build_program(marked, objects), texts
 
     @cache
     def run(name: str, good: bool, arguments: tuple[str, ...] = (), grid: str = "") -> tuple[Path, tuple[Finding, ...]]:
         path, program, texts = built(name, good)
         found = path.parent / "-".join(("found", grid, *arguments))
-        execute(program, arguments, found, grid, timeout=30)
-        return path, tuple(read(found, texts))
+        run_program(program, arguments, found, grid, timeout=30)
+        return path, tuple(read_findings(found, texts))
 
     return run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 from weft.dvm.fortran_lines import Sentinel, read_source
 from weft.dvm.fortran_text import split_top
 from weft.dvm.fortran_units import units_of
@@ -99,7 +99,7 @@ def test_the_programs_are_silent_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "right.fdv"
     path.write_text(f"{text}\n      PROGRAM RIGHT\n{calls}      END\n")
     assert len(subroutines()) >= 10
-    assert not check(Request((path,), timeout=30), tmp_path).findings
+    assert not check_program(CheckRequest((path,), timeout=30), tmp_path).findings
 
 
 @pytest.mark.matrix
@@ -107,7 +107,7 @@ def test_each_deleted_clause_is_told_at_its_loop(tmp_path: Path) -> None:
     path, made = program(tmp_path)
     assert len(made) >= 20
     assert {deletion.word for deletion in made} == set(KINDS)
-    findings = check(Request((path,), timeout=60), tmp_path).findings
+    findings = check_program(CheckRequest((path,), timeout=60), tmp_path).findings
     wrong = []
     for deletion in made:
         here = [f for f in findings if deletion.first <= f.sites[0].line <= deletion.last]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
-from weft.dataparallel.texts import Texts
+from weft.check import CheckRequest, check_program
+from weft.dataparallel.source_map import SourceMap
 from weft.dvm import fortran
 from weft.dvm.fortran_lines import Sentinel, Statement, read_source
 from weft.dvm.fortran_units import units_of
@@ -29,13 +29,13 @@ def write(folder: Path, **files: str) -> list[Path]:
 def findings(folder: Path, sources: list[Path], **options: str) -> tuple[Finding, ...]:
     built = folder / "built"
     built.mkdir(exist_ok=True)
-    return check(Request(tuple(sources), timeout=30, **options), built).findings  # type: ignore[arg-type]
+    return check_program(CheckRequest(tuple(sources), timeout=30, **options), built).findings  # type: ignore[arg-type]
 
 
 def told(folder: Path, text: str) -> str:
     """What is said of a source with a wrong directive."""
     with pytest.raises(DirectiveError) as error:
-        fortran.mark(write(folder, p_fdv=text), Texts())
+        fortran.mark(write(folder, p_fdv=text), SourceMap())
     return str(error.value).removeprefix(f"{folder}/")
 
 
@@ -91,7 +91,7 @@ def test_letters_of_other_alphabets_do_not_move_lines_or_columns(tmp_path: Path)
     source = read_source(path)
     assert len(source.lines) == 4
     assert [item.first for item in source.items] == [1, 2]
-    _, marked = fortran.mark([path], Texts())
+    _, marked = fortran.mark([path], SourceMap())
     assert "'\u0445\u0430'" in marked.text
     assert b"\x85\xff" in marked.text.encode("utf-8", "surrogateescape")
 
@@ -105,7 +105,7 @@ def test_every_line_of_the_copy_knows_its_line_in_the_source(tmp_path: Path) -> 
         "      DO 10 I = 1, 4\n   10 A(I) = I\n      PRINT *, A\n      END\n"
     )
     sources = write(tmp_path, p_fdv=text)
-    _, marked = fortran.mark(sources, Texts())
+    _, marked = fortran.mark(sources, SourceMap())
     number = 0
     seen = {}
     for line in marked.text.splitlines():

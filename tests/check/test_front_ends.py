@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests_support import ROOT, WEFT, execute
-from weft.check import Request
+from weft.check import CheckRequest
 from weft.check import front_ends as package
-from weft.check.front_ends import front_ends, of
+from weft.check.front_ends import find_front_end, load_front_ends
 from weft.cli.main import main
 from weft.dataparallel.front_end import SPELLED, Option
 from weft.errors import UsageError
@@ -34,9 +34,9 @@ GIVEN: dict[Option, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(front_ends()))
+@pytest.mark.parametrize("name", sorted(load_front_ends()))
 def test_a_front_end_declares_what_it_takes(name: str) -> None:
-    one = front_ends()[name]
+    one = load_front_ends()[name]
     assert one.name and one.remedy
     assert one.suffixes and all(re.fullmatch(r"\.[a-z0-9]+", suffix) for suffix in one.suffixes)
     assert one.options <= set(SPELLED)
@@ -47,13 +47,13 @@ def test_a_front_end_declares_what_it_takes(name: str) -> None:
 def test_each_language_of_the_documentation_has_a_front_end() -> None:
     sources = {"jac.cdv": "C-DVMH", "a.c": "C-DVMH", "sor.fdv": "Fortran-DVM", "A.F90": "Fortran-DVM"}
     sources["a.py"] = "Python (Numba)"
-    assert {name: of([Path(name)]).name for name in sources} == sources
+    assert {name: find_front_end([Path(name)]).name for name in sources} == sources
 
 
 def test_sources_of_two_languages_or_of_none_are_refused_with_what_is_known() -> None:
     for names in (["a.c", "b.fdv"], ["a.rs"], ["a.py", "b.py"]):
         with pytest.raises(UsageError, match=r"one language: C-DVMH \(\.c, .*; Fortran-DVM \(.*; Python \(Numba\)"):
-            of([Path(name) for name in names])
+            find_front_end([Path(name) for name in names])
 
 
 @pytest.mark.parametrize("option", sorted(SPELLED))
@@ -73,15 +73,15 @@ def test_an_option_that_means_nothing_to_a_python_program_is_refused(
 
 def test_every_option_is_one_of_the_command() -> None:
     assert set(GIVEN) == set(SPELLED) and all(GIVEN[field][0].startswith(SPELLED[field]) for field in GIVEN)
-    assert all(hasattr(Request((Path("a"),)), field) for field in SPELLED)
+    assert all(hasattr(CheckRequest((Path("a"),)), field) for field in SPELLED)
 
 
 @pytest.mark.parametrize("option", sorted(SPELLED))
-@pytest.mark.parametrize("name", sorted(front_ends()))
+@pytest.mark.parametrize("name", sorted(load_front_ends()))
 def test_an_option_is_taken_or_refused_as_declared(name: str, option: Option) -> None:
-    one = front_ends()[name]
+    one = load_front_ends()[name]
     values = {"grid": "2", "include": (Path(),), "define": ("N",), "flags": ("-O2",), "link": ("-lm",)}
-    request = Request((Path("a"),), **{option: values[option]})  # type: ignore[arg-type]
+    request = CheckRequest((Path("a"),), **{option: values[option]})  # type: ignore[arg-type]
     if option in one.options:
         one.verify(request)
     else:
@@ -92,17 +92,17 @@ def test_an_option_is_taken_or_refused_as_declared(name: str, option: Option) ->
 def test_the_directives_decide_between_front_ends_of_one_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = front_ends()
+    known = load_front_ends()
 
     class Later(type(known["c_dvmh"])):  # type: ignore[misc]
         name = "Later"
 
     later = Later()
     monkeypatch.setattr(later, "claims", lambda sources: "later" in sources[0].read_text())
-    monkeypatch.setattr(package, "front_ends", lambda: {**known, "later": later})
+    monkeypatch.setattr(package, "load_front_ends", lambda: {**known, "later": later})
     for text, name in (("#pragma dvm array", "C-DVMH"), ("#pragma later", "Later"), ("/* plain */", "C-DVMH")):
         (tmp_path / "a.c").write_text(text)
-        assert package.of([tmp_path / "a.c"]).name == name
+        assert package.find_front_end([tmp_path / "a.c"]).name == name
 
 
 @pytest.mark.matrix

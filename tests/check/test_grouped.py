@@ -10,7 +10,7 @@ import pytest
 
 from tests_support import WEFT, execute
 from weft.base.facts import changed
-from weft.dataparallel.grouped import grouped
+from weft.dataparallel.grouping import group_by_cause
 from weft.evidence import CheckCase, Line, Loop
 from weft.findings import Finding, Site
 
@@ -99,10 +99,10 @@ def finding(variable: str = "a", kind: str = "stale-halo-read", line: int = 7, *
     ],
 )
 def test_another_variable_kind_case_or_loop_is_another_cause(other: Finding) -> None:
-    assert grouped([finding(), other]) == (finding(), other)
-    assert len(grouped([finding(), finding(line=8)])) == 1
+    assert group_by_cause([finding(), other]) == (finding(), other)
+    assert len(group_by_cause([finding(), finding(line=8)])) == 1
 
 
 def test_each_index_outside_of_an_array_is_told_by_itself() -> None:
     outside = [finding(kind="out-of-bounds", line=line) for line in (7, 8)]
-    assert grouped(outside) == tuple(outside)
+    assert group_by_cause(outside) == tuple(outside)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Checked, Request, check
+from weft.check import CheckRequest, CheckResult, check_program
 
 PLAIN = """\
 #include <stdio.h>
@@ -92,15 +92,15 @@ int main(void)
 """
 
 
-def checked(text: str, folder: Path) -> Checked:
+def checked(text: str, folder: Path) -> CheckResult:
     path = folder / "p.cdv"
     path.write_text(text)
     built = folder / "built"
     built.mkdir()
-    return check(Request((path,), timeout=30), built)
+    return check_program(CheckRequest((path,), timeout=30), built)
 
 
-def told(one: Checked) -> list[tuple[str, int, str]]:
+def told(one: CheckResult) -> list[tuple[str, int, str]]:
     return sorted((f.kind, f.sites[0].line, str(f.facts()["variable"])) for f in one.findings)
 
 
@@ -224,6 +224,6 @@ def test_only_calls_that_return_addresses_name_blocks(tmp_path: Path, suffix: st
         (tmp_path / header).write_text("#error not the compiler's own\n")
     for read, kinds in (("", []), ("    t[0] += p[0].w[3];", ["uninitialised-read"])):
         source.write_text(f"{head}\n" + NUMBERS.replace("MORE", more).replace("READ", read))
-        checked = check(Request((source,)), tmp_path)
+        checked = check_program(CheckRequest((source,)), tmp_path)
         assert [one.kind for one in checked.findings] == kinds, checked
         assert all("p[0].w[3]" in one.message for one in checked.findings)

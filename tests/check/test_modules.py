@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 FIELD = """\
 module field
@@ -258,7 +258,7 @@ end subroutine
 def findings(folder: Path, files: dict[str, str], order: Sequence[str]) -> list[tuple[str, str, int]]:
     for name, text in files.items():
         (folder / name).write_text(text)
-    checked = check(Request(tuple(folder / name for name in order), timeout=30), folder)
+    checked = check_program(CheckRequest(tuple(folder / name for name in order), timeout=30), folder)
     assert checked.whole and checked.looked.to_json()["iterations"]
     places = (
         (one.kind, Path(place["file"]).name, place["line"])
@@ -307,5 +307,5 @@ def test_procedures_and_files_have_the_names_of_the_source(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     Path("field.f90").write_text(FIELD.replace("RENEW", ""))
     Path("main.f90").write_text(MAIN)
-    site = check(Request((Path("field.f90"), Path("main.f90")), timeout=30), tmp_path).findings[0].sites[0]
+    site = check_program(CheckRequest((Path("field.f90"), Path("main.f90")), timeout=30), tmp_path).findings[0].sites[0]
     assert (site.function, site.file) == ("sweep", "field.f90")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 from weft.findings import Finding
 
 HEAD = """\
@@ -44,7 +44,7 @@ def found(statements: str, folder: Path, grid: str = "") -> tuple[Finding, ...]:
     source.write_text(HEAD + statements + TAIL)
     built = folder / "built"
     built.mkdir()
-    return check(Request((source,), timeout=60, grid=grid), built).findings
+    return check_program(CheckRequest((source,), timeout=60, grid=grid), built).findings
 
 
 def counted(findings: tuple[Finding, ...]) -> dict[tuple[str, int], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 C = (Path(__file__).parent / "dvm" / "parameters.cdv").read_text()
 FORTRAN = """\
@@ -44,7 +44,7 @@ def found(text: str, name: str, folder: Path) -> list[tuple[str, int, str]]:
     built.mkdir()
     return [
         (one.kind, one.sites[0].line, str(one.facts()["case"]))
-        for one in check(Request((path,), timeout=30), built).findings
+        for one in check_program(CheckRequest((path,), timeout=30), built).findings
     ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 PROGRAM = """\
 #define N 8
@@ -54,6 +54,6 @@ def test_what_actual_puts_in_place_of_a_regions_values_was_fetched(
     path.write_text(PROGRAM.replace("FETCH", fetch).replace("PART", part).replace("READ", read))
     built = tmp_path / "built"
     built.mkdir()
-    found = check(Request((path,), timeout=60), built).findings
+    found = check_program(CheckRequest((path,), timeout=60), built).findings
     told = [(one.kind, one.sites[0].line, one.facts()["case"], one.facts()["count"]) for one in found]
     assert told == ([("stale-copy", 20, "overwritten", 7)] if wrong else [])

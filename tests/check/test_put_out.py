@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from machine import need
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 C = """\
 #include <stdio.h>
@@ -55,7 +55,7 @@ def told(text: str, suffix: str, folder: Path) -> list[tuple[str, int]]:
     path = folder / f"p{suffix}"
     path.write_text(text)
     (folder / "built").mkdir()
-    checked = check(Request((path,), timeout=30), folder / "built")
+    checked = check_program(CheckRequest((path,), timeout=30), folder / "built")
     assert checked.whole
     return [(one.kind, one.sites[0].line) for one in checked.findings]
 

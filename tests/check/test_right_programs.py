@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 INDICES = """\
 program p
@@ -272,8 +272,8 @@ def run(case: Case, word: str, folder: Path, capfd: pytest.CaptureFixture[str]) 
     path.write_text(re.sub(case.word, word, case.text))
     built = folder / "built"
     built.mkdir()
-    checked = check(Request((path,), timeout=30), built)
-    assert checked.whole and not checked.looked.nothing
+    checked = check_program(CheckRequest((path,), timeout=30), built)
+    assert checked.whole and not checked.looked.is_empty
     return [(one.kind, one.sites[0].line) for one in checked.findings], capfd.readouterr().out
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 pytestmark = pytest.mark.needs("gcc")
 
@@ -63,7 +63,7 @@ def counted(text: str, grid: str, folder: Path) -> tuple[set[str], int]:
     path.write_text(text)
     built = folder / "built"
     built.mkdir()
-    found = check(Request((path,), grid=grid, timeout=60), built).findings
+    found = check_program(CheckRequest((path,), grid=grid, timeout=60), built).findings
     return {one.kind for one in found}, sum(int(one.facts()["count"]) for one in found)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from check import loops, straights
-from weft.check import mark
-from weft.dataparallel import compiled
-from weft.dataparallel.findings import read
-from weft.dataparallel.program import Options, build
-from weft.dataparallel.runtime import sources
+from weft.check import mark_sources
+from weft.dataparallel import compilation
+from weft.dataparallel.findings import read_findings
+from weft.dataparallel.program import CompileOptions, build_program
+from weft.dataparallel.runtime import runtime_sources
 from weft.findings import Finding
 from weft.instrument import assembly, rows
 
@@ -25,7 +25,7 @@ SOURCE = Path(__file__).parent / "rows.cdv"
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Objects of other tests were made with rows, or without."""
-    monkeypatch.setattr(compiled, "kept", lambda name: Path(os.devnull, name))
+    monkeypatch.setattr(compilation, "cached_object_path", lambda name: Path(os.devnull, name))
 
 
 needs_gcc = pytest.mark.skipif(not assembly.POSSIBLE or not shutil.which("gcc"), reason="gcc on x86-64")
@@ -36,12 +36,12 @@ def checked(
 ) -> tuple[str, list[Finding]]:
     """What the program prints, and its findings."""
     folder.mkdir()
-    marked, texts = mark([source])
-    program = build(marked, folder, Options(link=(f"-Wl,--wrap={watched}",)))
+    marked, texts = mark_sources([source])
+    program = build_program(marked, folder, CompileOptions(link=(f"-Wl,--wrap={watched}",)))
     found = folder / "findings.jsonl"
     environment = {"WEFT_INTERNAL_CHECK_FINDINGS": str(found)} | ({"WEFT_INTERNAL_CHECK_GRID": grid} if grid else {})
     done = subprocess.run([str(program)], env=environment, capture_output=True, text=True, timeout=60, check=False)
-    return done.stdout.strip(), read(found, texts)
+    return done.stdout.strip(), read_findings(found, texts)
 
 
 @needs_gcc
@@ -214,7 +214,7 @@ def test_only_loops_with_addresses_that_rise_evenly_get_a_copy(body: str, copies
         f"void f(int n, struct list *p) {{\nfor (int i = 1; i < n; i++)\nfor (int j = 1; j < n; j++) {{\n"
         f"weft_check_iteration2(i, j);\n{body}\n}}\n}}\n"
     )
-    flags = ["-O1", "-fsanitize=thread", "-fno-omit-frame-pointer", f"-I{sources()}"]
+    flags = ["-O1", "-fsanitize=thread", "-fno-omit-frame-pointer", f"-I{runtime_sources()}"]
     subprocess.run(["gcc", *flags, "-S", str(source), "-o", str(tmp_path / "loop.s")], check=True, timeout=60)
     text = (tmp_path / "loop.s").read_text()
     made = assembly.rewrite(text)

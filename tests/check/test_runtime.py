@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from machine import need
-from weft.dataparallel.findings import read
-from weft.dataparallel.program import build, execute
-from weft.dataparallel.texts import Marked, Texts
+from weft.dataparallel.findings import read_findings
+from weft.dataparallel.program import build_program, run_program
+from weft.dataparallel.source_map import MarkedSource, SourceMap
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.instrument import assembly
@@ -47,9 +47,9 @@ CASES: list[tuple[str, str, str, list[int] | None, list[int] | None]] = [
 
 
 @pytest.fixture(scope="module")
-def texts() -> Texts:
+def texts() -> SourceMap:
     """The constructs and variables that model.c numbers."""
-    made = Texts("c")
+    made = SourceMap("c")
     for line in range(1, 13):
         made.construct("parallel", str(SOURCE), line, indices=("i", "j"))
     for name in ("a", "b", "eps", "t", "p", "floats", "bytes"):
@@ -65,22 +65,22 @@ def program(request: Any, tmp_path_factory: Any) -> Any:
     held = assembly.POSSIBLE
     assembly.POSSIBLE = held and request.param == "rewritten"  # type: ignore[misc]
     try:
-        return build([Marked(SOURCE, SOURCE.read_text(), ".c")], folder)
+        return build_program([MarkedSource(SOURCE, SOURCE.read_text(), ".c")], folder)
     finally:
         assembly.POSSIBLE = held  # type: ignore[misc]
 
 
-def findings_of(program: Path, texts: Texts, tmp_path: Path, *arguments: str, grid: str = "") -> list[Finding]:
+def findings_of(program: Path, texts: SourceMap, tmp_path: Path, *arguments: str, grid: str = "") -> list[Finding]:
     """What a case gives."""
     path = tmp_path / "findings.jsonl"
-    assert execute(program, arguments, path, grid, timeout=60).status == 0
-    return read(path, texts)
+    assert run_program(program, arguments, path, grid, timeout=60).status == 0
+    return read_findings(path, texts)
 
 
 @pytest.mark.cases(22)
 @pytest.mark.parametrize(("name", "kind", "case", "iteration", "index"), CASES)
 def test_a_wrong_program_is_told_with_its_iteration_and_element(  # noqa: PLR0917 - a row of CASES
-    program: Path, texts: Texts, tmp_path: Path, name: str, kind: str, case: str, iteration: Any, index: Any
+    program: Path, texts: SourceMap, tmp_path: Path, name: str, kind: str, case: str, iteration: Any, index: Any
 ) -> None:
     number = [one[0] for one in CASES].index(name)
     found = findings_of(program, texts, tmp_path, str(number), "wrong")
@@ -97,12 +97,12 @@ def test_a_wrong_program_is_told_with_its_iteration_and_element(  # noqa: PLR091
 
 
 @pytest.mark.parametrize("name", [one[0] for one in CASES])
-def test_its_twin_is_silent(program: Path, texts: Texts, tmp_path: Path, name: str) -> None:
+def test_its_twin_is_silent(program: Path, texts: SourceMap, tmp_path: Path, name: str) -> None:
     number = [one[0] for one in CASES].index(name)
     assert findings_of(program, texts, tmp_path, str(number)) == []
 
 
-def test_within_a_block_of_a_grid_neighbours_are_local(program: Path, texts: Texts, tmp_path: Path) -> None:
+def test_within_a_block_of_a_grid_neighbours_are_local(program: Path, texts: SourceMap, tmp_path: Path) -> None:
     number = str([one[0] for one in CASES].index("never_renewed"))
     alone = findings_of(program, texts, tmp_path, number, "wrong")
     (tmp_path / "grid").mkdir()
@@ -112,7 +112,7 @@ def test_within_a_block_of_a_grid_neighbours_are_local(program: Path, texts: Tex
     assert blocks[0].facts()["iteration"] in ([1, 3], [4, 1])
 
 
-def test_one_processor_owns_everything(program: Path, texts: Texts, tmp_path: Path) -> None:
+def test_one_processor_owns_everything(program: Path, texts: SourceMap, tmp_path: Path) -> None:
     number = str([one[0] for one in CASES].index("never_renewed"))
     assert findings_of(program, texts, tmp_path, number, "wrong", grid="1x1") == []
 
@@ -126,22 +126,22 @@ def test_a_program_that_does_not_compile_is_one_line_with_its_place(tmp_path: Pa
     source = tmp_path / "broken.c"
     source.write_text("int main(void)\n{\n    return x;\n}\n")
     with pytest.raises(UsageError, match=r"broken\.c:3: the program does not compile: .*'x' undeclared"):
-        build([Marked(source, source.read_text(), ".c")], tmp_path)
+        build_program([MarkedSource(source, source.read_text(), ".c")], tmp_path)
 
 
 def test_a_missing_function_is_named(tmp_path: Path) -> None:
     source = tmp_path / "open.c"
     source.write_text("int other(void);\nint main(void)\n{\n    return other();\n}\n")
     with pytest.raises(UsageError, match="other is defined nowhere"):
-        build([Marked(source, source.read_text(), ".c")], tmp_path)
+        build_program([MarkedSource(source, source.read_text(), ".c")], tmp_path)
 
 
 def test_a_function_that_two_files_define_is_named(tmp_path: Path) -> None:
     (tmp_path / "one.c").write_text("int same(void)\n{\n    return 1;\n}\n")
     (tmp_path / "two.c").write_text("int same(void)\n{\n    return 2;\n}\nint main(void)\n{\n    return same();\n}\n")
-    marked = [Marked(one, one.read_text(), ".c") for one in (tmp_path / "one.c", tmp_path / "two.c")]
+    marked = [MarkedSource(one, one.read_text(), ".c") for one in (tmp_path / "one.c", tmp_path / "two.c")]
     with pytest.raises(UsageError, match="two of its files define same"):
-        build(marked, tmp_path)
+        build_program(marked, tmp_path)
 
 
 def test_a_missing_compiler_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,11 +149,11 @@ def test_a_missing_compiler_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("CC", "CXX", "FC"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(UsageError, match="no C compiler: install gcc"):
-        build([Marked(SOURCE, SOURCE.read_text(), ".c")], tmp_path)
+        build_program([MarkedSource(SOURCE, SOURCE.read_text(), ".c")], tmp_path)
 
 
-def test_what_is_cut_off_is_left_out(tmp_path: Path, texts: Texts) -> None:
+def test_what_is_cut_off_is_left_out(tmp_path: Path, texts: SourceMap) -> None:
     path = tmp_path / "findings.jsonl"
     path.write_text('{"id":1,"kind":"shared-write","why":"undeclared","construct":5,"site":0,"data":4}\n{"id":2,"ki')
-    (finding,) = read(path, texts)
+    (finding,) = read_findings(path, texts)
     assert finding.kind == "shared-write"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 C = """\
 #include <stdio.h>
@@ -95,7 +95,7 @@ def told(text: str, name: str, folder: Path, grid: str = "", **words: str) -> li
     path.write_text(text)
     built = folder / "built"
     built.mkdir()
-    one = check(Request((path,), grid=grid, timeout=30), built)
+    one = check_program(CheckRequest((path,), grid=grid, timeout=30), built)
     assert one.whole
     return sorted((f.kind, f.sites[0].line, str(f.facts()["variable"])) for f in one.findings)
 

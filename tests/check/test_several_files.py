@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 MAIN = """\
 #include <stdio.h>
@@ -52,7 +52,7 @@ def test_the_order_of_the_files_does_not_matter(order: tuple[str, ...], right: b
         (tmp_path / name).write_text(text if right else text.replace(" shadow_renew(a)", ""))
     built = tmp_path / "built"
     built.mkdir()
-    checked = check(Request(tuple(tmp_path / name for name in order), timeout=30), built)
+    checked = check_program(CheckRequest(tuple(tmp_path / name for name in order), timeout=30), built)
     told = [(one.kind, Path(one.sites[0].file).name, one.sites[0].line) for one in checked.findings]
     assert told == ([] if right else [("stale-halo-read", "work.c", 9)])
     assert checked.whole and checked.looked.to_json()["iterations"] == 30
@@ -71,7 +71,7 @@ def test_a_template_may_be_known_to_one_file_only(right: bool, tmp_path: Path) -
         (tmp_path / name).write_text(text if right else text.replace(" shadow_renew(a)", ""))
     built = tmp_path / "built"
     built.mkdir()
-    checked = check(Request(tuple(tmp_path / name for name in FILES), timeout=30), built)
+    checked = check_program(CheckRequest(tuple(tmp_path / name for name in FILES), timeout=30), built)
     told = [(one.kind, Path(one.sites[0].file).name, one.sites[0].line) for one in checked.findings]
     assert told == ([] if right else [("stale-halo-read", "work.c", 9)])
 
@@ -100,7 +100,7 @@ def test_an_array_is_realigned_with_one_that_is_declared_later(subscript: str, t
     path.write_text(REALIGN.replace("SUBSCRIPT", subscript))
     built = tmp_path / "built"
     built.mkdir()
-    told = [(one.kind, one.sites[0].line) for one in check(Request((path,), timeout=30), built).findings]
+    told = [(one.kind, one.sites[0].line) for one in check_program(CheckRequest((path,), timeout=30), built).findings]
     assert told == ([] if subscript == "i" else [("remote-access", 11)])
 
 
@@ -113,4 +113,4 @@ def test_the_functions_of_the_language_need_no_declaration(grid: str, processors
     path.write_text(LIBRARY.replace("PROCESSORS", processors))
     built = tmp_path / "built"
     built.mkdir()
-    assert check(Request((path,), grid=grid, timeout=30), built).whole
+    assert check_program(CheckRequest((path,), grid=grid, timeout=30), built).whole

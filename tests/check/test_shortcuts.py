@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests_support import compilers
-from weft.check import Request, check
-from weft.dataparallel import compiled, front_end, shortcuts
+from weft.check import CheckRequest, check_program
+from weft.dataparallel import compilation, front_end, shortcut_support
 from weft.dataparallel.runtime import is_clang
-from weft.dataparallel.texts import Marked
+from weft.dataparallel.source_map import MarkedSource
 from weft.instrument.assembly import POSSIBLE
 
 KINDS = ("gcc", "g++", "gfortran", "clang", "clang++")
@@ -27,9 +27,9 @@ int main(void) {
 }
 """
 OTHERWISE = {
-    shortcuts.HOOKED: r"s/call\t__tsan_/call\tlater_/",
-    shortcuts.LOOPS: r"s/call\tweft_check_iteration2/call\tlater/",
-    shortcuts.STRAIGHT: r"s/^\t\(ja\|jnb\)\t/\tjo\t/",
+    shortcut_support.HOOKED: r"s/call\t__tsan_/call\tlater_/",
+    shortcut_support.LOOPS: r"s/call\tweft_check_iteration2/call\tlater/",
+    shortcut_support.STRAIGHT: r"s/^\t\(ja\|jnb\)\t/\tjo\t/",
 }
 """How a compiler of the future might write what is known today."""
 
@@ -37,8 +37,8 @@ OTHERWISE = {
 def words(name: str) -> tuple[list[str], bool]:
     """A compiler with the options of a check, and whether it is one of GCC's."""
     gcc = not is_clang(name)
-    hooks = (*compiled.HOOKS, *compiled.GCC_ONLY) if gcc else compiled.CLANG_HOOKS
-    return [name, *compiled.C_FLAGS, *hooks], gcc
+    hooks = (*compilation.HOOKS, *compilation.GCC_ONLY) if gcc else compilation.CLANG_HOOKS
+    return [name, *compilation.C_FLAGS, *hooks], gcc
 
 
 @pytest.mark.cases(4)
@@ -46,7 +46,7 @@ def words(name: str) -> tuple[list[str], bool]:
 @pytest.mark.parametrize("name", HERE)
 def test_every_shortcut_is_found_in_what_a_compiler_writes(name: str, tmp_path: Path) -> None:
     command, gcc = words(name)
-    assert shortcuts.ask(command, tmp_path, gcc=gcc) == []
+    assert shortcut_support.check_compiler(command, tmp_path, gcc=gcc) == []
 
 
 @needs_gcc
@@ -60,18 +60,18 @@ def test_a_compiler_that_writes_otherwise_is_told(what: str, tmp_path: Path, mon
     later.chmod(0o755)
     monkeypatch.setenv("CC", str(later))
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
-    compiled._unknown.cache_clear()
-    marked = [Marked(tmp_path / "one.cdv", "", ".c"), Marked(tmp_path / "two.cdv", "", ".c")]
-    told = compiled.slower(marked)
-    assert told == [shortcuts.UNKNOWN.format(compiler=later, what=what)]
+    compilation._unrecognised_assembly.cache_clear()
+    marked = [MarkedSource(tmp_path / "one.cdv", "", ".c"), MarkedSource(tmp_path / "two.cdv", "", ".c")]
+    told = compilation.describe_unknown_compilers(marked)
+    assert told == [shortcut_support.UNKNOWN.format(compiler=later, what=what)]
 
 
 @pytest.mark.matrix
 @needs_gcc
 def test_it_is_said_with_what_a_check_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one.cdv").write_text(PROGRAM)
-    request = Request((tmp_path / "one.cdv",), timeout=30)
-    assert check(request, tmp_path).problems == ()
+    request = CheckRequest((tmp_path / "one.cdv",), timeout=30)
+    assert check_program(request, tmp_path).problems == ()
     monkeypatch.setattr(front_end, "slower", lambda marked: ["it takes longer"])
-    checked = check(request, tmp_path)
+    checked = check_program(request, tmp_path)
     assert (checked.problems, checked.findings, checked.whole) == (("it takes longer",), (), True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 TASKS = """\
       PROGRAM P
@@ -63,7 +63,9 @@ def test_what_tasks_add_is_the_same_wherever_they_begin(
     path.write_text(text)
     built = tmp_path / "built"
     built.mkdir()
-    found = [one for one in check(Request((path,), timeout=60), built).findings if one.kind == "wrong-reduction"]
+    found = [
+        one for one in check_program(CheckRequest((path,), timeout=60), built).findings if one.kind == "wrong-reduction"
+    ]
     assert len(found) == len(told), [one.message for one in found]
     for one, words in zip(found, told, strict=True):
         assert words in one.message

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import mark
-from weft.dataparallel.findings import read
-from weft.dataparallel.program import build
+from weft.check import mark_sources
+from weft.dataparallel.findings import read_findings
+from weft.dataparallel.program import build_program
 from weft.dvm.c_unroll import Unroll
 from weft.findings import Finding
 
@@ -38,7 +38,7 @@ def marked(folder: Path, body: str) -> str:
         f"#pragma dvm parallel([i] on a[i]) private(m, v)\n    for (i = 0; i < 40; i++) {{\n        {body}\n    }}\n"
         "    for (m = 0; m < 5; m++) v[m] = 0;\n    return 0;\n}\n"
     )
-    return mark([source])[0][0].text
+    return mark_sources([source])[0][0].text
 
 
 @pytest.mark.parametrize(("body", "small"), LOOPS)
@@ -77,11 +77,11 @@ int main(void)
 def found(source: Path, folder: Path) -> list[Finding]:
     """What is found in a program."""
     folder.mkdir()
-    copies, texts = mark([source])
-    program = build(copies, folder)
+    copies, texts = mark_sources([source])
+    program = build_program(copies, folder)
     path = folder / "findings.jsonl"
     subprocess.run([str(program)], env={"WEFT_INTERNAL_CHECK_FINDINGS": str(path)}, timeout=60, check=True)
-    return read(path, texts)
+    return read_findings(path, texts)
 
 
 def test_what_is_found_in_a_small_loop_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Request, check
+from weft.check import CheckRequest, check_program
 
 C = (Path(__file__).parent / "dvm" / "locals.cdv").read_text()
 FORTRAN = (Path(__file__).parent / "fortran" / "right" / "locals.f90").read_text()
@@ -17,7 +17,7 @@ def found(text: str, name: str, folder: Path) -> list[tuple[str, int, str]]:
     path.write_text(text)
     built = folder / "built"
     built.mkdir()
-    checked = check(Request((path,), timeout=30), built)
+    checked = check_program(CheckRequest((path,), timeout=30), built)
     assert checked.whole
     return sorted((one.kind, one.sites[0].line, str(one.facts()["variable"])) for one in checked.findings)
 

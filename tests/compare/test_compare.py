@@ -52,7 +52,7 @@ def test_the_first_other_call_is_named_and_what_of_it_differs() -> None:
     [first] = found.first
     assert (first.kind, first.rank, first.alike) == ("call", 1, 7 * 3)
     assert found.compared == 20 * 3 * 3 - 1, "the calls behind it are alike again"
-    assert "rank 1, after 21 calls that are alike\n" in text(found)
+    assert "rank 1, after 21 equal calls\n" in text(found)
     assert "send(dest=2, tag=7) at r.c:5: count 9, in the reference 8" in text(found)
 
 
@@ -133,7 +133,7 @@ def test_ranks_that_differ_alike_are_told_together() -> None:
 
     said = text(compared(program("MPI_MAX"), program("MPI_MIN")))
     assert said.count("first difference") == 1
-    assert "ranks 0-2, after 0 calls that are alike" in said
+    assert "ranks 0-2, after 0 equal calls" in said
     assert "op MPI_MIN, in the reference MPI_MAX" in said
     assert "independently" not in said
 

@@ -59,7 +59,7 @@ def compared(before: Trace, after: Trace) -> tuple[Contents, list[str]]:
 def test_contents_that_are_alike_are_counted() -> None:
     contents, lines = compared(relay(), relay())
     assert (contents.compared, contents.differing, contents.first) == (4, 0, ())
-    assert lines == ["what messages hold is alike: 4 contents of calls that are alike"]
+    assert lines == ["the messages of 4 equal calls have equal contents"]
 
 
 def test_what_a_rank_sends_otherwise_is_first_and_what_follows_from_it_is_not() -> None:

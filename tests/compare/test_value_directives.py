@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests_support import WEFT, execute
-from weft.check import Request
-from weft.check.traced import Plan, trace
+from weft.check import CheckRequest
+from weft.check.value_traces import TracePlan, trace_both_runs
 from weft.compare.values import ValueComparison, compare_values
 from weft.compare.values.told import lines
 from weft.values.trace import ValueTrace
@@ -33,10 +33,10 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Any:
         source.write_text(text.replace(right, wrong) if right else text)
         for run in ("build", "sequential", "turns"):
             (folder / run).mkdir()
-        made = trace(
-            Request((source,), words, grid=grid, timeout=100),
+        made = trace_both_runs(
+            CheckRequest((source,), words, grid=grid, timeout=100),
             folder / "build",
-            Plan(folder / "sequential", folder / "turns"),
+            TracePlan(folder / "sequential", folder / "turns"),
         )
         assert [one.status for one in made.ended] == [0, 0]
         return ValueTrace.open(folder / "sequential"), ValueTrace.open(folder / "turns")

@@ -92,7 +92,7 @@ def test_a_program_gets_its_arguments_and_its_environment_as_they_were_given(
     terminal, gdb = Terminal(), Gdb()
     try:
         given = [text.rstrip() for text in payloads]
-        gdb.begin(str(program), given, {"OUT": str(out), "GIVEN": given[0]}, terminal.name)
+        gdb.start_program(str(program), given, {"OUT": str(out), "GIVEN": given[0]}, terminal.name)
         gdb.run("-exec-continue")
         gdb.wait(30)
     finally:

@@ -82,11 +82,11 @@ def run(way: Way, mpi: Installed, folder: Path) -> Outcome:
 
 def settle(run_directory: Path, ranks: int) -> None:
     """Wait until every rank has made a call, and a little longer."""
-    from weft.launch import survivors
+    from weft.launch import rank_processes
 
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        headers = [survivors.read(path) for path in run_directory.glob("ranks/*.weft")]
+        headers = [rank_processes.read_rank_header(path) for path in run_directory.glob("ranks/*.weft")]
         if sum(1 for header in headers if header is not None and header.state == 1) == ranks:
             break
         time.sleep(0.1)

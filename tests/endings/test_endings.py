@@ -258,7 +258,7 @@ def test_others_are_ended_with_the_job_that_a_rank_brought_down(*, signalled: bo
     assert one.message == (
         "rank 1 called MPI_Abort(errorcode=5) at a.c:6; rank 0 was ended by it in barrier at exc.py:7"
     )  # fmt: skip
-    assert lines(trace, {1}) == ["rank 0 was ended with the job in barrier at exc.py:7"]
+    assert lines(trace, {1}) == ["rank 0 was ended with the job, while in barrier at exc.py:7"]
 
 
 @pytest.mark.parametrize("signalled", [True, False])

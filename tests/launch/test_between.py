@@ -16,10 +16,10 @@ from launch.hosts import Hosts
 from launch.slurm import started
 from tests_support import WEFT, Installed, execute
 from weft.errors import UsageError
-from weft.launch import between
+from weft.launch import host_checks
 from weft.launch.options import Family
 
-LONGEST = between.START + 2 * between.MESSAGE + 15
+LONGEST = host_checks.START + 2 * host_checks.MESSAGE + 15
 """Seconds for all that is tried."""
 
 
@@ -48,7 +48,7 @@ def hold(hosts: Hosts, at: str, to: str) -> None:
 
 
 def nothing_runs(hosts: Hosts) -> None:
-    limit = time.monotonic() + between.MESSAGE + 5
+    limit = time.monotonic() + host_checks.MESSAGE + 5
     while any(hosts.processes(name) for name in hosts.names) and time.monotonic() < limit:
         time.sleep(0.2)
     assert [hosts.processes(name) for name in hosts.names] == [[] for _ in hosts.names]
@@ -92,7 +92,7 @@ def test_a_message_that_never_comes_ends_the_trial_and_names_the_hosts(hosts: Ho
     assert time.monotonic() - begun < LONGEST
     check = checks["messages between hosts"]
     assert (status, check["status"]) == (1, "failed")
-    assert f"passes none between b and c, no end within {between.MESSAGE:.0f} s" in check["detail"]
+    assert f"passes none between b and c, no end within {host_checks.MESSAGE:.0f} s" in check["detail"]
     assert check["remedy"].startswith("let TCP connections through between all hosts")
     assert "tried in vain: MPICH_CH4_NETMOD=ofi;" in check["remedy"]
     nothing_runs(hosts)
@@ -130,7 +130,7 @@ def test_a_host_that_cannot_be_started_on_is_named(
 
 
 def test_a_host_without_weft_is_told_where_it_has_to_lie(hosts: Hosts, mpich: Installed) -> None:
-    folder = Path(between.__file__).parents[1]
+    folder = Path(host_checks.__file__).parents[1]
     done = hosts.run("b", ["mount", "-t", "tmpfs", "none", folder])
     assert done.returncode == 0, done.stderr
     checks, status = doctor(hosts, "a,b", *hydra(mpich, hosts))
@@ -146,7 +146,7 @@ def test_an_agent_that_hangs_ends_within_the_limit(hosts: Hosts, mpich: Installe
     agent.chmod(0o755)
     checks, status = doctor(hosts, "a,b", *mpich.mpiexec, "-launcher-exec", agent)
     assert status == 1
-    assert f"starts nothing there, no end within {between.START:.0f} s" in checks["host b"]["detail"]
+    assert f"starts nothing there, no end within {host_checks.START:.0f} s" in checks["host b"]["detail"]
     assert "`ssh b true` has to come back at once" in checks["host b"]["remedy"]
     nothing_runs(hosts)
 
@@ -169,17 +169,23 @@ def test_under_slurm_srun_is_tried_with_the_mpi_of_the_program(
 
 def test_what_says_where_ranks_are_is_left_out() -> None:
     words = ["-n", "4", "-launcher-exec", "x", "-hosts", "c,d", "-genv", "A", "1", "-ppn", "2"]
-    assert between.unplaced(Family.HYDRA, words) == ["-launcher-exec", "x", "-genv", "A", "1"]
-    assert between.unplaced(Family.SRUN, ["-N2", "-n4", "--mpi=pmi2", "-w", "n1", "--nodes=3"]) == ["--mpi=pmi2"]
-    assert between.unplaced(Family.OPENMPI, ["--host", "a", "--mca", "btl", "tcp"]) == ["--mca", "btl", "tcp"]
+    assert host_checks.drop_placement_options(Family.HYDRA, words) == ["-launcher-exec", "x", "-genv", "A", "1"]
+    assert host_checks.drop_placement_options(Family.SRUN, ["-N2", "-n4", "--mpi=pmi2", "-w", "n1", "--nodes=3"]) == [
+        "--mpi=pmi2"
+    ]
+    assert host_checks.drop_placement_options(Family.OPENMPI, ["--host", "a", "--mca", "btl", "tcp"]) == [
+        "--mca",
+        "btl",
+        "tcp",
+    ]
 
 
 @pytest.mark.parametrize("names", ["a", "a,a", "a,", ""])
 def test_one_host_is_not_enough(names: str) -> None:
     with pytest.raises(UsageError, match="two hosts or more"):
-        between.tried(names.split(","), [])
+        host_checks.check_hosts(names.split(","), [])
 
 
 def test_what_is_no_launcher_is_refused() -> None:
     with pytest.raises(UsageError, match="'python' is none"):
-        between.tried(["a", "b"], ["python"])
+        host_checks.check_hosts(["a", "b"], ["python"])

@@ -41,13 +41,13 @@ def test_doctor_says_the_same_in_words(weft_command: Weft, mpich: Installed) -> 
 
 
 def test_doctor_fails_and_says_what_to_do_without_any_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "installations", list)
-    monkeypatch.setattr(checkup, "pythons", list)
-    monkeypatch.setattr(checkup, "compilers", lambda: iter(()))
+    monkeypatch.setattr(checkup, "find_installations", list)
+    monkeypatch.setattr(checkup, "find_pythons", list)
+    monkeypatch.setattr(checkup, "find_compilers", lambda: iter(()))
     monkeypatch.setattr(checkup, "launchers", lambda library: iter(()))
     monkeypatch.setattr(checkup, "ABILITIES", {})  # they are asked once, and other tests believe them
     monkeypatch.setattr(checkup.shutil, "which", lambda name: None)
-    found = checkup.examine()
+    found = checkup.check_machine()
     assert not found.healthy
     remedies = {check.name: check.remedy for check in found.checks if check.status == "failed"}
     assert "pip install mpich" in remedies["MPI"]
@@ -77,7 +77,7 @@ def test_without_a_c_compiler_doctor_and_run_say_that_and_not_that_there_is_no_m
 def test_doctor_notices_a_launcher_that_does_not_fit_mpi4py(
     monkeypatch: pytest.MonkeyPatch, openmpi: Installed, mpich: Installed
 ) -> None:
-    monkeypatch.setattr(plan, "launchers", lambda library: iter([mpich.mpiexec[0]]))
+    monkeypatch.setattr(plan, "find_launchers", lambda library: iter([mpich.mpiexec[0]]))
     (check,) = checkup.check_mpi4py(Path(str(openmpi.python)))
     assert check.status == "failed"
     assert "another MPI's" in check.detail

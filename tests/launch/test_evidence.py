@@ -10,9 +10,9 @@ from weft.launch import evidence
 def test_counters_are_found_by_name_and_missing_ones_are_none(tmp_path: Path) -> None:
     file = tmp_path / "memory.events"
     file.write_text("low 0\noom 3\noom_kill 2\n")
-    assert evidence.counter(file, "oom_kill") == 2
-    assert evidence.counter(file, "oom_group_kill") is None
-    assert evidence.counter(tmp_path / "none", "oom_kill") is None
+    assert evidence.read_counter(file, "oom_kill") == 2
+    assert evidence.read_counter(file, "oom_group_kill") is None
+    assert evidence.read_counter(tmp_path / "none", "oom_kill") is None
 
 
 def test_the_innermost_group_that_counts_is_asked_and_the_least_limit_holds(tmp_path: Path) -> None:
@@ -21,13 +21,13 @@ def test_the_innermost_group_that_counts_is_asked_and_the_least_limit_holds(tmp_
     (tmp_path / "a" / "memory.events").write_text("oom_kill 5\n")
     (tmp_path / "a" / "memory.max").write_text("1000000\n")
     (inner / "memory.max").write_text("max\n")
-    assert evidence.kills([inner, tmp_path / "a"])["group"] == 5
-    assert evidence.memory_limit([inner, tmp_path / "a"]) == 1000000
+    assert evidence.count_memory_kills([inner, tmp_path / "a"])["group"] == 5
+    assert evidence.read_memory_limit([inner, tmp_path / "a"]) == 1000000
 
 
 def test_only_kills_of_the_run_itself_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "memory.events").write_text("oom_kill 5\n")
-    monkeypatch.setattr(evidence, "memory_folders", lambda: [tmp_path])
+    monkeypatch.setattr(evidence, "find_memory_cgroups", lambda: [tmp_path])
     before = evidence.Evidence()
     assert before.facts({})["memory_kills"] == 0
     (tmp_path / "memory.events").write_text("oom_kill 6\n")

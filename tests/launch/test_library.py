@@ -13,9 +13,9 @@ import weft
 from tests_support import Installed, execute
 from weft.launch import library as libraries
 from weft.launch import plan
-from weft.launch.compiler import compiler_for
-from weft.launch.library import Library, interpreter, is_library, of_program
-from weft.launch.line import family_of
+from weft.launch.compiler import find_compiler
+from weft.launch.launcher_line import find_launcher_family
+from weft.launch.library import MPILibrary, find_interpreter, find_program_library, is_library
 from weft.launch.options import Family
 from weft.mpi import shim
 
@@ -48,28 +48,28 @@ def test_program_library_compiler_and_launcher_of_one_mpi_find_one_another(
     request: pytest.FixtureRequest, compiled: Callable[[Installed], Path], mpi: str, abi: str, family: Family
 ) -> None:
     installed: Installed = request.getfixturevalue(mpi)
-    library = of_program([str(compiled(installed))])
+    library = find_program_library([str(compiled(installed))])
     assert library is not None
     assert (library.abi, library.family) == (abi, family)
-    compiler = compiler_for(library)
+    compiler = find_compiler(library)
     assert compiler is not None
-    assert libraries.of_native(compiled(installed)) == library
+    assert libraries.find_native_library(compiled(installed)) == library
     assert compiler.resolve() == Path(installed.mpicc).resolve()
-    assert family_of(installed.mpiexec[0]) is family
+    assert find_launcher_family(installed.mpiexec[0]) is family
     assert Path(plan.find_launcher(library)).resolve() == Path(installed.mpiexec[0]).resolve()
 
 
 def test_the_standard_abi_has_its_own_compiler(mpich: Installed, compiled: Callable[..., Path]) -> None:
     mpicc = Path(mpich.mpicc).with_name("mpicc_abi")
-    library = of_program([str(compiled(mpich, str(mpicc)))])
+    library = find_program_library([str(compiled(mpich, str(mpicc)))])
     assert library is not None
     assert (library.abi, library.family) == ("mpi-abi", Family.HYDRA)
-    assert compiler_for(library) == mpicc
+    assert find_compiler(library) == mpicc
 
 
 def test_python_programs_load_what_their_mpi4py_loads(mpich: Installed, openmpi: Installed) -> None:
     for installed, abi in ((mpich, "mpich"), (openmpi, "openmpi")):
-        library = of_program([str(installed.python), "prog.py"])
+        library = find_program_library([str(installed.python), "prog.py"])
         assert library is not None
         assert library.abi == abi
 
@@ -82,14 +82,14 @@ def test_wrappers_and_scripts_are_looked_through(
     script.write_text(f"#!{mpich.python}\npass\n")
     script.chmod(0o755)
     for words in (["env", "A=1", str(program)], ["nice", "-n", "5", str(program)], [str(script)]):
-        library = of_program(words)
+        library = find_program_library(words)
         assert library is not None, words
         assert library.abi == "mpich"
 
 
 @pytest.mark.parametrize("program", [["true"], ["sh", "-c", "exit"], ["./nowhere"], ["bash", "script.sh"]])
 def test_a_program_that_says_nothing_has_no_library(program: list[str]) -> None:
-    assert of_program(program) is None
+    assert find_program_library(program) is None
 
 
 def test_no_module_of_the_users_folder_runs_when_python_is_asked(
@@ -97,14 +97,14 @@ def test_no_module_of_the_users_folder_runs_when_python_is_asked(
 ) -> None:
     (tmp_path / "mpi4py.py").write_text("raise SystemExit('the user’s own module ran')")
     monkeypatch.chdir(tmp_path)
-    assert libraries.ask_python(Path(str(mpich.python))).library is not None
+    assert libraries.query_mpi4py(Path(str(mpich.python))).library is not None
 
 
 def test_a_python_without_mpi4py_says_so() -> None:
     bare = Path(sys.base_prefix) / "bin" / "python3"
     if not bare.exists() or execute([bare, "-c", "import mpi4py"]).returncode == 0:
         pytest.skip("this machine's Python has mpi4py")
-    answer = libraries.ask_python(bare)
+    answer = libraries.query_mpi4py(bare)
     assert answer.library is None
     assert answer.error is not None
     assert "mpi4py" in answer.error
@@ -123,16 +123,16 @@ def test_what_only_stands_on_an_mpi_is_not_it(name: str) -> None:
 
 
 def test_an_unknown_mpi_is_of_no_family() -> None:
-    assert Library(Path("/opt/libmpi_cray.so.12")).family is Family.OTHER
+    assert MPILibrary(Path("/opt/libmpi_cray.so.12")).family is Family.OTHER
 
 
 def test_interpreters_are_found_behind_scripts(tmp_path: Path) -> None:
     script = tmp_path / "tool"
     script.write_text("#!/usr/bin/env -S python3 -u\n")
-    assert interpreter(script) == Path(str(shutil.which("python3")))
+    assert find_interpreter(script) == Path(str(shutil.which("python3")))
     script.write_text("#!/bin/sh\n")
-    assert interpreter(script) is None
-    assert interpreter(Path("/usr/bin/python3.11")) == Path("/usr/bin/python3.11")
+    assert find_interpreter(script) is None
+    assert find_interpreter(Path("/usr/bin/python3.11")) == Path("/usr/bin/python3.11")
 
 
 # ---- a tree as wheels have it: copies in place of links, and an mpicc that knows it by a variable alone ----
@@ -158,24 +158,24 @@ def copies(mpich: Installed, tmp_path: Path) -> Path:
 
 
 def test_a_library_is_known_by_what_it_is_not_by_its_path(copies: Path) -> None:
-    linked, opened = Library(copies / "lib/libmpi.so.12"), Library(copies / "lib/libmpi.so")
+    linked, opened = MPILibrary(copies / "lib/libmpi.so.12"), MPILibrary(copies / "lib/libmpi.so")
     assert opened.real != linked.real and opened.is_same(linked) and linked.is_same(opened)
     assert (opened.abi, opened.family) == ("mpich", Family.HYDRA)
-    assert compiler_for(opened) == compiler_for(linked) == copies / "bin/mpicc"
+    assert find_compiler(opened) == find_compiler(linked) == copies / "bin/mpicc"
 
 
 def test_another_build_of_that_name_is_another_library(copies: Path) -> None:
-    linked, other = Library(copies / "lib/libmpi.so.12"), copies / "lib/libmpi.so"
+    linked, other = MPILibrary(copies / "lib/libmpi.so.12"), copies / "lib/libmpi.so"
     text = other.read_bytes()
     other.write_bytes(text[:-1] + bytes([text[-1] ^ 1]))  # as long as the first
-    assert Library(other).abi == "mpich" and not Library(other).is_same(linked)
-    assert compiler_for(Library(other)) is None
+    assert MPILibrary(other).abi == "mpich" and not MPILibrary(other).is_same(linked)
+    assert find_compiler(MPILibrary(other)) is None
 
 
 def test_a_file_that_is_none_has_no_abi(tmp_path: Path) -> None:
     for text in (b"", b"\x7fELF", b"\x7fELF\x02\x01" + bytes(58), b"\x7fELF\x02\x01" + bytes([255] * 1000)):
         (tmp_path / "libmpi.so").write_bytes(text)
-        assert Library(tmp_path / "libmpi.so").abi == ""
+        assert MPILibrary(tmp_path / "libmpi.so").abi == ""
 
 
 def test_a_program_that_opens_the_copy_is_recorded(mpich: Installed, copies: Path, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_program_that_opens_the_copy_is_recorded(mpich: Installed, copies: Pat
     (run / "ranks").mkdir(parents=True)
     shutil.copy(recorder.functions_json_path, run / "functions.json")
     (run / "run.json").write_text("{}")
-    beside = libraries.needed(Path(mpich.mpicc).parent.parent / "lib/libmpi.so.12")
+    beside = libraries.find_needed_files(Path(mpich.mpicc).parent.parent / "lib/libmpi.so.12")
     folders = dict.fromkeys(str(Path(one).parent) for one in beside if not one.startswith(("/lib", "/usr/lib")))
     environment = {
         "MPI4PY_LIBMPI": str(copies / "lib/libmpi.so"), "LD_LIBRARY_PATH": ":".join(folders),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import UsageError
-from weft.launch import line
+from weft.launch import launcher_line
 from weft.launch.options import Family
 
 OURS = {"LD_PRELOAD": "/shim.so", "WEFT_INTERNAL_RUN": "/run", "WEFT_INTERNAL_LEVEL": "trace"}
@@ -18,14 +18,18 @@ def launchers_without_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tell a launcher's family by the name alone, and let every launcher exist."""
     families = {"hydra": Family.HYDRA, "openmpi": Family.OPENMPI, "srun": Family.SRUN}
     monkeypatch.setattr(
-        line, "family_of", lambda path: next((f for w, f in families.items() if w in path), Family.OTHER)
+        launcher_line,
+        "find_launcher_family",
+        lambda path: next((f for w, f in families.items() if w in path), Family.OTHER),
     )
-    real = line.shutil.which
-    monkeypatch.setattr(line.shutil, "which", lambda word, **_: word if line.is_launcher(word) else real(word))
+    real = launcher_line.shutil.which
+    monkeypatch.setattr(
+        launcher_line.shutil, "which", lambda word, **_: word if launcher_line.is_launcher(word) else real(word)
+    )
 
 
 def programs(command: str) -> list[str]:
-    return [" ".join(program) for program in line.parse(command.split()).programs]
+    return [" ".join(program) for program in launcher_line.parse_launcher_line(command.split()).programs]
 
 
 @pytest.mark.parametrize(
@@ -52,16 +56,18 @@ def test_the_programs_of_a_line_are_found_behind_the_options(command: str, expec
     ["mpiexec.hydra -n 2 ./a : -n 1 ./b x", "mpirun.openmpi --mca a b -n 1 ./a", "srun -n4 ./a", "./a b : c"],
 )
 def test_a_line_put_together_again_is_the_same_line(command: str) -> None:
-    assert line.parse(command.split()).argv() == command.split()
+    assert launcher_line.parse_launcher_line(command.split()).argv() == command.split()
 
 
 def test_a_line_without_a_program_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="starts no program"):
-        line.parse(["mpiexec.hydra", "-n", "4"])
+        launcher_line.parse_launcher_line(["mpiexec.hydra", "-n", "4"])
 
 
 def changed(command: str, environment: dict[str, str] | None = None) -> tuple[str, dict[str, str]]:
-    argv, env = line.with_environment(line.parse(command.split()), OURS, environment or {})
+    argv, env = launcher_line.add_rank_variables(
+        launcher_line.parse_launcher_line(command.split()), OURS, environment or {}
+    )
     return " ".join(argv), env
 
 
@@ -122,18 +128,18 @@ def test_a_bare_program_is_itself_the_rank() -> None:
 
 
 def test_launchers_are_recognised_by_what_they_say_of_themselves() -> None:
-    assert line.family_of_version("HYDRA build details:\n Version: 4.0.2") is Family.HYDRA
-    assert line.family_of_version("mpiexec (OpenRTE) 4.1.4") is Family.OPENMPI
-    assert line.family_of_version("prterun (PRRTE) 3.0.8") is Family.OPENMPI
-    assert line.family_of_version("slurm 23.02.1") is Family.SRUN
-    assert line.family_of_version("cp (GNU coreutils)") is Family.OTHER
+    assert launcher_line.family_from_version("HYDRA build details:\n Version: 4.0.2") is Family.HYDRA
+    assert launcher_line.family_from_version("mpiexec (OpenRTE) 4.1.4") is Family.OPENMPI
+    assert launcher_line.family_from_version("prterun (PRRTE) 3.0.8") is Family.OPENMPI
+    assert launcher_line.family_from_version("slurm 23.02.1") is Family.SRUN
+    assert launcher_line.family_from_version("cp (GNU coreutils)") is Family.OTHER
 
 
 @pytest.mark.parametrize("word", ["mpiexec", "/opt/x/bin/mpirun", "mpiexec.hydra", "mpirun.openmpi", "srun", "aprun"])
 def test_launchers_are_known_by_name(word: str) -> None:
-    assert line.is_launcher(word)
+    assert launcher_line.is_launcher(word)
 
 
 @pytest.mark.parametrize("word", ["./prog", "python3", "mpiexecutor", str(Path("srun-wrapper"))])
 def test_programs_are_no_launchers(word: str) -> None:
-    assert not line.is_launcher(word)
+    assert not launcher_line.is_launcher(word)

@@ -21,11 +21,11 @@ import pytest
 from launch.hosts import Hosts
 from tests_support import WEFT, Installed, execute
 from weft.errors import OtherVersion, WeftError
-from weft.launch import elsewhere
-from weft.launch.line import parse
-from weft.launch.local import afterwards, begin, pack
+from weft.launch import remote_hosts
+from weft.launch.launcher_line import parse_launcher_line
+from weft.launch.local import gather_after_run, pack, plan_hosts
+from weft.launch.local.host_protocol import ProtocolError, SealedChannel, Side, encode_facts
 from weft.launch.local.hosts import Hosts as Listening
-from weft.launch.local.wire import Channel, Refused, Side, packed
 from weft.launch.rundir import RunDirectory
 from weft.mpi import shim
 
@@ -93,7 +93,9 @@ def test_a_deadlock_over_hosts_is_proven_within_ten_seconds(hosts: Hosts, line: 
     began: list[float] = []
 
     def look() -> None:
-        while not any("step deadlock" in words and begin.ENTRY.name not in words for words in hosts.processes("c")):
+        while not any(
+            "step deadlock" in words and plan_hosts.ENTRY.name not in words for words in hosts.processes("c")
+        ):
             time.sleep(0.1)
         began.append(time.monotonic())
         while any("step deadlock" in words for words in hosts.processes("c")):
@@ -268,7 +270,7 @@ def test_a_line_says_whether_its_ranks_may_be_elsewhere(
     mpich: Installed, command: str, environment: dict[str, str], *, expected: bool
 ) -> None:
     words = command.replace("mpiexec", mpich.mpiexec[0]).split()
-    assert elsewhere.may_be(parse(words), environment) is expected
+    assert remote_hosts.may_use_other_hosts(parse_launcher_line(words), environment) is expected
 
 
 def recorded(hosts: Hosts, line: Line, folder: Path) -> Path:
@@ -326,7 +328,7 @@ def test_what_was_not_reached_is_gathered_in_a_job_step(hosts: Hosts, line: Line
 
 def test_ctrl_c_while_a_rank_s_start_still_imports_ends_it_without_a_word(tmp_path: Path) -> None:
     (tmp_path / "subprocess.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    done = execute([sys.executable, "-P", begin.ENTRY, "x", "--", "true"], env={"PYTHONPATH": str(tmp_path)})
+    done = execute([sys.executable, "-P", plan_hosts.ENTRY, "x", "--", "true"], env={"PYTHONPATH": str(tmp_path)})
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
@@ -343,48 +345,51 @@ def test_a_host_that_comes_while_all_is_gathered_is_gathered_too(tmp_path: Path)
 
 def late_host(port: int, secret: bytes, folder: Path) -> None:
     """A watcher that has just found its way."""
-    channel, asked = Channel(secret, Side.HOST), ""
+    channel, asked = SealedChannel(secret, Side.HOST), ""
     with socket.create_connection(("127.0.0.1", port), 10) as one:
         one.sendall(channel.greeting)
         while "finish" not in asked:
-            for _, body in channel.feed(one.recv(1 << 16)):
+            for _, body in channel.receive_frames(one.recv(1 << 16)):
                 asked += body.decode()
-            if channel.greeted and not asked:
-                one.sendall(channel.frame(b"H", packed({"host": "late", "folder": str(folder)})))
+            if channel.is_greeted and not asked:
+                one.sendall(channel.make_frame(b"H", encode_facts({"host": "late", "folder": str(folder)})))
                 asked = " "
-        one.sendall(channel.frame(b"P", packed({"of": "end"})))
-        pack.give(folder, "late", lambda kind, body: one.sendall(channel.frame(kind, body)))
+        one.sendall(channel.make_frame(b"P", encode_facts({"of": "end"})))
+        pack.send_pack(folder, "late", lambda kind, body: one.sendall(channel.make_frame(kind, body)))
         one.recv(1 << 16)
 
 
 # What another host sent is not believed
 
 
-def two() -> tuple[Channel, Channel]:
-    run, host = Channel(b"s" * 32, Side.RUN), Channel(b"s" * 32, Side.HOST)
-    assert not list(run.feed(host.greeting))
-    assert not list(host.feed(run.greeting))
+def two() -> tuple[SealedChannel, SealedChannel]:
+    run, host = SealedChannel(b"s" * 32, Side.RUN), SealedChannel(b"s" * 32, Side.HOST)
+    assert not list(run.receive_frames(host.greeting))
+    assert not list(host.receive_frames(run.greeting))
     return run, host
 
 
 def test_a_frame_arrives_as_it_was_sent() -> None:
     run, host = two()
-    assert list(run.feed(host.frame(b"H", b"one") + host.frame(b"S", b"two"))) == [(b"H", b"one"), (b"S", b"two")]
+    assert list(run.receive_frames(host.make_frame(b"H", b"one") + host.make_frame(b"S", b"two"))) == [
+        (b"H", b"one"),
+        (b"S", b"two"),
+    ]
 
 
 @pytest.mark.parametrize("how", ["changed", "repeated", "turned round", "too long", "another secret"])
 def test_a_frame_that_does_not_fit_is_refused(how: str) -> None:
     run, host = two()
     if how == "another secret":
-        host = Channel(b"t" * 32, Side.HOST)
-        list(host.feed(Channel(b"t" * 32, Side.RUN).greeting))
-    frame = host.frame(b"S", b"some facts")
+        host = SealedChannel(b"t" * 32, Side.HOST)
+        list(host.receive_frames(SealedChannel(b"t" * 32, Side.RUN).greeting))
+    frame = host.make_frame(b"S", b"some facts")
     sent = {
-        "changed": frame[:-1] + b"!", "repeated": frame + frame, "turned round": run.frame(b"S", b"x"),
+        "changed": frame[:-1] + b"!", "repeated": frame + frame, "turned round": run.make_frame(b"S", b"x"),
         "too long": b"\xff\xff\xff\x7f", "another secret": frame,
     }[how]  # fmt: skip
-    with pytest.raises(Refused):
-        list(run.feed(sent))
+    with pytest.raises(ProtocolError):
+        list(run.receive_frames(sent))
 
 
 def host_folder(path: Path) -> Path:
@@ -397,31 +402,31 @@ def host_folder(path: Path) -> Path:
 
 def test_a_pack_holds_the_records_and_nothing_else(tmp_path: Path) -> None:
     folder = host_folder(tmp_path / "host")
-    pack.write(folder, "h", tmp_path / "h.weftpack")
-    taken = pack.read(tmp_path / "h.weftpack", tmp_path / "out")
+    pack.write_pack(folder, "h", tmp_path / "h.weftpack")
+    taken = pack.unpack_file(tmp_path / "h.weftpack", tmp_path / "out")
     name = "ranks/0123abcd-000001.weft"
     assert list(taken.names) == [name]
     assert (tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes()
 
 
 def test_a_damaged_pack_is_refused_wherever_the_damage_is(tmp_path: Path) -> None:
-    pack.write(host_folder(tmp_path / "host"), "h", tmp_path / "h.weftpack")
+    pack.write_pack(host_folder(tmp_path / "host"), "h", tmp_path / "h.weftpack")
     data = (tmp_path / "h.weftpack").read_bytes()
     for at in range(3, len(data), 50_021):
         (tmp_path / "bad").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         with pytest.raises(WeftError):
-            pack.read(tmp_path / "bad", tmp_path / "out")
+            pack.unpack_file(tmp_path / "bad", tmp_path / "out")
         (tmp_path / "bad").write_bytes(data[:at])
         with pytest.raises(WeftError):
-            pack.read(tmp_path / "bad", tmp_path / "out")
+            pack.unpack_file(tmp_path / "bad", tmp_path / "out")
 
 
 def test_a_pack_of_another_version_is_refused_by_its_name(tmp_path: Path) -> None:
     file = tmp_path / "h.weftpack"
-    pack.write(host_folder(tmp_path / "host"), "h", file)
+    pack.write_pack(host_folder(tmp_path / "host"), "h", file)
     file.write_bytes(file.read_bytes().replace(b"weft-pack/1\n", b"weft-pack/2\n", 1))
     with pytest.raises(OtherVersion) as told:
-        pack.read(file, tmp_path / "out")
+        pack.unpack_file(file, tmp_path / "out")
     assert str(told.value) == (
         f"{file} is of version 2, and this Weft reads version 1: record the run again, or read it with the Weft that "
         "wrote it"
@@ -434,7 +439,7 @@ def test_a_run_is_not_made_of_a_host_whose_facts_are_of_another_version(tmp_path
     for version in (2, 1):
         (folder / "run.json").write_text(json.dumps({"schema": f"weft-run/{version}"}))
         with pytest.raises(OtherVersion, match=r"run\.json is of version 2") if version == 2 else nullcontext():
-            afterwards.make(tmp_path / "run", [folder])
+            gather_after_run.create_run(tmp_path / "run", [folder])
         assert (tmp_path / "run").exists() is (version == 1)
 
 
@@ -442,14 +447,14 @@ def test_a_run_is_not_made_of_a_host_whose_facts_are_of_another_version(tmp_path
     "name", ["../escaped.weft", "/etc/passwd", "ranks/../../x.weft", "run.json", "ranks/a.sh", "ranks/0-1.weft\n"]
 )
 def test_a_pack_writes_no_file_outside_of_its_folder(name: str, tmp_path: Path) -> None:
-    taking = pack.Taking(tmp_path / "out")
-    taking.take(b"B", packed({"host": "h", "files": 1}))
-    with pytest.raises(Refused):
-        taking.take(b"F", packed({"name": name, "size": 1}))
+    taking = pack.PackReceiver(tmp_path / "out")
+    taking.receive_part(b"B", encode_facts({"host": "h", "files": 1}))
+    with pytest.raises(ProtocolError):
+        taking.receive_part(b"F", encode_facts({"name": name, "size": 1}))
 
 
 def test_a_pack_is_not_larger_than_the_disk(tmp_path: Path) -> None:
-    taking = pack.Taking(tmp_path / "out")
-    taking.take(b"B", packed({"host": "h", "files": 1}))
+    taking = pack.PackReceiver(tmp_path / "out")
+    taking.receive_part(b"B", encode_facts({"host": "h", "files": 1}))
     with pytest.raises(OSError, match="full"):
-        taking.take(b"F", packed({"name": "ranks/0-1.weft", "size": 2**60}))
+        taking.receive_part(b"F", encode_facts({"name": "ranks/0-1.weft", "size": 2**60}))

@@ -20,7 +20,7 @@ from tests_support import WEFT, Installed, execute
 from weft.cli.main import main
 from weft.launch import plan
 from weft.launch.options import Family
-from weft.launch.plan import SLEEP_BETWEEN_POLLS, share_cores
+from weft.launch.plan import SLEEP_BETWEEN_POLLS, choose_polling_variables
 from weft.launch.rankfile import read_header
 
 Weft = Callable[..., subprocess.CompletedProcess[str]]
@@ -283,7 +283,7 @@ def test_a_wrong_option_is_status_2(weft_command: Weft, arguments: list[str]) ->
 def test_no_mpiexec_is_one_line_and_status_4(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(plan, "launchers", lambda library: iter(()))
+    monkeypatch.setattr(plan, "find_launchers", lambda library: iter(()))
     assert main(["run", "-n", "2", "--", "true"]) == 4
     assert capsys.readouterr().err.startswith("weft: there is no mpiexec: install an MPI")
 
@@ -371,11 +371,11 @@ def test_where_ranks_share_cores_those_of_mpich_that_wait_leave_theirs(monkeypat
     for name in SLEEP_BETWEEN_POLLS:
         monkeypatch.delenv(name)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    assert share_cores(Family.HYDRA, 3) == SLEEP_BETWEEN_POLLS
-    assert share_cores(Family.HYDRA, 2) == {} == share_cores(Family.OPENMPI, 3)
+    assert choose_polling_variables(Family.HYDRA, 3) == SLEEP_BETWEEN_POLLS
+    assert choose_polling_variables(Family.HYDRA, 2) == {} == choose_polling_variables(Family.OPENMPI, 3)
     first, *others = SLEEP_BETWEEN_POLLS
     monkeypatch.setenv(first, "0")
-    assert list(share_cores(Family.HYDRA, 3)) == others, "what the user has set was changed"
+    assert list(choose_polling_variables(Family.HYDRA, 3)) == others, "what the user has set was changed"
 
 
 def test_ranks_that_share_cores_wait_for_each_other_no_time_slices(

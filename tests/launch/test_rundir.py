@@ -17,7 +17,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def create(out: Path | None = None, program: tuple[str, ...] = ("./prog",)) -> rundir.RunDirectory:
-    return rundir.create(out, program, program, "trace")
+    return rundir.create_run(out, program, program, "trace")
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def create(out: Path | None = None, program: tuple[str, ...] = ("./prog",)) -> r
     ],
 )
 def test_a_run_is_named_after_its_program(program: str, name: str) -> None:
-    assert rundir.program_name(program.split()) == name
+    assert rundir.name_after_program(program.split()) == name
 
 
 def test_runs_of_one_program_are_numbered() -> None:
@@ -92,9 +92,9 @@ def test_a_run_with_a_rank_is_not_taken_away() -> None:
 
 def test_the_newest_run_is_the_one_that_started_last() -> None:
     with pytest.raises(UsageError, match="record one"):
-        rundir.newest()
+        rundir.find_newest_run()
     first, second = create(), create(program=("./other",))
     for run, time in ((first, "2030-01-02"), (second, "2030-01-01")):
         run.facts["started"] = time
         run.write()
-    assert rundir.newest().absolute() == first.path
+    assert rundir.find_newest_run().absolute() == first.path

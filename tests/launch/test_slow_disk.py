@@ -26,10 +26,10 @@ from launch.conftest import PROGRAMS
 from machine import need
 from tests_support import WEFT, Installed, execute
 from weft.cli import _slow
-from weft.launch import rundir, stage
-from weft.launch.library import Library
-from weft.launch.line import parse
-from weft.launch.plan import Plan
+from weft.launch import rundir, staging
+from weft.launch.launcher_line import parse_launcher_line
+from weft.launch.library import MPILibrary
+from weft.launch.plan import LaunchPlan
 
 Weft = Callable[..., CompletedProcess[str]]
 Program = Callable[[str], Path]
@@ -218,8 +218,8 @@ def test_who_kills_weft_finds_the_run_by_its_link(
     shutil.rmtree(run.readlink().parent)
 
 
-def planned(*line: str) -> Plan:
-    return Plan(parse(line), Library(Path("libmpi.so")), None, {}, True)
+def planned(*line: str) -> LaunchPlan:
+    return LaunchPlan(parse_launcher_line(line), MPILibrary(Path("libmpi.so")), None, {}, True)
 
 
 def options(**given: object) -> argparse.Namespace:
@@ -231,8 +231,10 @@ def slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder in which we are, that is slow, and another place that is not."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(stage, "seconds", lambda folder: 0.02 if tmp_path / "here" in [folder, *folder.parents] else 0)
-    monkeypatch.setattr(stage, "faster", lambda than: tmp_path)
+    monkeypatch.setattr(
+        staging, "measure_folder", lambda folder: 0.02 if tmp_path / "here" in [folder, *folder.parents] else 0
+    )
+    monkeypatch.setattr(staging, "find_faster_folder", lambda than: tmp_path)
     return tmp_path / "here"
 
 
@@ -259,22 +261,22 @@ def test_who_has_said_where_is_obeyed(slow: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == ""
     made = _slow.place(planned("./prog"), options())
     assert made is not None
-    made.drop()
+    made.restore_place()
 
 
 def test_where_no_place_is_faster_the_run_stays_and_that_is_said(
     slow: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "faster", lambda than: None)
+    monkeypatch.setattr(staging, "find_faster_folder", lambda than: None)
     assert _slow.place(planned("./prog"), options()) is None
     assert "as no faster one with 1 GiB free was found: choose another place with --out" in capsys.readouterr().err
 
 
-def staged(out: Path | None) -> tuple[stage.Stage, rundir.RunDirectory]:
+def staged(out: Path | None) -> tuple[staging.StagedRun, rundir.RunDirectory]:
     """A run below a stage of its own."""
     there = _slow.place(planned("./prog"), options(out=out))
     assert there is not None
-    return there, rundir.create(out, ["./prog"], ["./prog"], "trace", there.make)
+    return there, rundir.create_run(out, ["./prog"], ["./prog"], "trace", there.make_linked_folder)
 
 
 def test_a_folder_that_was_given_empty_is_there_again(slow: Path) -> None:
@@ -283,10 +285,10 @@ def test_a_folder_that_was_given_empty_is_there_again(slow: Path) -> None:
     there, run = staged(given)
     assert given.is_symlink()
     run.discard()
-    assert there.leave(run) is None
+    assert there.move_to_place(run) is None
     assert given.is_dir() and not given.is_symlink() and not there.folder.exists()
     there, run = staged(given)
-    assert there.leave(run) is None
+    assert there.move_to_place(run) is None
     assert (given / "run.json").exists() and not given.is_symlink() and not there.folder.exists()
 
 
@@ -309,7 +311,7 @@ def test_links_and_folders_of_a_run_are_moved_as_they_are(slow: Path) -> None:
     (run.path / "values").mkdir()
     (run.path / "values" / "0.bin").write_bytes(b"value")
     (run.path / "link").symlink_to("values")
-    assert there.leave(run) is None
+    assert there.move_to_place(run) is None
     assert (run.path / "values" / "0.bin").read_bytes() == b"value"
     assert (run.path / "link").readlink() == Path("values")
 
@@ -318,15 +320,15 @@ def test_what_was_put_in_the_way_meanwhile_is_not_overwritten(slow: Path) -> Non
     there, run = staged(None)
     (slow / "weft-runs" / ".prog-1.part").mkdir()
     (slow / "weft-runs" / ".prog-1.part" / "data").write_text("precious")
-    assert there.leave(run) == "File exists"
+    assert there.move_to_place(run) == "File exists"
     assert run.path.is_symlink() and (run.path / "run.json").exists()
     assert (slow / "weft-runs" / ".prog-1.part" / "data").read_text() == "precious"
 
 
 def test_a_disk_is_not_slow_and_a_folder_that_cannot_be_written_is_no_place(tmp_path: Path) -> None:
-    took = stage.seconds(tmp_path)
-    assert took is not None and took < stage.SLOW
-    assert stage.seconds(tmp_path / "none") is None
+    took = staging.measure_folder(tmp_path)
+    assert took is not None and took < staging.SLOW
+    assert staging.measure_folder(tmp_path / "none") is None
     assert [*tmp_path.iterdir()] == []
 
 

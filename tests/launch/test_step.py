@@ -15,9 +15,9 @@ import pytest
 import weft
 from tests_support import WEFT, Installed, execute
 from weft.errors import UsageError
-from weft.launch import joint, step
+from weft.launch import job_step, shared_run
+from weft.launch.job_step import JobStep
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import Step
 
 Program = Callable[[str], Path]
 SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"}
@@ -26,27 +26,27 @@ SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_PROCID": "2", "SLURM
 @pytest.mark.parametrize(
     ("variables", "found"),
     [
-        (SLURM, Step("slurm", "77.0", 2, 4, True)),
-        ({**SLURM, "SLURM_RESTART_COUNT": "1"}, Step("slurm", "77.0-1", 2, 4, True)),
-        ({**SLURM, "PMI_RANK": "2", "PMI_SIZE": "4", "PMI_JOBID": "77.0"}, Step("slurm", "77.0", 2, 4, True)),
-        ({**SLURM, "PMIX_NAMESPACE": "slurm.pmix.77.0", "PMIX_RANK": "2"}, Step("slurm", "77.0", 2, 4, True)),
+        (SLURM, JobStep("slurm", "77.0", 2, 4, True)),
+        ({**SLURM, "SLURM_RESTART_COUNT": "1"}, JobStep("slurm", "77.0-1", 2, 4, True)),
+        ({**SLURM, "PMI_RANK": "2", "PMI_SIZE": "4", "PMI_JOBID": "77.0"}, JobStep("slurm", "77.0", 2, 4, True)),
+        ({**SLURM, "PMIX_NAMESPACE": "slurm.pmix.77.0", "PMIX_RANK": "2"}, JobStep("slurm", "77.0", 2, 4, True)),
         (
             {**SLURM, "PMIX_NAMESPACE": "prterun-a-9@1", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "8"},
-            Step("mpirun", "prterun-a-9@1", 1, 8, False),
+            JobStep("mpirun", "prterun-a-9@1", 1, 8, False),
         ),
-        ({"FLUX_JOB_ID": "fA", "FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2"}, Step("flux", "fA", 0, 2, True)),
+        ({"FLUX_JOB_ID": "fA", "FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2"}, JobStep("flux", "fA", 0, 2, True)),
         (
             {"LSB_JOBID": "5", "JSM_NAMESPACE_ID": "1", "JSM_NAMESPACE_RANK": "3", "JSM_NAMESPACE_SIZE": "4"},
-            Step("lsf", "5.1", 3, 4, True),
+            JobStep("lsf", "5.1", 3, 4, True),
         ),
         (
             {"PBS_JOBID": "9.host", "PALS_APID": "ab", "PALS_RANKID": "1", "PMI_SIZE": "2"},
-            Step("pbs", "9.ab", 1, 2, True),
+            JobStep("pbs", "9.ab", 1, 2, True),
         ),
     ],
 )
-def test_launchers_tell_their_step_by_variables(variables: dict[str, str], found: Step) -> None:
-    assert step.of_this_process(variables) == found
+def test_launchers_tell_their_step_by_variables(variables: dict[str, str], found: JobStep) -> None:
+    assert job_step.find_own_step(variables) == found
 
 
 @pytest.mark.parametrize(
@@ -60,45 +60,46 @@ def test_launchers_tell_their_step_by_variables(variables: dict[str, str], found
     ],
 )
 def test_what_is_no_task_among_others_stands_alone(variables: dict[str, str]) -> None:
-    assert step.of_this_process(variables) is None
+    assert job_step.find_own_step(variables) is None
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "4000000000", "\u00b2", "\u0663", "-1", "1_0", " 1", ""])
 def test_a_number_that_no_job_has_makes_no_task(number: str) -> None:
     """Who attaches as root reads the variables of every process, whoever has set them."""
     good = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
-    assert step.of(good, 0) is not None
+    assert job_step.find_step(good, 0) is not None
     for name in ("SLURM_PROCID", "SLURM_NTASKS"):
-        assert step.of({**good, name: number}, 0) is None
-    named = step.of({**good, "SLURM_STEP_ID": "9" * 5000}, 0)
-    assert named is None or len(named.name) <= step.LONGEST
+        assert job_step.find_step({**good, name: number}, 0) is None
+    named = job_step.find_step({**good, "SLURM_STEP_ID": "9" * 5000}, 0)
+    assert named is None or len(named.name) <= job_step.LONGEST
 
 
 @pytest.mark.parametrize(
     "words", [["proxy", "--control-port", "a:4"], ["proxy", "--upstream-host", "a", "--upstream-port", "4"]]
 )
 def test_a_proxy_names_its_mpiexec(words: list[str]) -> None:
-    assert step.port_of(words) == "a:4"
-    assert step.port_of(words[:2] if len(words) == 5 else ["proxy"]) is None
+    assert job_step.parse_control_port(words) == "a:4"
+    assert job_step.parse_control_port(words[:2] if len(words) == 5 else ["proxy"]) is None
 
 
-def enter(rank: int, folder: Path, system: str = "mpiexec") -> joint.Joint:
-    of = Step(system, "a:4", rank, 8, system != "mpiexec")
-    return joint.enter(of, folder, {}, RunDirectory.write)
+def enter(rank: int, folder: Path, system: str = "mpiexec") -> shared_run.SharedRun:
+    of = JobStep(system, "a:4", rank, 8, system != "mpiexec")
+    return shared_run.create_or_join(of, folder, {}, RunDirectory.write)
 
 
 TASK = """
 import sys, time
 from pathlib import Path
-from weft.launch import joint
+from weft.launch import shared_run
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import Step
+from weft.launch.job_step import JobStep
 go = Path(sys.argv[2]).parent / "go"
 print("ready", flush=True)
 while not go.exists():
     time.sleep(0.001)
-entered = joint.enter(Step("mpiexec", "a:4", int(sys.argv[1]), 8, False), Path(sys.argv[2]), {}, RunDirectory.write)
-print(entered.run.made, entered.watches())
+step = JobStep("mpiexec", "a:4", int(sys.argv[1]), 8, False)
+entered = shared_run.create_or_join(step, Path(sys.argv[2]), {}, RunDirectory.write)
+print(entered.run.made, entered.try_to_watch())
 """
 
 
@@ -131,8 +132,8 @@ def test_the_run_of_another_step_is_not_joined(tmp_path: Path) -> None:
 
 def test_one_task_at_a_time_watches(tmp_path: Path) -> None:
     first = enter(0, tmp_path / "run")
-    assert first.watches()
-    assert first.watches()
+    assert first.try_to_watch()
+    assert first.try_to_watch()
     assert tasks(range(1, 2), tmp_path / "run") == [(False, False)]  # locks are a process's
 
 
@@ -141,11 +142,11 @@ def test_a_rank_that_somebody_else_killed_ends_no_other(tmp_path: Path) -> None:
     one.run.facts["ended"] = "killed"
     one.run.write()
     (one.folder / "told").touch()
-    assert one.decided() is None
+    assert one.read_decision() is None
     (one.folder / "told").unlink()
     one.reporting = one.run.write
     assert one.report()
-    assert one.decided() == "killed", "with what Weft ends all ranks end"
+    assert one.read_decision() == "killed", "with what Weft ends all ranks end"
 
 
 def compiled(of: Installed, folder: Path) -> Path:

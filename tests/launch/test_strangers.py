@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from weft.launch.line import parse
-from weft.launch.local.begin import stays_here
-from weft.launch.local.hosts import STRANGERS, Hosts, network
-from weft.launch.local.wire import Channel, Side, packed
+from weft.launch.launcher_line import parse_launcher_line
+from weft.launch.local.host_protocol import SealedChannel, Side, encode_facts
+from weft.launch.local.hosts import STRANGERS, Hosts, network_prefix
+from weft.launch.local.plan_hosts import is_single_host
 from weft.launch.rundir import RunDirectory
 
 SECRET = b"s" * 32
@@ -34,13 +34,13 @@ def connected(port: int, count: int, source: str) -> list[socket.socket]:
 
 def host(port: int, name: str, source: str, secret: bytes = SECRET) -> None:
     """A watcher that shows the secret and says its name, as far as it is let."""
-    channel = Channel(secret, Side.HOST)
+    channel = SealedChannel(secret, Side.HOST)
     with socket.create_connection(("127.0.0.1", port), 5, (source, 0)) as one:
         one.settimeout(5)
         one.sendall(channel.greeting)
-        while not channel.greeted:
-            list(channel.feed(one.recv(1 << 16)))
-        one.sendall(channel.frame(b"H", packed({"host": name, "folder": "/tmp"})))
+        while not channel.is_greeted:
+            list(channel.receive_frames(one.recv(1 << 16)))
+        one.sendall(channel.make_frame(b"H", encode_facts({"host": name, "folder": "/tmp"})))
         one.recv(1 << 16)
 
 
@@ -98,7 +98,7 @@ def test_where_all_is_on_this_host_nobody_else_can_connect(tmp_path: Path) -> No
     ],
 )  # fmt: skip
 def test_only_what_surely_stays_on_this_host_is_listened_to_there_alone(words: str, here: bool | None) -> None:
-    assert stays_here(parse(words.split())) is here or here is None
+    assert is_single_host(parse_launcher_line(words.split())) is here or here is None
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_only_what_surely_stays_on_this_host_is_listened_to_there_alone(words: s
     ],
 )  # fmt: skip
 def test_an_address_is_counted_as_what_one_stranger_may_have(one: str, other: str, same: bool) -> None:
-    assert (network(one) == network(other)) is same
+    assert (network_prefix(one) == network_prefix(other)) is same

@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import pytest
 
-from weft.launch import finish, rankfile, survivors, watch
-from weft.launch.rankfile import SLOT, Watched, newest_slots, read_chunks, read_header
-from weft.launch.watch import Watch
+from weft.launch import finish, rank_processes, rankfile, watch
+from weft.launch.rankfile import SLOT, RankFileWatch, find_newest_slots, read_chunks, read_header
+from weft.launch.watch import RankWatch
 from weft.native.headers.record import kernel
 from weft.trace.layout import PAGE, Flag, Level, State, StreamKind
 
@@ -49,7 +49,7 @@ class Record:
         """Change the newest event of a thread in place, as the shim does at a call's exit and at a failed poll."""
         file = os.open(self.path, os.O_RDWR)
         chunks, _ = read_chunks(file, os.pread(file, PAGE, 0))
-        (start, _), *_ = newest_slots(chunks)[thread]
+        (start, _), *_ = find_newest_slots(chunks)[thread]
         if flags is not None:
             os.pwrite(file, bytes([flags]), start + rankfile.FLAGS_OFFSET)
         if count is not None:
@@ -74,15 +74,15 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         Record.opened.pop().free()
 
 
-def stands_still(watched: Watch, seconds: float = 20.0) -> bool:
+def stands_still(watched: RankWatch, seconds: float = 20.0) -> bool:
     """Watch until the job is found standing still; False when it was not within `seconds`."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not watched.standstill:
+    while time.monotonic() < deadline and not watched.is_standing_still:
         time.sleep(watched.look())
-    return watched.standstill
+    return watched.is_standing_still
 
 
-def goes_on(watched: Watch) -> bool:
+def goes_on(watched: RankWatch) -> bool:
     """Watch for several times QUIET, and tell whether the job was never found standing still."""
     return not stands_still(watched, 1.0)
 
@@ -92,20 +92,20 @@ def test_ranks_that_all_wait_in_mpi_stand_still(tmp_path: Path) -> None:
         record = Record(tmp_path, rank, 3)
         record.call(CLOSED)
         record.call(OPEN)
-    assert stands_still(Watch(tmp_path))
+    assert stands_still(RankWatch(tmp_path))
 
 
 def test_a_rank_outside_mpi_means_no_standstill(tmp_path: Path) -> None:
     Record(tmp_path, 0, 2).call(OPEN)
     Record(tmp_path, 1, 2).call(CLOSED)
-    assert goes_on(Watch(tmp_path))
+    assert goes_on(RankWatch(tmp_path))
 
 
 def test_a_rank_that_has_not_begun_means_no_standstill(tmp_path: Path) -> None:
     Record(tmp_path, 0, 2).call(OPEN)
-    assert goes_on(Watch(tmp_path))
+    assert goes_on(RankWatch(tmp_path))
     Record(tmp_path, -1, -1, "tmp-host-1.weft").call(OPEN)
-    assert goes_on(Watch(tmp_path))
+    assert goes_on(RankWatch(tmp_path))
 
 
 def test_a_rank_that_left_mpi_does_not_hide_a_standstill(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_rank_that_left_mpi_does_not_hide_a_standstill(tmp_path: Path) -> None
     gone = Record(tmp_path, 1, 2)
     gone.call(CLOSED)
     gone.close(State.FINALIZED)
-    assert stands_still(Watch(tmp_path))
+    assert stands_still(RankWatch(tmp_path))
 
 
 def test_a_rank_that_is_no_longer_recorded_means_no_standstill(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_rank_that_is_no_longer_recorded_means_no_standstill(tmp_path: Path) -
     stopped = Record(tmp_path, 1, 2)
     stopped.call(OPEN)
     stopped.close(State.STOPPED)
-    assert goes_on(Watch(tmp_path))
+    assert goes_on(RankWatch(tmp_path))
 
 
 def test_a_job_that_has_left_mpi_altogether_does_not_stand_still(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_job_that_has_left_mpi_altogether_does_not_stand_still(tmp_path: Path)
         record = Record(tmp_path, rank, 2)
         record.call(CLOSED)
         record.close(State.FINALIZED)
-    assert goes_on(Watch(tmp_path))
+    assert goes_on(RankWatch(tmp_path))
 
 
 @pytest.mark.cases(1)
@@ -138,7 +138,7 @@ def test_any_movement_of_any_rank_ends_the_standstill(tmp_path: Path, what: str)
     records = [Record(tmp_path, rank, 3) for rank in range(3)]
     for record in records:
         record.call(OPEN)
-    watched = Watch(tmp_path)
+    watched = RankWatch(tmp_path)
     assert stands_still(watched)
     if what == "call":
         records[2].call(OPEN)
@@ -147,7 +147,7 @@ def test_any_movement_of_any_rank_ends_the_standstill(tmp_path: Path, what: str)
     else:
         records[2].patch(count=2)
     watched.look()
-    assert not watched.standstill
+    assert not watched.is_standing_still
     assert goes_on(watched) if what == "return" else stands_still(watched)
 
 
@@ -155,9 +155,9 @@ def test_a_second_thread_that_computes_means_no_standstill(tmp_path: Path) -> No
     record = Record(tmp_path, 0, 1)
     record.call(OPEN, thread=0)
     record.call(CLOSED, thread=1)
-    assert goes_on(Watch(tmp_path))
+    assert goes_on(RankWatch(tmp_path))
     record.patch(flags=OPEN, thread=1)
-    assert stands_still(Watch(tmp_path))
+    assert stands_still(RankWatch(tmp_path))
 
 
 def varint(value: int) -> bytes:
@@ -177,17 +177,17 @@ def test_a_thread_that_has_ended_does_not_hide_a_standstill(tmp_path: Path, ende
     identity = 2**22 + 1 if ended else os.getpid()  # beyond the kernel's largest, or a thread that lives
     payload = varint(1) + varint(0) + varint(identity) + varint(0) + varint(0) + varint(0)
     assert record.append(StreamKind.DEFINITIONS, 0, varint(8) + varint(len(payload)) + payload) == 0
-    assert stands_still(Watch(tmp_path)) if ended else goes_on(Watch(tmp_path))
+    assert stands_still(RankWatch(tmp_path)) if ended else goes_on(RankWatch(tmp_path))
 
 
 def test_a_gap_in_the_watch_is_not_counted(tmp_path: Path) -> None:
     Record(tmp_path, 0, 1).call(OPEN)
-    watched = Watch(tmp_path)
+    watched = RankWatch(tmp_path)
     for _ in range(3):
         watched.look()
     time.sleep(0.5)  # as after Ctrl-Z and fg
     watched.look()
-    assert not watched.standstill
+    assert not watched.is_standing_still
 
 
 def test_ranks_on_other_hosts_are_given_the_time_of_their_file_system(
@@ -195,7 +195,7 @@ def test_ranks_on_other_hosts_are_given_the_time_of_their_file_system(
 ) -> None:
     Record(tmp_path, 0, 1).call(OPEN)
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="another-host"))
-    assert goes_on(Watch(tmp_path))
+    assert goes_on(RankWatch(tmp_path))
 
 
 @pytest.mark.parametrize("events", [1, 292, 293, 294, 1000, 100_000])
@@ -205,26 +205,26 @@ def test_the_newest_event_is_found_wherever_it_lies(tmp_path: Path, events: int)
     slot[rankfile.FLAGS_OFFSET] = CLOSED
     record.append(StreamKind.EVENTS, 0, bytes(slot) * (events - 1))
     record.call(OPEN)
-    watched = Watched(record.path)
+    watched = RankFileWatch(record.path)
     for _ in range(4):
-        watched.moved()
-    assert watched.open_threads() == [0]
+        watched.has_moved()
+    assert watched.threads_inside_mpi() == [0]
     record.call(CLOSED)
     for _ in range(4):
-        watched.moved()
-    assert watched.closed_threads() == [0]
+        watched.has_moved()
+    assert watched.threads_outside_mpi() == [0]
 
 
 def test_threads_beyond_the_first_chunk_table_are_seen(tmp_path: Path) -> None:
     record = Record(tmp_path, 0, 1)
     for thread in range(400):
         record.call(OPEN, thread)
-    watched = Watched(record.path)
+    watched = RankFileWatch(record.path)
     for _ in range(6):
-        watched.moved()
-    assert len(watched.open_threads()) == 400
+        watched.has_moved()
+    assert len(watched.threads_inside_mpi()) == 400
     record.call(CLOSED, 399)
-    assert watched.moved()
+    assert watched.has_moved()
 
 
 @pytest.mark.cases(1)
@@ -233,13 +233,13 @@ def test_threads_beyond_the_first_chunk_table_are_seen(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_record_is_no_standstill_and_no_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "0-000000.weft").write_bytes(content)
-    assert goes_on(Watch(tmp_path))
+    assert goes_on(RankWatch(tmp_path))
 
 
 def test_a_thousand_ranks_are_watched_at_a_small_part_of_one_core(tmp_path: Path) -> None:
     for rank in range(1000):
         Record(tmp_path, rank, 1000).call(OPEN)
-    watched = Watch(tmp_path)
+    watched = RankWatch(tmp_path)
     for _ in range(3):
         watched.look()
     begun = time.process_time()
@@ -278,23 +278,23 @@ def writer(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_living_ranks_file_is_never_cut_and_a_dead_ones_is(tmp_path: Path, writer: subprocess.Popen[str]) -> None:
     path = tmp_path / "0-000000.weft"
     whole = path.stat().st_size
-    finish.tidy([path])
+    finish.trim_records([path])
     assert path.stat().st_size == whole
     writer.kill()
     writer.wait(10)
-    finish.tidy([path])
+    finish.trim_records([path])
     assert path.stat().st_size == 2 * PAGE
-    assert finish.trim(path) == 0
+    assert finish.trim_rank_file(path) == 0
 
 
 def test_a_survivor_is_ended(tmp_path: Path, writer: subprocess.Popen[str]) -> None:
-    assert survivors.end([tmp_path / "0-000000.weft"]) == 1
+    assert rank_processes.end_ranks([tmp_path / "0-000000.weft"]) == 1
     assert writer.wait(10) == -signal.SIGTERM
 
 
 def test_a_stopped_survivor_is_ended_too(tmp_path: Path, writer: subprocess.Popen[str]) -> None:
     writer.send_signal(signal.SIGSTOP)
-    assert survivors.end([tmp_path / "0-000000.weft"]) == 1
+    assert rank_processes.end_ranks([tmp_path / "0-000000.weft"]) == 1
     assert writer.wait(10) == -signal.SIGTERM
 
 
@@ -308,7 +308,7 @@ def test_a_process_that_only_has_the_ranks_number_is_left_alone(
     assert header is not None
     data = path.read_bytes().replace(header.pid.to_bytes(4, "little"), other.pid.to_bytes(4, "little"), 1)
     path.write_bytes(data)
-    assert survivors.end([path]) == 0
+    assert rank_processes.end_ranks([path]) == 0
     assert other.poll() is None
 
 
@@ -325,7 +325,7 @@ def test_a_survivor_that_ignores_sigterm_is_killed(
     tmp_path: Path, stubborn: Callable[[], subprocess.Popen[str]]
 ) -> None:
     process = stubborn()
-    assert survivors.end([tmp_path / "0-000000.weft"], patience=0.3) == 1
+    assert rank_processes.end_ranks([tmp_path / "0-000000.weft"], patience=0.3) == 1
     assert process.wait(10) == -signal.SIGKILL
 
 
@@ -351,7 +351,7 @@ def stubborn(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
 def test_a_rank_whose_file_is_renamed_while_it_moves_may_stand_still(tmp_path: Path) -> None:
     rank = Record(tmp_path, 0, 1, "tmp-host-1.weft")
     rank.call(CLOSED)
-    watched = Watch(tmp_path)
+    watched = RankWatch(tmp_path)
     for _ in range(3):  # it moves, so it is the one that is looked at first
         rank.call(CLOSED)
         watched.look()

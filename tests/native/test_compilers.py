@@ -62,7 +62,7 @@ def commands(folder: Path, mpich: Installed) -> Iterator[tuple[list[Path], tuple
     parts = {name for together in shim._TOGETHER.values() for name in together}
     whole = [path for path in written(folder / "mpi", made) if path.name not in parts]
     yield whole, ("-std=gnu11", f"-I{folder / 'mpi/shim'}", *includes)
-    yield written(folder / "pvm", recorder.sources()), (*recorder._FLAGS[:1], f"-I{folder / 'pvm/shim'}")
+    yield written(folder / "pvm", recorder.collect_sources()), (*recorder._FLAGS[:1], f"-I{folder / 'pvm/shim'}")
 
 
 def test_every_source_is_of_some_part(tmp_path: Path, mpich: Installed) -> None:

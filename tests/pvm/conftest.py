@@ -10,7 +10,7 @@ import pytest
 from machine import ability
 from pvm.replays import PROGRAMS, build
 from tests_support import WEFT, execute
-from weft.launch.pvm.place import daemon
+from weft.launch.pvm.installation import find_daemon
 
 Recorded = tuple[Path, str, str, int]
 """The run, what the program printed, what Weft said, the status."""
@@ -19,7 +19,7 @@ Recorded = tuple[Path, str, str, int]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs PVM where it is not."""
     header = Path("/usr/include/pvm3.h").exists()
-    if daemon() is None or not header or ability("gcc").lack:
+    if find_daemon() is None or not header or ability("gcc").lack:
         for item in items:
             if Path(__file__).parent in item.path.parents and "programs" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.skip(reason="PVM is not installed (Debian: apt install pvm pvm-dev)"))

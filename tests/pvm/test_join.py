@@ -13,7 +13,7 @@ import weft
 from pvm.kills import wait_until
 from pvm.replays import outcomes
 from tests_support import WEFT, execute
-from weft.launch.pvm.place import daemon, root
+from weft.launch.pvm.installation import find_daemon, find_pvm_root
 
 
 @pytest.fixture
@@ -23,9 +23,9 @@ def machine(programs: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
     files.mkdir()
     hosts = tmp_path / "hosts"
     hosts.write_text(f"* ep={programs}:/usr/bin\n127.0.0.1\n")
-    own = {"PVM_TMP": str(files), "PVM_ROOT": str(root()), "PVM_ALLOW_ROOT": "1", "PVM_ARCH": "LINUX64"}
+    own = {"PVM_TMP": str(files), "PVM_ROOT": str(find_pvm_root()), "PVM_ALLOW_ROOT": "1", "PVM_ARCH": "LINUX64"}
     environment = os.environ | own
-    command = [daemon() or "pvmd", "-n127.0.0.1", str(hosts)]
+    command = [find_daemon() or "pvmd", "-n127.0.0.1", str(hosts)]
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

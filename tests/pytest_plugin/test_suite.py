@@ -96,7 +96,7 @@ def test_a_test_that_hangs_in_mpi_ends_the_job_with_a_last_word(
     )
     assert "one is wrong" in out
     assert "before it: 1 failed; not run: 1" in out
-    assert "go on behind it with: --weft-from 'test_it.py::test_after'" in out
+    assert "continue after it with: --weft-from 'test_it.py::test_after'" in out
     status, out = ran(of, tmp_path, FAILS + HANGS + AFTER, "--weft-from", "test_it.py::test_after")
     assert status == 0
     assert "1 passed, 2 deselected" in out

@@ -16,15 +16,15 @@ import pytest
 import weft
 from weft.cli import replay
 from weft.cli.main import main
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import SourceMap
 from weft.debug import payload
 from weft.dvm import c, fortran
 from weft.errors import RunError, UsageError, WeftError
 from weft.inprocess.schedule_file import SCHEMA, read_schedule
 from weft.launch import rundir
-from weft.launch.local import afterwards, hosts
-from weft.launch.local.place import Place
-from weft.launch.local.wire import Refused
+from weft.launch.local import gather_after_run, hosts
+from weft.launch.local.host_protocol import ProtocolError
+from weft.launch.local.listener_address import ListenerAddress
 from weft.match import match
 from weft.native.headers.record import kernel
 from weft.replay import plans_of
@@ -247,16 +247,16 @@ def test_what_lies_in_a_run_is_read_only_where_it_is_a_file_in_it(tmp_path: Path
 @pytest.mark.parametrize("text", ["[" * 100_000, "\xff", "[]", '{"a": ' + "9" * 5000 + "}"])
 def test_facts_that_cannot_be_read_are_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(text, encoding="latin-1")
-    assert rundir.facts_of(tmp_path) == {}
+    assert rundir.read_facts(tmp_path) == {}
     (tmp_path / "run.json").write_text('{"ranks": 2}')
-    assert rundir.facts_of(tmp_path) == {"ranks": 2}
+    assert rundir.read_facts(tmp_path) == {"ranks": 2}
 
 
 def test_hosts_in_a_run_json_that_fit_nothing_are_left_out() -> None:
     good = {"host": "a", "ranks": [1], "why": "gone"}
     facts = {"lost": [good, 3, {"host": 1}, {"host": "b", "ranks": ["x"]}], "hosts": 7}
-    assert afterwards.known(facts, "lost") == [good]
-    assert afterwards.known(facts, "hosts") == []
+    assert gather_after_run.read_host_entries(facts, "lost") == [good]
+    assert gather_after_run.read_host_entries(facts, "hosts") == []
 
 
 def test_gathering_empties_no_folder_that_weft_did_not_make(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,18 +290,18 @@ def test_gathering_empties_no_folder_that_weft_did_not_make(tmp_path: Path, caps
 )  # fmt: skip
 def test_a_place_that_hosts_cannot_meet_at_is_refused(change: dict[str, object]) -> None:
     place = {"name": "run-1-ab", "addresses": ["::1"], "port": 4711, "secret": "ab" * 32}
-    assert Place.from_json(json.dumps(place)).port == 4711
+    assert ListenerAddress.from_json(json.dumps(place)).port == 4711
     with pytest.raises(ValueError, match=r"it has|a part of it|hexadecimal") as error:
-        Place.from_json(json.dumps({**place, **change}))
+        ListenerAddress.from_json(json.dumps({**place, **change}))
     assert not isinstance(error.value, WeftError)
 
 
 @pytest.mark.parametrize("change", [{"moves": "x"}, {"heard": -1}, {"started": 1 << 40}, {"worlds": 3}, {"busy": 1}])
 def test_a_state_of_a_host_that_fits_nothing_is_refused_when_it_comes(change: dict[str, object]) -> None:
     good = {**dict.fromkeys(hosts.FLAGS, True), "worlds": {"7": [3, 3]}, "moves": 5, "started": 3, "heard": 1}
-    assert hosts.state(good) == good
-    with pytest.raises(Refused, match=r"."):
-        hosts.state({**good, **change})
+    assert hosts.check_state(good) == good
+    with pytest.raises(ProtocolError, match=r"."):
+        hosts.check_state({**good, **change})
 
 
 @pytest.mark.parametrize(
@@ -327,22 +327,22 @@ def test_a_fortran_source_of_comments_alone_is_marked_with_the_others(tmp_path: 
     program = "      program p\n      end\n"
     for name, text in (("a.fdv", "C     nothing\n"), ("b.fdv", program)):
         (tmp_path / name).write_text(text)
-    assert len(fortran.mark([tmp_path / "a.fdv", tmp_path / "b.fdv"], Texts("fortran"))) == 2
-    assert len(fortran.mark([tmp_path / "a.fdv"], Texts("fortran"))) == 1
+    assert len(fortran.mark([tmp_path / "a.fdv", tmp_path / "b.fdv"], SourceMap("fortran"))) == 2
+    assert len(fortran.mark([tmp_path / "a.fdv"], SourceMap("fortran"))) == 1
 
 
 def test_bytes_that_are_no_letters_before_a_directive_move_no_place(tmp_path: Path) -> None:
     source = tmp_path / "a.cdv"
     source.write_bytes(b"int x; /* \xff */ int main(void) { return y(1); }\n#pragma dvm wrong\n")
     with pytest.raises(UsageError, match=r"a\.cdv:2"):
-        c.mark([source], Texts("c"))
+        c.mark([source], SourceMap("c"))
 
 
 def test_an_order_of_tasks_is_read_as_far_as_it_is_one(tmp_path: Path) -> None:
     file = tmp_path / "order"
     head = json.dumps({"schema": SCHEMA}) + "\n"
     file.write_text(head + "0 main.1\n0 main\n1 !0.f.1\n0 main.")  # killed as it wrote
-    schedule.check("replay", str(file), "asyncio")
+    schedule.check_schedule_file("replay", str(file), "asyncio")
     assert read_schedule(str(file)) == {0: ["main.1", "main"], 1: ["!0.f.1"]}
     for wrong in ("x main\n", "\u0661 main\n", "9" * 5000 + " main\n", "0 " + "a" * (1 << 17)):
         file.write_text(head + wrong)
@@ -355,7 +355,7 @@ def test_what_is_no_order_of_tasks_is_refused(tmp_path: Path, text: str) -> None
     file = tmp_path / "order"
     file.write_text(text)
     with pytest.raises(UsageError, match="did not write this file"):
-        schedule.check("replay", str(file), "asyncio")
+        schedule.check_schedule_file("replay", str(file), "asyncio")
     with pytest.raises(ValueError, match="did not write this file"):
         read_schedule(str(file))
 
@@ -366,7 +366,7 @@ def test_an_order_of_tasks_of_another_version_is_refused(tmp_path: Path, runtime
     for version, why in (("2", "it is of version 2, and this Weft reads version 1: record the order again"), ("1", "")):
         file.write_text(json.dumps({"schema": f"weft-schedule/{version}", "runtime": runtime}) + "\n")
         with pytest.raises(UsageError, match=why) if why else nullcontext():
-            schedule.check("replay", str(file), runtime)
+            schedule.check_schedule_file("replay", str(file), runtime)
         with pytest.raises(ValueError, match=why) if why else nullcontext():
             read_schedule(str(file))
 
@@ -374,7 +374,7 @@ def test_an_order_of_tasks_of_another_version_is_refused(tmp_path: Path, runtime
 def test_a_pipe_in_the_place_of_an_order_of_tasks_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "order")
     with pytest.raises(UsageError, match="did not write this file"):
-        schedule.check("replay", str(tmp_path / "order"), "openmp")
+        schedule.check_schedule_file("replay", str(tmp_path / "order"), "openmp")
 
 
 def test_calls_that_wait_for_each_other_in_a_circle_are_not_taken_one_by_one_for_ever() -> None:

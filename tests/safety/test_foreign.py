@@ -14,7 +14,7 @@ import pytest
 from second_user import as_second_user, second_user
 from weft.base.json_files import read_json
 from weft.errors import UsageError, WeftError
-from weft.launch.local import afterwards, pack
+from weft.launch.local import gather_after_run, pack
 from weft.launch.local.hosts import INCOMING
 from weft.safety import runs
 from weft.sources import kept
@@ -100,10 +100,10 @@ def test_what_is_gathered_goes_through_no_link_of_a_run(tmp_path: Path, name: st
         shutil.rmtree(run / name)
     (run / name).symlink_to(ours)
     with pytest.raises(UsageError, match="is a link"):
-        afterwards.copied(run, [host])
+        gather_after_run.gather_copies(run, [host])
     assert [path.name for path in sorted(ours.rglob("*"))] == ["0", "below", "precious"]
     (run / name).unlink()
-    assert afterwards.copied(run, [host]).ranks == 1
+    assert gather_after_run.gather_copies(run, [host]).ranks == 1
 
 
 def test_nothing_is_gathered_into_a_run_of_another_user(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_nothing_is_gathered_into_a_run_of_another_user(tmp_path: Path) -> None:
     facts = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**facts, "local": str(host)}))
     os.chown(run, second_user(), -1)
-    for gather in (lambda: afterwards.of_this_host(run), lambda: afterwards.copied(run, [host])):
+    for gather in (lambda: gather_after_run.gather_this_host(run), lambda: gather_after_run.gather_copies(run, [host])):
         with pytest.raises(UsageError, match="belongs to another user"):
             gather()
     assert list((host / "ranks").iterdir())
@@ -127,7 +127,7 @@ def test_a_pack_is_written_over_no_link(shared: Path) -> None:
     name = shared / f".{target.name}-{os.getpid()}"
     as_second_user(lambda: name.symlink_to(precious))
     with pytest.raises(WeftError, match="cannot write"):
-        pack.write(run, "host", target)
+        pack.write_pack(run, "host", target)
     assert precious.read_text() == "precious"
 
 
@@ -145,7 +145,7 @@ def test_a_source_of_this_user_is_kept_in_no_run_that_is_gathered_of_anothers_re
     (host / "run.json").write_text(json.dumps(runs.signed(facts) if whose == "ours" else {**facts, "command": ["x"]}))
     if whose == "nobody's":
         (host / "run.json").unlink()
-    assert afterwards.copied(run, [host]).ranks == 1
+    assert gather_after_run.gather_copies(run, [host]).ranks == 1
     assert runs.is_signed(json.loads((run / "run.json").read_text())) is (whose == "ours")
     assert (run / "sources.bin").exists() is (run / "sources.json").exists() is (whose == "ours")
     assert (kept.of(Trace.open(run)).lines(str(secret), 1) is not None) is (whose == "ours")

@@ -21,17 +21,17 @@ from second_user import as_second_user, second_user
 from view import runs
 from weft.cli import _complete
 from weft.errors import UsageError, WeftError
-from weft.launch import joint
+from weft.launch import shared_run
+from weft.launch.job_step import JobStep
 from weft.launch.local import rendezvous
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import Step
 from weft.safety.peers import GONE, hold_name, is_ours, peer
 from weft.trace import Trace
 from weft.view.picture import Picture
 from weft.view.server import Server
 
-STEP = Step("mpiexec", "host:4711", 0, 2, lasting=False)
-LASTING = Step("slurm", "17.0", 0, 2, lasting=True)
+STEP = JobStep("mpiexec", "host:4711", 0, 2, lasting=False)
+LASTING = JobStep("slurm", "17.0", 0, 2, lasting=True)
 
 
 @pytest.fixture
@@ -140,12 +140,12 @@ def test_the_list_of_steps_in_a_folder_of_another_user_writes_to_no_file_elsewhe
     monkeypatch.chdir(shared)
     precious = shared / "precious"
     precious.write_text("precious")
-    name = f"{joint.STEPS}-{os.geteuid()}"
+    name = f"{shared_run.STEPS}-{os.geteuid()}"
 
     def planted() -> None:
         (shared / "weft-runs").mkdir()
         (shared / "weft-runs").chmod(0o777)
-        for at in (name, joint.STEPS):
+        for at in (name, shared_run.STEPS):
             if kind == "link":
                 (shared / "weft-runs" / at).symlink_to(precious)
             elif kind == "pipe":
@@ -155,16 +155,16 @@ def test_the_list_of_steps_in_a_folder_of_another_user_writes_to_no_file_elsewhe
     if kind == "hard link":
         (shared / "weft-runs" / name).hardlink_to(precious)
     with pytest.raises(WeftError, match="cannot write the run"):
-        joint.place(STEP, "prog")
+        shared_run.choose_folder(STEP, "prog")
     assert precious.read_text() == "precious"
 
 
 @pytest.mark.parametrize("step", [STEP, LASTING])
 def test_a_run_that_another_user_made_for_our_step_is_not_joined(
-    shared: Path, monkeypatch: pytest.MonkeyPatch, step: Step
+    shared: Path, monkeypatch: pytest.MonkeyPatch, step: JobStep
 ) -> None:
     monkeypatch.chdir(shared)
-    monkeypatch.setattr(joint, "PATIENCE", 5)
+    monkeypatch.setattr(shared_run, "PATIENCE", 5)
     trap = shared / "weft-runs" / f"prog-{step.name}"
 
     def planted() -> None:
@@ -179,12 +179,12 @@ def test_a_run_that_another_user_made_for_our_step_is_not_joined(
     as_second_user(planted)
     if step.lasting:
         with pytest.raises(WeftError, match="another user"):
-            joint.place(step, "prog")
+            shared_run.choose_folder(step, "prog")
     else:
-        (shared / "weft-runs" / f"{joint.STEPS}-{os.geteuid()}").write_text(json.dumps({step.name: trap.name}))
-        assert joint.place(step, "prog").name == "prog-1"
+        (shared / "weft-runs" / f"{shared_run.STEPS}-{os.geteuid()}").write_text(json.dumps({step.name: trap.name}))
+        assert shared_run.choose_folder(step, "prog").name == "prog-1"
     with pytest.raises(UsageError, match="not empty"):
-        joint.enter(step, trap, {}, lambda _: None)
+        shared_run.create_or_join(step, trap, {}, lambda _: None)
     assert list((trap / "step").iterdir()) == []
 
 
@@ -197,10 +197,10 @@ def test_tasks_of_this_user_meet(shared: Path, monkeypatch: pytest.MonkeyPatch) 
 
     as_second_user(planted)
     for step in (STEP, LASTING):
-        path = joint.place(step, "prog")
-        assert joint.place(step, "prog") == path
-        first = joint.enter(step, path, {}, RunDirectory.write)
-        second = joint.enter(step, path, {}, RunDirectory.write)
+        path = shared_run.choose_folder(step, "prog")
+        assert shared_run.choose_folder(step, "prog") == path
+        first = shared_run.create_or_join(step, path, {}, RunDirectory.write)
+        second = shared_run.create_or_join(step, path, {}, RunDirectory.write)
         assert len(second.tasks()) == len(first.tasks()) == 2
 
 
@@ -217,7 +217,9 @@ def test_who_answers_instead_of_rank_0_is_not_listened_to_for_ever(listener: soc
 
     talker = threading.Thread(target=talks)
     talker.start()
-    answer = rendezvous.answered("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", time.monotonic() + 20)
+    answer = rendezvous.query_port(
+        "127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", time.monotonic() + 20
+    )
     talker.join(20)
     assert not answer
     assert sent < 64 << 20
@@ -236,7 +238,7 @@ def test_who_answers_instead_of_rank_0_by_and_by_holds_nobody_up(listener: socke
     talker = threading.Thread(target=dribbles)
     talker.start()
     begun = time.monotonic()
-    assert not rendezvous.answered("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", begun + 0.5)
+    assert not rendezvous.query_port("127.0.0.1", listener.getsockname()[1], "seen-0123456789abcdef", begun + 0.5)
     assert time.monotonic() - begun < 5
     over.set()
     talker.join(20)

@@ -59,9 +59,11 @@ def test_a_run_of_another_user_is_never_taken_for_one_that_was_not_named(
 
     as_second_user(theirs)
     with pytest.raises(UsageError, match="belong to other users"):
-        rundir.newest()
-    own = rundir.create(None, ["./prog"], ["./prog"], "trace")  # in a folder of runs that is another's, as on clusters
-    assert rundir.newest().absolute() == own.path
+        rundir.find_newest_run()
+    own = rundir.create_run(
+        None, ["./prog"], ["./prog"], "trace"
+    )  # in a folder of runs that is another's, as on clusters
+    assert rundir.find_newest_run().absolute() == own.path
 
 
 @pytest.mark.parametrize("how", ["a link to it", "its run.json in a folder of ours", "a link in a folder of ours"])
@@ -89,10 +91,10 @@ def test_a_run_of_ours_is_ours_and_signed_until_its_command_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = rundir.create(None, ["./prog"], ["./prog"], "trace")
-    assert doubt(run.path, rundir.facts_of(run.path)) == ""
+    run = rundir.create_run(None, ["./prog"], ["./prog"], "trace")
+    assert doubt(run.path, rundir.read_facts(run.path)) == ""
     copy = shutil.copytree(run.path, tmp_path / "copy")
-    assert doubt(copy, rundir.facts_of(copy)) == ""
+    assert doubt(copy, rundir.read_facts(copy)) == ""
     for changed in ({"command": ["./other"]}, {"cwd": "/tmp"}, {"signature": None}, {"signature": 7}):
         assert doubt(copy, {**run.facts, **changed})
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another's"))
@@ -111,13 +113,13 @@ def test_what_is_executed_is_shown_on_one_line() -> None:
 
 def test_a_run_that_another_user_closed_is_passed_over(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shared)
-    own = rundir.create(None, ["./prog"], ["./prog"], "trace")
+    own = rundir.create_run(None, ["./prog"], ["./prog"], "trace")
 
     def look_is_refused(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "is_file", look_is_refused)  # as Python before 3.14 does for a folder without x
-    assert rundir.newest().absolute() == own.path
+    assert rundir.find_newest_run().absolute() == own.path
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660, 0o604])
@@ -147,7 +149,7 @@ def test_no_key_can_be_made_in_a_home_that_is_read_only_and_the_run_is_recorded_
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     monkeypatch.chdir(tmp_path)
-    run = rundir.create(None, ["./prog"], ["./prog"], "trace")
+    run = rundir.create_run(None, ["./prog"], ["./prog"], "trace")
     assert doubt(run.path, run.facts)
 
 
@@ -207,7 +209,7 @@ def test_a_run_that_was_swapped_while_it_was_recorded_takes_nothing_away_elsewhe
     tmp_path: Path, swap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = rundir.create(None, ["./prog"], ["./prog"], "trace")
+    run = rundir.create_run(None, ["./prog"], ["./prog"], "trace")
     (run.path / "values").mkdir()
     (run.path / "values/plan").touch()
     precious = tmp_path / "precious"
@@ -221,7 +223,7 @@ def test_a_run_that_was_swapped_while_it_was_recorded_takes_nothing_away_elsewhe
         precious = precious.rename(run.path)
     run.facts["ended"] = "finished"
     run.write()
-    recording.discard(run.hold())
+    recording.discard(run.open_folder())
     run.discard()
     assert sorted(str(path.relative_to(precious)) for path in precious.rglob("*") if path.is_file()) == [
         "functions.json", "run.json", "values/plan",
@@ -232,9 +234,9 @@ def test_a_run_that_was_swapped_while_it_was_recorded_takes_nothing_away_elsewhe
 
 def test_values_that_became_a_link_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run = rundir.create(None, ["./prog"], ["./prog"], "trace")
+    run = rundir.create_run(None, ["./prog"], ["./prog"], "trace")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/plan").touch()
     (run.path / "values").symlink_to(tmp_path / "elsewhere")
-    recording.discard(run.hold())
+    recording.discard(run.open_folder())
     assert (tmp_path / "elsewhere/plan").exists()

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests_support import clang
 from weft.errors import WeftError
 from weft.tasks import Session, session
-from weft.tasks.runtime import runtimes
+from weft.tasks.runtime import find_runtimes
 
 PROGRAMS = Path(__file__).parent / "programs"
 UNTIED = [18, 19, 20, 21, 23, 24, 25, 26, 27, 28, 29, 30]
@@ -123,7 +123,7 @@ def main() -> int:
             compiler = clang() if kind == "untied" else kind
             command = [compiler, "-g", "-O0", "-fopenmp", str(PROGRAMS / SOURCES[kind]), "-o", str(program)]
             subprocess.run(command, check=True, cwd=folder, timeout=60)
-            for runtime in options.runtime or [str(next(runtimes()))]:
+            for runtime in options.runtime or [str(next(find_runtimes()))]:
                 name = f"{kind} on {Path(runtime).resolve()}"
                 wrong += campaign(name, options.runs, lambda p=program, k=kind, r=runtime: openmp(p, k, r))  # type: ignore[misc]
     for python in (options.python or [sys.executable]) if "asyncio" in which else ():

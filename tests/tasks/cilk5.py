@@ -23,7 +23,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 from statistics import median
 
 from weft.tasks import session
-from weft.tasks.cilk5.build import NATIVE, Procedures, build, find, with_records
+from weft.tasks.cilk5.build import NATIVE, Procedures, build_program, find_cilk, insert_records
 
 PROGRAMS = Path(__file__).parent / "programs"
 COUNTED = PROGRAMS / "cilk5/counted.c"
@@ -102,7 +102,7 @@ def examples() -> int:
     for name, (arguments, more) in EXAMPLES.items():
         with tempfile.TemporaryDirectory() as folder:
             parts = [root / f"{name}.cilk", *(root / part for part in more), root / "getoptions.c", COUNTED]
-            program, _ = build(parts, Path(folder))
+            program, _ = build_program(parts, Path(folder))
             told = []
             for workers in ("1", "2"):
                 done = subprocess.run([program, "--nproc", workers, *arguments], capture_output=True, text=True,
@@ -121,7 +121,7 @@ def examples() -> int:
 
 def elided(parts: list[Path], folder: Path) -> Path:
     """The serial elision of a program by cilk2c itself, which counts the calls of its procedures at its end."""
-    cilk, known, made = find(), Procedures(), []
+    cilk, known, made = find_cilk(), Procedures(), []
     own = Path(os.environ["CILK_ROOT"]) / "examples"
     for part in parts:
         expanded, target = folder / f"{part.stem}.cilki", folder / f"{part.stem}.c"
@@ -129,7 +129,7 @@ def elided(parts: list[Path], folder: Path) -> Path:
         run(["gcc", "-E", "-xc", "-include", cilk.headers / "cilk.h", f"-I{NATIVE / 'first'}", f"-I{cilk.headers}",
              f"-I{own}", "-D__CILK__", "-D__CILK2C__", "-D__REENTRANT", part, "-o", expanded])  # fmt: skip
         run([cilk.compiler, expanded, "-o", target])
-        with_records(target.read_text("latin-1"), known)
+        insert_records(target.read_text("latin-1"), known)
         run([cilk.compiler, "-elide", expanded, "-o", target])
         text = target.read_text("latin-1").replace("_cilk_ws->context->Cilk_RO_params->active_size", "1")
         target.write_text(ALONE + text, "latin-1")
@@ -151,7 +151,10 @@ def elisions() -> int:
             continue
         with tempfile.TemporaryDirectory() as folder:
             parts = [root / f"{part}" for part in (f"{name}.cilk", *more)]
-            ways = [elided(parts, Path(folder)), build([*parts, root / "getoptions.c", COUNTED], Path(folder))[0]]
+            ways = [
+                elided(parts, Path(folder)),
+                build_program([*parts, root / "getoptions.c", COUNTED], Path(folder))[0],
+            ]
             told = [subprocess.run([way, *arguments], capture_output=True, text=True, cwd=root, timeout=100,
                                    check=False).stderr for way in ways]  # fmt: skip
         counts = [int(n) for text in told for n in re.findall(r"(\d+) (?:calls|begun|ended)", text)]
@@ -195,7 +198,7 @@ def built(parts: list[Path], folder: Path) -> tuple[Path, Path]:
     plain = folder / "plain"
     subprocess.run([root / "bin/cilkc", "-O2", f"-I{own}", *parts, "-o", plain], check=True,
                    capture_output=True, cwd=folder, timeout=100)  # fmt: skip
-    return plain, build(parts, folder)[0]
+    return plain, build_program(parts, folder)[0]
 
 
 def processor_time(command: list[str]) -> float:

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests_support import clang
 from weft.tasks import Session, layout, session
-from weft.tasks.model import Task, Wait, deadlocks
+from weft.tasks.model import TaskRow, Wait, find_deadlocks
 
 PROGRAMS = Path(__file__).parent / "programs"
 NATIVE = Path(layout.__file__).parent / "native"
@@ -44,7 +44,7 @@ class Log:
 
     def __init__(self, gdb: Any) -> None:
         def read(name: str, kind: Any, count: int) -> Any:
-            return np.frombuffer(gdb.read(gdb.address(name), np.dtype(kind).itemsize * count), kind)
+            return np.frombuffer(gdb.read(gdb.symbol_address(name), np.dtype(kind).itemsize * count), kind)
 
         self.entries = read("entries", ENTRY, ROOM)
         self.stacks = read("stacks", STACK, THREADS)
@@ -77,7 +77,7 @@ class Log:
 class Judge:
     """What is wrong with a table, by the log of the same moment. `seen`: how many answers were compared."""
 
-    def __init__(self, rows: list[Task], log: Log) -> None:
+    def __init__(self, rows: list[TaskRow], log: Log) -> None:
         self.rows = {row.id: row for row in rows}
         self.log = log
         self.wrong: list[str] = []
@@ -92,7 +92,7 @@ class Judge:
                 self._stack(number)
         for id_, (_, entry) in log.runs.items():
             self._wait(id_, entry)
-        self.wrong += [found.message for found in deadlocks(rows)]
+        self.wrong += [found.message for found in find_deadlocks(rows)]
 
     def _parents(self) -> None:
         for id_, (_, entry) in self.log.runs.items():
@@ -240,10 +240,10 @@ def time_out(s: Session, seconds: float) -> None:
     s.backend._send({"do": "go", "how": "continue", "task": None, "child": False})  # type: ignore[attr-defined]
     time.sleep(seconds)
     if s.backend.interrupt().text:  # a machine with much else to do: it comes yet
-        s.backend._stop(60)  # type: ignore[attr-defined]
+        s.backend._wait_for_stop(60)  # type: ignore[attr-defined]
 
 
-def judge_asyncio(rows: list[Task], log: dict[str, Any], seen: Counter[str]) -> list[str]:
+def judge_asyncio(rows: list[TaskRow], log: dict[str, Any], seen: Counter[str]) -> list[str]:
     """What is wrong with a table, by the program's log of the same moment."""
     wrong = []
     table = {row.name: row for row in rows}
@@ -281,7 +281,7 @@ def judge_asyncio(rows: list[Task], log: dict[str, Any], seen: Counter[str]) -> 
         elif {names[t] for t in row.wait.tasks} != others:
             told = sorted(names[t] for t in row.wait.tasks)
             wrong.append(f"{name} ({entry['wait']}) waits for {sorted(others)}, the table says {told}")
-    return wrong + [found.message for found in deadlocks(rows)]
+    return wrong + [found.message for found in find_deadlocks(rows)]
 
 
 def main() -> int:

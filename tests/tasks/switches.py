@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests_support import clang
 from weft.errors import WeftError
 from weft.tasks import Session, session
-from weft.tasks.runtime import runtimes
+from weft.tasks.runtime import find_runtimes
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -197,7 +197,7 @@ def main() -> int:
             ("heap", heap, "heaped", clang()),
         ]
         for kind, once, source, compiler in native:
-            for runtime in options.runtime or [str(next(runtimes()))]:
+            for runtime in options.runtime or [str(next(find_runtimes()))]:
                 if kind in which:
                     program = build(Path(folder), source, compiler)
                     name = f"{kind}, {compiler}, on {Path(runtime).name}"

@@ -16,7 +16,7 @@ from machine import need
 from tests_support import pythons
 from weft.errors import UsageError, WeftError
 from weft.tasks import Session, session
-from weft.tasks.model import Task
+from weft.tasks.model import TaskRow
 
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHONS = pythons()
@@ -247,7 +247,7 @@ def test_births_are_the_same_by_c_and_by_python(
     if built:
         need("cc")
     if not built:
-        monkeypatch.setattr("weft.tasks.python.births", lambda: "")
+        monkeypatch.setattr("weft.tasks.python.find_birth_library", lambda: "")
     with debug("levels.py", python=python) as s:
         s.do("break leaf")
         s.do("continue")
@@ -326,7 +326,7 @@ def test_the_status_of_the_program_is_told() -> None:
 MANY = Path(__file__).parents[2] / "benchmarks" / "programs" / "tasks" / "many.py"
 
 
-def table_of_many(kind: str, count: int, python: str) -> list[Task]:
+def table_of_many(kind: str, count: int, python: str) -> list[TaskRow]:
     """The table where many.py has made its tasks."""
     with session([python, str(MANY), kind, str(count)]) as s:
         s.do("break reached")
@@ -334,7 +334,7 @@ def table_of_many(kind: str, count: int, python: str) -> list[Task]:
         return [timeless(row) for row in s.backend.tasks()]
 
 
-def timeless(row: Task) -> Task:
+def timeless(row: TaskRow) -> TaskRow:
     """A row without what is another in each run: thread, address, and how long a timer still has."""
     wait = row.wait._replace(what=re.sub(r"[\d.]+ s more", "a time", row.wait.what)) if row.wait else None
     return row._replace(worker=None, address=None, wait=wait)
@@ -345,7 +345,7 @@ def timeless(row: Task) -> Task:
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_table_by_c_is_the_one_by_python(python: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = table_of_many(kind, 30, python)
-    monkeypatch.setattr("weft.tasks.python.births", lambda: "")
+    monkeypatch.setattr("weft.tasks.python.find_birth_library", lambda: "")
     slow = table_of_many(kind, 30, python)
     assert fast == slow
     main, first, *_ = fast

@@ -20,7 +20,7 @@ from tests.tasks.test_asyncio import PYTHONS
 from weft.cli.main import main
 from weft.errors import UsageError
 from weft.tasks import session
-from weft.tasks.injected import Asked, NoWayError
+from weft.tasks.injected import InjectionError, RemoteExecution
 
 pytestmark = pytest.mark.needs("ptrace", *(() if platform.machine() == "x86_64" else ("calls by gdb",)))
 RUNS = """import asyncio, sys
@@ -118,8 +118,8 @@ def test_a_program_whose_interpreter_may_not_be_asked_is_given_the_call(
 ) -> None:
     monkeypatch.setenv("PYTHON_DISABLE_REMOTE_DEBUG", "1")
     with running(NEW[0], tmp_path, "tick") as process:
-        with pytest.raises(NoWayError, match="PYTHON_DISABLE_REMOTE_DEBUG"):
-            Asked(process.pid).enter(tmp_path / "none.py")
+        with pytest.raises(InjectionError, match="PYTHON_DISABLE_REMOTE_DEBUG"):
+            RemoteExecution(process.pid).request_script(tmp_path / "none.py")
         with session([], pid=process.pid) as s:
             assert {row["name"] for row in s.do("tasks")["tasks"]} == {None, "getter", "ticker"}
         assert process.poll() is None

@@ -18,7 +18,7 @@ import pytest
 import weft
 from machine import need
 from tests_support import WEFT, Installed, clang, execute, pythons
-from weft.launch.rundir import facts_of
+from weft.launch.rundir import read_facts
 from weft.trace import Rank, TaskKind, Trace
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -302,7 +302,7 @@ def test_without_the_option_nothing_of_it_is_there(
     run: Run, mpich: Installed, weft_command: Callable[..., Any]
 ) -> None:
     trace = run(sys.executable, PROGRAMS / "spoken.py", "1", options=())
-    assert not (trace.path / "tasks").exists() and "tasks" not in facts_of(trace.path)
+    assert not (trace.path / "tasks").exists() and "tasks" not in read_facts(trace.path)
     assert trace.ranks[0].tasks is None and trace.ranks[0].event(5).task is None
     assert " task " not in weft_command("dump", trace.path).stdout.splitlines()[0]
 
@@ -372,6 +372,6 @@ def test_where_no_runtime_tells_of_tasks_that_is_said_first(
     from weft.errors import UsageError
     from weft.tasks import runtime
 
-    monkeypatch.setattr(runtime, "runtimes", lambda: iter(()))
+    monkeypatch.setattr(runtime, "find_runtimes", lambda: iter(()))
     with pytest.raises(UsageError, match="no OpenMP runtime with OMPT here"):
-        runtime.recording([[str(tagged(mpich))]], tmp_path)
+        runtime.recording_environment([[str(tagged(mpich))]], tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from machine import need
 from weft.errors import UsageError
 from weft.tasks import session
-from weft.tasks.cilk import WAIT, built, translated
+from weft.tasks.cilk import WAIT, build_as_openmp, translate_to_openmp
 
 PROGRAMS = Path(__file__).parent / "programs" / "cilk"
 RESULTS = {"fib.c": "fib(10) = 55, total 8736; no spawn\n", "queens.cilk": "4\n", "sorted.cpp": "1 7\n"}
@@ -21,7 +21,7 @@ RESULTS = {"fib.c": "fib(10) = 55, total 8736; no spawn\n", "queens.cilk": "4\n"
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """Each program, built."""
     need("gcc", "g++")
-    return request.param, built(str(PROGRAMS / request.param), tmp_path_factory.mktemp("cilk"))
+    return request.param, build_as_openmp(str(PROGRAMS / request.param), tmp_path_factory.mktemp("cilk"))
 
 
 def elision(name: str, folder: Path) -> Path:
@@ -50,7 +50,7 @@ def test_a_program_written_as_openmp_has_the_result_of_its_serial_elision(
 @pytest.mark.parametrize("name", RESULTS)
 def test_every_line_stays_where_it_was(name: str) -> None:
     text = (PROGRAMS / name).read_text()
-    _, *lines = translated(name, text).splitlines()
+    _, *lines = translate_to_openmp(name, text).splitlines()
     for number, line in enumerate(text.splitlines()):
         if not re.search(r"cilk|spawn|sync|Cilk|return", line):
             ends = [text + "}" for text in ('_Pragma("omp taskwait") ; ', "return 0; ")] + [f"{WAIT} ; return 0; }}"]
@@ -89,13 +89,13 @@ def test_a_spawned_child_is_followed_from_its_first_line_to_the_sync() -> None:
 ])  # fmt: skip
 def test_what_openmp_has_no_like_for_is_refused_with_its_line(name: str, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        translated(name, text)
+        translate_to_openmp(name, text)
 
 
 def test_a_program_that_does_not_compile_is_told_in_its_own_lines(tmp_path: Path) -> None:
     source = tmp_path / "wrong.c"
     source.write_text("int f(int n) {\n  return n +;\n}\nint main(void) { return 0; }\n")
     with pytest.raises(UsageError, match=r"wrong.c:2"):
-        built(str(source), tmp_path)
+        build_as_openmp(str(source), tmp_path)
     with pytest.raises(UsageError, match="no such file"):
-        built(str(tmp_path / "nosuch.c"), tmp_path)
+        build_as_openmp(str(tmp_path / "nosuch.c"), tmp_path)

@@ -84,7 +84,7 @@ def test_the_header_in_front_tells_who_has_a_frame(stand: Path) -> None:
 def test_a_record_is_put_into_each_frame() -> None:
     """And what cilk2c says of its procedures is known afterwards."""
     known = build.Procedures()
-    made = build.with_records(FIB, known)
+    made = build.insert_records(FIB, known)
     assert made.count("CilkStackFrame header;struct weft_cilk_task weft;struct{int n;}scope0;") == 1
     assert made.replace("struct weft_cilk_task weft;", "") == FIB
     assert known.opened == {"fib": 28}
@@ -95,7 +95,7 @@ def test_a_record_is_put_into_each_frame() -> None:
 
 def test_the_head_of_a_procedure_ends_with_its_parameters() -> None:
     known = build.Procedures()
-    build.with_records(
+    build.insert_records(
         FIB.replace(
             "int fib     (CilkWorkerState*const _cilk_ws,int n)",
             "int\nfib (CilkWorkerState*const _cilk_ws,int n,\n  int m)",
@@ -108,15 +108,17 @@ def test_the_head_of_a_procedure_ends_with_its_parameters() -> None:
 def test_a_source_without_procedures_stays_as_it_is() -> None:
     """A library in C, in a file of Cilk."""
     known = build.Procedures()
-    assert build.with_records("int rand(void) { return 4; }", known) == "int rand(void) { return 4; }"
+    assert build.insert_records("int rand(void) { return 4; }", known) == "int rand(void) { return 4; }"
     assert not known.scopes
 
 
 def looked(text: str, *here: str, entry: int = 1, function: str = "_cilk_fib_slow") -> str:
     """What gdb is asked for, for an expression in a clone that has these variables of C."""
     known = build.Procedures()
-    build.with_records(FIB, known)
-    return variables.evaluate(text, variables.Place(function, here, entry), known, lambda words: f"<{words}>")
+    build.insert_records(FIB, known)
+    return variables.evaluate_in_procedure(
+        text, variables.Cilk5Frame(function, here, entry), known, lambda words: f"<{words}>"
+    )
 
 
 def test_a_name_means_where_cilk2c_has_put_it() -> None:
@@ -137,11 +139,11 @@ def test_what_was_not_taken_back_is_said_to_be_old() -> None:
 def test_functions_have_the_names_of_the_source() -> None:
     """A slow clone is its procedure, an inlet's copies are the inlet, main is main."""
     names = {"seek", "seek_far", "cilk_main"}
-    assert [variables.plain(f, names) for f in ("seek", "_cilk_seek_slow", "_cilk_seek_far_got_inlet_slow")] == [
+    assert [variables.source_name(f, names) for f in ("seek", "_cilk_seek_slow", "_cilk_seek_far_got_inlet_slow")] == [
         "seek", "seek", "got",
     ]  # fmt: skip
-    assert variables.plain("cilk_main", names) == variables.plain("_cilk_cilk_main_slow", names) == "main"
-    assert variables.plain("_cilk_other_slow", names) == "other"
+    assert variables.source_name("cilk_main", names) == variables.source_name("_cilk_cilk_main_slow", names) == "main"
+    assert variables.source_name("_cilk_other_slow", names) == "other"
 
 
 def test_sources_end_where_the_arguments_begin(tmp_path: Path) -> None:
@@ -149,9 +151,9 @@ def test_sources_end_where_the_arguments_begin(tmp_path: Path) -> None:
     one, two = tmp_path / "one.cilk", tmp_path / "two.c"
     for path in (one, two):
         path.touch()
-    assert build.split([str(one), str(two), "--nproc", "2", "x.c"]) == ([one, two], ["--nproc", "2", "x.c"])
+    assert build.split_command([str(one), str(two), "--nproc", "2", "x.c"]) == ([one, two], ["--nproc", "2", "x.c"])
     with pytest.raises(UsageError, match=r"none\.cilk: there is no such file"):
-        build.split([str(one), "none.cilk"])
+        build.split_command([str(one), "none.cilk"])
 
 
 def test_without_cilk_5_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ def test_without_cilk_5_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch
         session([str(PROGRAMS / "fib.cilk")]).__enter__()
     monkeypatch.setenv("CILK_ROOT", str(tmp_path))
     with pytest.raises(UsageError, match="is not a Cilk-5: it has no cilk2c"):
-        build.find()
+        build.find_cilk()
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_a_task_about_to_begin_is_not_shown_with_the_frames_of_the_one_beneath_i
         s.do("delete")
         new = next(row for row in s.do("tasks")["tasks"] if row["state"] == "new")
         backend = s.debugger.backend
-        backend._trace(backend._record(new["id"]), layout.RUNS)
+        backend._set_trace_flags(backend._find_record(new["id"]), layout.RUNS)
         backend._gdb.run("-exec-continue")
         assert "bkptno" in backend._gdb.wait(30)  # its worker has it on top, and has not come to its code
         rows = {row["id"]: row for row in s.do("tasks")["tasks"]}
@@ -240,10 +240,10 @@ def test_ctrl_c_at_any_moment_loses_neither_the_console_nor_a_command(build: Bui
 
 
 def test_a_stop_outside_of_the_program_says_so() -> None:
-    from weft.tasks.answers import tell
+    from weft.tasks.answers import render_answer
 
     stop = {"kind": "stopped", "why": "interrupted", "at": None, "label": "task 1", "text": None}
-    assert tell(stop) == ["task 1 is in no line of the program"]
+    assert render_answer(stop) == ["task 1 is in no line of the program"]
 
 
 @pytest.mark.parametrize("compiler", ["gcc", clang()])

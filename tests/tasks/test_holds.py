@@ -17,8 +17,8 @@ from machine import need
 from tests_support import clang
 from weft.errors import UsageError
 from weft.tasks import Session, session
-from weft.tasks.answers import tell
-from weft.tasks.runtime import settings
+from weft.tasks.answers import render_answer
+from weft.tasks.runtime import tool_environment
 
 PROGRAMS = Path(__file__).parent / "programs"
 Build = Callable[..., str]
@@ -93,7 +93,7 @@ def test_a_task_that_has_not_begun_is_held_with_the_worker_that_comes_to_it(buil
         row = row_of(s, held)
         assert (row["state"], row["held"]) == ("new", True)
         assert row["with"] in {other["worker"] for other in s.do("tasks")["tasks"]}
-        assert f"held, with worker {row['with']}" in "\n".join(tell(s.do("tasks")))
+        assert f"held, with worker {row['with']}" in "\n".join(render_answer(s.do("tasks")))
         assert s.do(f"where {held}")["frames"] == []
         assert s.do("waits")["deadlocks"] == []
         s.do(f"release {held}")
@@ -323,7 +323,7 @@ def test_what_cannot_be_held_is_refused_with_the_reason(build: Build, tmp_path: 
 def test_a_program_that_is_left_goes_on_with_what_was_held(build: Build) -> None:
     program = build("tight.c", "gcc", "-O2", "-fno-tree-vectorize")  # gcc 14 makes it four times as fast
     plain = subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout
-    with subprocess.Popen([program], stdout=subprocess.PIPE, text=True, env=os.environ | settings("")) as run:
+    with subprocess.Popen([program], stdout=subprocess.PIPE, text=True, env=os.environ | tool_environment("")) as run:
         time.sleep(0.2)
         with session([], pid=run.pid) as s:
             for row in s.do("tasks")["tasks"]:

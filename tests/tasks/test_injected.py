@@ -22,7 +22,7 @@ from weft.cli.main import main
 from weft.debug.ptrace import Standing
 from weft.errors import UsageError
 from weft.tasks import attached, session
-from weft.tasks.injected import AREA, CODE, ORIG_RAX, RAX, RIP, RSP, Called, NoWayError, frame_of
+from weft.tasks.injected import AREA, CODE, ORIG_RAX, RAX, RIP, RSP, InjectionError, MainThreadCall, build_call_frame
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="this way in is one of x86-64")
 BROKEN = """#!/bin/sh
@@ -89,14 +89,14 @@ def begun(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
         process.wait()
 
 
-def given(pid: int, script: Path) -> Called:
+def given(pid: int, script: Path) -> MainThreadCall:
     """A call that was put before a process."""
-    way = Called(pid)
+    way = MainThreadCall(pid)
     limit = time.monotonic() + 20
-    while not way.given and time.monotonic() < limit:
-        way.enter(script)
+    while not way.is_given and time.monotonic() < limit:
+        way.request_script(script)
         time.sleep(0.005)
-    assert way.given
+    assert way.is_given
     return way
 
 
@@ -110,7 +110,7 @@ def test_a_thread_that_is_stopped_anywhere_keeps_its_registers_and_its_red_zone(
     script.write_text("import __main__\n__main__.visits.append(1)\n")
     with begun(sys.executable, program, library) as process:
         for _ in range(5):
-            assert not given(process.pid, script).direct  # it computes: the call is made when its Python goes on
+            assert not given(process.pid, script).is_direct  # it computes: the call is made when its Python goes on
             time.sleep(0.05)
         assert process.communicate(timeout=60)[0] == "kept 0 5\n"
 
@@ -141,7 +141,7 @@ def test_a_system_call_that_was_interrupted_goes_on_to_its_own_end(tmp_path: Pat
     script.write_text("import __main__\n__main__.visits.append(1)\n")
     with begun(sys.executable, program, how) as process:
         time.sleep(0.3)
-        assert given(process.pid, script).direct
+        assert given(process.pid, script).is_direct
         assert process.communicate(timeout=60)[0] == "2 [1]\n"
         assert process.returncode == 0
 
@@ -159,7 +159,7 @@ def test_a_program_goes_on_though_weft_is_killed_at_the_worst_moment(
         child = os.fork()
         if not child:
             monkeypatch.setattr(Standing, "release_all", lambda held: os.kill(os.getpid(), signal.SIGKILL))
-            Called(process.pid).enter(script)
+            MainThreadCall(process.pid).request_script(script)
             os._exit(0)
         assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
         assert process.communicate(timeout=60)[0] == "2 [1]\n"
@@ -169,14 +169,14 @@ def test_a_program_goes_on_though_weft_is_killed_at_the_worst_moment(
 def test_what_lies_on_the_stack_brings_the_thread_back_to_where_it_was() -> None:
     registers = list(range(1, 28))
     registers[RSP], registers[RIP], registers[RAX], registers[ORIG_RAX] = 0x7FFE0000F008, 0x401002, 2**64 - 516, 7
-    begin, held = frame_of(registers, (1, 2, 3, 4, 5, 6))
+    begin, held = build_call_frame(registers, (1, 2, 3, 4, 5, 6))
     assert begin % 64 == 0
     assert begin + len(held) == registers[RSP] - 128
     assert not any(held[:AREA])
     assert int.from_bytes(held[-8:], "little") == 0x401000  # the system call is made again
     assert int.from_bytes(held[-8 * 7 : -8 * 6], "little") == 219  # by restart_syscall
     registers[RAX] = 0  # the twin has returned
-    assert int.from_bytes(frame_of(registers, (1, 2, 3, 4, 5, 6))[1][-8:], "little") == 0x401002
+    assert int.from_bytes(build_call_frame(registers, (1, 2, 3, 4, 5, 6))[1][-8:], "little") == 0x401002
     assert len(CODE) < 128
 
 
@@ -215,14 +215,14 @@ def test_a_hung_program_is_told_of_where_there_is_no_gdb(
 
 def no_way(*_: object) -> None:
     """As on a machine that has none of Weft's own ways in."""
-    raise NoWayError("Weft has no way of its own into this machine's processes")
+    raise InjectionError("Weft has no way of its own into this machine's processes")
 
 
 def test_where_nothing_goes_gdbs_own_words_are_told_at_once(
     tmp_path: Path, broken: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attached.Asked, "enter", no_way)
-    monkeypatch.setattr(attached.Called, "enter", no_way)
+    monkeypatch.setattr(attached.RemoteExecution, "request_script", no_way)
+    monkeypatch.setattr(attached.MainThreadCall, "request_script", no_way)
     monkeypatch.setattr("weft.base.debuggers._of_wheel", lambda: None)
     with running(sys.executable, tmp_path) as process:
         before = time.monotonic()
@@ -238,8 +238,8 @@ def test_where_nothing_goes_gdbs_own_words_are_told_at_once(
 
 def test_gdbs_call_is_the_last_way_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("calls by gdb")
-    monkeypatch.setattr(attached.Asked, "enter", no_way)
-    monkeypatch.setattr(attached.Called, "enter", no_way)
+    monkeypatch.setattr(attached.RemoteExecution, "request_script", no_way)
+    monkeypatch.setattr(attached.MainThreadCall, "request_script", no_way)
     with running(sys.executable, tmp_path) as process, session([], pid=process.pid) as s:
         assert {row["name"] for row in s.do("tasks")["tasks"]} == {None, "getter"}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft.errors import DebuggerError
-from weft.tasks.layout import HEADER, MAGIC, MOST, SIZE, SLAB, SLABS, Read, Scopes, records
+from weft.tasks.layout import HEADER, MAGIC, MOST, SIZE, SLAB, SLABS, Read, TaskScopes, read_records
 
 BASE, SLAB_AT, WORKER_AT = 0x1000_0000, 0x7000_0000, 0x6000_0000
 
@@ -43,20 +43,20 @@ def memory(head: bytes, *, slabs: int = 1, worker: bytes = bytes(40), slab: byte
 
 def test_a_slab_that_is_there_again_and_again_takes_no_memory_without_end() -> None:
     with pytest.raises(DebuggerError, match="tasks that live, or is damaged"):
-        records(memory(table(SLABS), slabs=SLABS), BASE)
-    assert len(records(memory(table(2), slabs=2), BASE)[0]) == 2 * SLAB < MOST
+        read_records(memory(table(SLABS), slabs=SLABS), BASE)
+    assert len(read_records(memory(table(2), slabs=2), BASE)[0]) == 2 * SLAB < MOST
 
 
 @pytest.mark.parametrize("count", [-1, -(2**31), 0, 2**31 - 1])
 def test_a_table_of_no_possible_size_is_read_as_far_as_it_goes(count: int) -> None:
-    assert len(records(memory(table(count)), BASE)[0]) == (SLAB if count > 0 else 0)
+    assert len(read_records(memory(table(count)), BASE)[0]) == (SLAB if count > 0 else 0)
 
 
 def test_a_worker_that_has_no_number_is_none_of_the_threads() -> None:
     slab = np.zeros((SLAB, SIZE), np.uint8)
     slab[:, 0] = 1
     worker = struct.pack("<5Q", SLAB_AT, 0, 0, 2**64 - 1, SLAB_AT)
-    rows, _ = records(memory(table(1, workers=2**63), worker=worker, slab=slab.tobytes()), BASE)
+    rows, _ = read_records(memory(table(1, workers=2**63), worker=worker, slab=slab.tobytes()), BASE)
     assert len(rows) == SLAB
 
 
@@ -65,11 +65,11 @@ def test_a_stack_of_all_tasks_is_gone_through_once() -> None:
     slab[:, 0] = 1
     worker = struct.pack("<5Q", SLAB_AT, 0, 0, 1, 0)
     began = time.process_time()
-    records(memory(table(1000, workers=4096), slabs=1000, worker=worker, slab=slab.tobytes()), BASE)
+    read_records(memory(table(1000, workers=4096), slabs=1000, worker=worker, slab=slab.tobytes()), BASE)
     assert time.process_time() - began < 20
 
 
 def test_taskgroups_without_end_are_refused() -> None:
     with pytest.raises(DebuggerError, match="lie in each other"):
-        Scopes(lambda address, length: struct.pack("<Q", address + 8)[:length], np.array([0x1000], "<u8"))
-    assert Scopes(lambda *_: bytes(8), np.array([0x1000], "<u8")).within(0x1000) == [0x1000]
+        TaskScopes(lambda address, length: struct.pack("<Q", address + 8)[:length], np.array([0x1000], "<u8"))
+    assert TaskScopes(lambda *_: bytes(8), np.array([0x1000], "<u8")).scopes_inside(0x1000) == [0x1000]

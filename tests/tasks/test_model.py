@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.tasks.model import HookError, SourceLine, Table, Task, Wait, deadlocks, descends, stuck, tree
+from weft.tasks.model import (
+    HookError,
+    SourceLine,
+    TaskRow,
+    TaskTable,
+    Wait,
+    find_deadlocks,
+    find_stuck_tasks,
+    is_descendant,
+    sort_as_tree,
+)
 
 
 class Plain:
@@ -51,7 +61,7 @@ class Plain:
 @given(st.lists(st.integers(0, 10**6), max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_the_table_is_what_the_stacks_say(choices: list[int]) -> None:
-    table, plain, numbers = Table(), Plain(), itertools.count(1)
+    table, plain, numbers = TaskTable(), Plain(), itertools.count(1)
     for choice in choices:
         moves = plain.moves()
         hook, *rest = moves[choice % len(moves)]
@@ -73,19 +83,19 @@ def test_the_table_is_what_the_stacks_say(choices: list[int]) -> None:
     lambda t: t.begin(2, 0),
 ])  # fmt: skip
 def test_a_hook_that_cannot_be_true_is_refused(wrong: Any) -> None:
-    table = Table()
+    table = TaskTable()
     table.create(1)
     with pytest.raises(HookError):
         wrong(table)
 
 
-def waiting(id_: int, *others: int, one: bool = False, free: bool = False) -> Task:
+def waiting(id_: int, *others: int, one: bool = False, free: bool = False) -> TaskRow:
     """A task on the heap that waits."""
     wait = Wait("await", others, SourceLine("p.py", id_, "f"), one, free) if others or free else None
-    return Task(id_, state="heap", wait=wait)
+    return TaskRow(id_, state="heap", wait=wait)
 
 
-def goes_on(rows: list[Task]) -> set[int]:
+def goes_on(rows: list[TaskRow]) -> set[int]:
     """Who can ever go on: try everything, again and again."""
     left = {row.id: row for row in rows}
     while True:
@@ -105,16 +115,16 @@ graphs = st.integers(1, 7).flatmap(lambda n: st.tuples(*(
 
 @given(graphs)
 @settings(max_examples=120, deadline=None)
-def test_stuck_is_whoever_no_order_of_going_on_frees(rows: tuple[Task, ...]) -> None:
-    assert stuck(rows).keys() == {row.id for row in rows} - goes_on(list(rows))
+def test_stuck_is_whoever_no_order_of_going_on_frees(rows: tuple[TaskRow, ...]) -> None:
+    assert find_stuck_tasks(rows).keys() == {row.id for row in rows} - goes_on(list(rows))
 
 
 @pytest.mark.matrix
 @given(graphs)
 @settings(max_examples=120, deadline=None)
-def test_every_circle_is_one_and_there_is_one_where_anybody_is_stuck(rows: tuple[Task, ...]) -> None:
-    found = deadlocks(rows)
-    assert bool(found) == bool(stuck(rows))
+def test_every_circle_is_one_and_there_is_one_where_anybody_is_stuck(rows: tuple[TaskRow, ...]) -> None:
+    found = find_deadlocks(rows)
+    assert bool(found) == bool(find_stuck_tasks(rows))
     for deadlock in found:
         ids = [task.id for task in deadlock.tasks]
         assert len(set(ids)) == len(ids)
@@ -124,17 +134,17 @@ def test_every_circle_is_one_and_there_is_one_where_anybody_is_stuck(rows: tuple
 
 
 def test_a_task_beneath_another_one_waits_for_it() -> None:
-    buried = Task(1, state="middle", worker=0, above=2)
-    on_top = Task(2, 1, "top", wait=Wait("lock", (1,), SourceLine("p.c", 9, "f"), what="x"), worker=0)
-    (found,) = deadlocks([buried, on_top])
+    buried = TaskRow(1, state="middle", worker=0, above=2)
+    on_top = TaskRow(2, 1, "top", wait=Wait("lock", (1,), SourceLine("p.c", 9, "f"), what="x"), worker=0)
+    (found,) = find_deadlocks([buried, on_top])
     assert found.message == ("deadlock: task 1 waits at ? (beneath it on worker 0) for task 2, "
                              "task 2 waits at p.c:9 (lock x) for task 1: none of them can ever go on")  # fmt: skip
-    assert not deadlocks([buried, Task(2, 1, "top", worker=0)])
+    assert not find_deadlocks([buried, TaskRow(2, 1, "top", worker=0)])
 
 
 def test_ancestry_is_a_tree_and_orphans_stand_at_its_top() -> None:
-    rows = [Task(1), Task(2, 1), Task(3, 2), Task(4, 1), Task(6, 5)]
-    assert [(depth, task.id) for depth, task in tree(rows)] == [(0, 1), (1, 2), (2, 3), (1, 4), (0, 6)]
+    rows = [TaskRow(1), TaskRow(2, 1), TaskRow(3, 2), TaskRow(4, 1), TaskRow(6, 5)]
+    assert [(depth, task.id) for depth, task in sort_as_tree(rows)] == [(0, 1), (1, 2), (2, 3), (1, 4), (0, 6)]
     by_id = {row.id: row for row in rows}
-    assert descends(by_id, 3, 1)
-    assert not descends(by_id, 4, 2)
+    assert is_descendant(by_id, 3, 1)
+    assert not is_descendant(by_id, 4, 2)

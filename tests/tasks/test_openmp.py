@@ -22,7 +22,7 @@ from weft.errors import UsageError, WeftError
 from weft.native.kernel import NATIVE as SHARED
 from weft.tasks import Session, layout, session
 from weft.tasks.model import Wait
-from weft.tasks.runtime import settings, tool
+from weft.tasks.runtime import build_tool, tool_environment
 
 PROGRAMS = Path(__file__).parent / "programs"
 NATIVE = Path(layout.__file__).parent / "native"
@@ -225,7 +225,7 @@ def test_what_the_hot_paths_take_for_granted_is_true(build: Build, tmp_path: Pat
         "-ldl",
     ]
     subprocess.run(command, check=True)
-    environment = os.environ | settings("") | {"OMP_TOOL_LIBRARIES": str(checked), "OMP_NUM_THREADS": "3"}
+    environment = os.environ | tool_environment("") | {"OMP_TOOL_LIBRARIES": str(checked), "OMP_NUM_THREADS": "3"}
     kinds = [compiler for compiler in ("gcc", clang()) if shutil.which(compiler)]
     for program in [build(name, compiler) for name in ("features.c", "migrate.c", "three.c") for compiler in kinds]:
         subprocess.run([program], env=environment, check=True, timeout=30, stdout=subprocess.DEVNULL)
@@ -453,7 +453,7 @@ def test_the_corrected_twin_of_a_deadlock_runs_to_its_end(build: Build, name: st
 
 def test_a_running_process_is_looked_into_and_left_alone(build: Build) -> None:
     program = build("held.c")
-    process = subprocess.Popen([program], env=os.environ | settings(""))
+    process = subprocess.Popen([program], env=os.environ | tool_environment(""))
     try:
         time.sleep(1)
         with session([], pid=process.pid) as s:
@@ -530,8 +530,8 @@ def test_the_tool_compiles_without_a_warning(tmp_path: Path) -> None:
         str(tmp_path / "tool.so"),
     ]
     subprocess.run([*command, *TOOL], check=True)
-    assert tool().is_file()
-    exported = subprocess.run(["nm", "-D", tool()], capture_output=True, text=True, check=True).stdout
+    assert build_tool().is_file()
+    exported = subprocess.run(["nm", "-D", build_tool()], capture_output=True, text=True, check=True).stdout
     assert "weft_tasks_signal" in exported
 
 
@@ -582,8 +582,8 @@ def test_a_hook_that_comes_late_does_not_stop_a_continue(build: Build, monkeypat
         run_to(s, "reached")
         backend: Any = s.debugger.backend
         for row in s.do("tasks new")["tasks"]:
-            backend._trace(backend._record(row["id"]), layout.RUNS)
-        monkeypatch.setattr(backend, "_watch", lambda on: None)
+            backend._set_trace_flags(backend._find_record(row["id"]), layout.RUNS)
+        monkeypatch.setattr(backend, "_set_spawn_watch", lambda on: None)
         assert s.do("continue")["why"] == "ended"
 
 
@@ -596,7 +596,7 @@ def test_a_damaged_table_ends_no_console(build: Build) -> None:
         tops = [int(word, 16) for word in re.findall(r"0x[0-9a-f]+", gdb.evaluate("weft_tasks.worker[0]", 1))]
         gdb.write(tops[0], (1 << 64) - 8, 8)  # a worker's top that is no address
         s.do("tasks")
-        base = gdb.address("weft_tasks")
+        base = gdb.symbol_address("weft_tasks")
         gdb.write(base + layout.HEADER, (1 << 63) + 64, 8)  # a slab that is none
         with pytest.raises(WeftError, match=r"cannot be read|memory"):
             s.do("tasks")

@@ -45,7 +45,7 @@ def test_an_asyncio_task_has_the_same_pedigree_in_every_run(
     python: str, built: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not built:
-        monkeypatch.setattr("weft.tasks.python.births", lambda: "")
+        monkeypatch.setattr("weft.tasks.python.find_birth_library", lambda: "")
     with session([python, str(PROGRAMS / "levels.py")]) as s:
         s.do("break leaf")
         s.do("continue")

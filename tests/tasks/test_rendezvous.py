@@ -21,7 +21,7 @@ from tests.tasks.test_attach import RUNS
 from weft.cli.main import main
 from weft.errors import DebuggerError, UsageError
 from weft.tasks import rendezvous
-from weft.tasks.python import Conversation
+from weft.tasks.python import AgentConversation
 from weft.tasks.rendezvous import Rendezvous, user_of
 
 OTHER = 64123
@@ -180,12 +180,12 @@ def test_what_acts_as_the_other_user_and_is_stopped_is_not_waited_for(
 @pytest.mark.parametrize("said", [b"[" * 100_000 + b"\n", b"[]\n", b"\xff\n", b"x" * 5000])
 def test_what_is_no_answer_of_the_agent_is_told(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.tasks.python.MOST", 4096 if said[:1] == b"x" else 1 << 20)
-    heard = Conversation()
+    heard = AgentConversation()
     heard._line, theirs = socket.socketpair()
     with heard._line, theirs:
         theirs.sendall(said)
         with pytest.raises(DebuggerError, match="the program says"):
-            heard._message(5)
+            heard._receive_message(5)
 
 
 @root

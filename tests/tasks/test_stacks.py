@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.tasks.model import NO_CODE
-from weft.tasks.stacks import Lies, lying
+from weft.tasks.stacks import StackedTask, assign_stack_parts
 
 WAIT, REGION = 100, 200
 """Where `work` waits for its children, and where `main` calls the region."""
@@ -21,8 +21,8 @@ def stack(*calls: str, last: int = 0) -> list[dict[str, Any]]:
     return found
 
 
-def task(id_: int, waiting: int = 0, **more: Any) -> Lies:
-    return Lies(
+def task(id_: int, waiting: int = 0, **more: Any) -> StackedTask:
+    return StackedTask(
         id_, **{"first": False, "left": False, "inside": bool(waiting), "calls": frozenset((waiting, 1)), **more}
     )
 
@@ -33,31 +33,31 @@ BODY = ("work", "work._omp_fn.0")
 
 def test_each_task_has_its_part_from_the_top() -> None:
     made = stack(*BODY, "taskwait", *BODY, "GOMP_parallel", "main")
-    assert lying(made, [task(3), task(2, WAIT), FIRST]) == {3: 0, 2: 1, 1: 2}
+    assert assign_stack_parts(made, [task(3), task(2, WAIT), FIRST]) == {3: 0, 2: 1, 1: 2}
 
 
 def test_who_is_about_to_begin_has_none() -> None:
     made = stack("invoke", "taskwait", *BODY, "GOMP_parallel", "main", last=WAIT)
-    assert lying(made, [task(3), task(2, WAIT), FIRST]) == {3: NO_CODE, 2: 0, 1: 1}
+    assert assign_stack_parts(made, [task(3), task(2, WAIT), FIRST]) == {3: NO_CODE, 2: 0, 1: 1}
 
 
 def test_who_has_come_to_its_regions_end_has_none() -> None:
     made = stack(*BODY, "barrier", "main")
-    assert lying(made, [task(3), task(2, left=True), FIRST]) == {3: 0, 2: NO_CODE, 1: 1}
+    assert assign_stack_parts(made, [task(3), task(2, left=True), FIRST]) == {3: 0, 2: NO_CODE, 1: 1}
     both = stack("invoke", "barrier", "main", last=REGION)
     rows = [task(3), task(2, left=True, calls=frozenset((REGION,))), FIRST]
-    assert lying(both, rows) == {3: NO_CODE, 2: NO_CODE, 1: 0}
+    assert assign_stack_parts(both, rows) == {3: NO_CODE, 2: NO_CODE, 1: 0}
 
 
 def test_a_body_that_was_told_done_lies_on_the_task_beneath_it() -> None:
     """An untied task's end may be told by another thread while its last part still runs."""
     made = stack(*BODY, "taskwait", *BODY, "GOMP_parallel", "main")
-    assert lying(made, [task(2, WAIT, over=1), FIRST]) == {2: 1, 1: 2}
+    assert assign_stack_parts(made, [task(2, WAIT, over=1), FIRST]) == {2: 1, 1: 2}
     gone = stack(*BODY, "GOMP_parallel", "main")
-    assert lying(gone, [task(2, over=1), FIRST]) == {2: 0, 1: 1}
+    assert assign_stack_parts(gone, [task(2, over=1), FIRST]) == {2: 0, 1: 1}
 
 
 def test_a_body_that_jumped_to_what_it_calls_last_is_in_its_code() -> None:
     """Optimized: there is no frame of the body; the innermost line is in no call of the others'."""
     made = stack("work", "invoke", "taskwait", *BODY, "GOMP_parallel", "main", last=7)
-    assert lying(made, [task(3), task(2, WAIT), FIRST])[3] == 0
+    assert assign_stack_parts(made, [task(3), task(2, WAIT), FIRST])[3] == 0

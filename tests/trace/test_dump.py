@@ -136,13 +136,18 @@ def test_the_last_calls_and_their_number(run: str, capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     ("options", "absent"),
-    [(["--rank", "2"], "2"), (["--rank", "0,5-9"], "5-9"), (["--rank", "1-3"], "2-3"), (["--where=-rank:7"], "7")],
+    [
+        (["--rank", "2"], "rank 2"),
+        (["--rank", "0,5-9"], "ranks 5-9"),
+        (["--rank", "1-3"], "ranks 2-3"),
+        (["--where=-rank:7"], "rank 7"),
+    ],
 )
 def test_a_rank_that_is_not_there_is_an_error(
     run: str, options: list[str], absent: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["dump", run, *options]) == 2
-    assert f"there is no rank {absent}: {run} has ranks 0 to 1" in capsys.readouterr().err
+    assert f"the filter names {absent}, but {run} has ranks 0 to 1" in capsys.readouterr().err
     assert main(["dump", run, "--where", "rank<7"]) == 0
 
 

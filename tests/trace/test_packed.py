@@ -161,8 +161,8 @@ def test_many_small_records_are_packed_at_the_end_of_a_run_and_few_or_large_ones
     large = next(iter(sorted((many / "ranks").iterdir())))
     with large.open("r+b") as file:
         file.truncate(finish.SMALL + 4096)
-    assert finish.packed(few) is None
-    assert finish.packed(many) is None
+    assert finish.pack_small_records(few) is None
+    assert finish.pack_small_records(many) is None
     assert {one.suffix for one in (few / "ranks").iterdir()} == {".weft"}
     assert sorted(one.name for one in (many / "ranks").iterdir()) == [large.name, "1.pack"]
     assert len(Trace.open(many).ranks) == 5

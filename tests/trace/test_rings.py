@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from weft.errors import RunError
-from weft.launch.rankfile import Chunk, newest_slots, turned
+from weft.launch.rankfile import Chunk, find_newest_slots, order_ring_chunks
 from weft.native.headers.record import kernel
 from weft.trace import Trace, layout
 from weft.trace.builder.record import RecordFile
@@ -222,8 +222,8 @@ def test_the_watcher_finds_the_newest_call_of_a_ring() -> None:
     def entry(number: int, at: int, used: int) -> Chunk:
         return Chunk(StreamKind.EVENTS, 0, 4, number << layout.NUMBER_SHIFT | at, used)
 
-    chunks = turned([entry(1, 4096, 112), entry(NUMBERS - 1, 20480, 292 * 56), entry(0, 36864, 292 * 56)])
-    assert newest_slots(chunks) == {0: [(4096 + 56, 56)]}
+    chunks = order_ring_chunks([entry(1, 4096, 112), entry(NUMBERS - 1, 20480, 292 * 56), entry(0, 36864, 292 * 56)])
+    assert find_newest_slots(chunks) == {0: [(4096 + 56, 56)]}
 
 
 def test_rings_are_packed_in_their_order_with_what_they_say_of_dropped_calls(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from attach.jobs import compiled, running
 from tests_support import WEFT, Installed, execute
 from weft.errors import UsageError
-from weft.watchdogs.wish import Wish, wish
+from weft.watchdogs.wish import WatchdogSettings, read_settings
 
 STANDS = Path(__file__).parent / "programs" / "stands.py"
 PATIENCE = 60.0
@@ -39,7 +39,7 @@ def test_a_rank_that_stands_tells_of_all_once_and_when_it_goes_on(
     with running(of, 3, [of.python or sys.executable, STANDS, "go", "2"], tmp_path) as job:
         text = told(tmp_path)
         assert re.search(r"weft: \d{4}-\d\d-\d\d [\d:]+ on \S+: rank [012] \(process \d+\) was at \S+stands.py:\d+ "
-                         r"step at each look for 2 s; the program goes on; this is told once\n", text)  # fmt: skip
+                         r"step at each look for 2 s; the program goes on; this is reported once\n", text)  # fmt: skip
         assert "telling.py" not in text  # Weft's own thread is not the program's
         assert "rank 1 is in recv from 0 (tag 3) at stands.py:22 step" in text
         # It sleeps in line 19 and asks for the file in line 18.
@@ -49,7 +49,7 @@ def test_a_rank_that_stands_tells_of_all_once_and_when_it_goes_on(
         out = job.communicate(timeout=60)[0]
         assert job.returncode == 0
         assert "through" in out
-        assert out.count("this is told once") == 1
+        assert out.count("this is reported once") == 1
         assert text in out
         assert len(list(tmp_path.glob("weft-watch-*.txt"))) == 1
 
@@ -105,13 +105,13 @@ def test_a_line_in_a_site_s_folder_watches_over_programs_without_a_line_of_their
                                          {"WEFT_WATCHDOG": "9", "WEFT_WATCHDOG_ACTION": "explode"}])  # fmt: skip
 def test_a_wish_that_means_nothing_is_refused(environment: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="WEFT_WATCHDOG"):
-        wish(environment=environment)
+        read_settings(environment=environment)
 
 
 def test_nothing_is_watched_unless_that_is_asked_for() -> None:
-    assert wish(environment={}) is None
-    assert wish(environment={"WEFT_WATCHDOG": "0"}) is None
-    assert wish(5, environment={"WEFT_WATCHDOG": "9"}) == Wish(5.0)
+    assert read_settings(environment={}) is None
+    assert read_settings(environment={"WEFT_WATCHDOG": "0"}) is None
+    assert read_settings(5, environment={"WEFT_WATCHDOG": "9"}) == WatchdogSettings(5.0)
     assert os.environ.get("WEFT_WATCHDOG") is None
 
 

@@ -1,1 +1,1 @@
-"""The program's own accesses of memory that MPI has: compiled in by `weft cc`, recorded by `weft run`, judged here."""
+"""The program's own accesses to memory that MPI uses: hooked by `weft cc`, recorded by `weft run`, analysed here."""

@@ -1,43 +1,44 @@
-"""Whether what a finding of this room says is so, from the record alone: the proof, replayed.
+"""Verify findings of this room from the record alone, by other means than the analysis.
 
-It asks the record's rows again, by other means than the analysis: the access must be there, between the calls that the
-evidence names. A pending operation must have begun before and been completed after it. Of two that race, neither may
-happen before the other: each is looked for in the other's whole causal past.
+The access must be in the record, between the calls that the evidence names. A pending operation must have begun before
+and completed after it. Of two racing accesses neither may be in the other's causal past, which is computed anew.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from weft.access.touches import Placed
+from weft.access.recorded_accesses import PlacedRows
 from weft.base.event_id import EventId
 from weft.evidence import Met, MetOperation, MetPending, MetShared
 from weft.order import Order
 from weft.trace import Rank, Trace
 
 
-def holds(trace: Trace, met: Met, order: Order | None = None) -> bool:
-    """Whether a finding's evidence holds on the record. A race needs the order of the run."""
+def verify_evidence(trace: Trace, met: Met, order: Order | None = None) -> bool:
+    """Return whether a finding's evidence agrees with the record. A race needs the order of the run."""
     if isinstance(met, MetPending):
-        return _pending(trace, met)
-    return order is not None and _unordered(trace, met, order)
+        return _verify_pending(trace, met)
+    return order is not None and _verify_unordered(trace, met, order)
 
 
-def _pending(trace: Trace, met: MetPending) -> bool:
-    """Whether the access lies in the time of its operation, and in the bytes that the operation has."""
+def _verify_pending(trace: Trace, met: MetPending) -> bool:
+    """Return whether the access is during its operation, and to the operation's bytes."""
     index, before = met.before
     rank = trace.ranks[index]
     started, completed = met.started, met.completed
-    if started.rank != index or not _touched(rank, before, met):
+    if started.rank != index or not _has_access_and_buffer(rank, before, met):
         return False
     if completed is None:
         return started.event < before
-    return started.event < before <= completed.event or _by_the_clock(rank, started.event, completed.event, met.ticks)
+    return started.event < before <= completed.event or _is_between_by_clock(
+        rank, started.event, completed.event, met.ticks
+    )
 
 
-def _touched(rank: Rank, before: int, met: MetPending) -> bool:
-    """Whether the record has such an access, and the buffer."""
-    placed = Placed(rank)
+def _has_access_and_buffer(rank: Rank, before: int, met: MetPending) -> bool:
+    """Return whether the record holds such an access, and the buffer."""
+    placed = PlacedRows(rank)
     touches, buffers = placed.touches(), placed.holds()
     low, high = met.bytes
     writes = met.access == "write"
@@ -51,45 +52,47 @@ def _touched(rank: Rank, before: int, met: MetPending) -> bool:
     return seen and held
 
 
-def _by_the_clock(rank: Rank, start: int, end: int, ticks: int) -> bool:
-    """For an access of another thread: after the start was called, before the completion was."""
+def _is_between_by_clock(rank: Rank, start: int, end: int, ticks: int) -> bool:
+    """Return whether an access of another thread is, by the clock, between the calls of start and completion."""
     several = len(rank.threads) > 1 or bool((rank.touches["thread"] == 0).any())
     enter = rank.events["enter"]
     return several and int(enter[start]) < ticks < int(enter[end])
 
 
-def _unordered(trace: Trace, met: Met, order: Order) -> bool:
-    """Whether the access is there and neither it nor what it races with comes before the other."""
-    if not _written_down(trace, met.before, met.ticks):
+def _verify_unordered(trace: Trace, met: Met, order: Order) -> bool:
+    """Return whether the access is in the record and neither it nor its counterpart happens before the other."""
+    if not _has_access(trace, met.before, met.ticks):
         return False
     if isinstance(met, MetShared):
         first, second = met.before, met.other
-        return not _knows(trace, order, second, first) and not _knows(trace, order, first, second)
+        return not _is_after(trace, order, second, first) and not _is_after(trace, order, first, second)
     if not isinstance(met, MetOperation):
         return False
     rank, before = met.before
     operation, over = met.operation, met.over
     own = operation.rank == rank
-    known = operation.event >= before if own else _in_past(trace, order, operation, rank, before)
+    known = operation.event >= before if own else _is_in_past(trace, order, operation, rank, before)
     complete = over is not None and (
-        over.event < before if own else _in_past(trace, order, EventId(rank, before - 1), *over)
+        over.event < before if own else _is_in_past(trace, order, EventId(rank, before - 1), *over)
     )
     return not known and not complete
 
 
-def _written_down(trace: Trace, before: EventId, ticks: int) -> bool:
-    placed = Placed(trace.ranks[before.rank])
+def _has_access(trace: Trace, before: EventId, ticks: int) -> bool:
+    placed = PlacedRows(trace.ranks[before.rank])
     touches = placed.touches()
     return bool(((touches.before == before.event) & (touches.first == ticks)).any())
 
 
-def _knows(trace: Trace, order: Order, later: EventId, earlier: EventId) -> bool:
-    """Whether an access comes behind another: the event before it has in its past the event behind the other."""
-    return later.event > 0 and _in_past(trace, order, EventId(later.rank, later.event - 1), *earlier)
+def _is_after(trace: Trace, order: Order, later: EventId, earlier: EventId) -> bool:
+    """Return whether an access is ordered after another: the past of the event before it holds the event after the
+    other.
+    """
+    return later.event > 0 and _is_in_past(trace, order, EventId(later.rank, later.event - 1), *earlier)
 
 
-def _in_past(trace: Trace, order: Order, event: EventId, rank: int, index: int) -> bool:
-    """Whether the start of an event of a rank belongs to the causal past of another's end."""
+def _is_in_past(trace: Trace, order: Order, event: EventId, rank: int, index: int) -> bool:
+    """Return whether the start of event `index` of `rank` is in the causal past of the end of `event`."""
     if event.event < 0 or index >= len(trace.ranks[rank]):
         return False
     return bool(order.past(event).started[rank] > index)

@@ -16,7 +16,7 @@ from weft.base.lazy import dataclass
 from weft.base.processes import PYTHON
 from weft.debuginfo.elf import MAX_NOTES, build_id, notes
 from weft.errors import UsageError
-from weft.launch import step
+from weft.launch import job_step
 
 ET_CORE: Final = 4
 PT_LOAD, PT_NOTE = 1, 4
@@ -122,7 +122,7 @@ def _read(path: Path, file: IO[bytes]) -> Core:
     (thread,) = struct.unpack_from("<i", told[NT_PRSTATUS], THREAD_OF_STATUS)
     signal_note = told.get(NT_SIGINFO, b"").ljust(16, b"\xff")
     (code,) = struct.unpack_from("<i", signal_note, CODE_OF_SIGNAL)
-    said = step.from_variables(_environment(memory, vector.get(AT_EXECFN, 0)))
+    said = job_step.step_from_variables(_environment(memory, vector.get(AT_EXECFN, 0)))
     return Core(
         path, pid, thread, next((name for begin, last, name in files if begin <= vector.get(AT_PHDR, 0) < last), ""),
         _signal(number), code == SI_USER, any(PYTHON.search(name) for _, _, name in files),

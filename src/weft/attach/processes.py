@@ -14,7 +14,7 @@ from weft.base.lifetime import start_time
 from weft.base.processes import PYTHON, maps_of
 from weft.base.words import plural
 from weft.errors import UsageError
-from weft.launch import step
+from weft.launch import job_step
 
 MPI = re.compile(r"/lib(p?mpi|mpich|mpi_abi|mpi_cray|mpi_gnu|mpi_ibm|open-rte|open-pal|open_mpi)\w*[.-][^/\n]*$", re.M)
 """A line of the map of a process that has an MPI library."""
@@ -98,7 +98,7 @@ def of_slurm(job: str, step_name: str, node: str) -> list[Process]:
     tree = parents()
     found = []
     for pid in tree:
-        environment = step.environment_of(pid)
+        environment = job_step.read_environment(pid)
         if environment.get("SLURM_JOB_ID") != job or node not in ("", environment.get("SLURMD_NODENAME", node)):
             continue
         if step_name in ("", environment.get("SLURM_STEP_ID")) and (process := rank_of(pid, tree)) is not None:
@@ -165,7 +165,7 @@ def below(pids: Sequence[int]) -> list[int]:
 
 def rank_of(pid: int, tree: dict[int, int]) -> Process | None:
     """What a launcher has said to a process; None where it said nothing."""
-    found = step.of(step.environment_of(pid), tree.get(pid, 0))
+    found = job_step.find_step(job_step.read_environment(pid), tree.get(pid, 0))
     return None if found is None else replace(process_of(pid), rank=found.rank, size=found.size, job=found.name)
 
 

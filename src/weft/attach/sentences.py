@@ -150,14 +150,14 @@ def moves(job: Job) -> Iterator[str]:
     still = [one.rank for one in looked if one.rank not in moved]
     later = f"{job.interval:g} s later"
     if not moved:
-        yield f"{'it stands' if len(looked) == 1 else f'all {len(looked)} stand'} at the same place {later}"
+        yield f"{'it is' if len(looked) == 1 else f'all {len(looked)} are'} at the same place {later}"
         return
     for rank, what in list(moved.items())[:MOST]:
         yield f"rank {rank} moves: {what}, {later}"
     if len(moved) > MOST:
         yield f"{plural(len(moved) - MOST, 'more rank')} move"
     if still:
-        yield f"{rank_words(still)} {'stands' if len(still) == 1 else 'stand'} at the same place {later}"
+        yield f"{rank_words(still)} {'is' if len(still) == 1 else 'are'} at the same place {later}"
 
 
 def change(one: Seen) -> str:

@@ -49,7 +49,7 @@ USERS: Final = (
     ),
     Variable(
         "WEFT_WATCHDOG",
-        "The seconds without progress in MPI after which the [watchdog](watchdog.md) tells where all ranks are.",
+        "The seconds without progress in MPI after which the [watchdog](watchdog.md) prints where all ranks are.",
         "nothing is watched",
     ),
     Variable(

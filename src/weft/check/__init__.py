@@ -1,7 +1,7 @@
 """Check data-parallel programs: run them on one processor while their parallel execution is simulated.
 
-A front end (`front_ends`, by the language of the sources) brings the program and its `Texts`; the runtime
-(`dataparallel/native`) watches loops and accesses and writes what it found; `findings` puts both together.
+A front end (`front_ends`, chosen by the language of the sources) brings the program and its source map; the runtime
+(`dataparallel/native`) watches loops and accesses and writes what it found; `findings` combines both.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.check.front_ends import of
-from weft.dataparallel import lines, sentences
-from weft.dataparallel.findings import findings
-from weft.dataparallel.front_end import FrontEnd, Marking, Outcome, Request
-from weft.dataparallel.looked import Looked, looked
-from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import Marked, Texts
+from weft.check.front_ends import find_front_end
+from weft.dataparallel import messages, runtime_output
+from weft.dataparallel.check_coverage import CheckCoverage, summarize_coverage
+from weft.dataparallel.findings import make_findings
+from weft.dataparallel.front_end import CheckOutcome, CheckRequest, FrontEnd, MarkingFrontEnd
+from weft.dataparallel.program import PLAIN, CompileOptions
+from weft.dataparallel.source_map import MarkedSource, SourceMap
 from weft.errors import UsageError
 from weft.findings import Finding, worst_first
 
-__all__ = ["Checked", "Request", "check", "mark"]
+__all__ = ["CheckRequest", "CheckResult", "check_program", "mark_sources"]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What came out of a check; `status` is the program's own exit status, negative for a signal."""
+class CheckResult:
+    """The result of a check: its findings, and how the program ended (`status` is its exit status, negative for a
+    signal).
+    """
 
     name: str
     findings: tuple[Finding, ...]
@@ -35,7 +37,7 @@ class Checked:
     run: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     ranks: tuple[Any, ...] = ()
-    looked: Looked = field(default_factory=Looked)
+    looked: CheckCoverage = field(default_factory=CheckCoverage)
     cut_off: bool = False
     """Its time was up."""
     hidden: int = 0
@@ -43,7 +45,7 @@ class Checked:
 
     @property
     def ended(self) -> str:
-        """How the program ended, for people."""
+        """How the program ended, as a phrase."""
         if self.cut_off:
             return "the program was cut off"
         if self.status < 0:
@@ -52,56 +54,58 @@ class Checked:
 
     @property
     def whole(self) -> bool:
-        """Whether the program ran to an end of its own that it calls a good one."""
+        """Whether the program ran to its own end with exit status 0."""
         return self.status == 0 and not self.cut_off
 
 
-def check(request: Request, folder: Path) -> Checked:
-    """Build, run and judge a program in `folder`. UsageError where it cannot be checked."""
+def check_program(request: CheckRequest, folder: Path) -> CheckResult:
+    """Build the program in `folder`, run it once, and return what was found. UsageError if it cannot be checked."""
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
-    front_end = of(request.sources)
+    front_end = find_front_end(request.sources)
     front_end.verify(request)
     found = folder / "findings.jsonl"
     found.unlink(missing_ok=True)
     outcome = front_end.run(request, folder, found)
     ended = outcome.ended
-    told = lines.read(found) if outcome.told is None else outcome.told
-    found_of_all = worst_first([*findings(told, outcome.texts), *outcome.findings])
-    seen = looked(told, outcome.texts, (*request.left, *outcome.left))
-    return Checked(
-        name=" ".join(request.named),
+    told = runtime_output.read_runtime_output(found) if outcome.runtime_output is None else outcome.runtime_output
+    found_of_all = worst_first([*make_findings(told, outcome.texts), *outcome.findings])
+    seen = summarize_coverage(told, outcome.texts, (*request.unchecked, *outcome.unchecked))
+    return CheckResult(
+        name=" ".join(request.display_names),
         findings=tuple(found_of_all),
         status=ended.status,
         run={
-            "command": [*request.launcher, *request.named, *request.arguments],
+            "command": [*request.launcher, *request.display_names, *request.arguments],
             "cwd": str(Path.cwd()),
             "ended": "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished",
             "seconds": {"preparing": round(ended.preparing, 3), "program": round(ended.seconds, 3)},
         },
-        problems=tuple(_problems(front_end, request, outcome, seen)),
+        problems=tuple(_describe_problems(front_end, request, outcome, seen)),
         looked=seen,
         cut_off=ended.cut_off,
     )
 
 
-def _problems(front_end: FrontEnd, request: Request, outcome: Outcome, seen: Looked) -> Iterator[str]:
-    """What keeps the result from being all that there is to know, and what else is to be said of the run."""
+def _describe_problems(
+    front_end: FrontEnd, request: CheckRequest, outcome: CheckOutcome, seen: CheckCoverage
+) -> Iterator[str]:
+    """Yield sentences about what makes the result incomplete, and notes of the front end."""
     if outcome.ended.cut_off:
         yield f"the program was ended after {request.timeout or 0:g} s: what it would have done is not checked"
     elif outcome.ended.status:
         yield "the program did not end well: what it would have done is not checked"
     if seen.full_stack:
-        yield sentences.STACK_FULL.format(size=seen.full_stack)
+        yield messages.STACK_FULL.format(size=seen.full_stack)
     yield from outcome.notes
-    if seen.nothing:
+    if seen.is_empty:
         yield f"nothing was looked at: {front_end.remedy}"
 
 
-def mark(sources: Sequence[Path], options: Options = PLAIN) -> tuple[list[Marked], Texts]:
-    """The program's sources with the runtime's calls, by the front end of their language."""
-    front_end = of(sources)
-    if not isinstance(front_end, Marking):
+def mark_sources(sources: Sequence[Path], options: CompileOptions = PLAIN) -> tuple[list[MarkedSource], SourceMap]:
+    """Return the program's sources with the runtime's calls inserted, by the front end of their language."""
+    front_end = find_front_end(sources)
+    if not isinstance(front_end, MarkingFrontEnd):
         raise UsageError(f"{sources[0]}: {front_end.name} programs run unmarked")
     return front_end.mark(sources, options)

@@ -1,4 +1,4 @@
-"""The source line of each place of a finding, with the access marked."""
+"""Show the source line of each place of a finding, with the access marked."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MOST: Final = 100
 ACCESSES: Final = frozenset(("read", "write"))
 
 
-def marked(finding: Finding, site: Site) -> tuple[str, ...]:
-    """`18 |     b[i] = a[i - 1];` and below it what marks the access; nothing where the source is not there."""
+def render_excerpt(finding: Finding, site: Site) -> tuple[str, ...]:
+    """Return `18 |     b[i] = a[i - 1];` and a line that marks the access; () if the source cannot be read."""
     text = today.line(site.file, site.line)
     if not text.strip():
         return ()
@@ -26,31 +26,38 @@ def marked(finding: Finding, site: Site) -> tuple[str, ...]:
     shown = visible(text[indent : indent + MOST])
     number = str(site.line)
     lines = [f"{number} | {shown}"]
-    found = access(finding, site, shown)
+    found = find_access_span(finding, site, shown)
     if found is not None:
         lines.append(f"{' ' * len(number)} | {' ' * found[0]}{'^' * (found[1] - found[0])}")
     return tuple(lines)
 
 
-def access(finding: Finding, site: Site, text: str) -> tuple[int, int] | None:
-    """Where the finding's variable with its subscripts stands in a line: what is written left, what is read right."""
+def find_access_span(finding: Finding, site: Site, text: str) -> tuple[int, int] | None:
+    """Return start and end of the access in a line: the finding's variable with its subscripts; None if it is not
+    there.
+
+    A write is looked for left of the assignment, a read right of it.
+    """
     name = finding.evidence.variable if isinstance(finding.evidence, CheckCase) else ""
     if site.call not in ACCESSES or not name:
         return None
     spans = [
-        extent(text, one.start(), one.end()) for one in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.I)
+        extend_over_subscripts(text, one.start(), one.end())
+        for one in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.I)
     ]
     if not spans:
         return None
-    at = equals(text)
+    at = find_assignment(text)
     behind = [span for span in spans if at is not None and span[0] > at]
     if site.call == "write":
         return spans[0]
-    return (behind or spans)[0] if len(behind) < 2 else nearest(finding, site, behind, text)
+    return (behind or spans)[0] if len(behind) < 2 else choose_read_span(finding, site, behind, text)
 
 
-def nearest(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], text: str) -> tuple[int, int]:
-    """The one of several reads whose subscripts are as far from the loop's index as the element: `a[i - 1]` for -1."""
+def choose_read_span(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], text: str) -> tuple[int, int]:
+    """Return the span, of several reads, whose subscripts differ from the loop's index as the element does (`a[i -
+    1]`).
+    """
     first = finding.sites and finding.sites[0] == site
     held = finding.evidence
     delta = [d for d in held.delta or () if d] if first and isinstance(held, CheckCase) else []
@@ -61,8 +68,8 @@ def nearest(finding: Finding, site: Site, spans: Sequence[tuple[int, int]], text
     return spans[0]
 
 
-def extent(text: str, begin: int, end: int) -> tuple[int, int]:
-    """A name with the brackets behind it."""
+def extend_over_subscripts(text: str, begin: int, end: int) -> tuple[int, int]:
+    """Return the span of a name, extended over the brackets that follow."""
     while end < len(text) and text[end] in "([":
         depth, at = 0, end
         while at < len(text):
@@ -76,7 +83,7 @@ def extent(text: str, begin: int, end: int) -> tuple[int, int]:
     return begin, end
 
 
-def equals(text: str) -> int | None:
-    """Where the first sign of assignment stands."""
+def find_assignment(text: str) -> int | None:
+    """Return the index of the first assignment sign in a line; None without one."""
     found = re.search(r"(?<![=<>!/])=(?!=)", text)
     return found.start() if found else None

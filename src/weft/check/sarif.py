@@ -1,47 +1,50 @@
-"""What a check found as SARIF: accesses with their columns and lines, and where nothing found is no all-clear."""
+"""Render the result of a check as SARIF, with columns and source lines of accesses."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from weft.check import excerpt
-from weft.dataparallel import looked
+from weft.dataparallel import check_coverage
 from weft.evidence import CheckCase
 from weft.findings import Finding, Site
 from weft.report import sarif
 from weft.report.quotes import Quotes
 
 if TYPE_CHECKING:
-    from weft.check import Checked
+    from weft.check import CheckResult
 
 
-def to_sarif(checked: Checked) -> dict[str, object]:
-    """One SARIF run; it was no success where the program did not end well or nothing of it was looked at."""
-    notes = [*(f"Not looked at: {one}" for one in checked.looked.left), looked.sentence(checked.looked)]
-    successful = checked.whole and not checked.looked.nothing
+def to_sarif(checked: CheckResult) -> dict[str, object]:
+    """Return one SARIF run; it is unsuccessful if the program did not end well or nothing was checked."""
+    notes = [
+        *(f"Not looked at: {one}" for one in checked.looked.unchecked),
+        check_coverage.render_coverage(checked.looked),
+    ]
+    successful = checked.whole and not checked.looked.is_empty
     quotes = Quotes(checked)
 
     def marked(finding: Finding, site: Site) -> dict[str, Any]:
-        return place(finding, site, quotes)
+        return render_region(finding, site, quotes)
 
     return sarif.to_sarif(checked, checked.findings, notes=notes, successful=successful, marked=marked)
 
 
-def place(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any]:
-    """The access in its line, and the lines around it; nothing where the source is not there."""
+def render_region(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any]:
+    """Return the SARIF region of an access, and the lines around it; {} if the source cannot be read."""
     around = quotes.excerpt(site.file, site.line)
     text = around.lines[site.line - around.first] if around else ""
     if around is None or not text.strip():
         return {}
-    begin, end = excerpt.access(finding, site, text) or told(finding, site, text)
+    begin, end = excerpt.find_access_span(finding, site, text) or fallback_span(finding, site, text)
     region: dict[str, Any] = {"startLine": site.line, "snippet": {"text": text[begin:end]}}
     if begin:
         region |= {"startColumn": begin + 1, "endColumn": end + 1}
     return {"region": region, **sarif.context(around, 1)}
 
 
-def told(finding: Finding, site: Site, text: str) -> tuple[int, int]:
-    """From where the runtime says that the access of a finding stands, to the line's end; else the whole line."""
+def fallback_span(finding: Finding, site: Site, text: str) -> tuple[int, int]:
+    """Return the span from the column that the runtime reported to the line's end; the whole line without a column."""
     held = finding.evidence
     column = (held.column or 0) if isinstance(held, CheckCase) and finding.sites[0] == site else 0
     return (column - 1, len(text)) if 0 < column <= len(text) else (0, len(text))

@@ -21,18 +21,18 @@ def teller(hosts: Hosts | None) -> Callable[[], None] | None:
     """Tells of hosts as soon as they no longer answer; None where all ranks are here."""
     if hosts is None:
         return None
-    from weft.launch.local.lost import Lost
+    from weft.launch.local.lost_hosts import LostHostReporter
 
-    return Lost(hosts, say).pass_on
+    return LostHostReporter(hosts, say).report_new
 
 
 def cut_off(job: Job) -> list[str]:
     """That the run was ended for a host that no longer answers, and what its launcher makes of that."""
-    from weft.launch.local.lost import named
+    from weft.launch.local.lost_hosts import describe_host_names
 
-    host = named(job.run.facts.get("lost") or ())
+    host = describe_host_names(job.run.facts.get("lost") or ())
     lines = [f"the run was ended: {host} did not answer any more, and the ranks of the others stood still in MPI"]
-    waits = WAITS.get(job.joint.step.system) if job.joint is not None else None
+    waits = WAITS.get(job.shared_run.step.system) if job.shared_run is not None else None
     if waits is not None:
         lines.append(f"{waits.format(host)}: end it by Ctrl-C or its batch job. The report is whole")
     return lines
@@ -43,6 +43,6 @@ def remedies(job: Job, place: str) -> list[str]:
     lost = job.run.facts.get("lost")
     if not lost:
         return []
-    from weft.launch.local.lost import remedies
+    from weft.launch.local.lost_hosts import suggest_recovery
 
-    return list(remedies(lost, place))
+    return list(suggest_recovery(lost, place))

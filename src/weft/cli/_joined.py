@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from weft.cli import _hosts, _slow
 from weft.cli._said import say
 from weft.errors import UsageError
-from weft.launch import joint, recorder, rundir
-from weft.launch import step as steps
+from weft.launch import job_step as steps
+from weft.launch import recorder, rundir, shared_run
 from weft.launch.job import run_job
 from weft.values import recording
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weft.launch.job import Job
-    from weft.launch.joint import Joint
-    from weft.launch.plan import Plan
+    from weft.launch.job_step import JobStep
+    from weft.launch.plan import LaunchPlan
     from weft.launch.rundir import RunDirectory
-    from weft.launch.step import Step
-    from weft.watchdogs.silence import Silence
+    from weft.launch.shared_run import SharedRun
+    from weft.watchdogs.silence import SilenceWatchdog
 
 DEADLOCK_STATUS = 3
 BESIDE: Final = 5.0
@@ -42,11 +42,11 @@ ALONE = (
 """Options whose work one `weft run` does for all ranks."""
 
 
-def step_of(plan: Plan, args: argparse.Namespace) -> Step | None:
+def step_of(plan: LaunchPlan, args: argparse.Namespace) -> JobStep | None:
     """The job step that this command is a task of; None where it starts the ranks itself, or has only one."""
     if plan.line.launcher is not None:
         return None
-    step = steps.of_this_process()
+    step = steps.find_own_step()
     given = [f"--{name.replace('_', '-')}" for name in ALONE if getattr(args, name)]
     if step is not None and given:
         raise UsageError(
@@ -57,11 +57,11 @@ def step_of(plan: Plan, args: argparse.Namespace) -> Step | None:
 
 
 def record(
-    step: Step, plan: Plan, command: list[str], args: argparse.Namespace, *,
-    conclude: Callable[[Plan, Job, argparse.Namespace], int], alarm: Silence | None,
+    step: JobStep, plan: LaunchPlan, command: list[str], args: argparse.Namespace, *,
+    conclude: Callable[[LaunchPlan, Job, argparse.Namespace], int], alarm: SilenceWatchdog | None,
 ) -> int:  # fmt: skip
     """Record this task's rank into the run of its step; the task that reports calls `conclude`."""
-    shim = recorder.build(plan)
+    shim = recorder.build_recorder(plan)
 
     def describe(run: RunDirectory) -> None:
         run.facts["sources"] = not args.no_sources
@@ -70,13 +70,13 @@ def record(
             run.facts["keep"] = args.keep
         if args.local is None:
             recording.begin(run.path, None)
-        recorder.describe(plan, shim, run)
+        recorder.describe_recorder(plan, shim, run)
         if args.local is None and not args.in_place:
             _slow.note(run.path)
 
-    path = args.out or joint.place(step, rundir.program_name(plan.line.programs[0]))
-    joined = enter(step, path, rundir.first_facts(command, args.level), describe, args.local)
-    variables = recorder.variables(
+    path = args.out or shared_run.choose_folder(step, rundir.name_after_program(plan.line.programs[0]))
+    joined = enter(step, path, rundir.make_first_facts(command, args.level), describe, args.local)
+    variables = recorder.make_recorder_variables(
         shim,
         joined.run,
         args.level,
@@ -88,43 +88,43 @@ def record(
     if args.local is None:
         started, variables = plan, variables | recording.begin(joined.run.path, None)
     else:
-        started, variables = joined.planned(plan, variables), {}
+        started, variables = joined.adapt_plan(plan, variables), {}
     job = run_job(
-        started, joined.run, variables, args.hang_after, joint=joined, hosts=joined.hosts,
-        concluded=lambda job: conclude(plan, job, args), alarm=alarm, told=_hosts.teller(joined.hosts),
+        started, joined.run, variables, args.hang_after, shared_run=joined, hosts=joined.hosts,
+        conclude=lambda job: conclude(plan, job, args), alarm=alarm, report_news=_hosts.teller(joined.hosts),
     )  # fmt: skip
     own = job.process.shell_status
-    if not joined.reports(job.process, job.ended):
+    if not joined.announce_end(job.process, job.ended):
         return ended_with(job, joined, own)
     of_all = job.process.shell_status
     try:
         status = conclude(plan, job, args)
     finally:
-        joined.told()
-    if joined.apart and step.system == "mpiexec":
+        joined.remove_step_folder()
+    if joined.absent_ranks and step.system == "mpiexec":
         time.sleep(BESIDE)
     return own if status == of_all else status
 
 
 def enter(
-    step: Step, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None], local: Path | None
-) -> Joint:
+    step: JobStep, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None], local: Path | None
+) -> SharedRun:
     """Join the run of the step, or make it."""
     if local is None:
-        return joint.enter(step, path, facts, describe)
+        return shared_run.create_or_join(step, path, facts, describe)
     # Few runs are over hosts.
-    from weft.launch.local import meeting
+    from weft.launch.local import multi_host_run
 
-    met = meeting.enter(step, path, local, facts, describe)
+    met = multi_host_run.create_or_join(step, path, local, facts, describe)
     met.say = say
     return met
 
 
-def ended_with(job: Job, joined: Joint, own: int) -> int:
+def ended_with(job: Job, joined: SharedRun, own: int) -> int:
     """The status of a task that does not report."""
-    if job.ended is not None and not joined.last:
-        joined.leave()
+    if job.ended is not None and not joined.is_last_to_end:
+        joined.detach_from_launcher()
         return 0
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
-    return own if job.interrupted is None else 128 + job.interrupted
+    return own if job.interrupting_signal is None else 128 + job.interrupting_signal

@@ -10,8 +10,8 @@ from weft.cli._said import findings_of, say, shown_path
 from weft.cli._values import keep_values, tell_values
 from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text
 from weft.launch import finish
+from weft.launch.deadlock_check import find_certain_deadlocks
 from weft.launch.job import Job
-from weft.launch.verdict import certain_deadlocks
 from weft.replay import Replay, Result
 from weft.replay.force import parse_force
 from weft.replay.sentences import deadlocked, diverged, interrupted, refused, stalled, standing, stopped, timed_out
@@ -27,7 +27,7 @@ Told = tuple[list[str], int]
 
 def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
     """Put the new record in order and tell what came of it."""
-    ending = finish.finish(job)
+    ending = finish.finish_run(job)
     if session.driver is not None:
         session.driver.clear()
         return job.process.shell_status
@@ -40,7 +40,9 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     else:
         job.run.facts["replayed"] = came(session)
         job.run.write()
-        if (problem := finish.resolve_sites(job.run.path, texts=trace.run.get("sources") is not False)) is not None:
+        if (
+            problem := finish.resolve_sites(job.run.path, with_source_texts=trace.run.get("sources") is not False)
+        ) is not None:
             say(problem)
         lines, status = _outcome(trace, session, job, args)
     for line in lines:
@@ -76,8 +78,8 @@ def _outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
         return [*_deadlock(trace, job, args), f"it is recorded in {place}"], DEADLOCK_STATUS
     if session.result is Result.STALLED and args.force:
         return [*standing(trace, session, parse_force(args.force, trace)), up_to_there], LEFT_STATUS
-    if job.ended == "interrupted" or job.interrupted is not None:
-        by_signal = None if job.interrupted is None else 128 + job.interrupted
+    if job.ended == "interrupted" or job.interrupting_signal is not None:
+        by_signal = None if job.interrupting_signal is None else 128 + job.interrupting_signal
         return [*interrupted(trace, session), up_to_there], by_signal or job.process.shell_status or LEFT_STATUS
     if tell := _TELLS.get(session.result):
         return [*tell(trace, session, job.run.path), f"the replay up to there is recorded in {place}"], LEFT_STATUS
@@ -89,7 +91,7 @@ def _outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
 
 def _deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
     """Of a replay that was stopped as it can never go on."""
-    proof = [finding.message for finding in certain_deadlocks(job.run.path)] or job.proof
+    proof = [finding.message for finding in find_certain_deadlocks(job.run.path)] or job.proof
     lines = list(deadlocked(trace, proof, forced=bool(args.force)))
     return [*lines, *_compared(trace, job, args)] if args.force else lines
 

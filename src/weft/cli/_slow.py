@@ -6,14 +6,14 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from weft.cli._said import say, shown_path
-from weft.launch import elsewhere, stage
+from weft.launch import remote_hosts, staging
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weft.launch.plan import Plan
+    from weft.launch.plan import LaunchPlan
     from weft.launch.rundir import RunDirectory
-    from weft.launch.stage import Stage
+    from weft.launch.staging import StagedRun
 
 LONG: Final = 64 << 20
 """Bytes from which on the move is told before it begins."""
@@ -21,20 +21,20 @@ LOCAL: Final = "`--local /tmp` records on each host's own disk"
 OTHER: Final = "choose another place with --out"
 
 
-def place(plan: Plan, args: argparse.Namespace) -> Stage | None:
+def place(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | None:
     """Where the run is recorded, if not in its own folder. Says why, or why it is not although that would help."""
     if args.local is not None or args.in_place:
         return None
-    ground = stage.ground(args.out)
-    took = stage.seconds(ground)
-    if took is None or took < stage.SLOW:
+    ground = staging.find_existing_folder(args.out)
+    took = staging.measure_folder(ground)
+    if took is None or took < staging.SLOW:
         return None
     slow = told(ground, took)
-    if plan.pvm is not None or elsewhere.may_be(plan.line):
+    if plan.pvm is not None or remote_hosts.may_use_other_hosts(plan.line):
         say(f"note: {slow}, and the program waits for it: {LOCAL if plan.pvm is None else OTHER}")
         return None
-    base = stage.faster(ground)
-    there = stage.begin(base, args.out) if base is not None else None
+    base = staging.find_faster_folder(ground)
+    there = staging.stage_run(base, args.out) if base is not None else None
     if there is None:
         say(f"note: {slow}, and the program waits for it, as no faster one with 1 GiB free was found: {OTHER}")
         return None
@@ -44,8 +44,8 @@ def place(plan: Plan, args: argparse.Namespace) -> Stage | None:
 
 def note(run: Path) -> None:
     """Say that the run of a job step lies on a slow file system, where it does: its tasks cannot agree on another."""
-    took = stage.seconds(run)
-    if took is not None and took >= stage.SLOW:
+    took = staging.measure_folder(run)
+    if took is not None and took >= staging.SLOW:
         say(f"note: {told(run, took)}, and the program waits for it: {LOCAL}")
 
 
@@ -54,14 +54,14 @@ def told(folder: Path, took: float) -> str:
     return f"{folder} is on a slow file system ({took * 1e3:.1f} ms for 64 KiB)"
 
 
-def moved(there: Stage | None, run: RunDirectory) -> bool:
+def moved(there: StagedRun | None, run: RunDirectory) -> bool:
     """Move the run to its place; where that fails it stays, and that is said."""
     if there is None:
         return True
-    size, path = there.size(), shown_path(run.path)
+    size, path = there.count_bytes(), shown_path(run.path)
     if size >= LONG:
         say(f"moving the run to {path} ({size / 1e6:,.0f} MB) ...")
-    why = there.leave(run)
+    why = there.move_to_place(run)
     if why is not None:
         local = there.folder / run.path.name
         say(f"the run could not be moved to {path} ({why}): it is in {local}, and {path} is a link to it")

@@ -12,8 +12,8 @@ import weft
 from weft.cli._progress import progress
 from weft.cli._report_output import FAILED_STATUS, write_report
 from weft.errors import WeftError
-from weft.launch.rundir import newest
-from weft.launch.step import Step
+from weft.launch.job_step import JobStep
+from weft.launch.rundir import find_newest_run
 from weft.native import threads
 from weft.report import Ground
 from weft.report.parallel.report import differences, examine_together
@@ -23,7 +23,7 @@ from weft.trace import Trace
 _Made = TypeVar("_Made")
 
 
-def run_together(args: argparse.Namespace, step: Step) -> int:
+def run_together(args: argparse.Namespace, step: JobStep) -> int:
     """Report a run with all processes of a job step; the status is that of the one that prints."""
     try:
         workers = team(step.size)
@@ -52,7 +52,7 @@ def run_together(args: argparse.Namespace, step: Step) -> int:
 
 def _opened(workers: Team, given: Path | None) -> Trace | WeftError:
     """The run, which every worker must see alike; the error, on each of them, where one does not."""
-    path, failed = _tried(lambda: given or newest()) if workers.first else (None, None)
+    path, failed = _tried(lambda: given or find_newest_run()) if workers.first else (None, None)
     path = workers.everybody(path)[0]
     trace, failed = (None, failed) if path is None else _tried(lambda: weft.open(path))
     errors = workers.everybody(None if failed is None else str(failed))

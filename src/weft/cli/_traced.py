@@ -13,10 +13,10 @@ from weft.cli._values import given_tolerances, tell_values
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
-    from weft.check import Request
-    from weft.check.traced import Traced
+    from weft.check import CheckRequest
+    from weft.check.value_traces import TracedRuns
     from weft.compare.values import ValueComparison
-    from weft.dataparallel.process import Ended
+    from weft.dataparallel.process import ProcessEnd
     from weft.launch.rundir import RunDirectory
 
 DIFFERENT_STATUS, NOTHING_STATUS, UNENDED_STATUS = 1, 2, 3
@@ -38,9 +38,9 @@ def refuse(args: argparse.Namespace) -> None:
         raise UsageError(f"--format {args.format} is for findings: values are told as text or json")
 
 
-def traced(args: argparse.Namespace, request: Request, folder: Path) -> int:
+def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
     """Run a program both ways, compare the values, tell the first that differs; the exit status."""
-    from weft.check.traced import Plan, trace
+    from weft.check.value_traces import TracePlan, trace_both_runs
     from weft.compare.values.live import Against
     from weft.values import recording
     from weft.values.configuration import tolerances
@@ -56,10 +56,12 @@ def traced(args: argparse.Namespace, request: Request, folder: Path) -> int:
 
     found: list[Against] = []
     try:
-        made = trace(request, folder, Plan(paths[0], paths[1], args.trace, differs if args.live else None))
+        made = trace_both_runs(
+            request, folder, TracePlan(paths[0], paths[1], args.trace, differs if args.live else None)
+        )
     except WeftError:
         for run in runs:
-            recording.discard(run.hold())
+            recording.discard(run.open_folder())
             run.discard()
         raise
     for run, ended in zip(runs, made.ended, strict=True):
@@ -72,33 +74,33 @@ def traced(args: argparse.Namespace, request: Request, folder: Path) -> int:
     return _told(args, made, paths, settings, stopped=stopped) or (NOTHING_STATUS if unknown else 0)
 
 
-def _nothing(request: Request) -> int:
+def _nothing(request: CheckRequest) -> int:
     say(f"no values were kept of {' '.join(map(str, request.sources))}: its parallel loops did not run, or what they "
         "write holds no plain numbers; let the program reach them")  # fmt: skip
     return NOTHING_STATUS
 
 
-def _directory(args: argparse.Namespace, request: Request, what: str) -> RunDirectory:
+def _directory(args: argparse.Namespace, request: CheckRequest, what: str) -> RunDirectory:
     from weft.launch import rundir
 
     name = f"{request.sources[0].stem}-{what}"
     out = None if args.out is None else args.out / what
-    run = rundir.create(out, [name], [*map(str, request.sources), *request.arguments], "trace")
+    run = rundir.create_run(out, [name], [*map(str, request.sources), *request.arguments], "trace")
     run.facts["mpi"] = {}
     return run
 
 
-def _finished(run: RunDirectory, ended: Ended) -> None:
+def _finished(run: RunDirectory, ended: ProcessEnd) -> None:
     from weft.launch import rundir
 
     how = "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished"
-    run.facts |= {"finished": rundir.now(), "ended": how, "exit_code": max(ended.status, 0)}
+    run.facts |= {"finished": rundir.current_time(), "ended": how, "exit_code": max(ended.status, 0)}
     run.facts |= {"signal": -ended.status if ended.status < 0 else None}
     run.write()
 
 
 def _told(
-    args: argparse.Namespace, made: Traced, paths: list[Path], settings: dict[str, dict[str, Any]], *, stopped: bool
+    args: argparse.Namespace, made: TracedRuns, paths: list[Path], settings: dict[str, dict[str, Any]], *, stopped: bool
 ) -> int:
     from weft.compare.values import compare_values
     from weft.values.trace import ValueTrace
@@ -123,7 +125,7 @@ def _told(
     return 0 if compared.alike else DIFFERENT_STATUS
 
 
-def _lines(compared: ValueComparison, made: Traced, paths: list[Path]) -> list[str]:
+def _lines(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> list[str]:
     from weft.compare.values.told import lines
 
     head = f"compared: the program without its directives, and {made.processors} processors in turn"
@@ -133,7 +135,7 @@ def _lines(compared: ValueComparison, made: Traced, paths: list[Path]) -> list[s
     return [head, *lines(compared), again]
 
 
-def _json(compared: ValueComparison, made: Traced, paths: list[Path]) -> str:
+def _json(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> str:
     from weft.compare.values.told import to_json
 
     document = {"schema": "weft-check-values/1", "processors": made.processors, "runs": [str(path) for path in paths]}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft.compare.values import ValueComparison
     from weft.compare.values.live import Against
     from weft.launch.job import Job
-    from weft.launch.plan import Plan
+    from weft.launch.plan import LaunchPlan
     from weft.launch.rundir import RunDirectory
     from weft.values.folder import Recorded
 
@@ -99,15 +99,15 @@ def compared(status: int, job: Job, against: Against | None, *, debug: bool = Fa
 class Watched:
     """How a program is started that has watched lines."""
 
-    plan: Plan
+    plan: LaunchPlan
     variables: dict[str, str]
 
 
-def watched(plan: Plan, run: RunDirectory, args: argparse.Namespace) -> Watched:
+def watched(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> Watched:
     """The plan with what watches its lines, and the ranks' variables. UsageError where that cannot be."""
     if not args.watch:
         return Watched(plan, {})
-    from weft.launch.line import Context, Line
+    from weft.launch.launcher_line import LauncherLine, LineContext
     from weft.values import watching
 
     watches = [watching.read(text) for text in args.watch]
@@ -115,8 +115,8 @@ def watched(plan: Plan, run: RunDirectory, args: argparse.Namespace) -> Watched:
     run.facts["watch"] = list(args.watch)
     line = plan.line
     if any(not one.python for one in watches):
-        contexts = tuple(Context(one.options, watching.wrapped(one.program)) for one in line.contexts)
-        line = Line(line.launcher, line.family, contexts)
+        contexts = tuple(LineContext(one.options, watching.wrapped(one.program)) for one in line.contexts)
+        line = LauncherLine(line.launcher, line.family, contexts)
     return Watched(replace(plan, line=line), watching.begin(run.path, watches))
 
 
@@ -166,6 +166,6 @@ def debug_at(run: Path, commands: list[str], *, trust: bool) -> None:
         return
     from weft.cli import _asked
     from weft.cli.debug import debug
-    from weft.launch.rundir import facts_of
+    from weft.launch.rundir import read_facts
 
-    debug(run, ["--agreed", _asked.agreed(run, facts_of(run), trust=trust)], [], None, first=commands)
+    debug(run, ["--agreed", _asked.agreed(run, read_facts(run), trust=trust)], [], None, first=commands)

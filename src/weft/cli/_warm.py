@@ -91,7 +91,7 @@ def _run(request: dict[str, Any]) -> int:
 def read(run: Path) -> None:
     """Do with a run what a replay does with its own, for what that imports and keeps."""
     import weft
-    from weft.launch.finish import told_places
+    from weft.launch.finish import find_crash_frames
     from weft.match import match
     from weft.replay import plans_of
     from weft.report import examine
@@ -100,7 +100,7 @@ def read(run: Path) -> None:
     with suppress(WeftError):  # whoever asks for its replay is told
         trace = weft.open(run)
         plans_of(trace, match(trace))
-        list(told_places(trace))
+        list(find_crash_frames(trace))
         examine(trace)
         look_up(trace)
 

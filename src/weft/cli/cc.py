@@ -48,44 +48,50 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compile, link, or both."""
-    from weft.access.compilation import parsed
-    from weft.access.compilers import hooks
+    from weft.access.command_line import parse_command
+    from weft.access.hook_options import hook_options
 
     if not args.line:
         raise UsageError("name a compiler call: weft cc mpicc -g -o prog prog.c")
     if args.commands is not None:
         return _kept(args.commands, args.line)
-    line = parsed(args.line)
+    line = parse_command(args.line)
     if line.passes:
         return _call(args.line)
-    found = hooks(line.compiler)
+    found = hook_options(line.compiler)
     with temporary_folder("cc") as folder:
         return _made(line, found, Path(folder))
 
 
 def _made(line: Any, found: Sequence[str], folder: Path) -> int:
     """Compile and link; what is made keeps the call."""
-    from weft.access.compilation import calls_of, compiling, linking, one_by_one, with_calls
-    from weft.access.runtime import link_words
+    from weft.access.command_line import (
+        command_entries,
+        compile_command,
+        compile_commands,
+        embed_command_record,
+        link_command,
+    )
+    from weft.access.hook_object import link_options
     from weft.sources.calls import assembly
 
     kept = folder / "calls.s"
-    kept.write_text(assembly(calls_of(line, Path.cwd()), alone=not line.compiles_only))
-    if line.compiles_only:
-        return _call(with_calls(compiling(line, found), found, kept), folder)
-    for command in one_by_one(line, found, folder):
+    kept.write_text(assembly(command_entries(line, Path.cwd()), alone=not line.is_compile_only))
+    if line.is_compile_only:
+        return _call(embed_command_record(compile_command(line, found), found, kept), folder)
+    for command in compile_commands(line, found, folder):
         status = _call(command, folder)
         if status:
             return status
-    return _call(linking(line, folder, [str(kept), *([] if line.has("-r") else link_words())]), folder)
+    return _call(link_command(line, folder, [str(kept), *([] if line.has("-r") else link_options())]), folder)
 
 
 def _kept(database: Path, line: Sequence[str]) -> int:
-    from weft.access.commands import add
+    from weft.access.compile_commands import add_command
 
     status = _call(line)
     if status == 0:
-        add(database, line, Path.cwd())
+        add_command(database, line, Path.cwd())
     return status
 
 

@@ -38,8 +38,8 @@ from weft.cli._values import add_tolerances
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
-    from weft.check import Checked
-    from weft.check.choice import Choice
+    from weft.check import CheckResult
+    from weft.check.finding_selection import SelectionOptions
 
 T = TypeVar("T")
 TAKES_PROGRAM = True
@@ -117,10 +117,17 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check a program."""
-    from weft.check import Request, check
-    from weft.check.build import built, expanded
-    from weft.check.choice import Choice, applied, baseline, choose, rules, verify
+    from weft.check import CheckRequest, check_program
+    from weft.check.finding_selection import (
+        SelectionOptions,
+        apply_selection,
+        read_baseline,
+        read_suppression_rules,
+        select_findings,
+        verify_selection,
+    )
     from weft.check.front_ends import is_script
+    from weft.check.source_discovery import find_built_program, find_sources
 
     refuse(args)
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
@@ -129,13 +136,13 @@ def run(args: argparse.Namespace) -> int:
     if not args.program:
         if not args.rest:
             raise UsageError("name a program's sources, or after -- one that `weft cc` built: weft check -- ./prog")
-        at, build = built(args.rest)
+        at, build = find_built_program(args.rest)
         launcher, program, arguments = args.rest[:at], args.rest[at], [*args.rest[at + 1 :], *given]
     elif is_script(Path(args.program[0])):
-        build, arguments = expanded([Path(args.program[0])]), [*args.program[1:], *given, *args.rest]
+        build, arguments = find_sources([Path(args.program[0])]), [*args.program[1:], *given, *args.rest]
     else:
-        build, arguments = expanded([Path(name) for name in args.program]), [*given, *args.rest]
-    request = Request(
+        build, arguments = find_sources([Path(name) for name in args.program]), [*given, *args.rest]
+    request = CheckRequest(
         sources=build.sources,
         arguments=tuple(arguments),
         grid=args.processors,
@@ -144,20 +151,20 @@ def run(args: argparse.Namespace) -> int:
         flags=tuple(shlex.split(args.flags)),
         link=(*build.link, *shlex.split(args.link)),
         timeout=args.timeout,
-        own=build.own,
-        left=build.left,
+        per_source=build.own,
+        unchecked=build.left,
         launcher=tuple(launcher),
         program=program,
     )
     if args.trace is not None:
         return in_folder(args, lambda folder: traced(args, request, folder))
-    choice = Choice(
-        tuple(args.only), tuple(args.skip), baseline(args.baseline), rules(args.suppress),
+    choice = SelectionOptions(
+        tuple(args.only), tuple(args.skip), read_baseline(args.baseline), read_suppression_rules(args.suppress),
         tuple(args.fail_on) or ("error",),
     )  # fmt: skip
-    verify(choice, request.sources)
-    checked = in_folder(args, lambda folder: check(request, folder))
-    checked = applied(checked, choose(checked, choice))
+    verify_selection(choice, request.sources)
+    checked = in_folder(args, lambda folder: check_program(request, folder))
+    checked = apply_selection(checked, select_findings(checked, choice))
     if args.output is None:
         write(checked, args.format, sys.stdout, args.directives)
     else:
@@ -178,18 +185,18 @@ def in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
     return work(args.keep_build.absolute())
 
 
-def status(checked: Checked, choice: Choice) -> int:
+def status(checked: CheckResult, choice: SelectionOptions) -> int:
     """The exit status: a finding first, then what keeps nothing found from being an all-clear."""
-    from weft.check.choice import fails
+    from weft.check.finding_selection import lets_check_fail
 
-    if any(fails(finding, choice) for finding in checked.findings):
+    if any(lets_check_fail(finding, choice) for finding in checked.findings):
         return 1
     if not checked.whole:
         return 3
-    return 2 if checked.looked.nothing else 0
+    return 2 if checked.looked.is_empty else 0
 
 
-def write(checked: Checked, form: str, to: TextIO, directives: bool = False) -> None:
+def write(checked: CheckResult, form: str, to: TextIO, directives: bool = False) -> None:
     """Write what was found in one of its forms."""
     if form == "json":
         from weft.report import to_json
@@ -204,10 +211,10 @@ def write(checked: Checked, form: str, to: TextIO, directives: bool = False) -> 
 
         print(json.dumps(to_sarif(checked), indent=1), file=to)
     elif form == "html":
-        from weft.check.page import to_html
+        from weft.check.html_page import to_html
 
         to.write(to_html(checked))
     else:
-        from weft.check.terminal import write as tell
+        from weft.check.terminal import print_result as tell
 
         tell(checked, to, directives)

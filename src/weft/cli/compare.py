@@ -71,9 +71,9 @@ def run(args: argparse.Namespace) -> int:
         return _viewed(args)
     values = None if args.calls else _values(args)
     if args.bisect and values is not None:
-        from weft.launch.rundir import facts_of
+        from weft.launch.rundir import read_facts
 
-        agreed = [(one, _asked.agreed(one, facts_of(one), trust=args.trust)) for one in (args.reference, args.run)]
+        agreed = [(one, _asked.agreed(one, read_facts(one), trust=args.trust)) for one in (args.reference, args.run)]
         for line in bisected(values, agreed, _settings(args)):
             print(_laid_out(f"bisected: {line}" if not line.startswith(" ") else line, str))
     if values is not None and (args.values or not _same_program(args)):
@@ -139,10 +139,10 @@ def _unkept(args: argparse.Namespace, values: ValueComparison | None) -> Iterato
 
 def _print_commands(args: argparse.Namespace) -> None:
     from weft.compare.told import commands
-    from weft.launch.rundir import facts_of
+    from weft.launch.rundir import read_facts
     from weft.report.text import printable
 
-    for line in commands(*(facts_of(run).get("command") for run in (args.reference, args.run))):
+    for line in commands(*(read_facts(run).get("command") for run in (args.reference, args.run))):
         print(printable(line))
 
 
@@ -202,9 +202,9 @@ def _settings(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 def _same_program(args: argparse.Namespace) -> bool:
     """Whether calls can be held against each other: the same program with the same number of ranks, and no option."""
-    from weft.launch.rundir import facts_of
+    from weft.launch.rundir import read_facts
 
-    facts = [facts_of(run) for run in (args.reference, args.run)]
+    facts = [read_facts(run) for run in (args.reference, args.run)]
     programs = [[Path(str(word)).name for word in _words(one)] for one in facts]
     ranks = [one.get("ranks") for one in facts]
     return bool(ranks[0]) and ranks[0] == ranks[1] and programs[0][:2] == programs[1][:2]

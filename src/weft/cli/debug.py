@@ -70,9 +70,9 @@ def of_replay(args: argparse.Namespace) -> int:
 def agreed(args: argparse.Namespace) -> tuple[Path, list[str]]:
     """The run, and the options of its replays. UsageError where what it names may not be executed."""
     import weft
-    from weft.launch.rundir import newest
+    from weft.launch.rundir import find_newest_run
 
-    path = args.run or newest()
+    path = args.run or find_newest_run()
     given = options(args.n, args.stdin)
     if args.rest:
         return path, given
@@ -103,9 +103,9 @@ def debug(
     """A session from the start of the replay to its end."""
     from weft.debug.debugger import Debugger
     from weft.debug.prompt import Quit, completions, history
-    from weft.tasks.ranks import TaskPrompt, hand_in, prepare
+    from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
 
-    debugger = Debugger(path, findings_of, replay, program, hand=hand_in, prepare=prepare)
+    debugger = Debugger(path, findings_of, replay, program, hand=inspect_rank, prepare=prepare_replay_folder)
     prompt = TaskPrompt(debugger, as_json=as_json)
     unattended = lines is not None or as_json or not sys.stdin.isatty()
     prompt.limit = (SCRIPTED if unattended else 0.0) if limit is None else limit

@@ -60,9 +60,9 @@ def at_the_error(said: str) -> tuple[str, str]:
 
 def require_mpi4py() -> None:
     """Raise when this Python cannot run the example."""
-    from weft.launch.library import ask_python
+    from weft.launch.library import query_mpi4py
 
-    answer = ask_python(Path(sys.executable))
+    answer = query_mpi4py(Path(sys.executable))
     if answer.library is None:
         raise WeftError(f"the demo needs mpi4py and an MPI: `{sys.executable} -m pip install mpi4py mpich`")
 

@@ -39,22 +39,22 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examine the machine and print what was found."""
-    from weft.launch.checkup import Checkup, examine
+    from weft.launch.checkup import Checkup, check_machine
 
     if args.hosts is None and args.rest:
         raise UsageError(
             "what follows -- is the launcher that --hosts is tried with: weft doctor --hosts a,b -- mpiexec"
         )
     if args.hosts is not None:
-        from weft.launch.between import tried
+        from weft.launch.host_checks import check_hosts
 
-        checkup = Checkup([], tried(args.hosts.split(","), args.rest))
+        checkup = Checkup([], check_hosts(args.hosts.split(","), args.rest))
     else:
-        checkup = examine()
+        checkup = check_machine()
     if args.bug_report:
-        from weft.launch.bugreport import facts
+        from weft.launch.bugreport import report_lines
 
-        print("\n".join(facts(checkup)))
+        print("\n".join(report_lines(checkup)))
     elif args.format == "json":
         print(json.dumps(checkup.to_json(), indent=1))
     else:

@@ -93,12 +93,12 @@ def run(args: argparse.Namespace) -> int:
     """Print a run."""
     import weft
     from weft.cli._streams import end_with_reader
-    from weft.launch.rundir import newest
+    from weft.launch.rundir import find_newest_run
     from weft.report.rings import describe_suffix
     from weft.trace.filter import Filter
 
     Filter(args.where, also=terms(args), findings=())  # what is wrong with it is said before anything is read
-    trace = weft.open(args.run or newest())
+    trace = weft.open(args.run or find_newest_run())
     wanted = Filter(args.where, also=terms(args), findings=findings(trace, args.where))
     refuse_absent(trace, wanted)
     end_with_reader()
@@ -121,7 +121,8 @@ def refuse_absent(trace: Trace, wanted: Filter) -> None:
     absent = wanted.absent_ranks(len(trace.ranks))
     if absent:
         has = f"ranks 0 to {len(trace.ranks) - 1}" if len(trace.ranks) > 1 else "rank 0 only"
-        raise UsageError(f"there is no rank {', '.join(absent)}: {escaped(str(trace.path))} has {has}")
+        lacking = f"{'rank' if len(absent) == 1 and absent[0].isdigit() else 'ranks'} {', '.join(absent)}"
+        raise UsageError(f"the filter names {lacking}, but {escaped(str(trace.path))} has {has}")
 
 
 def output(args: argparse.Namespace) -> Any:

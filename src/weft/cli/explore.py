@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.run is None and args.rest:
         record(args)
-    trace = weft.open(args.run or rundir.newest())
+    trace = weft.open(args.run or rundir.find_newest_run())
     trace.require_beginning("an exploration")
     if trace.level is Level.OUTCOMES:
         raise UsageError(f"{trace.path} was recorded at level `outcomes`, which has no events: replay it once whole, "

@@ -44,11 +44,11 @@ def run(args: argparse.Namespace) -> int:
     from weft.base.words import plural
     from weft.cli._progress import progress
     from weft.export import default_path, write
-    from weft.launch.rundir import newest
+    from weft.launch.rundir import find_newest_run
     from weft.report.rings import describe_suffix
     from weft.report.text import printable
 
-    trace = weft.open(args.run or newest())
+    trace = weft.open(args.run or find_newest_run())
     out = args.output or default_path(trace, args.format)
     with progress(f"writing {out.name}") as advance:
         told = write(trace, args.format, out, lambda share: advance(share, ""))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from weft.cli._said import say, shown_path
 
 if TYPE_CHECKING:
-    from weft.launch.local.afterwards import Gathered
+    from weft.launch.local.gather_after_run import GatherResult
 
 
 def register(subparsers: Any) -> None:
@@ -37,13 +37,17 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Gather, and say what is there now."""
-    from weft.launch.local import afterwards
+    from weft.launch.local import gather_after_run
 
-    gathered = afterwards.copied(args.run, args.folders) if args.folders else afterwards.of_this_host(args.run)
+    gathered = (
+        gather_after_run.gather_copies(args.run, args.folders)
+        if args.folders
+        else gather_after_run.gather_this_host(args.run)
+    )
     return told(args.run, gathered)
 
 
-def told(run: Path, gathered: Gathered) -> int:
+def told(run: Path, gathered: GatherResult) -> int:
     """Say what came, and which ranks left no record; return the status."""
     for line in gathered.missing:
         say(line)

@@ -29,14 +29,14 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Pack each run."""
-    from weft.launch.survivors import is_over
+    from weft.launch.rank_processes import is_record_final
     from weft.trace import Trace
     from weft.trace.packing import pack
 
     left = False
     for path in args.runs:
         Trace.open(path)  # what is no run is told as ever
-        left |= told(path, pack(path, is_over))
+        left |= told(path, pack(path, is_record_final))
     return int(left)
 
 

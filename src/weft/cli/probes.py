@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _listed(run: Path | None) -> None:
-    from weft.launch.rundir import newest
+    from weft.launch.rundir import find_newest_run
     from weft.report.text import printable
     from weft.values.listing import lines
     from weft.values.trace import ValueTrace
 
-    for line in lines(ValueTrace.open(run or newest())):
+    for line in lines(ValueTrace.open(run or find_newest_run())):
         print(printable(line))

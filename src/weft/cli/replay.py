@@ -32,7 +32,7 @@ from weft.errors import UsageError, WeftError
 if TYPE_CHECKING:
     from weft.base.event_id import EventId
     from weft.launch.job import Job
-    from weft.launch.plan import Plan
+    from weft.launch.plan import LaunchPlan
     from weft.launch.rundir import RunDirectory
     from weft.mpi.prebuilt import Shim
     from weft.replay import Conductor, Cut, RankPlan, Replay
@@ -126,7 +126,7 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     from weft.values import recording
 
     recording.check(args.probes)
-    trace = weft.open(args.run or rundir.newest())
+    trace = weft.open(args.run or rundir.find_newest_run())
     if not other:
         _asked.agreed(trace.path, trace.run, trust=args.trust, before=args.agreed)
     command, n = recorded_command(trace, other, args.n)
@@ -142,11 +142,11 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     folder = folder_of(trace, other)
     out = args.out.absolute() if args.out else None
     with inside(folder):
-        start = plans.decide(command, n)
-        start.environment.update(plans.share_cores(start.line.family, len(trace.ranks)))
-        rundir.refuse(out)
-        shim = recorder.build(start)
-    directory = rundir.create(out, ["replay-of-" + trace.path.name], command, "trace")
+        start = plans.plan_run(command, n)
+        start.environment.update(plans.choose_polling_variables(start.line.family, len(trace.ranks)))
+        rundir.refuse_used_folder(out)
+        shim = recorder.build_recorder(start)
+    directory = rundir.create_run(out, ["replay-of-" + trace.path.name], command, "trace")
     session = Replay(
         steps, cut, hold=args.hold, timeout=args.timeout, driver=driver, conductor=conductor
     )  # fmt: skip
@@ -154,12 +154,12 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         directory.facts |= {"n": n, "replay_of": str(trace.path), "cwd": str(folder)}
         directory.facts |= signed(directory.facts)
         directory.facts["hashes"] = args.hash_messages
-        recorder.describe(start, shim, directory)
+        recorder.describe_recorder(start, shim, directory)
         more = recording.begin(directory.path, args.probes) if args.probes is not None else {}
         more |= {"WEFT_INTERNAL_HASH": "1"} if args.hash_messages else {}
         job = started(trace, session, start, (shim, directory), more)
     except WeftError:
-        recording.discard(directory.hold())
+        recording.discard(directory.open_folder())
         directory.discard()
         raise
     return conclude(trace, session, job, args)
@@ -200,7 +200,9 @@ def inside(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDirectory], more: dict[str, str]) -> Job:
+def started(
+    trace: Trace, session: Replay, start: LaunchPlan, made: tuple[Shim, RunDirectory], more: dict[str, str]
+) -> Job:
     """Lay the plan out and run the program with it, to its end."""
     from weft.launch import recorder
     from weft.launch.job import run_job
@@ -213,14 +215,16 @@ def started(trace: Trace, session: Replay, start: Plan, made: tuple[Shim, RunDir
     if trace.system.grows:
         from weft.pvm import tasks
 
-        tasks.hand_on(trace.path, laid_out)
-    variables = recorder.variables(shim, directory, "trace") | more | {"WEFT_INTERNAL_REPLAY": str(laid_out)}
+        tasks.copy_to_replay(trace.path, laid_out)
+    variables = (
+        recorder.make_recorder_variables(shim, directory, "trace") | more | {"WEFT_INTERNAL_REPLAY": str(laid_out)}
+    )
     if session.driver is not None:
         variables["WEFT_INTERNAL_AGENT"] = str(session.driver.folder)
     if session.driver is not None or trace.run.get("tasks"):
-        from weft.tasks.runtime import for_ranks
+        from weft.tasks.runtime import replay_environment
 
-        variables |= for_ranks(start.line.programs)  # a runtime makes threads in an order of its own
+        variables |= replay_environment(start.line.programs)  # a runtime makes threads in an order of its own
     try:
         with inside(Path(str(directory.facts["cwd"]))):
             return run_job(start, directory, variables, observer=session.observe)
@@ -261,9 +265,9 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
 
 def on_this_host(trace: Trace, command: list[str]) -> list[str]:
     """The program of a line that went over hosts without a common directory: they would not find the replay."""
-    from weft.launch.line import parse
+    from weft.launch.launcher_line import parse_launcher_line
 
-    programs = dict.fromkeys(program for program in parse(command).programs if program)
+    programs = dict.fromkeys(program for program in parse_launcher_line(command).programs if program)
     if len(programs) != 1:
         raise WeftError(
             f"{trace.path} was recorded with --local over hosts, by a line of several programs, and a replay runs on "
@@ -289,7 +293,7 @@ def silent(trace: Trace) -> set[int]:
         return set()
     from weft.pvm import tasks
 
-    return {task.rank for task in tasks.read(trace.path) if not task.pid}
+    return {task.rank for task in tasks.read_tasks(trace.path) if not task.pid}
 
 
 def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:

@@ -47,20 +47,20 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Report a run, by this process or by all of its job step."""
-    from weft.launch.step import beneath_mpi, of_this_process
+    from weft.launch.job_step import find_own_step, is_below_mpi_process
 
-    step = of_this_process()
-    if step is not None and not beneath_mpi(step):
+    step = find_own_step()
+    if step is not None and not is_below_mpi_process(step):
         from weft.cli._together import run_together
 
         return run_together(args, step)
     import weft
     from weft.cli._progress import progress
     from weft.cli._report_output import write_report
-    from weft.launch.rundir import newest
+    from weft.launch.rundir import find_newest_run
     from weft.report import Ground, examine
 
-    ground = Ground(weft.open(args.run or newest()))
+    ground = Ground(weft.open(args.run or find_newest_run()))
     with progress("analysing the run") as advance:
         report = examine(ground.trace, ground=ground, progress=advance)
     return write_report(ground, report, args)

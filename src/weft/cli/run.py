@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from weft.compare.values.live import Against
     from weft.launch.finish import Ending
     from weft.launch.job import Job
-    from weft.launch.joint import Joint
+    from weft.launch.live_findings import LiveFindings
     from weft.launch.local.hosts import Hosts
-    from weft.launch.plan import Plan
+    from weft.launch.plan import LaunchPlan
     from weft.launch.rundir import RunDirectory
-    from weft.launch.watch import Watch
-    from weft.launch.witness import Witness
+    from weft.launch.shared_run import SharedRun
+    from weft.launch.watch import RankWatch
     from weft.mpi.prebuilt import Shim
     from weft.report import Ground, Report
     from weft.report.document import Subject
     from weft.values.folder import Recorded
-    from weft.watchdogs.silence import Silence
+    from weft.watchdogs.silence import SilenceWatchdog
 
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
@@ -230,7 +230,7 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
 
-    plan = plans.decide(command, args.n)
+    plan = plans.plan_run(command, args.n)
     if plan.pvm is not None:
         refuse_of_mpi(args)
     if args.pvm_join:
@@ -239,16 +239,20 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     step = _joined.step_of(plan, args)
     if step is not None:
         return _joined.record(step, plan, command, args, conclude=conclude, alarm=alarm)
-    rundir.refuse(args.out)
-    shim = recorder.build(plan)
+    rundir.refuse_used_folder(args.out)
+    shim = recorder.build_recorder(plan)
     there = _slow.place(plan, args)
     try:
-        directory = rundir.create(
-            args.out, plan.line.programs[0] or [command[0]], command, args.level, there.make if there else Path.mkdir
+        directory = rundir.create_run(
+            args.out,
+            plan.line.programs[0] or [command[0]],
+            command,
+            args.level,
+            there.make_linked_folder if there else Path.mkdir,
         )
     except WeftError:
         if there is not None:
-            there.drop()
+            there.restore_place()
         raise
     try:
         status = recorded(plan, shim, directory, args, alarm)
@@ -257,7 +261,9 @@ def record(command: list[str], args: argparse.Namespace) -> int:
     return status or (0 if whole else FAILED_STATUS)
 
 
-def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Namespace, alarm: Silence | None) -> int:
+def recorded(
+    plan: LaunchPlan, shim: Shim, directory: RunDirectory, args: argparse.Namespace, alarm: SilenceWatchdog | None
+) -> int:
     """Start, watch, finish, tell."""
     from weft.launch import recorder
     from weft.launch.job import run_job
@@ -269,64 +275,64 @@ def recorded(plan: Plan, shim: Shim, directory: RunDirectory, args: argparse.Nam
         directory.facts["hashes"] = args.hash_messages
         if args.keep is not None:
             directory.facts["keep"] = args.keep
-        variables = recorder.variables(
+        variables = recorder.make_recorder_variables(
             shim, directory, args.level, whole_buffers=args.whole_buffers, hash_messages=args.hash_messages,
             keep=args.keep, patient=args.in_place,
         )  # fmt: skip
         if args.tasks:
             from weft.tasks import calling
 
-            variables |= calling.begin(plan.line.programs, directory)
+            variables |= calling.prepare_recording(plan.line.programs, directory)
         variables |= recording.begin(directory.path, args.probes) if args.local is None else {}
         watched = values.watched(plan, directory, args)
         variables |= watched.variables
-        recorder.describe(plan, shim, directory)
+        recorder.describe_recorder(plan, shim, directory)
         against = values.held_against(directory, args)
         started, hosts = watched.plan, None
         if args.local is not None:
-            from weft.launch.local.begin import begin
+            from weft.launch.local.plan_hosts import listen_and_plan
 
-            hosts, started = begin(watched.plan, directory, args.local, variables)
+            hosts, started = listen_and_plan(watched.plan, directory, args.local, variables)
             variables = {}
         with watching(directory, args) as witness:
             job = run_job(
                 started, directory, variables, args.hang_after,
-                told=witness.pass_on if witness is not None else _hosts.teller(hosts),
+                report_news=witness.report_new if witness is not None else _hosts.teller(hosts),
                 observer=observed(against, witness if args.end_at_limit else None), alarm=alarm,
                 hosts=hosts,
             )  # fmt: skip
     except WeftError:
         end_tasks(args, directory)
-        recording.discard(directory.hold())
+        recording.discard(directory.open_folder())
         directory.discard()
         raise
     end_tasks(args, directory)
     return values.compared(conclude(plan, job, args, against), job, against, debug=args.debug)
 
 
-def watchdog(args: argparse.Namespace) -> Silence | None:
+def watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
     """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
     if not any(name.startswith("WEFT_WATCHDOG") for name in os.environ):
         return None  # without the modules
-    from weft.watchdogs.silence import Silence
-    from weft.watchdogs.wish import ACTION, FILE, SECONDS, wish
+    from weft.watchdogs.silence import SilenceWatchdog
+    from weft.watchdogs.wish import ACTION, FILE, SECONDS, read_settings
 
-    asked = wish()
+    asked = read_settings()
     for name in (SECONDS, ACTION, FILE):
         os.environ.pop(name, None)
     if asked is not None and args.level == "outcomes":
         raise UsageError(f"{SECONDS} needs --level trace: level `outcomes` does not record where a rank is")
-    return Silence(asked) if asked is not None else None
+    return SilenceWatchdog(asked) if asked is not None else None
 
 
-def observed(against: Against | None, witness: Witness | None) -> Callable[[Watch], bool] | None:
+def observed(against: Against | None, witness: LiveFindings | None) -> Callable[[RankWatch], bool] | None:
     """What ends the job early, where that was asked for: a value that differs, a call over the limit."""
     if against is None and witness is None:
         return None
     return lambda _: (against is not None and against.look()) or (witness is not None and witness.over_limit)
 
 
-def join_machine(plan: Plan) -> None:
+def join_machine(plan: LaunchPlan) -> None:
     """Let the run take part in the user's own virtual machine. UsageError for a program that is not one of PVM."""
     if plan.pvm is None:
         raise UsageError("--pvm-join is for programs of PVM, and this one is not linked with its shared library")
@@ -346,7 +352,7 @@ def refuse_of_mpi(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Witness | None]:
+def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[LiveFindings | None]:
     """What tells of the job while it runs, where that was asked for."""
     asked = ["--findings"] if args.watch_findings else []
     asked += ["--around"] if args.keep_around_findings else []
@@ -354,10 +360,10 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Witn
     if not asked:
         yield None
         return
-    from weft.launch.witness import Witness
+    from weft.launch.live_findings import LiveFindings
     from weft.trace.rings import snapshots
 
-    witness = Witness(directory.path, lambda news: tell(news, sys.stderr), asked)
+    witness = LiveFindings(directory.path, lambda news: tell(news, sys.stderr), asked)
     try:
         yield witness
     finally:
@@ -371,22 +377,24 @@ def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
     if args.tasks:
         from weft.tasks import calling
 
-        calling.end(directory)
+        calling.finish_recording(directory)
 
 
-def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | None = None) -> int:
+def conclude(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: Against | None = None) -> int:
     """Put the record in order and tell what happened; return the exit status."""
-    from weft.launch import absent, apart, finish
+    from weft.launch import finish, missing_ranks, separate_worlds
 
-    ending = finish.finish(job)
+    ending = finish.finish_run(job)
     of_pvm = plan.pvm is not None  # its machines grow: nobody knows how many tasks there must be
-    missing = [] if of_pvm else absent.lines(ending.headers, job.run.facts.get("lost") or ())
-    if job.joint is not None and job.joint.apart:
-        return of_a_part(job, job.joint, args)
+    missing = [] if of_pvm else missing_ranks.describe_missing_ranks(ending.headers, job.run.facts.get("lost") or ())
+    if job.shared_run is not None and job.shared_run.absent_ranks:
+        return of_a_part(job, job.shared_run, args)
     for line in missing:
         say(line)
     failed = bool(missing)
-    alone = apart.note(plan, job.run.ranks, ending.headers, job.joint.step if job.joint else None)
+    alone = separate_worlds.describe_separate_worlds(
+        plan, job.run.ranks, ending.headers, job.shared_run.step if job.shared_run else None
+    )
     for note in [*plan.notes, *([alone] if alone else [])]:
         say(f"note: {note}")
     kept = values.keep_values(job, args.probes, args.watch or ())
@@ -414,21 +422,21 @@ def conclude(plan: Plan, job: Job, args: argparse.Namespace, against: Against | 
         say(line)
     failed |= values.tell_values(kept)
     failed |= not tell_findings(job, args.report)
-    if (problem := finish.packed(job.run.path)) is not None:
+    if (problem := finish.pack_small_records(job.run.path)) is not None:
         say(problem)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
-    if job.interrupted is not None:
-        return 128 + job.interrupted
+    if job.interrupting_signal is not None:
+        return 128 + job.interrupting_signal
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
 
-def of_a_part(job: Job, joint: Joint, args: argparse.Namespace) -> int:
+def of_a_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
     """Each host of a job step has its own ranks only: say where they are and how they are put together."""
     from weft.launch import finish
 
     host, place = os.uname().nodename, job.run.path
-    ranks = rank_words(sorted({*range(joint.step.size)} - {*joint.apart}))
+    ranks = rank_words(sorted({*range(joint.step.size)} - {*joint.absent_ranks}))
     why = (
         f"host {host} has {ranks} of {joint.step.size} in {place}, which the other hosts do not see; "
         "nothing is looked for in a part of a run"
@@ -441,19 +449,19 @@ def of_a_part(job: Job, joint: Joint, args: argparse.Namespace) -> int:
     if problem is not None:
         say(problem)
     write_report(args.report, Untold(job.run.facts, (why,)))
-    finish.packed(job.run.path)
+    finish.pack_small_records(job.run.path)
     return job.process.shell_status or FAILED_STATUS
 
 
-def keep_empty(plan: Plan, job: Job) -> bool:
+def keep_empty(plan: LaunchPlan, job: Job) -> bool:
     """Keep a run without records where other hosts may have some; whether that is so."""
-    from weft.launch import elsewhere
+    from weft.launch import remote_hosts
 
     place = shown_path(job.run.path)
     if job.hosts is not None:
         clear(job, job.hosts)
         say(f"what its hosts wrote may still lie there, in {job.run.facts['local']}: weft gather {place}")
-    elif elsewhere.may_be(plan.line):
+    elif remote_hosts.may_use_other_hosts(plan.line):
         say(f"{place} is kept: what its hosts wrote can be put into it (weft gather {place} HOSTDIR...)")
     else:
         return False
@@ -465,20 +473,20 @@ def places(job: Job, args: argparse.Namespace) -> str | None:
     """Look up where the calls stand; each host of --local has done so for its own ranks. Returns what went wrong."""
     from weft.launch import finish
 
-    problem = finish.resolve_sites(job.run.path, texts=not args.no_sources)
+    problem = finish.resolve_sites(job.run.path, with_source_texts=not args.no_sources)
     if job.hosts is None:
         return problem
-    from weft.launch.local import gather
+    from weft.launch.local import merge_records
 
-    problem = gather.places(job.run.path, job.hosts.folders(), problem)
+    problem = merge_records.merge_locations(job.run.path, job.hosts.folders(), problem)
     clear(job, job.hosts)
     return "; ".join([*job.hosts.problems, *([problem] if problem else [])]) or None
 
 
 def clear(job: Job, hosts: Hosts) -> None:
     """All of the hosts is in the run. Tasks of a job step wait until it is reported."""
-    hosts.clear()
-    if job.joint is None:
+    hosts.remove_incoming()
+    if job.shared_run is None:
         hosts.close()
 
 
@@ -514,13 +522,13 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
         lines.append("the run was stopped: the ranks that wait below can never go on")
     elif against is not None and against.differs:
         lines.append(f"the run was stopped: a value differs from {shown_path(against.reference.path)}")
-    elif job.cut_off:
+    elif job.lost_host:
         lines += _hosts.cut_off(job)
-    elif job.without:
-        them = "it" if len(job.without) == 1 else "them"
+    elif job.fallen_ranks:
+        them = "it" if len(job.fallen_ranks) == 1 else "them"
         lines.append(
-            f"the run was ended: {ranks_text(job.without)} had ended in the middle, and the launcher let others wait "
-            f"for {them} in MPI, which they would do for ever"
+            f"the run was ended: {ranks_text(job.fallen_ranks)} had ended in the middle, and the launcher let others "
+            f"wait for {them} in MPI, which they would do for ever"
         )
     elif job.ended == "killed" and not job.hung_for:
         lines.append("the run was ended by --end-at-limit: a call had not returned. That does not prove a deadlock")
@@ -531,14 +539,14 @@ def what_happened(ending: Ending, job: Job, against: Against | None = None) -> l
         )
     elif ending.ended == "interrupted":
         lines.append(f"the run was {interruption(job)}; the record is complete up to each rank's last call")
-    elif ending.ended == "crashed" and not finish.hydra_race(job, ending.headers.values()):
+    elif ending.ended == "crashed" and not finish.is_hydra_race(job, ending.headers.values()):
         lines.append(f"the program crashed ({status_text(job)}); the record is complete up to each rank's last call")
     elif ending.ended == "killed":
         lines.append(f"the run was killed ({status_text(job)}); the record is complete up to each rank's last call")
     lines += memory_kills(job)
     if ending.ended == "crashed":
         lines += shared_memory(job)
-    if finish.hydra_race(job, ending.headers.values()):
+    if finish.is_hydra_race(job, ending.headers.values()):
         lines.append(
             f"the launcher gave status {job.process.shell_status} though every rank had left MPI in order: MPICH's "
             "launcher sometimes kills ranks that are still on their way out. It is not the program's fault"
@@ -610,11 +618,11 @@ def unseen_mpi(run: Path) -> str | None:
     return None
 
 
-def nothing_recorded(plan: Plan, job: Job) -> str:
+def nothing_recorded(plan: LaunchPlan, job: Job) -> str:
     """Say why there is no record, as far as it can be known."""
     import shutil
 
-    from weft.launch import elsewhere
+    from weft.launch import remote_hosts
 
     for program in plan.line.programs:
         if program and shutil.which(program[0]) is None:
@@ -636,7 +644,7 @@ def nothing_recorded(plan: Plan, job: Job) -> str:
             "looks them up itself (dlsym), or opens a part that uses MPI with RTLD_DEEPBIND; link that part with MPI "
             "and open it without RTLD_DEEPBIND"
         )
-    if job.hosts is None and elsewhere.may_be(plan.line):
+    if job.hosts is None and remote_hosts.may_use_other_hosts(plan.line):
         return (
             f"nothing was recorded here: the ranks may have run on other hosts, which do not see {job.run.path} "
             "(record with --local DIR, or --out on a directory that they see), or the program never initialised MPI"

@@ -74,9 +74,9 @@ def run(args: argparse.Namespace) -> int:
     from weft.tasks.console import COMMANDS
 
     if args.environment:
-        from weft.tasks.runtime import settings
+        from weft.tasks.runtime import tool_environment
 
-        print(*(f"{name}={value}" for name, value in settings(args.runtime).items()))
+        print(*(f"{name}={value}" for name, value in tool_environment(args.runtime).items()))
         return 0
     as_json = args.format == "json"
     lines = script(args)

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve the picture of a run, or write it."""
     import weft
     from weft.cli._progress import progress
-    from weft.launch.rundir import newest
+    from weft.launch.rundir import find_newest_run
     from weft.view.picture import Picture
 
     if not 0 <= args.port < 65536:
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
     if args.beside is not None and (args.text or args.output is not None):
         raise UsageError("--beside is for the browser: `weft compare RUN OTHER` says in words where two runs differ")
     if args.text:
-        return _draw(weft.open(args.run or newest()), args.last)
-    trace = weft.open(args.run or newest())
+        return _draw(weft.open(args.run or find_newest_run()), args.last)
+    trace = weft.open(args.run or find_newest_run())
     with progress(f"indexing {trace.event_count:,} calls") as advance:
         picture = Picture(trace, lambda done, total: advance(done / max(total, 1), ""))
     picture.replayed.trusted = args.trust

@@ -94,7 +94,7 @@ def told(comparison: Comparison) -> Iterator[str]:
         groups.setdefault((reference, run), []).append(one)
     for number, ((reference, run), some) in enumerate(groups.items()):
         alike = {one.alike for one in some}
-        where = f"{plural(min(alike), 'call')} that are alike" if len(alike) == 1 else "different numbers of calls"
+        where = plural(min(alike), "equal call") if len(alike) == 1 else "different numbers of calls"
         heading = "and independently" if number else "first difference"
         yield f"{heading}: {rank_words(d.rank for d in some)}, after {where}"
         yield f"    reference  {_event(some, 'before')}{reference}"

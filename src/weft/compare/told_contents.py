@@ -32,7 +32,7 @@ def lines(contents: Contents | None, comparison: Comparison) -> list[str]:
             return [f"what messages hold was not compared: the {which} was recorded without --hash-messages"]
         return []
     if not contents.differing:
-        return [f"what messages hold is alike: {plural(contents.compared, 'content')} of calls that are alike"]
+        return [f"the messages of {plural(contents.compared, 'equal call')} have equal contents"]
     return list(_differing(contents, comparison))
 
 

@@ -24,7 +24,7 @@ from weft.debug.debugger import Debugger
 from weft.debug.prompt import COMMANDS, Quit, completions, parse
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.tasks.backend import How
-from weft.tasks.ranks import TaskPrompt, hand_in, prepare
+from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
 
 Body = dict[str, Any]
 Later = Callable[[], None]
@@ -39,7 +39,7 @@ END = ("disconnect", "terminate")
 
 def prepared(folder: Path) -> None:
     """Put into a replay's folder what its ranks need."""
-    prepare(folder)
+    prepare_replay_folder(folder)
     output.prepare(folder)
 
 
@@ -219,7 +219,7 @@ class Adapter:
         try:
             run, program = launch.run_of(arguments, said, self._look)
             options = launch.options(arguments) + ([] if program else launch.agreed(run, arguments))
-            debugger = Debugger(run, self._findings, options, program, hand=hand_in, prepare=prepared)
+            debugger = Debugger(run, self._findings, options, program, hand=inspect_rank, prepare=prepared)
             native = arguments.get("nativeFrames")
             self._session = Session(
                 TaskPrompt(debugger, as_json=False),

@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.base.lifetime import bound_to_parent
 from weft.errors import UsageError, WeftError
-from weft.launch.rundir import BASE, facts_of, newest
+from weft.launch.rundir import BASE, find_newest_run, read_facts
 from weft.safety.runs import agreement, doubt, executes
 from weft.safety.started import own_python
 
@@ -66,7 +66,7 @@ def options(arguments: Arguments) -> list[str]:
 
 def agreed(run: Path, arguments: Arguments) -> list[str]:
     """The option that lets a replay execute what the run names. UsageError for another's run that is not trusted."""
-    facts = facts_of(run)
+    facts = read_facts(run)
     word = agreement(facts)
     given = arguments.get("trust") is True or arguments.get("agreed") == word
     if (why := doubt(run, facts)) and not given:
@@ -96,7 +96,7 @@ def run_of(arguments: Arguments, said: Callable[[str], None], look: Callable[[],
     if arguments.get("run"):
         return Path(arguments["run"]), words
     if not words:
-        return newest(), []
+        return find_newest_run(), []
     return record(words, arguments, said, look), []
 
 
@@ -120,7 +120,7 @@ def record(words: Sequence[str], arguments: Arguments, said: Callable[[str], Non
     made = set(BASE.glob("*")) - before
     if not made:
         raise WeftError(f"{shlex.join(words)}: nothing was recorded (`weft run` ended with {process.returncode})")
-    return newest()
+    return find_newest_run()
 
 
 def _listen(process: subprocess.Popen[bytes], said: Callable[[str], None], look: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ from weft.debug.back import NothingBehind
 from weft.debug.frames import PARTS
 from weft.debug.hands import NoLines
 from weft.errors import DebuggerError, UsageError, WeftError
-from weft.tasks.answers import tell as told_of_task
+from weft.tasks.answers import render_answer as told_of_task
 from weft.tasks.backend import How
 from weft.tasks.ranks import TaskPrompt
 

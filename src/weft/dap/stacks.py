@@ -16,7 +16,7 @@ from weft.debug.debugger import Debugger
 from weft.debug.gdb import NativeHand
 from weft.debug.hands import Frame, Hand, Part
 from weft.errors import DebuggerError, UsageError
-from weft.tasks.views import View
+from weft.tasks.views import TaskView
 
 Body = dict[str, Any]
 _OF_OTHERS = re.compile(
@@ -186,7 +186,7 @@ class Stacks:
             raise UsageError("ranks have run since: this frame no longer exists")
         return self._spots[number - 1]
 
-    def _hand(self, spot: Spot) -> tuple[Hand | View, int]:
+    def _hand(self, spot: Spot) -> tuple[Hand | TaskView, int]:
         if spot.level is None:
             what = "it is where the task was made" if spot.task is not None else (
                 "the rank, or this thread of it, is only known from the record"

@@ -7,9 +7,9 @@ from typing import Any, Final
 from weft.errors import DebuggerError, UsageError
 from weft.tasks.backend import How
 from weft.tasks.debugger import Answer
-from weft.tasks.model import Task
+from weft.tasks.model import TaskRow
 from weft.tasks.ranks import AsyncioHand, OpenMPHand, TaskPrompt
-from weft.tasks.views import View, view
+from weft.tasks.views import TaskView, open_task_view
 
 Body = dict[str, Any]
 FIRST: Final = 1 << 20
@@ -24,7 +24,7 @@ class TaskThreads:
     def __init__(self, prompt: TaskPrompt) -> None:
         self._prompt = prompt
         self._numbers: dict[tuple[int, int], int] = {}
-        self._rows: dict[int, list[Task]] = {}
+        self._rows: dict[int, list[TaskRow]] = {}
         self._told: set[int] = set()
 
     def look(self) -> list[str]:
@@ -34,7 +34,7 @@ class TaskThreads:
             try:
                 hand = debugger.hand(rank)
                 if isinstance(hand, (AsyncioHand, OpenMPHand)):
-                    with hand.looking():
+                    with hand.while_halted():
                         self._rows[rank] = hand.backend.tasks()
             except DebuggerError:  # it has ended, or has no tasks
                 continue
@@ -79,21 +79,21 @@ class TaskThreads:
         hand = self._prompt.debugger.hands.get(rank)
         return isinstance(hand, AsyncioHand) and not hand.follows and self.running(rank) == task
 
-    def view(self, rank: int, task: int) -> View:
+    def view(self, rank: int, task: int) -> TaskView:
         """What looks into a task. DebuggerError where its rank can tell nothing of it."""
         hand = self._prompt.debugger.hand(rank)
         if not isinstance(hand, (AsyncioHand, OpenMPHand)):
             raise DebuggerError(f"rank {rank} has no tasks that can be looked at")
-        return view(hand, task)
+        return open_task_view(hand, task)
 
     def go(self, how: How, rank: int, task: int) -> Answer:
         """Let one task come on by a line, wherever it runs; the others run as they like."""
-        commands = self._prompt.commands_of(rank)
+        commands = self._prompt.debugger_of_rank(rank)
         commands.focus = task
-        return commands.go(how)
+        return commands.advance(how)
 
 
-def words(task: Task) -> str:
+def words(task: TaskRow) -> str:
     """A task in the list of threads."""
     waits = f" waits ({task.wait.kind})" if task.wait is not None else " has not begun" if task.state == "new" else ""
     return f"{task.label}{waits}" + (f" · {task.at}" if task.at is not None else "")

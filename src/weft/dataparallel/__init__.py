@@ -1,1 +1,1 @@
-"""What the engines of `weft check` share: requests, texts, building, running, findings, and the runtime in C."""
+"""What the engines of `weft check` share: requests, source maps, building, running, findings, and the runtime in C."""

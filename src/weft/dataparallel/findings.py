@@ -1,4 +1,4 @@
-"""From the runtime's lines to findings: numbers get their names, program counters their lines."""
+"""Turn the runtime's output into findings: numbers become names, program counters become lines."""
 
 from __future__ import annotations
 
@@ -9,82 +9,89 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from weft.dataparallel import lines, sentences
-from weft.dataparallel.grouped import times
-from weft.dataparallel.lines import Told
-from weft.dataparallel.record import NOBODY, Record
-from weft.dataparallel.texts import AccessPlace, Texts
+from weft.dataparallel import messages, runtime_output
+from weft.dataparallel.grouping import format_times
+from weft.dataparallel.raw_findings import NOBODY, RawFinding
+from weft.dataparallel.runtime_output import RuntimeOutput
+from weft.dataparallel.source_map import AccessPlace, SourceMap
 from weft.errors import UsageError, WeftError
 from weft.evidence import CheckCase, Line, Loop
 from weft.findings import Finding, Site, worst_first
 from weft.kinds import KINDS
 
-FACTS: Final = {one.name for one in fields(Record)} - {"construct", "place", "others"}
+FACTS: Final = {one.name for one in fields(RawFinding)} - {"construct", "place", "others"}
 """What a record takes from the runtime's line as it is."""
 
 
-def read(path: Path, texts: Texts) -> list[Finding]:
-    """The findings of a run, worst first. UsageError where the program's directives cannot be checked."""
-    return findings(lines.read(path), texts)
+def read_findings(path: Path, texts: SourceMap) -> list[Finding]:
+    """Read a runtime's file and return the findings, worst first. UsageError if the program's directives cannot be
+    checked.
+    """
+    return make_findings(runtime_output.read_runtime_output(path), texts)
 
 
-def findings(told: Told, texts: Texts) -> list[Finding]:
-    """What a run told as findings, worst first. UsageError where the program's directives cannot be checked."""
+def make_findings(told: RuntimeOutput, texts: SourceMap) -> list[Finding]:
+    """Return the findings of a run, worst first. UsageError if the program's directives cannot be checked."""
     if told.usage is not None:
-        raise _usage(told.usage, texts)
-    return worst_first(_finding(record, texts) for record in _merged(_causes(records(told, texts))))
+        raise _make_usage_error(told.usage, texts)
+    return worst_first(
+        _make_finding(record, texts) for record in _merge_same_line(_drop_consequences(parse_findings(told, texts)))
+    )
 
 
-def records(told: Told, texts: Texts) -> list[Record]:
-    """What a run told, with the texts of the program that it is about."""
-    held = told.found.values()
-    places = _places(
+def parse_findings(told: RuntimeOutput, texts: SourceMap) -> list[RawFinding]:
+    """Return the raw findings of a run, with the names and places of the program that they are about."""
+    held = told.raw_findings.values()
+    places = _resolve_places(
         told, [one["pc"] for found in held for one in (found, *found.get("places", ())) if "pc" in one], texts
     )
-    return [_record(one, places, texts) for one in held]
+    return [_parse_finding(one, places, texts) for one in held]
 
 
-def _record(held: Mapping[str, Any], places: Mapping[int, AccessPlace], texts: Texts) -> Record:
+def _parse_finding(held: Mapping[str, Any], places: Mapping[int, AccessPlace], texts: SourceMap) -> RawFinding:
     facts = {name: value for name, value in held.items() if name in FACTS}
-    record = Record(**facts, construct_id=held["construct"], construct=texts.constructs.get(held["construct"], NOBODY))
+    record = RawFinding(
+        **facts, construct_id=held["construct"], construct=texts.constructs.get(held["construct"], NOBODY)
+    )
     if "file" in held:
         record.place = AccessPlace(held["file"], held["line"], held["column"])
-    elif (place := _place_of_access(held, places, texts)) is not None and place.line:
+    elif (place := _access_place(held, places, texts)) is not None and place.line:
         record.place = place
     else:
         record.place = AccessPlace(record.construct.file, record.construct.line, record.construct.column)
-    _name(record, texts)
+    _choose_array_name(record, texts)
     record.variable = texts.variables.get(record.data)
     record.others = [
         (place, one["write"])
         for one in held.get("places", ())
-        if (place := _place_of_access(one, places, texts)) is not None and place.line
+        if (place := _access_place(one, places, texts)) is not None and place.line
     ]
     return record
 
 
-def _usage(held: Mapping[str, Any], texts: Texts) -> WeftError:
+def _make_usage_error(held: Mapping[str, Any], texts: SourceMap) -> WeftError:
+    """Make the error for a program that the runtime could not check."""
     if held["usage"] == "no-memory":
-        return WeftError(sentences.NO_ROOM)
+        return WeftError(messages.NO_ROOM)
     construct = texts.constructs.get(held["construct"], NOBODY)
     variable = texts.variables.get(held["data"])
     name = variable.name if variable else "an array"
     where = f"{construct.file}:{construct.line}" + (f":{construct.column}" if construct.column else "")
-    return UsageError(f"{where}: {sentences.USAGE[held['usage']].format(name=name)}")
+    return UsageError(f"{where}: {messages.USAGE[held['usage']].format(name=name)}")
 
 
-def _places(told: Told, counters: Iterable[int], texts: Texts) -> dict[int, AccessPlace]:
-    """The place of every program counter."""
+def _resolve_places(told: RuntimeOutput, counters: Iterable[int], texts: SourceMap) -> dict[int, AccessPlace]:
+    """Return the source place of every program counter."""
     spelled = {str(Path(name).absolute()): name for name in texts.files}
     found = {}
-    for pc, frames in told.frames(counters).items():
+    for pc, frames in told.resolve_frames(counters).items():
         file, line, function = frames[0]
-        found[pc] = AccessPlace(spelled.get(file or "", file or ""), line, 0, _unmangled(function or "", texts))
+        found[pc] = AccessPlace(spelled.get(file or "", file or ""), line, 0, _unmangle(function or "", texts))
     return found
 
 
-def _unmangled(function: str, texts: Texts) -> str:
-    """A procedure's name in the source; gfortran's has its module before it, and an underscore or a number behind."""
+def _unmangle(function: str, texts: SourceMap) -> str:
+    """Return a procedure's name in the source: without the module prefix and the suffix that gfortran adds."""
     if texts.language != "fortran":
         return function
     if function == "MAIN__":
@@ -92,20 +99,23 @@ def _unmangled(function: str, texts: Texts) -> str:
     return re.sub(r"^__\w+?_MOD_|_$|\.\w+$", "", function)
 
 
-def _place_of_access(held: Mapping[str, Any], places: Mapping[int, AccessPlace], texts: Texts) -> AccessPlace | None:
+def _access_place(held: Mapping[str, Any], places: Mapping[int, AccessPlace], texts: SourceMap) -> AccessPlace | None:
+    """Return the place of an access: by its program counter, else by the number that the front end gave it."""
     return places.get(held["pc"]) if "pc" in held else texts.places.get(held.get("site", 0))
 
 
-def _name(record: Record, texts: Texts) -> None:
-    """Call an array that procedures got by other names as the line of the access does: by its newest or first name."""
+def _choose_array_name(record: RawFinding, texts: SourceMap) -> None:
+    """Choose the name of an array that procedures got under other names: its newest one, or its first if the line says
+    so.
+    """
     newest, first = (texts.variables.get(number) for number in (record.data, record.name))
     place = record.place
-    if newest and first and not sentences.column(place, newest.name) and sentences.column(place, first.name):
+    if newest and first and not messages.name_column(place, newest.name) and messages.name_column(place, first.name):
         record.data = record.name
 
 
-def _causes(records: Sequence[Record]) -> Iterator[Record]:
-    """Leave out what follows from another finding of the same construct and variable."""
+def _drop_consequences(records: Sequence[RawFinding]) -> Iterator[RawFinding]:
+    """Yield the raw findings that do not follow from another one of the same construct and variable."""
     by: dict[tuple[int, int], set[str]] = defaultdict(set)
     at: dict[tuple[int, int, AccessPlace], set[str]] = defaultdict(set)
     for one in records:
@@ -137,9 +147,9 @@ def _causes(records: Sequence[Record]) -> Iterator[Record]:
         yield one
 
 
-def _merged(records: Iterable[Record]) -> list[Record]:
-    """One finding for what one line does to one variable in one construct."""
-    kept: dict[tuple[Any, ...], Record] = {}
+def _merge_same_line(records: Iterable[RawFinding]) -> list[RawFinding]:
+    """Merge raw findings of what one line does to one variable in one construct, and add up their counts."""
+    kept: dict[tuple[Any, ...], RawFinding] = {}
     for one in records:
         # A variable that gets no value of its own: the first iteration finds none, the others find another one's.
         why = "" if one.kind == "uninitialised-read" and one.why in ("iteration", "after") else one.why
@@ -152,7 +162,8 @@ def _merged(records: Iterable[Record]) -> list[Record]:
     return list(kept.values())
 
 
-def _finding(record: Record, texts: Texts) -> Finding:
+def _make_finding(record: RawFinding, texts: SourceMap) -> Finding:
+    """Make a finding of a raw finding: its message, its sites and its evidence."""
     place = record.place
     what = "write" if record.write else "read"
     call = what if record.bytes is not None else record.construct.kind or "directive"
@@ -167,13 +178,13 @@ def _finding(record: Record, texts: Texts) -> Finding:
         kind=record.kind,
         severity=KINDS[record.kind].severity,
         certainty="certain",
-        message=sentences.message(record, texts) + times(record.count),
+        message=messages.render_message(record, texts) + format_times(record.count),
         sites=tuple(sites),
         evidence=_evidence(record),
     )
 
 
-def _evidence(record: Record) -> CheckCase:
+def _evidence(record: RawFinding) -> CheckCase:
     """The facts that the report's JSON holds."""
     place, construct, variable = record.place, record.construct, record.variable
     loop = Loop(
@@ -182,8 +193,8 @@ def _evidence(record: Record) -> CheckCase:
     return CheckCase(
         case=record.why or record.kind,
         count=record.count,
-        variable=variable.name if variable else sentences.name_at(place) if record.type else "",
-        column=place.column or sentences.column(place, variable.name if variable else ""),
+        variable=variable.name if variable else messages.array_name_at(place) if record.type else "",
+        column=place.column or messages.name_column(place, variable.name if variable else ""),
         index=record.index,
         iteration=record.iteration,
         other=record.other,
@@ -199,6 +210,6 @@ def _evidence(record: Record) -> CheckCase:
     )
 
 
-def first_lines(findings: Iterable[Finding]) -> list[tuple[str, str, int]]:
-    """(kind, file, line) of each finding, for tests and scripts."""
+def finding_lines(findings: Iterable[Finding]) -> list[tuple[str, str, int]]:
+    """Return (kind, file, line) of each finding, for tests and scripts."""
     return [(f.kind, f.sites[0].file, f.sites[0].line) for f in findings]

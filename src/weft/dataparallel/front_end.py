@@ -1,6 +1,7 @@
-"""What a front end of `weft check` is: the programs that it takes, the options that mean something to it, and its run.
+"""The interface of a front end of `weft check`: which programs it reads, which options it accepts, and how it runs
+them.
 
-A front end is a module of `weft.check.front_ends` with FRONT_END in it: no list names it.
+A front end is a module of `weft.check.front_ends` with a FRONT_END in it; it is listed nowhere else.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from weft.dataparallel.compiled import slower
-from weft.dataparallel.lines import Told
-from weft.dataparallel.process import Ended
-from weft.dataparallel.program import PLAIN, Options, build, execute
-from weft.dataparallel.texts import Marked, Texts
+from weft.dataparallel.compilation import describe_unknown_compilers
+from weft.dataparallel.process import ProcessEnd
+from weft.dataparallel.program import PLAIN, CompileOptions, build_program, run_program
+from weft.dataparallel.runtime_output import RuntimeOutput
+from weft.dataparallel.source_map import MarkedSource, SourceMap
 from weft.errors import UsageError
 from weft.findings import Finding
 
 Option = Literal["grid", "include", "define", "flags", "link"]
-"""Options of `weft check` that mean nothing to some front ends, by their fields of a Request."""
+"""Options of `weft check` that mean nothing to some front ends, by their fields of a CheckRequest."""
 
 SPELLED: Final[Mapping[Option, str]] = {
     "grid": "-p",
@@ -36,8 +37,8 @@ COMPILED: Final[frozenset[Option]] = frozenset(("grid", "include", "define", "fl
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A program to check and how to run it."""
+class CheckRequest:
+    """A program to check, and how to compile and run it."""
 
     sources: tuple[Path, ...]
     arguments: tuple[str, ...] = ()
@@ -47,9 +48,9 @@ class Request:
     flags: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
     timeout: float | None = None
-    own: Mapping[Path, Options] = field(default_factory=dict)
+    per_source: Mapping[Path, CompileOptions] = field(default_factory=dict)
     """What a build gives some of the sources beside these."""
-    left: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
     """What was named and is known not to be taken, a phrase each."""
     launcher: tuple[str, ...] = ()
     """What starts the program, as often as it does: mpiexec -n 4."""
@@ -57,34 +58,34 @@ class Request:
     """Its name, where it was named by itself and not by its sources."""
 
     @property
-    def named(self) -> tuple[str, ...]:
-        """What the user called it."""
+    def display_names(self) -> tuple[str, ...]:
+        """The names by which the user called the program: the program itself, or its sources."""
         return (self.program,) if self.program else tuple(map(str, self.sources))
 
     @property
-    def options(self) -> Options:
-        """How its sources are compiled."""
-        return Options(self.include, self.define, self.flags, self.link, self.own)
+    def options(self) -> CompileOptions:
+        """The options with which its sources are compiled."""
+        return CompileOptions(self.include, self.define, self.flags, self.link, self.per_source)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a front end's run came to."""
+class CheckOutcome:
+    """The result of a front end's run: how the program ended, what was found, and what was not checked."""
 
-    ended: Ended
-    texts: Texts
+    ended: ProcessEnd
+    texts: SourceMap
     findings: tuple[Finding, ...] = ()
     """What was found beside the runtime's lines."""
-    left: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
     """What is known not to have been looked at, a phrase each."""
     notes: tuple[str, ...] = ()
     """What else is to be said of the run, a sentence each."""
-    told: Told | None = None
+    runtime_output: RuntimeOutput | None = None
     """What the runtime told, where the front end has read it already."""
 
 
 class FrontEnd(Protocol):
-    """A language of directives."""
+    """What reads one language's directives for `weft check`, and runs its programs."""
 
     name: str
     """For people: `C-DVMH`."""
@@ -101,15 +102,15 @@ class FrontEnd(Protocol):
     """Whether another command may start its program, several times."""
 
     def claims(self, sources: Sequence[Path]) -> bool:
-        """Whether these sources hold directives of its own: it decides between front ends that read one ending."""
+        """Return whether these sources hold this front end's directives; used if several read one suffix."""
         return True
 
     @abstractmethod
-    def run(self, request: Request, folder: Path, found: Path) -> Outcome:
-        """Run a program in `folder`; the runtime's lines go to `found`. UsageError where it cannot be checked."""
+    def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
+        """Run a program in `folder`; the runtime writes to `found`. UsageError if the program cannot be checked."""
 
-    def verify(self, request: Request) -> None:
-        """Raise UsageError for an option that means nothing here."""
+    def verify(self, request: CheckRequest) -> None:
+        """Raise UsageError if the request has an option that means nothing to this front end."""
         for name, option in SPELLED.items():
             if getattr(request, name) and name not in self.options:
                 own = f"; an option of the program's own stands behind --: -- {option}" if self.script else ""
@@ -119,25 +120,27 @@ class FrontEnd(Protocol):
             raise UsageError(f"a {self.name} program is checked in one process: leave out what starts it ({words})")
 
 
-Copies = tuple[list[Marked], Texts]
+MarkedSources = tuple[list[MarkedSource], SourceMap]
 """Marked sources, and what the runtime's numbers in them mean."""
 
 
-class Marking(FrontEnd):
-    """A front end that marks copies of the sources with the runtime's calls, to be compiled and run once."""
+class MarkingFrontEnd(FrontEnd):
+    """A front end that inserts the runtime's calls into copies of the sources, which are then compiled and run once."""
 
     options: frozenset[Option] = COMPILED
 
     @abstractmethod
-    def mark(self, sources: Sequence[Path], options: Options = PLAIN) -> Copies:
-        """The program's sources with the runtime's calls."""
+    def mark(self, sources: Sequence[Path], options: CompileOptions = PLAIN) -> MarkedSources:
+        """Return copies of the sources with the runtime's calls, and the source map of the numbers in them."""
 
-    def run(self, request: Request, folder: Path, found: Path) -> Outcome:
-        """Mark, compile and run."""
+    def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
+        """Mark, compile and run the program."""
         began = time.perf_counter()
         marked, texts = self.mark(request.sources, request.options)
         texts.write(folder / "texts.json")
-        program = build(marked, folder, request.options)
+        program = build_program(marked, folder, request.options)
         preparing = time.perf_counter() - began
-        ended = execute(program, request.arguments, found, request.grid, request.timeout)
-        return Outcome(dataclasses.replace(ended, preparing=preparing), texts, notes=tuple(slower(marked)))
+        ended = run_program(program, request.arguments, found, request.grid, request.timeout)
+        return CheckOutcome(
+            dataclasses.replace(ended, preparing=preparing), texts, notes=tuple(describe_unknown_compilers(marked))
+        )

@@ -1,4 +1,4 @@
-"""The checked program's process: started, waited for, cut off where its time is up."""
+"""Start the checked program, wait for it, and end it when its time is over."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Not for Python, whose libraries start threads: each of them takes as much.
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a process ended: its exit status (negative: a signal), and whether its time was up."""
+class ProcessEnd:
+    """How a process ended: its exit status (negative: a signal), and whether it was ended for the time limit."""
 
     status: int
     cut_off: bool = False
@@ -38,7 +38,7 @@ class Ended:
     """Seconds that marking and compiling took before."""
 
 
-def execute(
+def run_process(
     command: Sequence[str],
     environment: Mapping[str, str],
     timeout: float | None = None,
@@ -47,14 +47,14 @@ def execute(
     stdout: int | None = None,
     watch: Callable[[], bool] | None = None,
     launched: bool = False,
-) -> Ended:
-    """Run a command, with this process's standard streams but for those given; `timeout` in seconds.
+) -> ProcessEnd:
+    """Run a command with this process's standard streams, except those given; `timeout` in seconds.
 
-    `watch` is asked every now and then whether the command is to be ended: it is then cut off. `launched`: it is a
-    launcher, which gets SIGTERM where this process is killed, as it ends its ranks then.
+    `watch` is called every 0.2 seconds; once it returns true, the command is ended. `launched`: the command is a
+    launcher; if this process is killed, it gets SIGTERM, upon which it ends its ranks.
     """
     began = time.perf_counter()
-    with _limited(STACK if command[0] == sys.executable else LARGE_STACK):
+    with _limited_stack(STACK if command[0] == sys.executable else LARGE_STACK):
         process = subprocess.Popen(
             command,
             env=environment,
@@ -63,13 +63,13 @@ def execute(
             preexec_fn=bound_to_parent(signal.SIGTERM if launched else signal.SIGKILL),  # noqa: PLW1509 - one thread
         )
     with process:
-        ended = _wait(process, timeout, watch)
+        ended = _wait_for_end(process, timeout, watch)
     return dataclasses.replace(ended, seconds=time.perf_counter() - began)
 
 
 @contextmanager
-def _limited(stack: int) -> Iterator[None]:
-    """Programs that are started here have at least so many bytes of stack, and a limit of it."""
+def _limited_stack(stack: int) -> Iterator[None]:
+    """Set the stack limit of programs started in this context to at least `stack` bytes, never unlimited."""
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
     wanted = stack if soft == resource.RLIM_INFINITY else max(soft, stack)
     resource.setrlimit(resource.RLIMIT_STACK, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
@@ -79,24 +79,28 @@ def _limited(stack: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
 
 
-def _wait(process: subprocess.Popen[bytes], timeout: float | None, watch: Callable[[], bool] | None) -> Ended:
+def _wait_for_end(
+    process: subprocess.Popen[bytes], timeout: float | None, watch: Callable[[], bool] | None
+) -> ProcessEnd:
+    """Wait for a process; end it when the time is over, `watch` says so, or the user interrupts."""
     until = None if timeout is None else time.monotonic() + timeout
     while True:
         left = None if until is None else max(0.0, until - time.monotonic())
         pause = left if watch is None else LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
         try:
-            return Ended(process.wait(pause))
+            return ProcessEnd(process.wait(pause))
         except subprocess.TimeoutExpired:
             if (until is not None and time.monotonic() >= until) or (watch is not None and watch()):
-                return Ended(_end(process, signal.SIGTERM), cut_off=True)
+                return ProcessEnd(_terminate(process, signal.SIGTERM), cut_off=True)
         except KeyboardInterrupt:
-            return Ended(_end(process, signal.SIGINT))
+            return ProcessEnd(_terminate(process, signal.SIGINT))
         except BaseException:  # such as SystemExit, which SIGTERM raises
-            _end(process, signal.SIGTERM)
+            _terminate(process, signal.SIGTERM)
             raise
 
 
-def _end(process: subprocess.Popen[bytes], number: int) -> int:
+def _terminate(process: subprocess.Popen[bytes], number: int) -> int:
+    """Send a signal to a process, kill it if it does not end within GRACE_SECONDS, and return its exit status."""
     process.send_signal(number)
     try:
         return process.wait(GRACE_SECONDS)

@@ -1,4 +1,4 @@
-"""A marked program: compiled with the compiler's hooks, linked with the runtime, and run once."""
+"""Build a marked program with the compiler's hooks and the runtime, and run it once."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft.dataparallel import process
-from weft.dataparallel.compiled import LANGUAGE, PLAIN, Objects, Options, compile_all, compile_one
-from weft.dataparallel.process import Ended
-from weft.dataparallel.runtime import WRAPPED, compiler, objects
-from weft.dataparallel.texts import Marked
+from weft.dataparallel.compilation import LANGUAGE, PLAIN, CompiledObjects, CompileOptions, compile_all, run_compiler
+from weft.dataparallel.process import ProcessEnd
+from weft.dataparallel.runtime import WRAPPED, build_runtime_object, find_compiler
+from weft.dataparallel.source_map import MarkedSource
 
-__all__ = ["PLAIN", "Options", "build", "execute", "link"]
-
-
-def build(marked: Sequence[Marked], folder: Path, options: Options = PLAIN) -> Path:
-    """Compile and link in `folder`; the program. UsageError with the compiler's first error where that fails."""
-    return link(marked, compile_all(marked, folder, options), folder, options)
+__all__ = ["PLAIN", "CompileOptions", "build_program", "link_program", "run_program"]
 
 
-def link(marked: Sequence[Marked], made: Objects, folder: Path, options: Options) -> Path:
-    """The program of objects that were compiled in `folder`."""
+def build_program(marked: Sequence[MarkedSource], folder: Path, options: CompileOptions = PLAIN) -> Path:
+    """Compile and link the sources in `folder`; return the program. UsageError with the compiler's first error."""
+    return link_program(marked, compile_all(marked, folder, options), folder, options)
+
+
+def link_program(marked: Sequence[MarkedSource], made: CompiledObjects, folder: Path, options: CompileOptions) -> Path:
+    """Link objects that were compiled in `folder` with the runtime; return the program."""
     languages = {LANGUAGE[one.suffix] for one in marked}
     fortran = "fortran" in languages
-    linker = compiler("fortran" if fortran else "c++" if "c++" in languages else "c").split()
+    linker = find_compiler("fortran" if fortran else "c++" if "c++" in languages else "c").split()
     program = folder / marked[-1].original.stem
     command = [
         *linker,
@@ -32,7 +32,7 @@ def link(marked: Sequence[Marked], made: Objects, folder: Path, options: Options
         "-o",
         str(program),
         *map(str, made.paths),
-        str(objects(fortran)),
+        str(build_runtime_object(fortran)),
         *(f"-Wl,--wrap={name}" for name in WRAPPED),
         *options.link,
         *(["-lstdc++"] if fortran and "c++" in languages else []),
@@ -40,11 +40,11 @@ def link(marked: Sequence[Marked], made: Objects, folder: Path, options: Options
         "-lpthread",
         "-ldl",
     ]
-    compile_one(command, marked[-1].original, folder)
+    run_compiler(command, marked[-1].original, folder)
     return program
 
 
-def execute(
+def run_program(
     program: Path,
     arguments: Sequence[str],
     findings: Path,
@@ -52,8 +52,11 @@ def execute(
     timeout: float | None = None,
     *,
     launcher: Sequence[str] = (),
-) -> Ended:
-    """Run the program with its standard streams as they are."""
+) -> ProcessEnd:
+    """Run the program with this process's standard streams; the runtime writes its output to `findings`.
+
+    `grid`: the simulated processors, such as `2x2`; `timeout` in seconds; `launcher`: words before the program's name.
+    """
     environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings)}
     if grid:
         environment["WEFT_INTERNAL_CHECK_GRID"] = grid
@@ -62,4 +65,4 @@ def execute(
         environment.setdefault("PMIX_MCA_gds", "hash")
     else:
         findings.touch()
-    return process.execute([*launcher, str(program), *arguments], environment, timeout, launched=bool(launcher))
+    return process.run_process([*launcher, str(program), *arguments], environment, timeout, launched=bool(launcher))

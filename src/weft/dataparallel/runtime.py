@@ -1,4 +1,4 @@
-"""The runtime of checked programs, compiled on first use with the system's compiler."""
+"""Compile the runtime of checked programs on first use, with the system's compiler."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ WRAPPED: Final = (
 """Functions of libc that heap.c wraps in programs."""
 
 
-def sources() -> Path:
-    """The folder of the runtime's sources and of check.h."""
+def runtime_sources() -> Path:
+    """Return the folder of the runtime's C sources and of check.h."""
     return Path(__file__).parent / "native"
 
 
-def shared() -> list[Path]:
-    """The headers that the runtime of OpenMP programs includes, too."""
-    return [sources() / name for name in ("growing.h", "lines.h")]
+def shared_headers() -> list[Path]:
+    """Return the headers that the runtime of OpenMP programs includes, too."""
+    return [runtime_sources() / name for name in ("growing.h", "lines.h")]
 
 
-def compiler(language: str = "c") -> str:
-    """The compiler of a language (`c`, `c++`, `fortran`). UsageError where there is none."""
+def find_compiler(language: str = "c") -> str:
+    """Return the command of the compiler of a language (`c`, `c++`, `fortran`). UsageError if there is none."""
     choices = {
         "c": (os.environ.get("CC"), "gcc", "cc", "clang"),
         "c++": (os.environ.get("CXX"), "g++", "c++", "clang++"),
@@ -89,7 +89,7 @@ def compiler(language: str = "c") -> str:
 
 @cache
 def is_clang(command: str) -> bool:
-    """Whether a C compiler is clang, by whatever name."""
+    """Return whether a C compiler is clang, under whatever name."""
     line = [*command.split(), "-dM", "-E", "-x", "c", os.devnull]
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
@@ -98,50 +98,57 @@ def is_clang(command: str) -> bool:
     return "__clang__" in done.stdout
 
 
-def library(more: Iterable[Traversable]) -> Path:
-    """Build the runtime as a shared library, with more sources and headers than its own."""
+def build_shared_library(more: Iterable[Traversable]) -> Path:
+    """Build the runtime as a shared library; `more` are sources and headers beside its own."""
 
     def make(folder: Path, names: list[str]) -> None:
         kept = [name for name in names if name not in (*FOR_PROGRAMS, *FOR_FORTRAN)]
-        run([*compiler().split(), *FLAGS, "-fPIC", "-shared", "-o", "made", *kept, "-lm", "-lpthread"], folder)
+        run_build_tool(
+            [*find_compiler().split(), *FLAGS, "-fPIC", "-shared", "-o", "made", *kept, "-lm", "-lpthread"], folder
+        )
 
-    return _cached("libweft-check.so", make, more)
+    return _build_runtime_once("libweft-check.so", make, more)
 
 
-def units() -> Path:
-    """What programs of every language are linked with, as one object whose names are all known."""
+def build_unit_objects() -> Path:
+    """Build the part of the runtime that programs of every language need, as one object with all its symbols global."""
 
     def make(folder: Path, names: list[str]) -> None:
         kept = [name for name in names if name not in FOR_FORTRAN]
         for name in kept:
-            run([*compiler().split(), *FLAGS, "-fPIE", "-c", name], folder)
-        run(["ld", "-r", "-o", "made", *(name.replace(".c", ".o") for name in kept)], folder)
+            run_build_tool([*find_compiler().split(), *FLAGS, "-fPIE", "-c", name], folder)
+        run_build_tool(["ld", "-r", "-o", "made", *(name.replace(".c", ".o") for name in kept)], folder)
 
-    return _cached("weft-check-units.o", make)
+    return _build_runtime_once("weft-check-units.o", make)
 
 
-def objects(fortran: bool = False) -> Path:
-    """The runtime as one object file that programs are linked with."""
+def build_runtime_object(fortran: bool = False) -> Path:
+    """Build the runtime as the one object file that programs are linked with; `fortran` adds the entry points for
+    Fortran.
+    """
 
     def make(folder: Path, _: list[str]) -> None:
         own = FOR_FORTRAN if fortran else ()
         for name in own:
-            run([*compiler("fortran").split(), *FLAGS, "-fPIE", "-c", name], folder)
-        one_object(folder, [str(units().resolve()), *(name.replace(".c", ".o") for name in own)], WRAPPED, KNOWN)
+            run_build_tool([*find_compiler("fortran").split(), *FLAGS, "-fPIE", "-c", name], folder)
+        link_one_object(
+            folder, [str(build_unit_objects().resolve()), *(name.replace(".c", ".o") for name in own)], WRAPPED, KNOWN
+        )
 
-    return _cached("weft-check-fortran.o" if fortran else "weft-check.o", make)
+    return _build_runtime_once("weft-check-fortran.o" if fortran else "weft-check.o", make)
 
 
-def _cached(name: str, make: Callable[[Path, list[str]], None], more: Iterable[Traversable] = ()) -> Path:
-    held = [one for one in (*sources().iterdir(), *more) if one.name.endswith((".c", ".h"))]
+def _build_runtime_once(name: str, make: Callable[[Path, list[str]], None], more: Iterable[Traversable] = ()) -> Path:
+    held = [one for one in (*runtime_sources().iterdir(), *more) if one.name.endswith((".c", ".h"))]
     held += [one for one in (files("weft.values") / "native" / "include").iterdir() if one.name.endswith(".h")]
-    return cached(name, held, (compiler(), FLAGS, WRAPPED, KNOWN), make)
+    return build_once(name, held, (find_compiler(), FLAGS, WRAPPED, KNOWN), make)
 
 
-def cached(name: str, held: Iterable[Traversable], facts: object, make: Callable[[Path, list[str]], None]) -> Path:
-    """A file that is built once from sources and what `facts` say of how; `make` leaves it as `made` in a folder.
+def build_once(name: str, held: Iterable[Traversable], facts: object, make: Callable[[Path, list[str]], None]) -> Path:
+    """Return a file that is built from sources, and built again only if they or `facts` (compiler, flags) change.
 
-    It is given the folder, with the sources in it, and the names of those that are compiled.
+    `make(folder, names)` leaves the result as `made` in `folder`, which holds the sources; `names` are the C files.
+    Raises WeftError if the cache cannot be written.
     """
     texts = {one.name: one.read_bytes() for one in held}
     key = hashlib.sha256(b"".join(texts[one] for one in sorted(texts)) + repr(facts).encode()).hexdigest()[:16]
@@ -160,15 +167,21 @@ def cached(name: str, held: Iterable[Traversable], facts: object, make: Callable
     return target
 
 
-def one_object(folder: Path, parts: Sequence[str], wrapped: Iterable[str], known: Iterable[str]) -> None:
-    """`made`, of object files: of its names the linker sees `known`, and it wraps no call of its own."""
-    run(["ld", "-r", "-o", "whole", *parts], folder)
+def link_one_object(folder: Path, parts: Sequence[str], wrapped: Iterable[str], known: Iterable[str]) -> None:
+    """Link object files to one, `made`: only the symbols that match `known` stay global.
+
+    Functions in `wrapped` are called by their real names in the object, so that the runtime's own calls are not
+    wrapped.
+    """
+    run_build_tool(["ld", "-r", "-o", "whole", *parts], folder)
     own = [f"--redefine-sym={name}=__real_{name}" for name in wrapped]
-    run(["objcopy", "--wildcard", *own, *(f"--keep-global-symbol={names}" for names in known), "whole", "made"], folder)
+    run_build_tool(
+        ["objcopy", "--wildcard", *own, *(f"--keep-global-symbol={names}" for names in known), "whole", "made"], folder
+    )
 
 
-def run(command: list[str], folder: Path) -> None:
-    """Run a compiler for the runtime."""
+def run_build_tool(command: list[str], folder: Path) -> None:
+    """Run a compiler or linker to build the runtime. WeftError if it fails."""
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False, errors="replace"

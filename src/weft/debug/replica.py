@@ -13,7 +13,7 @@ from pathlib import Path
 from weft.base.interrupts import has_ended, kept
 from weft.debug.record import Position, Record
 from weft.errors import WeftError
-from weft.launch.watch import Watch, inside
+from weft.launch.watch import RankWatch, is_inside_mpi
 from weft.replay import Goals
 from weft.replay.control import Control
 from weft.replay.driver import leave_goals
@@ -68,7 +68,7 @@ class Replica:
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
         self.run = folder / "run"
-        self.watch = Watch(self.run / "ranks")
+        self.watch = RankWatch(self.run / "ranks")
         self.controls: list[Control] = []
         try:
             self._begin(look)
@@ -151,7 +151,7 @@ class Replica:
         files = [
             f for f in self.watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid
         ]
-        return bool(files) and all(inside(file, self.controls[rank].waiting()) for file in files)
+        return bool(files) and all(is_inside_mpi(file, self.controls[rank].waiting()) for file in files)
 
     # What it does
 
@@ -171,7 +171,7 @@ class Replica:
         `stopped`: the ranks that stand at a line of their program; `tick` is called now and then while others run;
         `only`: the rank that is waited for, whatever the others do.
         """
-        quiet_for = Quiet(lambda: tasks_of(self.controls) if self.watch.local else ())
+        quiet_for = Quiet(lambda: tasks_of(self.controls) if self.watch.is_local else ())
         while True:
             at_lines = stopped()
             if self.over or self.left_record():

@@ -12,8 +12,8 @@ from typing import Final
 
 from tree_sitter import Node
 
-from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import Marked, Texts
+from weft.dataparallel.program import PLAIN, CompileOptions
+from weft.dataparallel.source_map import MarkedSource, SourceMap
 from weft.dvm import c_calls, c_groups, c_scattered, c_source, c_uses, syntax
 from weft.dvm.c_arrays import Arrays
 from weft.dvm.c_calls import base, call, size
@@ -28,13 +28,13 @@ from weft.dvm.syntax import Directive, Reference
 INTENTS: Final = {name: f"WEFT_{name.upper()}" for name in ("in", "out", "inout", "local", "inlocal")}
 
 
-def mark(paths: Sequence[Path], texts: Texts, options: Options = PLAIN) -> list[Marked]:
+def mark(paths: Sequence[Path], texts: SourceMap, options: CompileOptions = PLAIN) -> list[MarkedSource]:
     """Mark the sources of one program; its own headers lie in folders that the options name.
 
     Raises UsageError, with file:line:column, for what cannot be read or stands in the wrong place.
     """
     shared = Shared(texts)
-    units = [Unit(c_source.read(path, options.of(path).include), shared) for path in paths]
+    units = [Unit(c_source.read(path, options.for_source(path).include), shared) for path in paths]
     arrays = [Arrays(unit) for unit in units]
     for one in arrays:
         one.read()
@@ -46,7 +46,7 @@ def mark(paths: Sequence[Path], texts: Texts, options: Options = PLAIN) -> list[
     return [marked(unit, groups) for unit in units]
 
 
-def marked(unit: Unit, groups: c_groups.Groups) -> Marked:
+def marked(unit: Unit, groups: c_groups.Groups) -> MarkedSource:
     """The marked copy of one source whose arrays are known; what is marked first stands outermost."""
     hooks = Hooks(unit)
     Constructs(unit, hooks, groups).mark()
@@ -54,7 +54,7 @@ def marked(unit: Unit, groups: c_groups.Groups) -> Marked:
     Own(unit).mark()
     Unroll(unit).mark()
     prologue = c_calls.prologue(unit.source.text, unit.tree.cplusplus)
-    return Marked(unit.source.path, unit.marks.text(prologue), ".cpp" if unit.tree.cplusplus else ".c")
+    return MarkedSource(unit.source.path, unit.marks.text(prologue), ".cpp" if unit.tree.cplusplus else ".c")
 
 
 class Constructs(LoopConstructs):
@@ -70,7 +70,7 @@ class Constructs(LoopConstructs):
                 self.construct(begin, directive, statement, text)
             elif isinstance(directive, syntax.Parallel):
                 place = directive.place
-                self.unit.shared.texts.left.append(
+                self.unit.shared.texts.unchecked.append(
                     f"the parallel loop at {place.file}:{place.line}, whose arrays lie behind plain pointers"
                 )
 

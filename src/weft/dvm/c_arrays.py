@@ -281,7 +281,7 @@ class Arrays:
         place = self.source.position(self.tree.begin(left))
         number = self.unit.data_id(variable) if variable else self.blocks.get(name)
         if number is None:
-            number = self.blocks[name] = self.shared.texts.variable(name, place.file, place.line, "array")
+            number = self.blocks[name] = self.shared.texts.add_variable(name, place.file, place.line, "array")
         if "sizeof" not in self.tree.source(called):  # the type may be one that this file does not know
             return call("heap", number, f"(void *)WEFT_POINTER({name})", 0, 0, "(const __INT64_TYPE__ *)0")
         rank = variable.rank if variable is not None else 1

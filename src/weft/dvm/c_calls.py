@@ -22,7 +22,7 @@ from weft.dvm.syntax import (
     Width,
 )
 
-HEADER: Final = runtime.sources() / "check.h"
+HEADER: Final = runtime.runtime_sources() / "check.h"
 LISTS: Final = """\
 #define WEFT_INTS(...) (const int[]){__VA_ARGS__}
 #define WEFT_LONGS(...) (const __INT64_TYPE__[]){__VA_ARGS__}

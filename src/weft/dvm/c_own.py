@@ -63,7 +63,7 @@ class Own:
             return
         place = self.source.position(begin)
         text = " ".join(self.tree.source(statement).split())
-        number = self.unit.shared.texts.construct("own computations", place.file, place.line, place.column, text)
+        number = self.unit.shared.texts.add_construct("own computations", place.file, place.line, place.column, text)
         rank = self.unit.rank(variable)
         opening = call("own_begin", number, self.unit.data_id(variable), base(variable), rank, longs(indices[:rank]))
         self.marks.around(begin, end, opening, call("own_end", number))

@@ -70,7 +70,7 @@ def edge_id(unit: Unit, name: str, place: syntax.Position) -> int:
     """The number of a named edge."""
     held = unit.shared.edges
     if name not in held:
-        held[name] = unit.shared.texts.variable(name, place.file, place.line)
+        held[name] = unit.shared.texts.add_variable(name, place.file, place.line)
     return held[name]
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, NoReturn
 from tree_sitter import Node
 
 from weft.base.words import plural
-from weft.dataparallel.texts import CPLUSPLUS, Texts
+from weft.dataparallel.source_map import CPLUSPLUS, SourceMap
 from weft.dvm import c_calls, c_tree, c_uses, syntax
 from weft.dvm.c_source import Marks, Source
 from weft.dvm.c_tree import Tree, Variable
@@ -20,7 +20,7 @@ from weft.dvm.syntax import Directive, DirectiveError, Position, Reference
 class Shared:
     """What the sources of a program have in common: ids of external names, and what directives say of them."""
 
-    texts: Texts
+    texts: SourceMap
     names: dict[str, int] = field(default_factory=dict)
     spread: dict[str, list[syntax.Declare]] = field(default_factory=dict)
     """What the directives of all sources say of external names."""
@@ -74,7 +74,7 @@ class Unit:
         elif variable.has("task"):
             what = "tasks"
         place = self.source.position(variable.at)
-        variable.id = self.shared.texts.variable(variable.name, place.file, place.line, what)
+        variable.id = self.shared.texts.add_variable(variable.name, place.file, place.line, what)
         if shared:
             self.shared.names[variable.name] = variable.id
         return variable.id
@@ -82,7 +82,7 @@ class Unit:
     def texted(self, kind: str, directive: Directive, text: str, indices: Sequence[str] = ()) -> int:
         """The number of a construct in the side file."""
         place = directive.place
-        return self.shared.texts.construct(kind, place.file, place.line, place.column, text, indices)
+        return self.shared.texts.add_construct(kind, place.file, place.line, place.column, text, indices)
 
     def variable(self, reference: Reference, at: int) -> Variable:
         """The variable that a reference of a directive means."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from weft.dataparallel import runtime
-from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import Marked, Texts
+from weft.dataparallel.program import PLAIN, CompileOptions
+from weft.dataparallel.source_map import MarkedSource, SourceMap
 from weft.dvm.fortran_directives import Directives
 from weft.dvm.fortran_implied import imply
 from weft.dvm.fortran_lines import Line, Source, read_source
@@ -17,23 +17,23 @@ from weft.dvm.fortran_model import Unit
 from weft.dvm.fortran_names import Mappings, Mark, Marks, Numbers
 from weft.dvm.fortran_units import Program, units_of
 
-INTERFACES: Final = runtime.sources() / "weft_check.f90"
+INTERFACES: Final = runtime.runtime_sources() / "weft_check.f90"
 
 
-def mark(paths: Sequence[Path], texts: Texts, options: Options = PLAIN) -> list[Marked]:
+def mark(paths: Sequence[Path], texts: SourceMap, options: CompileOptions = PLAIN) -> list[MarkedSource]:
     """The marked copies of Fortran sources, behind the module that all of them use; what defines a module comes early.
 
     Raises UsageError for a file that cannot be read, DirectiveError for a directive that cannot be understood.
     """
     texts.language = "fortran"
-    sources = [read_source(path, own.include, own.define) for path in paths for own in (options.of(path),)]
+    sources = [read_source(path, own.include, own.define) for path in paths for own in (options.for_source(path),)]
     units = _ordered([held for source in sources if (held := units_of(source))])  # one may hold comments alone
     program = Program([unit for held in units for unit in held])
     imply(program)
     texts.main = next((unit.name for unit in program.units if unit.kind == "program"), "")
     mappings = Mappings(program, texts)
     numbers = Numbers(texts)
-    interfaces = Marked(INTERFACES, INTERFACES.read_text(encoding="utf-8"), ".f90")
+    interfaces = MarkedSource(INTERFACES, INTERFACES.read_text(encoding="utf-8"), ".f90")
     return [interfaces, *(_marked(held, program, numbers, mappings) for held in units)]
 
 
@@ -49,7 +49,7 @@ def _ordered(files: Sequence[list[Unit]]) -> list[list[Unit]]:
     return [files[at] for at in found]
 
 
-def _marked(units: Sequence[Unit], program: Program, numbers: Numbers, mappings: Mappings) -> Marked:
+def _marked(units: Sequence[Unit], program: Program, numbers: Numbers, mappings: Mappings) -> MarkedSource:
     source = units[0].source
     marks = Marks()
     for unit in units:
@@ -57,7 +57,7 @@ def _marked(units: Sequence[Unit], program: Program, numbers: Numbers, mappings:
         of_unit.enter()
         Directives(of_unit).mark()
         of_unit.plain()
-    return Marked(source.path, "\n".join(_written(source, marks)) + "\n", ".f90" if source.free else ".f")
+    return MarkedSource(source.path, "\n".join(_written(source, marks)) + "\n", ".f90" if source.free else ".f")
 
 
 def _written(source: Source, marks: Marks) -> Iterator[str]:

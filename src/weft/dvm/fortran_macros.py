@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.runtime import compiler
+from weft.dataparallel.runtime import find_compiler
 from weft.errors import UsageError
 
 SUFFIXES: Final = frozenset((".F", ".FOR", ".FTN", ".FPP", ".F77", ".F90", ".F95", ".F03", ".F08", ".FDV"))
@@ -29,7 +29,7 @@ def expanded(
 ) -> Iterator[tuple[Path, list[tuple[int, str]]]]:
     """Runs of lines with their numbers, each of one file; raises UsageError with the preprocessor's first complaint."""
     command = [
-        *compiler("fortran").split(),
+        *find_compiler("fortran").split(),
         "-E",
         "-cpp",
         "-ffree-form" if free else "-ffixed-form",

@@ -388,7 +388,7 @@ class UnitMarks(UnitMappings):
             self.after(statement.last, statement.place, "call weft_check_io_end()")
             return
         place = statement.place
-        construct = self.texts.construct("own", place.file, place.line, place.column, statement.text)
+        construct = self.texts.add_construct("own", place.file, place.line, place.column, statement.text)
         self.before(
             statement.first,
             place,

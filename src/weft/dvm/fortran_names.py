@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import SourceMap
 from weft.dvm import syntax
 from weft.dvm.fortran_lines import Sentinel
 from weft.dvm.fortran_model import Symbol, Unit
@@ -47,7 +47,7 @@ class Mapping:
 class Numbers:
     """The ids of names: data, groups and task arrays; one for each declaration."""
 
-    def __init__(self, texts: Texts) -> None:
+    def __init__(self, texts: SourceMap) -> None:
         self.texts = texts
         self.held: dict[tuple[int, str], int] = {}
         self.edges: dict[str, int] = {}
@@ -56,21 +56,21 @@ class Numbers:
         """The id of a name that this unit declares."""
         key = (id(unit), name)
         if key not in self.held:
-            self.held[key] = self.texts.variable(name, place.file, place.line, what)  # type: ignore[arg-type]
+            self.held[key] = self.texts.add_variable(name, place.file, place.line, what)  # type: ignore[arg-type]
         return self.held[key]
 
     def group(self, unit: Unit, name: str, place: Position) -> int:
         """The id of a group: its name may be a variable's too."""
         key = (id(unit), "group " + name)
         if key not in self.held:
-            self.held[key] = self.texts.variable(name, place.file, place.line)
+            self.held[key] = self.texts.add_variable(name, place.file, place.line)
         return self.held[key]
 
 
 class Mappings:
     """What the directives declare, unit by unit."""
 
-    def __init__(self, program: Program, texts: Texts) -> None:
+    def __init__(self, program: Program, texts: SourceMap) -> None:
         self.held: dict[int, dict[str, Mapping]] = {}
         self.task_arrays: dict[int, dict[str, syntax.Entity]] = {}
         for unit in program.units:
@@ -94,7 +94,7 @@ class Mappings:
         """The task arrays that a unit declares."""
         return self.task_arrays[id(unit)]
 
-    def _declare(self, unit: Unit, sentinel: Sentinel, directive: syntax.Declare, texts: Texts) -> None:
+    def _declare(self, unit: Unit, sentinel: Sentinel, directive: syntax.Declare, texts: SourceMap) -> None:
         traits = {
             attribute.kind: attribute for attribute in directive.attributes if isinstance(attribute, syntax.Trait)
         }
@@ -119,7 +119,7 @@ class Mappings:
                     mapping.shadow = attribute
                 if isinstance(attribute, syntax.Distribution | syntax.Alignment):
                     kind = "distribute" if isinstance(attribute, syntax.Distribution) else "align"
-                    mapping.construct = texts.construct(kind, place.file, place.line, place.column, sentinel.said)
+                    mapping.construct = texts.add_construct(kind, place.file, place.line, place.column, sentinel.said)
 
 
 OTHER_TRAITS: Final = frozenset(
@@ -217,4 +217,4 @@ class UnitNames:
     def construct(self, kind: str, sentinel: Sentinel, indices: Sequence[str] = ()) -> int:
         """The id of a directive."""
         place = sentinel.place
-        return self.texts.construct(kind, place.file, place.line, place.column, sentinel.said, indices)
+        return self.texts.add_construct(kind, place.file, place.line, place.column, sentinel.said, indices)

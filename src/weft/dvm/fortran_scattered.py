@@ -59,7 +59,7 @@ def edge_id(marks: UnitMarks, name: str, place: Position) -> int:
     """The number of a named edge, which is one in all units."""
     held = marks.numbers.edges
     if name not in held:
-        held[name] = marks.texts.variable(name, place.file, place.line)
+        held[name] = marks.texts.add_variable(name, place.file, place.line)
     return held[name]
 
 

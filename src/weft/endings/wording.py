@@ -37,7 +37,7 @@ def words(end: End, ranks: int = 1, *, fell: bool = False) -> str:
     `ranks`: how many ranks the sentence is about. `fell`: another rank's end made the launcher end the job.
     """
     taken_along = fell and end.how in (How.SIGNAL, How.CUT_OFF)
-    said = f"was ended with the job{_stood(end)}" if taken_along else _WORDS[end.how](end)
+    said = f"was ended with the job, while{_stood(end)}" if taken_along else _WORDS[end.how](end)
     for one, many in (("was ", "were "), ("is ", "are "), ("has ", "have ")):
         if ranks > 1 and said.startswith(one):
             said = many + said.removeprefix(one)

@@ -20,7 +20,7 @@ from weft.errors import WeftError
 from weft.explore.choices import Wanted, agrees, choices, wanted
 from weft.explore.outcomes import Outcome, Variant
 from weft.explore.search import Came
-from weft.launch.rundir import facts_of
+from weft.launch.rundir import read_facts
 from weft.match import match
 from weft.replay import Result as Replayed
 from weft.replay.force import Forcing
@@ -243,13 +243,13 @@ def _said(text: str) -> str:
 
 def _replayed(out: Path) -> dict[str, Any]:
     """What run.json of a replay says of how it came out; {} where it was not written."""
-    found = facts_of(out).get("replayed")
+    found = read_facts(out).get("replayed")
     return found if isinstance(found, dict) else {}
 
 
 def _is_cut(out: Path) -> bool:
     """Whether somebody ended a replay, by a signal to it or to its launcher."""
-    return facts_of(out).get("ended") in ("interrupted", "killed")
+    return read_facts(out).get("ended") in ("interrupted", "killed")
 
 
 def _has(out: Path, want: Wanted) -> bool:

@@ -1,1 +1,1 @@
-"""Starting a program with the recorder in it, and watching it until it ends."""
+"""Start a program with the recorder in it, and watch it until it ends."""

@@ -1,4 +1,4 @@
-"""What `weft doctor --bug-report` prints: what whoever looks for a fault in Weft has to know, and nothing secret."""
+"""Print what a maintainer needs to know about an installation, without secrets (`weft doctor --bug-report`)."""
 
 from __future__ import annotations
 
@@ -30,26 +30,27 @@ SHOWN = re.compile(r"(MPI|MPICH|MPIR|OMPI|PMI|PMIX|PRTE|HYDRA|UCX|FI|OMP|KMP|GOM
 SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|AUTH|CRED|COOKIE")
 
 
-def facts(checkup: Checkup) -> Iterator[str]:
-    """The lines of the report."""
-    yield f"weft {weft.__version__}, installed as {installed()} in {shortened(str(Path(weft.__file__).parent))}"
-    yield f"Python {platform.python_version()} ({platform.python_implementation()}), {shortened(sys.executable)}"
+def report_lines(checkup: Checkup) -> Iterator[str]:
+    """Yield the lines of the bug report."""
+    folder = hide_home_folder(str(Path(weft.__file__).parent))
+    yield f"weft {weft.__version__}, installed as {describe_installation()} in {folder}"
+    yield f"Python {platform.python_version()} ({platform.python_implementation()}), {hide_home_folder(sys.executable)}"
     yield f"{platform.platform()}, {platform.machine()}, {os.cpu_count()} cores, libc {' '.join(platform.libc_ver())}"
     for name in PACKAGES:
-        if (version := version_of(name)) is not None:
+        if (version := find_package_version(name)) is not None:
             yield f"package {name} {version}"
     for one in checkup.installations:
-        place, recorder = shortened(one.library), shortened(one.recorder)
+        place, recorder = hide_home_folder(one.library), hide_home_folder(one.recorder)
         yield f"MPI {one.version} ({one.abi or 'unknown ABI'}) at {place}, recorder: {recorder}"
     for check in checkup.checks:
         yield f"{check.status}: {check.name}: {check.detail}".replace(str(Path.home()), "~")
     for name, value in sorted(os.environ.items()):
         if SHOWN.fullmatch(name):
-            yield f"{name}={'(not shown)' if SECRET.search(name) else shortened(value)}"
+            yield f"{name}={'(not shown)' if SECRET.search(name) else hide_home_folder(value)}"
 
 
-def installed() -> str:
-    """How Weft came here: from an index, a file, or a checkout."""
+def describe_installation() -> str:
+    """Return how Weft was installed: from a package index, a file or a checkout, and by which installer."""
     try:
         found = distribution("weft-debugger")
     except PackageNotFoundError:
@@ -59,14 +60,14 @@ def installed() -> str:
     return f"{kind} by {(found.read_text('INSTALLER') or 'unknown').strip()}"
 
 
-def version_of(package: str) -> str | None:
-    """The installed version of a package, None where it is not there."""
+def find_package_version(package: str) -> str | None:
+    """Return the installed version of a Python package, None if it is not installed."""
     try:
         return distribution(package).version
     except PackageNotFoundError:
         return None
 
 
-def shortened(text: str) -> str:
-    """A path without the user's name."""
+def hide_home_folder(text: str) -> str:
+    """Replace the user's home folder in a text by `~`."""
     return text.replace(str(Path.home()), "~")

@@ -1,4 +1,4 @@
-"""Finding the mpicc that builds for one MPI library, and the library that comes with a launcher."""
+"""Find the mpicc that builds for an MPI library, and the library that belongs to a launcher."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from weft.launch.library import Library, of_native
+from weft.launch.library import MPILibrary, find_native_library
 from weft.mpi import tools
 
 NAMES = ("mpicc", "mpicc.mpich", "mpicc.openmpi", "mpicc_abi", "mpiicc", "mpiicx", "cc")
@@ -17,24 +17,26 @@ NAMES = ("mpicc", "mpicc.mpich", "mpicc.openmpi", "mpicc_abi", "mpiicc", "mpiicx
 PROBE = "int MPI_Finalize(void); int weft_probe(void); int weft_probe(void) { return MPI_Finalize(); }\n"
 
 
-def compiler_for(library: Library, launcher: str | None = None) -> Path | None:
-    """Return the mpicc whose programs load `library`, None when there is none on this machine."""
-    for candidate in candidates(library, launcher):
-        linked = linked_by(candidate)
+def find_compiler(library: MPILibrary, launcher: str | None = None) -> Path | None:
+    """Return the mpicc whose programs load `library`, None if this machine has none."""
+    for candidate in find_candidate_compilers(library, launcher):
+        linked = find_linked_library(candidate)
         if linked is not None and linked.is_same(library):
             return candidate
     return None
 
 
-def candidates(library: Library | None = None, launcher: str | None = None) -> Iterator[Path]:
-    """Every mpicc worth asking, the likeliest first: in the library's own tree, beside the launcher, on the PATH."""
+def find_candidate_compilers(library: MPILibrary | None = None, launcher: str | None = None) -> Iterator[Path]:
+    """Yield every mpicc worth trying, the likeliest first: in the library's own tree, beside the launcher, on
+    the PATH.
+    """
     folders = []
     if library is not None:
         folders += [parent / "bin" for parent in list(library.path.parents)[1:4]]
         folders += [parent / "bin" for parent in list(library.real.parents)[1:4]]
     if launcher is not None:
         folders += [Path(launcher).parent, Path(launcher).resolve().parent]
-    names = sorted(NAMES, key=lambda name: not fits(name, library))
+    names = sorted(NAMES, key=lambda name: not has_name_of_abi(name, library))
     seen = set()
     for folder in dict.fromkeys(folders):
         for name in names[: len(NAMES)]:
@@ -47,8 +49,8 @@ def candidates(library: Library | None = None, launcher: str | None = None) -> I
             yield Path(found)
 
 
-def fits(name: str, library: Library | None) -> bool:
-    """Whether a wrapper's name speaks for the library's ABI; only the order of asking depends on it."""
+def has_name_of_abi(name: str, library: MPILibrary | None) -> bool:
+    """Return whether a compiler wrapper's name suggests the library's ABI; only the order of trials depends on it."""
     if library is None:
         return True
     words = {"mpich": "mpich", "openmpi": "openmpi", "mpi-abi": "_abi"}
@@ -56,7 +58,7 @@ def fits(name: str, library: Library | None) -> bool:
 
 
 @cache
-def linked_by(mpicc: Path) -> Library | None:
+def find_linked_library(mpicc: Path) -> MPILibrary | None:
     """Return the MPI library that programs built with `mpicc` load, found by building a tiny one."""
     # `weft run` imports this module before the program starts, and seldom builds anything.
     from weft.base.lifetime import temporary_folder
@@ -72,17 +74,19 @@ def linked_by(mpicc: Path) -> Library | None:
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return of_native(target) if done.returncode == 0 else None
+        return find_native_library(target) if done.returncode == 0 else None
 
 
-def beside(launcher: str) -> Library | None:
-    """Return the library that comes with a launcher: the sensible default for a script that says nothing."""
+def find_library_of_launcher(launcher: str) -> MPILibrary | None:
+    """Return the MPI library installed together with a launcher, None if unknown: the default if a program shows no
+    MPI.
+    """
     folder = Path(launcher).parent
     installed = [path for name in ("libmpi.so.12", "libmpi.so.40") if (path := folder.parent / "lib" / name).exists()]
     if len(installed) == 1 and folder.name == "bin" and folder.parent != Path("/usr"):
-        return Library(installed[0])  # one prefix's own: nothing need be compiled to see it
+        return MPILibrary(installed[0])  # one prefix's own: nothing need be compiled to see it
     suffix = "".join(Path(launcher).suffixes)  # mpiexec.mpich -> mpicc.mpich
     for name in (f"mpicc{suffix}" if suffix in (".mpich", ".openmpi") else "mpicc", "mpicc"):
         if (folder / name).exists():
-            return linked_by(folder / name)
+            return find_linked_library(folder / name)
     return None

@@ -1,4 +1,4 @@
-"""What the machine knows of a job's end that no process can tell: the memory killer, limits, the batch system."""
+"""Read what only the system knows about a job's end: the kernel's out-of-memory kills, limits, the batch system."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
 class Evidence:
-    """Counters read before the job, to be compared with those behind it."""
+    """The system's counters as they were before the job, to be compared with those after it."""
 
     def __init__(self) -> None:
-        self._folders = memory_folders()
-        self._before = kills(self._folders)
+        self._folders = find_memory_cgroups()
+        self._before = count_memory_kills(self._folders)
 
     def facts(self, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-        """What is to be kept of the run.
+        """Return what run.json keeps about the system's part in the job's end.
 
-        `memory_kills`: processes that the kernel killed for memory meanwhile, in the control groups of `weft run`
-        (`of`: "group") or, where those tell nothing, on the whole machine ("machine"); None where nobody counts.
+        `memory_kills`: the processes that the kernel killed for lack of memory during the job, in the control groups of
+        `weft run` (`of`: "group") or, if these have no counter, on the whole machine (`of`: "machine"); None without
+        any counter.
         """
-        after = kills(self._folders)
+        after = count_memory_kills(self._folders)
         of, count = next(((of, after[of] - self._before[of]) for of in after if of in self._before), (None, None))
         return {
             "memory_kills": count,
             "of": of,
-            "memory_limit": memory_limit(self._folders),
-            "cpu_limit": soft(resource.RLIMIT_CPU),
-            "batch": batch(environment),
+            "memory_limit": read_memory_limit(self._folders),
+            "cpu_limit": read_soft_limit(resource.RLIMIT_CPU),
+            "batch": describe_batch_job(environment),
         }
 
 
-def memory_folders() -> list[Path]:
-    """Folders of the control groups that this process is in, the innermost first; empty where there are none."""
+def find_memory_cgroups() -> list[Path]:
+    """Return the folders of the control groups that this process is in, the innermost first; empty if there are
+    none.
+    """
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -51,23 +54,23 @@ def memory_folders() -> list[Path]:
     return []
 
 
-def kills(folders: list[Path]) -> dict[str, int]:
-    """How often the kernel has killed a process for memory, in these groups and on the machine."""
+def count_memory_kills(folders: list[Path]) -> dict[str, int]:
+    """Return how many processes the kernel has killed for lack of memory so far, by `group` and by `machine`."""
     found = {}
     for folder in folders:
-        count = counter(folder / "memory.events", "oom_kill")
-        count = counter(folder / "memory.oom_control", "oom_kill") if count is None else count
+        count = read_counter(folder / "memory.events", "oom_kill")
+        count = read_counter(folder / "memory.oom_control", "oom_kill") if count is None else count
         if count is not None:
             found["group"] = count
             break
-    machine = counter(Path("/proc/vmstat"), "oom_kill")
+    machine = read_counter(Path("/proc/vmstat"), "oom_kill")
     if machine is not None:
         found["machine"] = machine
     return found
 
 
-def counter(file: Path, name: str) -> int | None:
-    """A number of a file of lines `name number`."""
+def read_counter(file: Path, name: str) -> int | None:
+    """Read the number after `name` from a file of lines `name number`; None if it is not there."""
     try:
         lines = file.read_text().splitlines()
     except OSError:
@@ -75,8 +78,8 @@ def counter(file: Path, name: str) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), None)
 
 
-def memory_limit(folders: list[Path]) -> int | None:
-    """The least limit of memory in bytes that holds for these groups."""
+def read_memory_limit(folders: list[Path]) -> int | None:
+    """Return the lowest memory limit of these control groups in bytes, None for no limit."""
     limits = []
     for folder in folders:
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -89,14 +92,16 @@ def memory_limit(folders: list[Path]) -> int | None:
     return min(limits, default=None)
 
 
-def soft(which: int) -> int | None:
-    """A soft limit of this process, which the job inherits; None for none."""
+def read_soft_limit(which: int) -> int | None:
+    """Return a soft resource limit of this process, which the job inherits; None for no limit."""
     value = resource.getrlimit(which)[0]
     return None if value == resource.RLIM_INFINITY else value
 
 
-def batch(environment: Mapping[str, str]) -> dict[str, object] | None:
-    """The job of a batch system that this runs in: its number, and the end of its time (seconds since 1970)."""
+def describe_batch_job(environment: Mapping[str, str]) -> dict[str, object] | None:
+    """Return the batch job that this process runs in: system, job number and end of its time (seconds since 1970), or
+    None.
+    """
     for system, number, end in (
         ("slurm", "SLURM_JOB_ID", "SLURM_JOB_END_TIME"), ("pbs", "PBS_JOBID", None), ("lsf", "LSB_JOBID", None),
         ("grid engine", "JOB_ID", None),

@@ -1,4 +1,6 @@
-"""After the run: the record made small and whole, and run.json told how it ended."""
+"""Finish a run directory after the job: trim and pack the records, resolve call sites, write into run.json how the run
+ended.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from weft.base.lazy import dataclass
 from weft.errors import WeftError
-from weft.launch import rundir, survivors
-from weft.launch.job import Job, rank_files
-from weft.launch.pvm import place, records
-from weft.launch.rankfile import Header, trim
+from weft.launch import rank_processes, rundir
+from weft.launch.job import Job, list_rank_files
+from weft.launch.pvm import installation, task_records
+from weft.launch.rankfile import Header, trim_rank_file
 from weft.pvm import tasks
 from weft.sources import variables
 from weft.sources.keep import keep
@@ -45,7 +47,7 @@ FROM_OUTSIDE = frozenset({SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT})
 
 @dataclass
 class Ending:
-    """How a run ended."""
+    """How a run ended, with the headers of its records."""
 
     ended: str
     headers: dict[str, Header] = field(default_factory=dict)
@@ -58,55 +60,57 @@ class Ending:
         return len(self.headers)
 
 
-def finish(job: Job) -> Ending:
-    """Trim the rank files, write run.json, and say how the run ended."""
+def finish_run(job: Job) -> Ending:
+    """Trim the rank files, fill in run.json's facts, and return how the run ended."""
     if job.run.facts.get("system") == "pvm":
-        place.clean(job.run.path)
-        records.close_servers(job.run.path)
-        job.run.facts["names"] = tasks.labels(job.run.path)
-        job.run.facts["children"] = tasks.children(job.run.path)
-    files = rank_files(job.run)
-    headers = {path.name: header for path in files if (header := survivors.read(path)) is not None}
-    tidy(path for path in files if path.name in headers)
-    ending = Ending(how_ended(job, headers.values()), headers)
+        installation.remove_machine_folder(job.run.path)
+        task_records.close_server_records(job.run.path)
+        job.run.facts["names"] = tasks.read_labels(job.run.path)
+        job.run.facts["children"] = tasks.read_children(job.run.path)
+    files = list_rank_files(job.run)
+    headers = {path.name: header for path in files if (header := rank_processes.read_rank_header(path)) is not None}
+    trim_records(path for path in files if path.name in headers)
+    ending = Ending(classify_ending(job, headers.values()), headers)
     for header in headers.values():
         if header.state is State.STOPPED:
             ending.stopped.setdefault(header.stop_reason, []).append(header.rank)
     facts = job.run.facts
-    facts["finished"] = rundir.now()
+    facts["finished"] = rundir.current_time()
     facts["ranks"] = len(headers)
     facts["ended"] = ending.ended
     facts["exit_code"] = job.process.exit_code
     facts["signal"] = job.process.signal
-    facts["interrupted_by"] = Signals(job.interrupted).name if job.interrupted is not None else None
+    facts["interrupted_by"] = Signals(job.interrupting_signal).name if job.interrupting_signal is not None else None
     facts["evidence"] = job.evidence.facts()
     return ending
 
 
-def packed(run: Path) -> str | None:
-    """Put many small records into one file; returns what went wrong. Large ones stay: to copy them would take long."""
+def pack_small_records(run: Path) -> str | None:
+    """Put many small records into one file; large records stay, as copying takes long. Return a problem, None
+    for none.
+    """
     try:
-        pack(run, survivors.is_over, least=MANY, largest=SMALL)
+        pack(run, rank_processes.is_record_final, least=MANY, largest=SMALL)
     except (WeftError, OSError) as error:
         return str(error)
     return None
 
 
-def tidy(files: Iterable[Path]) -> None:
-    """Cut the unused tails of files whose process is gone without closing them."""
+def trim_records(files: Iterable[Path]) -> None:
+    """Cut off the unused tails of the records whose processes ended without closing them."""
     for path in files:
-        header = survivors.read(path)
-        if header is None or header.state is State.EXITED or survivors.alive(path, header):
+        header = rank_processes.read_rank_header(path)
+        if header is None or header.state is State.EXITED or rank_processes.is_writer_alive(path, header):
             continue
         try:
-            trim(path)
+            trim_rank_file(path)
         except OSError:
             continue  # a longer file is no worse a record
 
 
-def how_ended(job: Job, headers: Iterable[Header]) -> str:
-    """Tell finished, crashed, killed, interrupted and deadlock apart."""
-    if job.interrupted is not None:
+def classify_ending(job: Job, headers: Iterable[Header]) -> str:
+    """Return how a job ended: `finished`, `crashed`, `killed`, `interrupted` or `deadlock`."""
+    if job.interrupting_signal is not None:
         return "interrupted"
     if job.ended is not None:
         return job.ended
@@ -122,25 +126,25 @@ def how_ended(job: Job, headers: Iterable[Header]) -> str:
     return "crashed" if job.process.signal is not None or not whole else "finished"
 
 
-def resolve_sites(path: Path, *, texts: bool = True, ours: bool = True) -> str | None:
-    """Write down where the calls stand in the source and what stands there, on the machine that has it.
+def resolve_sites(path: Path, *, with_source_texts: bool = True, is_own_run: bool = True) -> str | None:
+    """Look up the source lines of all call sites on this machine, which has the program, and write them into the run.
 
-    `ours`: whether this user recorded the run. No source that another one's merely names is read. Returns what went
-    wrong.
+    `with_source_texts`: keep the texts of the sources, too. `is_own_run`: whether this user recorded the run; sources
+    that another user's run names are not read. Returns a problem, None for none.
     """
     try:
         trace = Trace.open(path)
         site_lines.resolve(trace)
         problems = variables.resolve(trace)
-        if ours:
-            problems = keep(trace, texts=texts, more=told_places(trace)) + problems
+        if is_own_run:
+            problems = keep(trace, texts=with_source_texts, more=find_crash_frames(trace)) + problems
     except (OSError, WeftError, ValueError) as error:
         return f"the call sites could not be resolved: {error}"
     return "; ".join(problems) or None
 
 
-def told_places(trace: Trace) -> Iterable[Frame]:
-    """Places besides the calls and their callers that a report names: their source is kept too."""
+def find_crash_frames(trace: Trace) -> Iterable[Frame]:
+    """Yield the stack frames of crashes that a report will name, so that their sources are kept as well."""
     ended = [ending for rank in trace.ranks if not rank.missing for ending in rank.endings]
     if ended:
         # Few runs crash, and a stop of a replay is waited for.
@@ -152,7 +156,7 @@ def told_places(trace: Trace) -> Iterable[Frame]:
                     yield site.file or "", site.line, site.function or ""
 
 
-def hydra_race(job: Job, headers: Iterable[Header]) -> bool:
-    """Whether status 9 is the launcher's own doing: it killed ranks that had all left MPI already."""
+def is_hydra_race(job: Job, headers: Iterable[Header]) -> bool:
+    """Return whether status 9 comes from the launcher only: hydra killed ranks that had all left MPI already."""
     headers = list(headers)
     return job.process.shell_status in (9, 137) and bool(headers) and all(header.over for header in headers)

@@ -1,4 +1,4 @@
-"""Which MPI library a program will load, found without initialising MPI."""
+"""Find out which MPI library a program will load, without initialising MPI."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ else:
 
 
 @dataclass(frozen=True)
-class Library:
-    """One MPI library on this machine."""
+class MPILibrary:
+    """An MPI library on this machine."""
 
     path: Path
 
@@ -52,7 +52,7 @@ class Library:
     @property
     def abi(self) -> str:
         """Which of the three ABIs it has: mpich, openmpi or mpi-abi (MPI-5); empty when it is another one."""
-        return abi_of(self.path.name) or abi_of(self.real.name) or abi_of(self._soname)
+        return abi_from_name(self.path.name) or abi_from_name(self.real.name) or abi_from_name(self._soname)
 
     @cached_property
     def _soname(self) -> str:
@@ -65,8 +65,10 @@ class Library:
         except (OSError, ValueError):
             return ""
 
-    def is_same(self, other: Library) -> bool:
-        """Whether both are one library: one file, or copies of one. Wheels have copies where packages have links."""
+    def is_same(self, other: MPILibrary) -> bool:
+        """Return whether both are one library: the same file, or copies of it. Wheels have copies, packages
+        have links.
+        """
         if self.real == other.real:
             return True
         import filecmp  # seldom: where two are found
@@ -78,7 +80,7 @@ class Library:
 
     @property
     def family(self) -> Family:
-        """The family of launchers that can start it as one world."""
+        """The family of launchers that can start its programs as one world."""
         if self.abi == "mpi-abi":  # the name is everybody's: see what it stands among
             beside = {path.name.split(".so")[0] for path in self.real.parent.glob("lib*.so*")}
             return Family.OPENMPI if {"libopen-pal", "libopen-rte"} & beside else Family.HYDRA
@@ -87,15 +89,15 @@ class Library:
 
 @dataclass(frozen=True)
 class PythonMPI:
-    """What a Python interpreter says of its mpi4py."""
+    """The mpi4py of a Python interpreter: its version, its MPI library, or why it does not load."""
 
     version: str | None
-    library: Library | None
+    library: MPILibrary | None
     error: str | None
 
 
-def abi_of(name: str) -> str:
-    """Return the ABI that a library's name tells, empty for none."""
+def abi_from_name(name: str) -> str:
+    """Return the ABI that a library's file name shows: `mpich`, `openmpi` or `mpi-abi`; empty for another one."""
     if name.startswith("libmpi_abi."):
         return "mpi-abi"
     if name.startswith("libmpich.") or re.match(r"libmpi(_mt)?\.so\.12\b", name):
@@ -104,42 +106,42 @@ def abi_of(name: str) -> str:
 
 
 def is_library(path: str) -> bool:
-    """Whether a path names an MPI library."""
+    """Return whether a path names an MPI library."""
     return LIBRARY_NAME.match(Path(path).name) is not None
 
 
-def of_program(program: Sequence[str]) -> Library | None:
-    """Return the MPI library that a program (with its arguments) will load, None where that cannot be told.
+def find_program_library(program: Sequence[str]) -> MPILibrary | None:
+    """Return the MPI library that a program with its arguments will load, None if unknown.
 
-    Wrappers (`env`, `numactl`, `valgrind`, `bash script`) are looked through: the first word that names a program
-    with MPI decides.
+    Wrappers (`env`, `numactl`, `valgrind`, `bash script`) are skipped: the first word that names a program with MPI
+    decides.
     """
     for word in program[:32]:
-        found = executable(word)
+        found = find_executable(word)
         if found is None:
             continue
-        library = of_executable(found)
+        library = find_executable_library(found)
         if library is not None:
             return library
     return None
 
 
-def of_executable(path: Path) -> Library | None:
-    """Return the MPI library of one file: a native program, a Python, or a script that Python runs."""
-    python = interpreter(path)
+def find_executable_library(path: Path) -> MPILibrary | None:
+    """Return the MPI library of one file: a native program, a Python interpreter, or a script that Python runs."""
+    python = find_interpreter(path)
     if python is not None:
-        return ask_python(python).library
-    return of_native(path) if is_elf(path) else None
+        return query_mpi4py(python).library
+    return find_native_library(path) if is_elf(path) else None
 
 
-def executable(word: str) -> Path | None:
-    """Return the file that a word starts when it is given as a program."""
+def find_executable(word: str) -> Path | None:
+    """Return the file that a word starts if it is given as a program, None for no such program."""
     found = shutil.which(word)
     return Path(found) if found else None
 
 
 def is_elf(path: Path) -> bool:
-    """Whether the file is a native program or library."""
+    """Return whether a file is a native program or library."""
     try:
         with path.open("rb") as file:
             return file.read(4) == b"\x7fELF"
@@ -147,20 +149,22 @@ def is_elf(path: Path) -> bool:
         return False
 
 
-def interpreter(path: Path) -> Path | None:
-    """Return the Python interpreter behind a path: itself, or the one that its first line names."""
+def find_interpreter(path: Path) -> Path | None:
+    """Return the Python interpreter that runs a file: the file itself, or the one in its #! line; None for another
+    file.
+    """
     if re.fullmatch(r"(python|pypy)[0-9.]*t?", path.name):
         return path
-    words = shebang(path)
+    words = read_shebang(path)
     if words and Path(words[0]).name == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     if not words or not re.match(r"(python|pypy)", Path(words[0]).name):
         return None
-    return executable(words[0])
+    return find_executable(words[0])
 
 
-def shebang(path: Path) -> list[str]:
-    """Return the words after #! on a script's first line."""
+def read_shebang(path: Path) -> list[str]:
+    """Return the words after #! in a script's first line."""
     try:
         with path.open("rb") as file:
             first = file.readline(512)
@@ -169,21 +173,23 @@ def shebang(path: Path) -> list[str]:
     return first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
 
 
-def of_native(path: Path) -> Library | None:
-    """Return the MPI library among what the dynamic linker would load for a native program or library."""
+def find_native_library(path: Path) -> MPILibrary | None:
+    """Return the MPI library that the dynamic linker would load for a native program or library, None if there
+    is none.
+    """
     key = [str(path.absolute()), *(os.environ.get(name, "") for name in _LINKER)]
     depends = [path, Path("/etc/ld.so.cache")]
     known = recall("loads", key, depends)
     if known is not None:
-        return Library(Path(known["library"]))
-    found = next((Library(Path(found)) for found in needed(path) if is_library(found)), None)
+        return MPILibrary(Path(known["library"]))
+    found = next((MPILibrary(Path(found)) for found in find_needed_files(path) if is_library(found)), None)
     if found is not None and found.path.exists():
         keep("loads", key, depends, {"library": str(found.path)}, more=[found.path])
     return found
 
 
-def needed(path: Path) -> Iterator[str]:
-    """The files that the dynamic linker would load for `path`, with the environment as it is."""
+def find_needed_files(path: Path) -> Iterator[str]:
+    """Yield the shared libraries that the dynamic linker would load for `path`, in the current environment."""
     try:
         done = subprocess.run(
             ["ldd", str(path)], capture_output=True, text=True, errors="replace", timeout=20, check=False
@@ -198,16 +204,16 @@ def needed(path: Path) -> Iterator[str]:
             yield found
 
 
-def ask_python(python: Path) -> PythonMPI:
-    """Which MPI library an interpreter's mpi4py loads: what it said last time, where nothing has changed since."""
+def query_mpi4py(python: Path) -> PythonMPI:
+    """Return which MPI library an interpreter's mpi4py loads; from the cache unless something has changed."""
     key = [str(python.absolute())]
     key += [f"{name}={value}" for name, value in sorted(os.environ.items()) if name in _LINKER or _OF_PYTHON(name)]
     depends = [python, python.parent.parent / "pyvenv.cfg", Path("/etc/ld.so.cache")]
     known = recall("mpi4py", key, depends)
     if known is not None:
-        return PythonMPI(known["version"], Library(Path(known["library"])), None)
-    text = answer_of(python)
-    found = read_answer(text)
+        return PythonMPI(known["version"], MPILibrary(Path(known["library"])), None)
+    text = run_mpi4py_query(python)
+    found = parse_mpi4py_answer(text)
     package = next((Path(line[4:]).parent for line in text.splitlines() if "/mpi4py/MPI" in line), None)
     if found.library is not None and found.error is None and package is not None:
         facts = {"version": found.version, "library": str(found.library.path)}
@@ -215,8 +221,10 @@ def ask_python(python: Path) -> PythonMPI:
     return found
 
 
-def answer_of(python: Path) -> str:
-    """Ask an interpreter which MPI library its mpi4py loads; MPI is not initialised."""
+def run_mpi4py_query(python: Path) -> str:
+    """Run an interpreter that prints which MPI library its mpi4py loads, without initialising MPI; return its
+    output.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     try:
         done = subprocess.run(
@@ -228,8 +236,8 @@ def answer_of(python: Path) -> str:
     return done.stdout
 
 
-def read_answer(text: str) -> PythonMPI:
-    """Read what ASK_PYTHON printed."""
+def parse_mpi4py_answer(text: str) -> PythonMPI:
+    """Parse what ASK_PYTHON printed."""
     version, error, library = None, None, None
     for line in text.splitlines():
         key, _, value = line.partition(" ")
@@ -238,5 +246,5 @@ def read_answer(text: str) -> PythonMPI:
         elif key == "error":
             error = value
         elif key == "map" and library is None and is_library(value):
-            library = Library(Path(value))
+            library = MPILibrary(Path(value))
     return PythonMPI(version, library, error)

@@ -1,4 +1,4 @@
-"""The launchers that are understood, and how many values each of their options takes."""
+"""Know the launchers, and how many values each of their options takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Family(Enum):
-    """Who understands which launcher options."""
+    """A family of launchers with the same options."""
 
     HYDRA = "hydra"
     """MPICH's mpiexec and what comes from it: Intel MPI, MVAPICH."""

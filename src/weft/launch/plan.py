@@ -1,4 +1,4 @@
-"""Deciding how to run: which launcher, which MPI library the program loads, and which mpicc builds its recorder."""
+"""Decide how to run a program: the launcher, the MPI library that it loads, and the mpicc that builds its recorder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
 from weft.launch import library as libraries
-from weft.launch.compiler import beside, candidates, compiler_for, linked_by
-from weft.launch.library import Library
-from weft.launch.line import Context, Line, family_of, is_launcher, parse
+from weft.launch.compiler import find_candidate_compilers, find_compiler, find_library_of_launcher, find_linked_library
+from weft.launch.launcher_line import LauncherLine, LineContext, find_launcher_family, is_launcher, parse_launcher_line
+from weft.launch.library import MPILibrary
 from weft.launch.options import Family
 from weft.launch.pvm import detect
-from weft.launch.pvm.detect import Uses
-from weft.launch.pvm.place import daemon
+from weft.launch.pvm.detect import PVMUse
+from weft.launch.pvm.installation import find_daemon
 from weft.mpi import prebuilt
 
 NO_COMPILER = "there is no C compiler: install one (Debian: apt install gcc libc6-dev)"
@@ -31,11 +31,11 @@ SLEEP_BETWEEN_POLLS = {
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What will be started, and for which MPI."""
+class LaunchPlan:
+    """The launcher line to start, and the MPI library that it is recorded for."""
 
-    line: Line
-    library: Library
+    line: LauncherLine
+    library: MPILibrary
     mpicc: Path | None
     """What builds the recorder, None where there is one that needs no building."""
     environment: dict[str, str]
@@ -44,55 +44,55 @@ class Plan:
     """Whether the program itself told its MPI; else the library is the launcher's own, by default."""
     notes: list[str] = field(default_factory=list)
     """What the user should know, said after the run."""
-    pvm: Uses | None = None
+    pvm: PVMUse | None = None
     """How the program uses PVM, where it is one of PVM's."""
 
 
-def decide(command: Sequence[str], ranks: int | None) -> Plan:
-    """Plan a run of `command`, with our own mpiexec when `ranks` is given.
+def plan_run(command: Sequence[str], ranks: int | None) -> LaunchPlan:
+    """Plan a run of `command`, with our own mpiexec if `ranks` is given.
 
-    Raises UsageError for a command that cannot run, WeftError when this machine lacks an MPI part for it.
+    Raises UsageError for a command that cannot run, WeftError if this machine lacks a part of MPI for it.
     """
     if ranks is not None:
-        return own_launcher(command, ranks)
-    line = parse(command)
+        return plan_own_launcher(command, ranks)
+    line = parse_launcher_line(command)
     if line.launcher is None:
         require_program(line.programs[0])
-        if (uses := detect.of_program(line.programs[0])) is not None:
-            return of_pvm(line, uses)
-    return plan_for(line, dict(os.environ))
+        if (uses := detect.detect_in_program(line.programs[0])) is not None:
+            return plan_pvm_run(line, uses)
+    return plan_line(line, dict(os.environ))
 
 
-def of_pvm(line: Line, uses: Uses) -> Plan:
-    """Plan a program of PVM: on a virtual machine of its own. UsageError where its calls cannot be seen."""
+def plan_pvm_run(line: LauncherLine, uses: PVMUse) -> LaunchPlan:
+    """Plan a PVM program on a virtual machine of its own. Raises UsageError if its calls cannot be recorded."""
     if uses.library is None:
         raise UsageError(
             f"{uses.path} is linked with libpvm3.a, so that its calls of PVM cannot be recorded: link it with the "
             "shared library instead (Debian: libpvm3 and pvm-dev; leave out -static, and *.a from the link line)"
         )
-    if daemon() is None:
+    if find_daemon() is None:
         raise WeftError("the program uses PVM, and there is no pvmd on this machine (Debian: apt install pvm)")
     from weft.safety.started import own_python  # of programs of PVM alone
 
     machine = tuple(own_python("-m", "weft.launch.pvm"))
     environment = dict(os.environ) | ({"WEFT_INTERNAL_PVM_GROUPS": "1"} if uses.groups else {})
-    started = Line(None, Family.OTHER, (Context(machine, line.programs[0]),))
-    return Plan(started, Library(uses.library), None, environment, True, pvm=uses)
+    started = LauncherLine(None, Family.OTHER, (LineContext(machine, line.programs[0]),))
+    return LaunchPlan(started, MPILibrary(uses.library), None, environment, True, pvm=uses)
 
 
-def own_launcher(command: Sequence[str], ranks: int) -> Plan:
-    """Plan `weft run -n N -- PROGRAM`: the mpiexec that fits the program's MPI."""
+def plan_own_launcher(command: Sequence[str], ranks: int) -> LaunchPlan:
+    """Plan `weft run -n N -- PROGRAM` with the mpiexec that fits the program's MPI."""
     if command and is_launcher(command[0]):
         raise UsageError(f"-n starts mpiexec itself: leave out {command[0]}, or leave out -n")
     if ranks < 1:
         raise UsageError(f"-n {ranks}: at least one rank is needed")
-    bare = parse(command)
+    bare = parse_launcher_line(command)
     require_program(bare.programs[0])
-    if detect.of_program(bare.programs[0]) is not None:
+    if detect.detect_in_program(bare.programs[0]) is not None:
         raise UsageError(f"-n {ranks}: {command[0]} uses PVM, whose tasks the program spawns itself: leave out -n")
-    library = libraries.of_program(bare.programs[0])
+    library = libraries.find_program_library(bare.programs[0])
     launcher = find_launcher(library)
-    family = family_of(launcher)
+    family = find_launcher_family(launcher)
     options = ["-n", str(ranks)]
     environment = dict(os.environ)
     if family is Family.OPENMPI:
@@ -100,16 +100,16 @@ def own_launcher(command: Sequence[str], ranks: int) -> Plan:
             options.insert(0, "--oversubscribe")
         if os.geteuid() == 0:
             environment |= ROOT_CONSENT
-    environment |= share_cores(family, ranks)
-    line = Line(launcher, family, (Context(tuple(options), bare.programs[0]),))
-    return plan_for(line, environment, library)
+    environment |= choose_polling_variables(family, ranks)
+    line = LauncherLine(launcher, family, (LineContext(tuple(options), bare.programs[0]),))
+    return plan_line(line, environment, library)
 
 
-def share_cores(family: Family, ranks: int) -> dict[str, str]:
-    """Return the variables that let waiting ranks leave their core to others, where there are fewer cores than ranks.
+def choose_polling_variables(family: Family, ranks: int) -> dict[str, str]:
+    """Return variables that let waiting ranks give up their core if there are fewer cores than ranks.
 
-    Open MPI's ranks do so by themselves. Those of MPICH poll for a whole time slice of the kernel's: a barrier of four
-    ranks took 8 ms on two cores, and takes 0.2 ms with these. What the user has set of them stays as it is.
+    Ranks of Open MPI do so by themselves. Those of MPICH poll for a whole time slice of the kernel: a barrier of four
+    ranks took 8 ms on two cores, and takes 0.2 ms with these variables. Variables that the user has set are left out.
     """
     if family is not Family.HYDRA or ranks <= len(os.sched_getaffinity(0)):
         return {}
@@ -117,7 +117,7 @@ def share_cores(family: Family, ranks: int) -> dict[str, str]:
 
 
 def require_program(program: Sequence[str]) -> None:
-    """Raise UsageError when the program cannot be started, with the likely reason."""
+    """Raise UsageError with the likely reason if the program cannot be started."""
     word = program[0]
     if shutil.which(word):
         return
@@ -132,20 +132,20 @@ def require_program(program: Sequence[str]) -> None:
     raise UsageError(f"there is no program {word!r}")
 
 
-def find_launcher(library: Library | None) -> str:
-    """Return the mpiexec to use: the library's own, else the first that can start programs with it."""
-    found = list(dict.fromkeys(launchers(library)))
+def find_launcher(library: MPILibrary | None) -> str:
+    """Return the mpiexec for a library: the library's own, else the first that can start programs with it."""
+    found = list(dict.fromkeys(find_launchers(library)))
     if not found:
         raise WeftError("there is no mpiexec: install an MPI (`pip install mpich mpi4py`), or see `weft doctor`")
     if library is None:
         return found[0]
-    alike = [one for one in found if library.family in (family_of(one), Family.OTHER)]
-    own = (one for one in alike if (its := beside(one)) is not None and its.is_same(library))
+    alike = [one for one in found if library.family in (find_launcher_family(one), Family.OTHER)]
+    own = (one for one in alike if (its := find_library_of_launcher(one)) is not None and its.is_same(library))
     return next(own, (alike or found)[0])
 
 
-def launchers(library: Library | None) -> Iterator[str]:
-    """Every mpiexec on this machine, in the order of preference."""
+def find_launchers(library: MPILibrary | None) -> Iterator[str]:
+    """Yield every mpiexec on this machine, the preferred one first."""
     folders = [Path(sys.executable).parent]
     if library is not None:
         # One prefix's launcher belongs to that prefix's library.
@@ -158,9 +158,9 @@ def launchers(library: Library | None) -> Iterator[str]:
             yield found
 
 
-def plan_for(line: Line, environment: dict[str, str], library: Library | None = None) -> Plan:
-    """Find library and compiler for a line."""
-    found = [known for program in line.programs if (known := libraries.of_program(program)) is not None]
+def plan_line(line: LauncherLine, environment: dict[str, str], library: MPILibrary | None = None) -> LaunchPlan:
+    """Plan a launcher line: find its MPI library, unless given, and the compiler for its recorder."""
+    found = [known for program in line.programs if (known := libraries.find_program_library(program)) is not None]
     library = library or next(iter(found), None)
     launcher = shutil.which(line.launcher) if line.launcher else None
     notes = []
@@ -170,39 +170,39 @@ def plan_for(line: Line, environment: dict[str, str], library: Library | None = 
         )
     recognised = library is not None
     if library is None:
-        library = default_library(launcher)
+        library = find_default_library(launcher)
     built = prebuilt.look(library.path)
-    mpicc = compiler_for(library, launcher) if built is None else None
+    mpicc = find_compiler(library, launcher) if built is None else None
     if mpicc is None and built is None:
         raise WeftError(
             f"no mpicc on this machine builds for {library.path}, so the recorder cannot be built: "
-            + (NO_COMPILER if not c_compiler() else "install that MPI's development files (see `weft doctor`)")
+            + (NO_COMPILER if not find_c_compiler() else "install that MPI's development files (see `weft doctor`)")
         )
     if line.launcher and line.family is Family.OTHER:
         notes.append(
             f"{line.launcher} is not a launcher that Weft knows: it was started with the recorder loaded as well"
         )
-    return Plan(line, library, mpicc, environment, recognised, notes)
+    return LaunchPlan(line, library, mpicc, environment, recognised, notes)
 
 
-def spoken(family: Family) -> str:
-    """The family's name for people."""
+def format_family(family: Family) -> str:
+    """Return the name of a launcher family for messages."""
     return {Family.HYDRA: "MPICH", Family.OPENMPI: "Open MPI", Family.SRUN: "Slurm"}.get(family, "another MPI")
 
 
-def default_library(launcher: str | None) -> Library:
-    """Return the library for a program that does not tell its own: the launcher's, or the first on this machine."""
-    if launcher is not None and (library := beside(launcher)) is not None:
+def find_default_library(launcher: str | None) -> MPILibrary:
+    """Return the MPI library for a program that does not show its own: the launcher's, or the first on this machine."""
+    if launcher is not None and (library := find_library_of_launcher(launcher)) is not None:
         return library
     beside_python = Path(sys.executable).parent / "mpicc"
-    for mpicc in [beside_python, *candidates()]:
-        if mpicc.exists() and (library := linked_by(mpicc)) is not None:
+    for mpicc in [beside_python, *find_candidate_compilers()]:
+        if mpicc.exists() and (library := find_linked_library(mpicc)) is not None:
             return library
-    if not c_compiler():
+    if not find_c_compiler():
         raise WeftError(f"the recorder cannot be built: {NO_COMPILER}")
     raise WeftError("no MPI was found: install one (`pip install mpich mpi4py`), or see `weft doctor`")
 
 
-def c_compiler() -> str | None:
-    """Return the C compiler that every mpicc stands on, None where there is none."""
+def find_c_compiler() -> str | None:
+    """Return the C compiler that every mpicc needs, None if there is none."""
     return shutil.which("cc") or shutil.which("gcc")

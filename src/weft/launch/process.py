@@ -1,8 +1,8 @@
-"""Starting the job and standing beside it: its streams, its terminal and its signals stay the user's.
+"""Start the job and wait beside it: its streams, its terminal and its signals stay the user's.
 
-The job runs in Weft's own process group with Weft's own file handles, so a key like Ctrl-C reaches it from the
-terminal directly, once. A signal that was sent to Weft alone (kill PID) is passed on. The two are told apart by who
-sent them: the terminal's come from the kernel (SI_KERNEL), kill's from a process.
+The job runs in Weft's own process group with Weft's own file handles, so a key like Ctrl-C reaches it from the terminal
+directly, once. A signal that was sent to Weft only (kill PID) is forwarded. The two are told apart by their sender: the
+terminal's signals come from the kernel (SI_KERNEL), kill's from a process.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL when Weft ends a job."""
 
 
-class Process:
-    """The running job: the launcher, or the program itself where there is none."""
+class JobProcess:
+    """The process of the running job: the launcher, or the program itself without a launcher."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -45,7 +45,7 @@ class Process:
             os.kill(self.pid, number)
 
     def poll(self) -> int | None:
-        """Return the wait status once the job has ended."""
+        """Return the wait status once the job has ended, None before."""
         if self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -68,28 +68,28 @@ class Process:
         return 128 + self.signal if self.signal is not None else self.exit_code or 0
 
 
-def start(argv: Sequence[str], environment: Mapping[str, str], *, free: bool = True) -> Process:
-    """Start the job with our streams, in our process group. From here on `attend` has to run.
+def start_job(argv: Sequence[str], environment: Mapping[str, str], *, unblock_forwarded: bool = True) -> JobProcess:
+    """Start the job with our streams, in our process group. `wait_for_job` must run from then on.
 
-    Not `free`: the signals that we pass on stay blocked in it, for a job that attends to others itself.
-
-    Raises UsageError when there is no such program.
+    `unblock_forwarded`: if false, the signals that we forward stay blocked in the job, which then waits for a job of
+    its own. Raises UsageError if there is no such program.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED | {signal.SIGCHLD})
     try:
-        return Process(spawn(list(argv), environment, mask if free else mask | PASSED))
+        return JobProcess(spawn_job(list(argv), environment, mask if unblock_forwarded else mask | PASSED))
     except OSError as error:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         raise start_error(argv[0], error) from error
 
 
-def spawn(argv: list[str], environment: Mapping[str, str], mask: set[int] | set[Signals]) -> int:
-    """Spawn with the signal state that Weft itself was started with; return the pid.
+def spawn_job(argv: list[str], environment: Mapping[str, str], mask: set[int] | set[Signals]) -> int:
+    """Fork and execute a program with the signal state that Weft itself was started with; return the pid.
 
-    The job gets SIGTERM where Weft is killed: launchers then end their ranks, and nothing runs on that nobody knows of.
+    The job gets SIGTERM if Weft is killed: launchers then end their ranks, and nothing runs on unknown to anybody.
+    Raises OSError if the program cannot be executed.
     """
     path = shutil.which(argv[0], path=environment.get("PATH"))
     if path is None:
@@ -115,7 +115,7 @@ def spawn(argv: list[str], environment: Mapping[str, str], mask: set[int] | set[
 
 
 def _execute(path: str, argv: list[str], environment: Mapping[str, str], mask: set[int] | set[Signals]) -> None:
-    """Become the program. OSError where that fails."""
+    """Replace this process by the program, with default signal handlers. Raises OSError if that fails."""
     # Python ignores these two for itself; the program must not inherit that. Nor may a signal that comes before it
     # begins be lost to a handler of ours.
     handled = [number for number in PASSED if callable(signal.getsignal(number))]
@@ -131,7 +131,7 @@ def _execute(path: str, argv: list[str], environment: Mapping[str, str], mask: s
 
 
 def start_error(word: str, error: OSError) -> WeftError:
-    """Say why a program could not be started."""
+    """Return the error that explains why a program could not be started."""
     if error.errno == errno.ENOENT:
         return UsageError(f"there is no program {word!r}")
     if error.errno == errno.EACCES:
@@ -139,40 +139,40 @@ def start_error(word: str, error: OSError) -> WeftError:
     return WeftError(f"cannot start {word}: {error.strerror}")
 
 
-def attend(
-    process: Process, tick: Callable[[], float], warned: Callable[[], None] = lambda: None,
-    stays: Callable[[], bool] = lambda: False,
+def wait_for_job(
+    process: JobProcess, tick: Callable[[], float], before_signal: Callable[[], None] = lambda: None,
+    must_wait: Callable[[], bool] = lambda: False,
 ) -> None:  # fmt: skip
-    """Wait for the job's end, pass signals on, and call `tick`, which returns the seconds until its next call.
+    """Wait for the job's end, forward signals, and call `tick`, which returns the seconds until its next call.
 
-    `warned` is called before a signal that could end the job is passed on; `stays` tells whether there is more to wait
-    for once the job has ended.
+    `before_signal` is called before a signal that could end the job is forwarded; `must_wait` returns whether to go on
+    although the job has ended.
     """
     wanted = PASSED | {signal.SIGCHLD}
     pause = tick()
-    while process.poll() is None or stays():
+    while process.poll() is None or must_wait():
         received = signal.sigtimedwait(wanted, pause)
         if received is None or received.si_signo == signal.SIGCHLD:
-            if process.poll() is None or stays():
+            if process.poll() is None or must_wait():
                 pause = tick()
         else:
             if received.si_signo in ENDING:
-                warned()
-            pass_on(process, received.si_signo, of_the_whole_group(received.si_signo, received.si_code))
+                before_signal()
+            forward_signal(process, received.si_signo, reached_whole_group(received.si_signo, received.si_code))
             if received.si_signo in ENDING:
                 pause = tick()
 
 
-def of_the_whole_group(number: int, code: int) -> bool:
-    """Whether the job got this signal from the terminal as we did.
+def reached_whole_group(number: int, code: int) -> bool:
+    """Return whether a signal reached the job as well, because the terminal sent it to the whole process group.
 
-    A terminal that is closed tells the leader of its session alone (Linux, tty_signal_session_leader).
+    A closed terminal sends SIGHUP to the leader of its session only (Linux, tty_signal_session_leader).
     """
     return code == SI_KERNEL and not (number == signal.SIGHUP and os.getsid(0) == os.getpid())
 
 
-def pass_on(process: Process, number: int, from_terminal: bool) -> None:
-    """Give the job a signal that only we got, and do ourselves what the signal asks for."""
+def forward_signal(process: JobProcess, number: int, from_terminal: bool) -> None:
+    """Forward a signal that only we got to the job, and do ourselves what the signal asks for."""
     if number in ENDING:
         process.signals.append(number)
     if not from_terminal and process.poll() is None:
@@ -181,8 +181,8 @@ def pass_on(process: Process, number: int, from_terminal: bool) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def unblock(process: Process) -> None:
-    """Give the signals back to their handlers once the job is over. Those that came for the job are gone with it."""
+def unblock_signals(process: JobProcess) -> None:
+    """Unblock the forwarded signals once the job is over; drop those that were meant for the job."""
     while signal.sigtimedwait(ENDING, 0) is not None:
         pass
     if signal.SIGHUP in process.signals:

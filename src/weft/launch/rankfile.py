@@ -1,7 +1,7 @@
-"""The least that a watcher must know of a rank file while its process still writes it.
+"""Read the little that a watcher needs from a rank file while its process still writes it.
 
-The whole reader is weft.trace. This one polls: it reads a header and the newest event of each thread with pread and
-keeps nothing open, so that a thousand ranks cost a thousand small reads and no file handle.
+The complete reader is weft.trace. This one polls: it reads the header and the newest event of each thread with pread
+and keeps nothing open, so that a thousand ranks cost a thousand small reads and no file handle.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from weft.trace.layout import (
 from weft.trace.rings.chunks import RING_STREAMS
 
 
-def offset(name: str) -> int:
-    """Return where a field of the header stands."""
+def header_offset(name: str) -> int:
+    """Return the offset of a field of the header."""
     fields = HEADER.fields
     assert fields is not None
     return int(fields[name][1])
@@ -39,17 +39,17 @@ def offset(name: str) -> int:
 
 SLOT: Final = EVENT.itemsize
 FLAGS_OFFSET: Final = 14
-CHUNK_TABLE: Final = offset("chunks")
+CHUNK_TABLE: Final = header_offset("chunks")
 CHUNK_FORMAT: Final = struct.Struct("<HHIQQ")
 STATE: Final = struct.Struct("<IIiiI")
-START_REALTIME: Final = offset("start") + 16
+START_REALTIME: Final = header_offset("start") + 16
 
 assert CHUNK_FORMAT.size == CHUNK.itemsize
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """One entry of the chunk table; `used` as it stands there (nibbles for OUTCOMES)."""
+    """One entry of the chunk table; `used` as stored (nibbles for OUTCOMES)."""
 
     kind: int
     thread: int
@@ -70,7 +70,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Header:
-    """What a header says of its process."""
+    """The header of a record: what it says about its process."""
 
     state: State
     stop_reason: int
@@ -89,21 +89,21 @@ class Header:
 
 
 def read_header(page: bytes) -> Header | None:
-    """Decode a header page, None when it is not (yet) one."""
+    """Decode a header page, None if it is not (yet) one."""
     if len(page) < HEADER.itemsize or page[:8] != MAGIC:
         return None
-    state, stop_reason, rank, world_size, pid = STATE.unpack_from(page, offset("state"))
+    state, stop_reason, rank, world_size, pid = STATE.unpack_from(page, header_offset("state"))
     if state not in State.__members__.values():
         return None
-    host = page[offset("host") : offset("host") + 64].split(b"\0")[0].decode(errors="replace")
+    host = page[header_offset("host") : header_offset("host") + 64].split(b"\0")[0].decode(errors="replace")
     started = int.from_bytes(page[START_REALTIME : START_REALTIME + 8], "little")
-    level = page[offset("level")]
+    level = page[header_offset("level")]
     return Header(State(state), stop_reason, rank, world_size, pid, level, host, started)
 
 
 def read_chunks(file: int, page: bytes) -> tuple[list[Chunk], list[tuple[int, int]]]:
-    """Return the chunk table in order, and the (offset, length) of the tables that continue it."""
-    count = int.from_bytes(page[offset("chunk_count") : offset("chunk_count") + 4], "little")
+    """Return the chunks in order, and (offset, length) of the tables that continue the chunk table."""
+    count = int.from_bytes(page[header_offset("chunk_count") : header_offset("chunk_count") + 4], "little")
     entries = unpack_chunks(page[CHUNK_TABLE : HEADER.itemsize], count)
     chunks, tables, seen = [], [], {0}
     while entries and entries[-1].kind == StreamKind.TABLE and entries[-1].offset not in seen:
@@ -114,12 +114,14 @@ def read_chunks(file: int, page: bytes) -> tuple[list[Chunk], list[tuple[int, in
         tables.append((link.offset, length))
         entries = unpack_chunks(os.pread(file, length, link.offset), link.used)
     chunks += [entry for entry in entries if entry.kind != StreamKind.TABLE]
-    kept = int.from_bytes(page[offset("major") : offset("major") + 2], "little") == FORMAT_MAJOR_KEPT
-    return (turned(chunks) if kept else chunks), tables
+    kept = int.from_bytes(page[header_offset("major") : header_offset("major") + 2], "little") == FORMAT_MAJOR_KEPT
+    return (order_ring_chunks(chunks) if kept else chunks), tables
 
 
-def turned(chunks: list[Chunk]) -> list[Chunk]:
-    """The chunks of a record with rings (`weft run --keep`): those of a ring by their numbers, without unused ones."""
+def order_ring_chunks(chunks: list[Chunk]) -> list[Chunk]:
+    """Return the chunks of a record with rings (`weft run --keep`), those of a ring ordered by number, without unused
+    ones.
+    """
     rings = [chunk for chunk in chunks if chunk.kind in RING_STREAMS and chunk.used]
     numbers = [chunk.offset >> NUMBER_SHIFT for chunk in rings]
     around = max(numbers, default=0) - min(numbers, default=0) > NUMBERS // 2  # they began again at 0
@@ -136,19 +138,19 @@ def unpack_chunks(table: bytes, count: int) -> list[Chunk]:
     return [Chunk(*entry) for entry in CHUNK_FORMAT.iter_unpack(table[: count * CHUNK_FORMAT.size])]
 
 
-def newest_slots(chunks: list[Chunk]) -> dict[int, list[tuple[int, int]]]:
-    """Return for each thread where its newest event lies: one piece of the file, or two where it straddles chunks."""
+def find_newest_slots(chunks: list[Chunk]) -> dict[int, list[tuple[int, int]]]:
+    """Return for each thread the position of its newest event: one piece of the file, or two if it straddles chunks."""
     slots: dict[int, list[tuple[int, int]]] = {}
     for thread in {chunk.thread for chunk in chunks if chunk.kind == StreamKind.EVENTS}:
         stream = [chunk for chunk in chunks if (chunk.kind, chunk.thread) == (StreamKind.EVENTS, thread)]
         total = sum(chunk.used for chunk in stream)
         behind = total % SLOT  # part of an item that a full chunk could not hold and nobody went on with
-        slots[thread] = pieces(stream, total - behind - SLOT) if total >= SLOT else []
+        slots[thread] = find_slot_pieces(stream, total - behind - SLOT) if total >= SLOT else []
     return slots
 
 
-def pieces(stream: list[Chunk], start: int) -> list[tuple[int, int]]:
-    """Return the pieces of the file that hold the slot which begins `start` bytes into a stream."""
+def find_slot_pieces(stream: list[Chunk], start: int) -> list[tuple[int, int]]:
+    """Return the (offset, length) pieces of the file that hold the slot which begins `start` bytes into a stream."""
     found, position, need = [], 0, SLOT
     for chunk in stream:
         if need and position <= start < position + chunk.used:
@@ -159,8 +161,8 @@ def pieces(stream: list[Chunk], start: int) -> list[tuple[int, int]]:
     return found
 
 
-class Watched:
-    """One rank file under watch: remembers what it saw last, to tell whether the rank has moved since."""
+class RankFileWatch:
+    """Watches one rank file: remembers what it held at the last look, to notice whether the rank has moved since."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -172,20 +174,20 @@ class Watched:
         self._newest: dict[int, bytes] = {}
         self._identities: dict[int, int] | None = None
 
-    def moved(self) -> bool:
-        """Look again, and tell whether anything has changed since the last look."""
+    def has_moved(self) -> bool:
+        """Read the file again, and return whether anything has changed since the last call."""
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return True  # renamed just now: it is found under its new name by the next look
         try:
-            return self._look(file)
+            return self._compare_with_last(file)
         except OSError:
             return True
         finally:
             os.close(file)
 
-    def _look(self, file: int) -> bool:
+    def _compare_with_last(self, file: int) -> bool:
         page = os.pread(file, PAGE, 0)
         continued = b"".join(os.pread(file, length, start) for start, length in self._tables)
         if page != self._page or continued != self._continued:
@@ -199,7 +201,7 @@ class Watched:
                 self._tables = tables
                 self._continued = b""
                 return True
-            self._slots = newest_slots(chunks)
+            self._slots = find_newest_slots(chunks)
             self._identities = None
             self._newest = self._read_slots(file, self._slots)
             return True
@@ -214,25 +216,25 @@ class Watched:
             for thread, places in slots.items()
         }
 
-    def thread_identity(self, thread: int) -> int | None:
-        """Return the kernel's id of the thread that uses a thread slot, None where the record does not say."""
+    def kernel_thread_id(self, thread: int) -> int | None:
+        """Return the kernel's id of the thread in a thread slot, None if the record does not say it."""
         if self._identities is None:
             self._identities = {one.slot: one.tid for one in read_threads(self.path)}
         return self._identities.get(thread)
 
     @property
-    def recorded_events(self) -> bool:
+    def has_recorded_events(self) -> bool:
         """Whether this record holds events to judge by (level `outcomes` holds none)."""
         return self.header is not None and self.header.level == Level.TRACE
 
-    def closed_threads(self) -> list[int]:
-        """Threads whose newest call has returned: they compute, or have ended."""
+    def threads_outside_mpi(self) -> list[int]:
+        """Return the threads whose newest call has returned: they compute, or have ended."""
         return [
             thread for thread, slot in self._newest.items() if len(slot) == SLOT and slot[FLAGS_OFFSET] & Flag.CLOSED
         ]
 
-    def open_threads(self) -> list[int]:
-        """Threads that are inside an MPI call."""
+    def threads_inside_mpi(self) -> list[int]:
+        """Return the threads that are inside an MPI call."""
         return [
             thread
             for thread, slot in self._newest.items()
@@ -246,7 +248,7 @@ def read_threads(path: Path) -> list[ThreadDefinition]:
 
 
 def read_definitions(path: Path) -> Definitions:
-    """Return what a record defines so far; nothing where it cannot be read."""
+    """Return the definitions of a record so far; empty if it cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -263,8 +265,8 @@ def read_definitions(path: Path) -> Definitions:
     return Definitions(b"".join(parts))
 
 
-def trim(path: Path) -> int:
-    """Cut the unused pages behind the last byte in use, as the writer does when it closes; return the bytes cut.
+def trim_rank_file(path: Path) -> int:
+    """Cut the unused pages after the last byte in use, as the writer does when it closes; return the bytes cut.
 
     Only for a file whose process is gone.
     """

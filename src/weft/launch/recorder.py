@@ -1,4 +1,4 @@
-"""The recorder for one plan: the shim, built on first use, and the variables that load it into the ranks."""
+"""Get the recorder for a plan, built on first use, and the variables that load it into the ranks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.errors import UsageError, WeftError
-from weft.launch.line import PRELOAD
-from weft.launch.plan import Plan
-from weft.launch.rundir import RunDirectory, unwritable
+from weft.launch.launcher_line import PRELOAD
+from weft.launch.plan import LaunchPlan
+from weft.launch.rundir import RunDirectory, unwritable_error
 from weft.mpi import prebuilt
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ PVM_PRELOAD = "WEFT_INTERNAL_PVM_PRELOAD"
 """The variable by which a virtual machine of PVM is told what to preload into tasks."""
 
 
-def build(plan: Plan) -> Shim:
-    """Return the shim for the plan's MPI, building it where neither the cache nor the wheel has one."""
+def build_recorder(plan: LaunchPlan) -> Shim:
+    """Return the recorder for the plan's MPI, building it if neither the cache nor the wheel has one."""
     if plan.pvm is not None:
         # Few runs are of PVM.
         from weft.pvm import recorder as of_pvm
 
-        return of_pvm.build(lambda: announce(plan.library.path))
+        return of_pvm.build_recorder(lambda: announce_build(plan.library.path))
     known = prebuilt.look(plan.library.path)
     if known is not None:
         return known
@@ -40,34 +40,39 @@ def build(plan: Plan) -> Shim:
     except ImportError as error:
         raise WeftError(f"this installation of Weft has no recorder: {error}") from error
     try:
-        built = shim.build(str(plan.mpicc), announce=announce)
+        built = shim.build(str(plan.mpicc), announce=announce_build)
     except OSError as error:
         raise WeftError(f"cannot build the recorder with {plan.mpicc}: {error}") from error
     prebuilt.remember(plan.library.path, built)  # the compiler may link a copy of it
     return built
 
 
-def announce(library: Path) -> None:
-    """Say what the user waits for at a first use; nothing of ours may stand among the program's output else."""
+def announce_build(library: Path) -> None:
+    """Tell the user at a first use that the recorder is being built; nothing else of ours appears in the program's
+    output.
+    """
     print(f"weft: building the recorder for {library} (first use) ...", file=sys.stderr, flush=True)
 
 
-def variables(
+def make_recorder_variables(
     shim: Shim, run: RunDirectory, level: str, *, whole_buffers: bool = False, hash_messages: bool = False,
     keep: float | None = None, patient: bool = False,
 ) -> dict[str, str]:  # fmt: skip
-    """Return what the ranks need in their environment. The shim takes it out again, for their children."""
+    """Return the environment variables that the recorder needs in the ranks. It removes them again for their children.
+
+    `level`: `trace` or `outcomes`. `keep`: seconds that a ring keeps. `patient`: wait for a slow disk.
+    """
     preload = PVM_PRELOAD if shim.library == "PVM" else PRELOAD  # there the machine preloads it
     more = {"WEFT_INTERNAL_BUFFERS": "all"} if whole_buffers else {}
     more |= {"WEFT_INTERNAL_HASH": "1"} if hash_messages else {}
     more |= {"WEFT_INTERNAL_KEEP": str(max(1, round(keep * 1e9)))} if keep is not None else {}
     more |= {"WEFT_INTERNAL_PATIENT": "1"} if patient else {}
-    more |= {WITHOUT: ",".join(left)} if (left := left_out()) else {}
+    more |= {WITHOUT: ",".join(left)} if (left := read_left_out_parts()) else {}
     return {preload: str(shim.path), "WEFT_INTERNAL_RUN": str(run.path), "WEFT_INTERNAL_LEVEL": level} | more
 
 
-def left_out() -> list[str]:
-    """Return the parts of the recorder that the user leaves out. UsageError for a word that names none."""
+def read_left_out_parts() -> list[str]:
+    """Return the parts of the recorder that the user leaves out. Raises UsageError for a word that names no part."""
     left = [word.strip() for word in os.environ.get(WITHOUT, "").split(",") if word.strip()]
     for word in left:
         if word not in PARTS:
@@ -75,8 +80,8 @@ def left_out() -> list[str]:
     return left
 
 
-def describe(plan: Plan, shim: Shim, run: RunDirectory) -> None:
-    """Put into the run what explains it elsewhere: the MPI, and the table of its functions."""
+def describe_recorder(plan: LaunchPlan, shim: Shim, run: RunDirectory) -> None:
+    """Write into the run what explains its records elsewhere: the MPI, and the table of its functions."""
     if plan.pvm is not None:
         run.facts["system"] = "pvm"
     run.facts["mpi"] = {
@@ -87,7 +92,7 @@ def describe(plan: Plan, shim: Shim, run: RunDirectory) -> None:
         "launcher": [word for word in plan.line.argv()[:1] if plan.line.launcher],
     }
     try:
-        run.hold().write_whole("functions.json", Path(shim.functions_json_path).read_bytes())
+        run.open_folder().write_whole("functions.json", Path(shim.functions_json_path).read_bytes())
     except OSError as error:
-        raise unwritable(run.path, error) from error
+        raise unwritable_error(run.path, error) from error
     run.write()

@@ -1,4 +1,4 @@
-"""The run directory as the launcher makes and finishes it: its name, its run.json, its rank files' folder."""
+"""Make and finish a run directory: its name, its run.json, the folder of its rank files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Make = Callable[[Path], object]
 
 @dataclass
 class RunDirectory:
-    """A run being written. `facts` is what run.json says."""
+    """A run directory that is being written. `facts` is the content of run.json."""
 
     path: Path
     facts: dict[str, Any] = field(default_factory=dict)
@@ -42,59 +42,66 @@ class RunDirectory:
     _held: Held | None = None
     """The folder itself, from the first time that it was needed: what takes its place later is not ours."""
 
-    def hold(self) -> Held:
-        """The folder, whatever its path leads to since. OSError where it is none, or a link."""
+    def open_folder(self) -> Held:
+        """Return a handle of the folder, which stays the same folder if its path changes. Raises OSError for none, or a
+        link.
+        """
         if self._held is None:
             self._held = Held(self.path)
         return self._held
 
     def write(self) -> None:
-        """Put run.json in place, whole or not at all."""
+        """Write run.json, completely or not at all."""
         try:
-            self.hold().write_whole(RUN_JSON, (json.dumps(self.facts, indent=1) + "\n").encode())
+            self.open_folder().write_whole(RUN_JSON, (json.dumps(self.facts, indent=1) + "\n").encode())
         except OSError as error:
-            raise unwritable(self.path, error) from error
+            raise unwritable_error(self.path, error) from error
 
     def discard(self) -> None:
-        """Take away a run directory that holds no rank: there is nothing to read in it."""
+        """Remove a run directory that holds no rank, as there is nothing to read in it."""
         with suppress(OSError):
-            self.hold().remove(RUN_JSON, "functions.json")
-            self.hold().remove_folders(self.ranks.name)
+            self.open_folder().remove(RUN_JSON, "functions.json")
+            self.open_folder().remove_folders(self.ranks.name)
             if self.made:
-                self.hold().remove_itself()
+                self.open_folder().remove_itself()
 
 
-def unwritable(path: Path, error: OSError) -> WeftError:
-    """The error of a folder that cannot be written."""
+def unwritable_error(path: Path, error: OSError) -> WeftError:
+    """Return the error that a run folder cannot be written."""
     return WeftError(f"cannot write the run to {path}: {error.strerror or error} (choose another place with --out)")
 
 
-def now() -> str:
-    """The time, ISO 8601 with its zone."""
+def current_time() -> str:
+    """Return the current time in ISO 8601 with its zone."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def create(
+def create_run(
     out: Path | None, program: Sequence[str], command: Sequence[str], level: str, make: Make = Path.mkdir
 ) -> RunDirectory:
-    """Make the directory of a new run and its first run.json. Never touches a folder that holds anything."""
-    path, made = (claim(program_name(program), make), True) if out is None else take(out, make)
+    """Make the directory of a new run and its first run.json. Never touches a folder that holds anything.
+
+    `out`: the folder that the user named. `program`: names the run if `out` is None. `make`: makes the folder.
+    """
+    path, made = (
+        (make_numbered_folder(name_after_program(program), make), True) if out is None else use_folder(out, make)
+    )
     path = path.absolute()
-    run = RunDirectory(path, first_facts(command, level), made)
+    run = RunDirectory(path, make_first_facts(command, level), made)
     try:
-        run.hold().make_folder(run.ranks.name)
+        run.open_folder().make_folder(run.ranks.name)
         run.write()
     except OSError as error:
         run.discard()
-        raise unwritable(path, error) from error
+        raise unwritable_error(path, error) from error
     except WeftError:
         run.discard()
         raise
     return run
 
 
-def first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
-    """What run.json says of a run that begins."""
+def make_first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
+    """Return run.json's facts for a run that begins."""
     return signed(
         {
             "schema": SCHEMA,
@@ -102,7 +109,7 @@ def first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
             "command": list(command),
             "cwd": str(Path.cwd()),
             "host": os.uname().nodename,
-            "started": now(),
+            "started": current_time(),
             "finished": None,
             "level": level,
             "n": None,
@@ -115,14 +122,14 @@ def first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
     )
 
 
-def refuse(out: Path | None) -> None:
-    """Raise UsageError at once where `create` would, before anything slow is done."""
+def refuse_used_folder(out: Path | None) -> None:
+    """Raise UsageError early if `create_run` would later, before anything slow is done."""
     if out is not None and out.exists():
-        take(out)
+        use_folder(out)
 
 
-def take(out: Path, make: Make = Path.mkdir) -> tuple[Path, bool]:
-    """Use the folder that the user named; it must be new or empty."""
+def use_folder(out: Path, make: Make = Path.mkdir) -> tuple[Path, bool]:
+    """Make the folder that the user named, or use it if it is empty; return it, and whether it was made."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         make(out)
@@ -134,11 +141,11 @@ def take(out: Path, make: Make = Path.mkdir) -> tuple[Path, bool]:
             raise UsageError(f"--out {out} is not empty, and a run is never overwritten: choose another") from None
         return out, False
     except OSError as error:
-        raise unwritable(out, error) from error
+        raise unwritable_error(out, error) from error
 
 
-def claim(name: str, make: Make = Path.mkdir) -> Path:
-    """Make weft-runs/<name>-<n> with the first free n."""
+def make_numbered_folder(name: str, make: Make = Path.mkdir) -> Path:
+    """Make weft-runs/<name>-<n> with the first free n, and return it."""
     try:
         BASE.mkdir(exist_ok=True)
         numbers = [
@@ -153,25 +160,25 @@ def claim(name: str, make: Make = Path.mkdir) -> Path:
                 continue
             return BASE / f"{name}-{number}"
     except OSError as error:
-        raise unwritable(BASE, error) from error
+        raise unwritable_error(BASE, error) from error
 
 
-def program_name(program: Sequence[str]) -> str:
-    """Name a run after its program: the script, module or file that a person would call it by."""
+def name_after_program(program: Sequence[str]) -> str:
+    """Return a run's name made from its program: the script, module or file that a person would call it by."""
     words = list(program)
     name = Path(words[0]).name if words else "run"
     if re.fullmatch(r"(python|pypy)[0-9.]*t?", name):
-        name = script_name(words[1:]) or name
+        name = find_script_name(words[1:]) or name
     name = re.sub(r"\.(py|pyz|sh|x|exe|out)$", "", name)
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", name).strip(".-") or "run"
 
 
-def script_name(words: Sequence[str]) -> str | None:
-    """Return the script or module that these arguments of Python run."""
+def find_script_name(words: Sequence[str]) -> str | None:
+    """Return the script or module that these arguments of Python run, None for `-c`."""
     rest = iter(words)
     for word in rest:
         if word == "-m":
-            return script_name_of_module(next(rest, ""), rest)
+            return find_module_name(next(rest, ""), rest)
         if word in ("-W", "-X"):
             next(rest, None)
         elif word == "-c":
@@ -181,15 +188,15 @@ def script_name(words: Sequence[str]) -> str | None:
     return None
 
 
-def script_name_of_module(module: str, rest: Any) -> str | None:
+def find_module_name(module: str, rest: Any) -> str | None:
     """`python -m mpi4py script.py` is called after the script."""
-    return script_name(list(rest)) if module == "mpi4py" else module or None
+    return find_script_name(list(rest)) if module == "mpi4py" else module or None
 
 
-def newest(base: Path = BASE) -> Path:
-    """Return the run that was started last under `base`: what a command means when no RUN is given. No replay.
+def find_newest_run(base: Path = BASE) -> Path:
+    """Return the run under `base` that was started last, for a command without RUN. Replays do not count.
 
-    Runs that belong to another user are never meant: whoever may write here would choose what is read, or executed.
+    Runs of other users are never taken: whoever may write here would choose what is read, or executed.
     """
     # os.path, as Path raises for the folder of a user who lets nobody in.
     runs = [path for path in base.glob("*") if os.path.isfile(path / RUN_JSON)] if base.is_dir() else []  # noqa: PTH113
@@ -201,11 +208,11 @@ def newest(base: Path = BASE) -> Path:
         )
     if not told:
         raise UsageError(f"no run is given and there is none in {base}{os.sep}: record one with `weft run`")
-    return max(told, key=lambda path: started(path, told[path]))
+    return max(told, key=lambda path: start_key(path, told[path]))
 
 
-def facts_of(path: Path) -> dict[str, object]:
-    """What run.json says, {} where it cannot be read."""
+def read_facts(path: Path) -> dict[str, object]:
+    """Return the content of run.json, {} if it cannot be read."""
     try:
         facts = json.loads(read_regular(path / RUN_JSON, path))
     except (OSError, ValueError, RecursionError):
@@ -213,8 +220,8 @@ def facts_of(path: Path) -> dict[str, object]:
     return facts if isinstance(facts, dict) else {}
 
 
-def started(path: Path, facts: dict[str, Any]) -> tuple[str, float]:
-    """When a run was started, for sorting; one that tells nothing comes first."""
+def start_key(path: Path, facts: dict[str, Any]) -> tuple[str, float]:
+    """Return a key that sorts runs by their start; a run that does not say it comes first."""
     try:
         return (str(facts.get("started") or ""), path.stat().st_mtime) if facts else ("", 0.0)
     except OSError:

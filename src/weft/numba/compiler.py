@@ -25,7 +25,7 @@ from numba.np import arrayobj
 from numba.np.ufunc import parallel
 from numba.parfors import parfor_lowering
 
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import SourceMap
 from weft.native.headers.numba import MAX_ARGUMENTS
 from weft.numba import loops
 from weft.numba.in_process import Runtime
@@ -46,7 +46,7 @@ KERNEL: Final = "__numba_parfor_gufunc"
 class Compiler:
     """What is known of everything that was compiled."""
 
-    def __init__(self, texts: Texts, runtime: Runtime) -> None:
+    def __init__(self, texts: SourceMap, runtime: Runtime) -> None:
         self.texts = texts
         self.runtime = runtime
         self.kernels: dict[object, list[loops.Kernel]] = {}
@@ -219,7 +219,7 @@ def _parsed(text: str, name: str) -> object:
     return module
 
 
-def install(texts: Texts, runtime: Runtime) -> Compiler:
+def install(texts: SourceMap, runtime: Runtime) -> Compiler:
     """Patch Numba in this process, before the program's first function is compiled."""
     compiler = Compiler(texts, runtime)
     compiler.left.install()

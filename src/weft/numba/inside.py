@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from weft.dataparallel import lines
-from weft.dataparallel.sentences import NO_ROOM
-from weft.dataparallel.texts import Texts
+from weft.dataparallel import runtime_output
+from weft.dataparallel.messages import NO_ROOM
+from weft.dataparallel.source_map import SourceMap
 from weft.errors import WeftError
 from weft.numba.in_process import Runtime
 from weft.numba.program import COMPARED
@@ -65,9 +65,9 @@ def begin(texts_path: Path, library: Path) -> Watch:
 
     runtime = Runtime(library)  # takes the variable out of the environment: children are not to write there
     os.environ.pop("WEFT_INTERNAL_CHECK_FINDINGS", None)
-    if lines.read(findings).usage is not None:
+    if runtime_output.read_runtime_output(findings).usage is not None:
         raise WeftError(NO_ROOM)
-    texts = Texts("python")
+    texts = SourceMap("python")
     if os.environ.pop("WEFT_INTERNAL_CHECK_TRACE", None):
         # Only where values are traced.
         from weft.numba.told import ToldTexts

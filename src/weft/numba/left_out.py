@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.np.ufunc import parallel
 
 from weft.base.words import plural
-from weft.dataparallel.looked import shown
+from weft.dataparallel.check_coverage import format_places
 from weft.numba import loops, source
 
 CONTAINERS: Final = (types.ListType, types.DictType, types.List, types.Set)
@@ -80,14 +80,14 @@ class Left:
         known = set(compiled)
         for code, one in {one.py_func.__code__: one for one in self.functions if not one.overloads}.items():
             if code not in known and own(code.co_filename) and source.calls_prange(one.py_func):
-                place = shown([(code.co_filename, code.co_firstlineno)])
+                place = format_places([(code.co_filename, code.co_firstlineno)])
                 yield f"the parallel function `{code.co_name}` ({place}), which was never called"
         ufuncs = [f.__code__ for f in self.ufuncs if hasattr(f, "__code__") and own(f.__code__.co_filename)]
         if ufuncs:
             places = sorted({(code.co_filename, code.co_firstlineno) for code in ufuncs})
-            yield f"{plural(len(places), 'parallel ufunc')} ({shown(places)})"
+            yield f"{plural(len(places), 'parallel ufunc')} ({format_places(places)})"
         for what, held in self.in_loops.items():
-            yield f"{what} ({shown(sorted(held))})"
+            yield f"{what} ({format_places(sorted(held))})"
 
 
 def own(file: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from numba.core import ir, types
 
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.source_map import SourceMap
 from weft.native.headers.check import MAX_RANK
 from weft.native.headers.numba import AS_ARRAY, AS_REDUCTION, AS_SCALAR, AS_SHARED
 from weft.numba import source
@@ -92,7 +92,7 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
     kinds: Sequence[Any],
     reductions: Sequence[str],
     races: Iterable[str],
-    texts: Texts,
+    texts: SourceMap,
 ) -> Kernel:
     """Describe a loop from what Numba is about to call its kernel with (parfor_lowering.call_parallel_gufunc).
 
@@ -110,18 +110,18 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
     first_reduction = len(kinds) - len(reductions)
     for at, (name, kind, one) in enumerate(zip(names[1:], kinds, [*signature[0], *signature[1]][1:], strict=True)):
         known = named(reductions[at - first_reduction] if at >= first_reduction else name, function)
-        data = texts.variable(known or "an array without a name", file, line, "array") if _has_memory(kind) else 0
+        data = texts.add_variable(known or "an array without a name", file, line, "array") if _has_memory(kind) else 0
         if at >= first_reduction:
             real = {types.float64: 8, types.float32: 4}.get(kind.dtype, 0)
             arguments.append(Argument(AS_REDUCTION, data, _bytes(lowerer, kind), real, stride))
             stride += kind.ndim
         elif name in shared:
-            data = texts.variable(known, file, line, "variable")
-            texts.typed(data, str(getattr(kind, "dtype", kind)))
+            data = texts.add_variable(known, file, line, "variable")
+            texts.set_number_type(data, str(getattr(kind, "dtype", kind)))
             arguments.append(Argument(AS_SHARED, data, _bytes(lowerer, kind), 0, stride))
             stride += 1
         elif isinstance(kind, types.Array):
-            texts.typed(data, str(kind.dtype))
+            texts.set_number_type(data, str(kind.dtype))
             offset = kind.ndim - len(one)
             fits = offset == 0 and kind.ndim <= MAX_RANK
             ranks[data] = kind.ndim
@@ -132,7 +132,7 @@ def describe(  # noqa: PLR0917 - in the order that Numba has them
             arguments.append(Argument(AS_SCALAR, integer=isinstance(kind, types.Integer) and kind.bitwidth == WORD))
             stride += kind.ndim if isinstance(kind, types.ArrayCompatible) else 0
     kind = "prange" if user else "array expression"
-    construct = texts.construct(kind, file, line, indices=source.indices(function.func_id.func, line))
+    construct = texts.add_construct(kind, file, line, indices=source.indices(function.func_id.func, line))
     return Kernel(
         loop=Loop(construct, user, len(parfor.loop_nests), arguments),
         construct=construct,

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.base.words import plural
-from weft.dataparallel.lines import Told, read
-from weft.dataparallel.process import Ended, execute
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.process import ProcessEnd, run_process
+from weft.dataparallel.runtime_output import RuntimeOutput, read_runtime_output
+from weft.dataparallel.source_map import SourceMap
 from weft.errors import UsageError
 from weft.evidence import Compared, Loop
 from weft.findings import Finding, Site
@@ -27,7 +27,9 @@ COMPARED: Final = "numba.json"
 """What comparing results found, beside the side file."""
 
 
-def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, timeout: float | None = None) -> Ended:
+def run(
+    script: Path, arguments: Sequence[str], findings: Path, texts: Path, timeout: float | None = None
+) -> ProcessEnd:
     """Run the script in a process of its own with this interpreter.
 
     `findings` gets the runtime's lines, `texts` the side file; what comparing results found stands beside it.
@@ -37,7 +39,7 @@ def run(script: Path, arguments: Sequence[str], findings: Path, texts: Path, tim
     command = own_python("-m", "weft.numba.inside", str(texts), str(library()), str(script), *arguments)
     environment = {**os.environ, "WEFT_INTERNAL_CHECK_FINDINGS": str(findings)}
     findings.touch()
-    return execute(command, environment, timeout)
+    return run_process(command, environment, timeout)
 
 
 def needs_numba() -> None:
@@ -58,25 +60,25 @@ def _compiles(script: Path) -> None:
         raise UsageError(f"{script} is not a Python program: {error}") from error
 
 
-def tidied(findings: Path, texts: Texts) -> Told:
+def tidied(findings: Path, texts: SourceMap) -> RuntimeOutput:
     """What the runtime told, one finding for a loop, line and variable: a statement reads and writes in several places.
 
     Elements get the index that Python would write.
     """
-    told = read(findings)
+    told = read_runtime_output(findings)
     ranks = _ranks(findings.parent)
-    first = _first(list(told.found.values()), texts)
+    first = _first(list(told.raw_findings.values()), texts)
     for one in first:
         _index(one, ranks.get(str(one.get("data", 0))))
         place = texts.places.get(one.get("site", 0))
         if not one.get("data") and place and (name := subscripted(place.file, place.line, bool(one.get("write")))):
             one["symbol"] = f"`{name}`"
-    told.found = {one["id"]: one for one in first}
+    told.raw_findings = {one["id"]: one for one in first}
     told.modules = []
     return told
 
 
-def _first(held: Sequence[dict[str, Any]], texts: Texts) -> list[dict[str, Any]]:
+def _first(held: Sequence[dict[str, Any]], texts: SourceMap) -> list[dict[str, Any]]:
     """The first finding of each line, with the count of all; what the compiler left without a line is another's."""
     lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in held:

@@ -10,4 +10,4 @@ from weft.dataparallel import runtime
 
 def library() -> Path:
     """The shared library, built on first use."""
-    return runtime.library((files("weft.numba") / "native").iterdir())
+    return runtime.build_shared_library((files("weft.numba") / "native").iterdir())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from weft.dataparallel.texts import Texts, loop_line
+from weft.dataparallel.source_map import SourceMap, format_loop_line
 from weft.native.headers import check
 
 TYPES: Final = {
@@ -27,7 +27,7 @@ TYPES: Final = {
 }
 
 
-class ToldTexts(Texts):
+class ToldTexts(SourceMap):
     """Texts that a runtime hears of (native/trace.c)."""
 
     __slots__ = ("library",)
@@ -36,24 +36,24 @@ class ToldTexts(Texts):
         super().__init__("python")
         self.library = ctypes.CDLL(str(library.resolve()))
 
-    def construct(  # noqa: PLR0917 - as of Texts
+    def add_construct(  # noqa: PLR0917 - as of SourceMap
         self, kind: str, file: str, line: int, column: int = 0, text: str = "", indices: Sequence[str] = ()
     ) -> int:
         """A loop."""
-        number = super().construct(kind, file, line, column, text, indices)
-        told = loop_line(self.constructs[number])
+        number = super().add_construct(kind, file, line, column, text, indices)
+        told = format_loop_line(self.constructs[number])
         self.library.weft_check_looped(number, ctypes.create_string_buffer(told.encode(errors="replace")))
         return number
 
-    def variable(
+    def add_variable(
         self, name: str, file: str, line: int, what: Literal["variable", "array", "template", "tasks"] = "variable"
     ) -> int:
         """A variable."""
-        number = super().variable(name, file, line, what)
+        number = super().add_variable(name, file, line, what)
         self.library.weft_check_named(number, name.encode(errors="replace"), 0)
         return number
 
-    def typed(self, number: int, numbers: str) -> None:
+    def set_number_type(self, number: int, numbers: str) -> None:
         """What numbers it holds."""
         if number in self.variables:
             name = self.variables[number].name.encode(errors="replace")

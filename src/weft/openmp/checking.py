@@ -1,4 +1,4 @@
-"""One run of an OpenMP program under the simulated runtime, and what its lines mean."""
+"""Run an OpenMP program once under the simulated runtime and turn what the runtime wrote into findings."""
 
 from __future__ import annotations
 
@@ -13,25 +13,38 @@ from typing import Final
 
 from weft.base.facts import changed
 from weft.base.words import plural, rank_words
-from weft.dataparallel import lines
-from weft.dataparallel.front_end import Outcome, Request
-from weft.dataparallel.grouped import times
-from weft.dataparallel.lines import Told
-from weft.dataparallel.looked import shown
-from weft.dataparallel.program import execute
-from weft.dataparallel.record import NOWHERE
-from weft.dataparallel.sentences import NO_ROOM
-from weft.dataparallel.texts import AccessPlace, Texts
+from weft.dataparallel import runtime_output
+from weft.dataparallel.check_coverage import format_places
+from weft.dataparallel.front_end import CheckOutcome, CheckRequest
+from weft.dataparallel.grouping import format_times
+from weft.dataparallel.messages import NO_ROOM
+from weft.dataparallel.program import run_program
+from weft.dataparallel.raw_findings import NOWHERE
+from weft.dataparallel.runtime_output import RuntimeOutput
+from weft.dataparallel.source_map import AccessPlace, SourceMap
 from weft.errors import WeftError
 from weft.evidence import CheckCase, Evidence, Line, Loop, Pair
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
-from weft.openmp import copies, privates, reductions, sentences
-from weft.openmp.directives import Directive
-from weft.openmp.names import Names, behind_atomic, is_fortran, line_of, single_of
-from weft.openmp.program import Built, build
-from weft.openmp.record import Access, Named, Record, Strand, counters, records
-from weft.openmp.sources import constructs, language, one_memory
+from weft.openmp import device_copies, messages, private_variables, reductions
+from weft.openmp.build import BuiltProgram, build_program
+from weft.openmp.directives import OpenMPDirective
+from weft.openmp.raw_findings import (
+    Access,
+    NamedElement,
+    RawOpenMPFinding,
+    Strand,
+    collect_program_counters,
+    parse_findings,
+)
+from weft.openmp.source_rewriting import read_directives, requires_shared_memory, source_language
+from weft.openmp.variable_names import (
+    VariableNames,
+    atomic_statement_line,
+    find_single_directive,
+    is_fortran_place,
+    preprocessed_line,
+)
 
 LOOPS: Final = frozenset(("for", "do", "sections", "taskloop", "simd", "loop", "distribute"))
 OUTLINED: Final = re.compile(r"(?:_| \[clone )?\._omp_fn\.\d+.*")
@@ -39,8 +52,8 @@ OUTLINED: Final = re.compile(r"(?:_| \[clone )?\._omp_fn\.\d+.*")
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """A construct that ran."""
+class RawConstructRun:
+    """How often one construct ran in one process, as the runtime wrote it; `pc` is the program counter of its call."""
 
     kind: str
     pc: int
@@ -49,57 +62,72 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
-    """What one process of the program told, and the place of each of its program counters."""
+class CheckedProcess:
+    """The output of the runtime in one process of the program, with the source place of each program counter."""
 
-    told: Told
-    ran: list[Ran]
+    output: RuntimeOutput
+    construct_runs: list[RawConstructRun]
     places: dict[int, AccessPlace]
 
-    def at(self, ran: Ran) -> AccessPlace:
-        """The line of a construct."""
+    def construct_place(self, ran: RawConstructRun) -> AccessPlace:
+        """Return the source line of a construct that ran."""
         return self.places.get(ran.pc, NOWHERE)
 
 
-def run(request: Request, folder: Path) -> Outcome:
-    """Compile, run, read."""
+def check_program(request: CheckRequest, folder: Path) -> CheckOutcome:
+    """Compile the program in `folder`, run it once under the simulated runtime, and return what was found.
+
+    Raises UsageError if the program does not compile, and WeftError if the runtime cannot start.
+    """
     began = time.perf_counter()
-    built = build(request, folder)
+    built = build_program(request, folder)
     preparing = time.perf_counter() - began
-    outcome = judged(built, request, folder)
+    outcome = check_built_program(built, request, folder)
     return dataclasses.replace(outcome, ended=dataclasses.replace(outcome.ended, preparing=preparing))
 
 
-def judged(built: Built, request: Request, folder: Path) -> Outcome:
-    """One run of a program that was built, and what it shows."""
+def check_built_program(built: BuiltProgram, request: CheckRequest, folder: Path) -> CheckOutcome:
+    """Run a program that was built for the simulated runtime, and return its findings and what they do not cover.
+
+    `folder`: where each process writes its output (`openmp*.jsonl`); older output there is deleted first.
+    """
     for one in folder.glob("openmp*.jsonl"):
         one.unlink()
     told = folder / ("openmp-%p.jsonl" if request.launcher else "openmp.jsonl")
-    ended = execute(built.path, request.arguments, told, request.grid, request.timeout, launcher=request.launcher)
-    processes = sorted(map(read, folder.glob("openmp*.jsonl")), key=lambda one: one.told.rank)
-    sources = (*request.sources, *headers(processes, request.sources))
+    ended = run_program(built.path, request.arguments, told, request.grid, request.timeout, launcher=request.launcher)
+    processes = sorted(map(read_process_output, folder.glob("openmp*.jsonl")), key=lambda one: one.output.rank)
+    sources = (*request.sources, *find_included_files(processes, request.sources))
     for process in processes:
-        align(process, sources)
-    texts = Texts("fortran" if all(language(one) == "fortran" for one in request.sources) else "c")
-    ran = looked(sources, processes, texts)
-    findings = of_all([list(found_in(process, built.path, sources)) for process in processes])
-    left = list(unseen(sources, processes))
-    kept = [(str(source), line) for source, line in built.kept]
-    kept += [(str(source), line) for source in request.sources for line, one in constructs(source) if one.scans]
+        align_construct_lines(process, sources)
+    texts = SourceMap("fortran" if all(source_language(one) == "fortran" for one in request.sources) else "c")
+    ran = count_construct_runs(sources, processes, texts)
+    findings = merge_process_findings(
+        [list(collect_process_findings(process, built.path, sources)) for process in processes]
+    )
+    left = list(describe_unchecked(sources, processes))
+    kept = [(str(source), line) for source, line in built.unchanged_directives]
+    kept += [
+        (str(source), line)
+        for source in request.sources
+        for line, one in read_directives(source)
+        if one.has_inscan_reduction
+    ]
     if kept:
-        left.append(sentences.KEPT.format(at=shown(kept)))
-    return Outcome(ended, texts, findings, tuple(left), told=ran)
+        left.append(messages.KEPT.format(at=format_places(kept)))
+    return CheckOutcome(ended, texts, findings, tuple(left), runtime_output=ran)
 
 
-def found_in(process: Process, program: Path, sources: Sequence[Path]) -> Iterator[Finding]:
-    """What one process found, at its rank."""
-    names = Names(program, process.told.base)
+def collect_process_findings(process: CheckedProcess, program: Path, sources: Sequence[Path]) -> Iterator[Finding]:
+    """Yield the findings of one process, each of their sites with the rank of the process."""
+    names = VariableNames(program, process.output.program_base)
     try:
-        found = list(findings(records(process.told, process.places), names, private(sources)))
+        found = list(
+            make_findings(parse_findings(process.output, process.places), names, collect_private_variables(sources))
+        )
     finally:
         names.close()
-    rank = process.told.rank
-    for one in (*found, *misdeclared(sources, process)):
+    rank = process.output.rank
+    for one in (*found, *find_wrong_reductions(sources, process)):
         yield dataclasses.replace(one, sites=tuple(dataclasses.replace(site, rank=rank) for site in one.sites))
 
 
@@ -109,8 +137,10 @@ class Processes(Evidence):
     ranks: Sequence[int]
 
 
-def of_all(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
-    """The findings of all processes: what several found at the same places is one, and says on which ranks."""
+def merge_process_findings(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
+    """Merge the findings of all processes: findings of the same kind, variable and places become one that names its
+    ranks.
+    """
     if len(processes) == 1:
         return tuple(processes[0])
     known: dict[object, list[Finding]] = defaultdict(list)
@@ -118,11 +148,11 @@ def of_all(processes: Sequence[Sequence[Finding]]) -> tuple[Finding, ...]:
         places = tuple((site.call, site.file, site.line) for site in one.sites)
         variable = one.evidence.variable if isinstance(one.evidence, CheckCase) else None
         known[one.kind, variable, places].append(one)
-    return tuple(at_ranks(found, len(processes)) for found in known.values())
+    return tuple(merge_across_ranks(found, len(processes)) for found in known.values())
 
 
-def at_ranks(found: Sequence[Finding], many: int) -> Finding:
-    """The first of findings at the same places, with the ranks of all of them."""
+def merge_across_ranks(found: Sequence[Finding], many: int) -> Finding:
+    """Return the first of several findings at the same places, with the ranks of all in its message and evidence."""
     numbers = sorted({site.rank for one in found for site in one.sites[:1]})
     said = f"all {many} ranks" if len(numbers) == many else rank_words(numbers)
     case = found[0].evidence
@@ -139,228 +169,275 @@ def _loop(strand: Strand) -> Loop | None:
     return Loop(kind=strand.what, file=at.file, line=at.line, text="") if at.line else None
 
 
-def misdeclared(sources: Sequence[Path], process: Process) -> Iterator[Finding]:
-    """The reductions of loops that ran whose operation is not what the loop does."""
+def find_wrong_reductions(sources: Sequence[Path], process: CheckedProcess) -> Iterator[Finding]:
+    """Yield a finding for each reduction that ran and whose declared operation is not the operation of its loop or
+    block.
+    """
     ran: dict[tuple[str, int], int] = defaultdict(int)
-    for one in process.ran:
-        place = process.at(one)
+    for one in process.construct_runs:
+        place = process.construct_place(one)
         ran[place.file, place.line] += one.iterations
     for source in sources:
         file = str(source.absolute())
-        for wrong in reductions.wrong(source):
-            if ran.get((file, wrong.directive), 0) > 0 or (not wrong.loop and (file, wrong.directive) in ran):
+        for wrong in reductions.find_misdeclared(source):
+            if ran.get((file, wrong.directive_line), 0) > 0 or (
+                not wrong.is_loop and (file, wrong.directive_line) in ran
+            ):
                 yield Finding(
                     kind="wrong-reduction", severity=KINDS["wrong-reduction"].severity, certainty="certain",
-                    message=sentences.reduction(wrong.name, wrong.declared, wrong.does, wrong.loop),
-                    sites=(Site(0, "update", file, wrong.line, ""), Site(0, "directive", file, wrong.directive, "")),
+                    message=messages.describe_wrong_reduction(
+                        wrong.name, wrong.declared, wrong.computed, wrong.is_loop
+                    ),
+                    sites=(
+                        Site(0, "update", file, wrong.update_line, ""),
+                        Site(0, "directive", file, wrong.directive_line, ""),
+                    ),
                     evidence=CheckCase(case="operation", count=1, variable=wrong.name),
                 )  # fmt: skip
 
 
-def private(sources: Sequence[Path]) -> set[tuple[str, str]]:
-    """The variables that some directive of a file makes private, with the file."""
+def collect_private_variables(sources: Sequence[Path]) -> set[tuple[str, str]]:
+    """Return (file, variable) for each variable that a directive of the sources makes private without a value."""
     return {
         (str(source.absolute()), name)
-        for source in sources for _, one in constructs(source) for name in privates.names(one)
+        for source in sources for _, one in read_directives(source)
+        for name in private_variables.variables_without_value(one)
     }  # fmt: skip
 
 
-def read(path: Path) -> Process:
-    """What a process told. WeftError where it could not begin."""
-    told = lines.read(path)
+def read_process_output(path: Path) -> CheckedProcess:
+    """Read the file that the runtime wrote in one process, and look up the source place of each program counter.
+
+    Raises WeftError if the runtime found no room for its shadow memory.
+    """
+    told = runtime_output.read_runtime_output(path)
     if told.usage is not None:
         raise WeftError(NO_ROOM)
     places: dict[int, AccessPlace] = {}
-    for pc, frames in told.frames(counters(told)).items():
-        file, line, function = next((one for one in frames if not in_system(one[0])), frames[0])
-        number = told.lines.get(pc) or behind_atomic(file or "", line)
+    for pc, frames in told.resolve_frames(collect_program_counters(told)).items():
+        file, line, function = next((one for one in frames if not is_system_header(one[0])), frames[0])
+        number = told.lines.get(pc) or atomic_statement_line(file or "", line)
         places[pc] = AccessPlace(str(Path(file)) if file else "", number, 0, OUTLINED.sub("", function or ""))
-    ran = [Ran(one["construct"], one["pc"], one["times"], one["iterations"]) for one in told.constructs]
-    return Process(told, ran, places)
+    ran = [RawConstructRun(one["construct"], one["pc"], one["times"], one["iterations"]) for one in told.constructs]
+    return CheckedProcess(told, ran, places)
 
 
-def headers(processes: Sequence[Process], sources: Sequence[Path]) -> list[Path]:
-    """Files that the sources include and whose directives ran."""
+def find_included_files(processes: Sequence[CheckedProcess], sources: Sequence[Path]) -> list[Path]:
+    """Return the files beside `sources` (headers, mostly) that hold a directive that ran, relative to the current
+    folder.
+    """
     known = {str(source.absolute()) for source in sources}
-    files = {file for one in processes for ran in one.ran if (file := one.at(ran).file)} - known
+    files = {file for one in processes for ran in one.construct_runs if (file := one.construct_place(ran).file)} - known
     here = Path.cwd()
-    paths = [Path(file) for file in sorted(files) if not in_system(file) and Path(file).is_file()]
+    paths = [Path(file) for file in sorted(files) if not is_system_header(file) and Path(file).is_file()]
     return [path.relative_to(here) if path.is_relative_to(here) else path for path in paths]
 
 
-def unseen(sources: Sequence[Path], processes: Sequence[Process]) -> Iterator[str]:
-    """What the run did not look at, a phrase each."""
+def describe_unchecked(sources: Sequence[Path], processes: Sequence[CheckedProcess]) -> Iterator[str]:
+    """Yield a phrase for each part of the program that the run did not check, with its places."""
 
     def at(places: Iterable[AccessPlace]) -> str:
-        return shown(sorted({(one.file, one.line) for one in places if one.line}))
+        return format_places(sorted({(one.file, one.line) for one in places if one.line}))
 
-    ran = [(held.kind, one.at(held)) for one in processes for held in one.ran]
+    ran = [(held.kind, one.construct_place(held)) for one in processes for held in one.construct_runs]
     teams = {place for construct, place in ran if construct in ("region", "teams")}
-    lanes = {(str(source.absolute()), line) for source in sources for line, one in constructs(source) if one.lanes}
+    lanes = {
+        (str(source.absolute()), line)
+        for source in sources
+        for line, one in read_directives(source)
+        if one.is_simd_loop
+    }
     alone = {place for construct, place in ran if construct == "alone" and (place.file, place.line) not in lanes}
     if alone := alone - teams:
         yield f"{plural(len(alone), 'region')} that the program ran with one thread ({at(alone)})"
     yield from dict.fromkeys(
-        sentences.LEFT[held.why].format(at=at([held.one.place]))
-        for one in processes for held in records(one.told, one.places) if held.kind == "left"
+        messages.LEFT[held.why].format(at=at([held.access.place]))
+        for one in processes for held in parse_findings(one.output, one.places) if held.kind == "left"
     )  # fmt: skip
-    if shared := [str(source) for source in sources if one_memory(source)]:
-        yield sentences.ONE_MEMORY.format(at=", ".join(shared))
+    if shared := [str(source) for source in sources if requires_shared_memory(source)]:
+        yield messages.ONE_MEMORY.format(at=", ".join(shared))
 
 
-def in_system(file: str | None) -> bool:
-    """Whether a frame is a header's of the compiler or the system: who called it is told."""
+def is_system_header(file: str | None) -> bool:
+    """Return whether a frame is in a header of the compiler or the system; its caller's place is reported then."""
     return file is None or file.startswith(("/usr/include/", "/usr/lib/"))
 
 
-def align(process: Process, sources: Sequence[Path]) -> None:
-    """Sections and single blocks at their directives: the compiler gives their calls the line of what stands before."""
-    known = {str(source.absolute()): list(constructs(source)) for source in sources}
-    for one in process.ran:
-        if one.pc in process.told.lines or one.kind not in ("single", "loop"):
+def align_construct_lines(process: CheckedProcess, sources: Sequence[Path]) -> None:
+    """Move sections and single blocks to the lines of their directives, in place.
+
+    The compiler gives their calls the line of the statement before.
+    """
+    known = {str(source.absolute()): list(read_directives(source)) for source in sources}
+    for one in process.construct_runs:
+        if one.pc in process.output.lines or one.kind not in ("single", "loop"):
             continue
-        word, place = "single" if one.kind == "single" else "sections", process.at(one)
+        word, place = "single" if one.kind == "single" else "sections", process.construct_place(one)
         found = [line for line, directive in known.get(place.file, ()) if line >= place.line and word in directive.head]
         if found:
             process.places[one.pc] = dataclasses.replace(place, line=found[0])
 
 
-def looked(sources: Sequence[Path], processes: Sequence[Process], texts: Texts) -> Told:
-    """The program's constructs as texts, and how often each ran."""
+def count_construct_runs(
+    sources: Sequence[Path], processes: Sequence[CheckedProcess], texts: SourceMap
+) -> RuntimeOutput:
+    """Add each directive of the sources to `texts`, and return how often each ran, with how many iterations in all."""
     counts: dict[tuple[str, int], list[int]] = {}
-    for place, ran in ((process.at(one), one) for process in processes for one in process.ran):
+    for place, ran in ((process.construct_place(one), one) for process in processes for one in process.construct_runs):
         one = counts.setdefault((place.file, place.line), [0, 0])
         if ran.kind == "loop" or not one[1]:
             one[0] = max(one[0], ran.times)
         one[1] += ran.iterations
-    told = Told(places=max((one.told.places for one in processes), default=0))
+    told = RuntimeOutput(places=max((one.output.places for one in processes), default=0))
     for source in sources:
-        for line, directive in constructs(source):
+        for line, directive in read_directives(source):
             if directive.head[0] == "end":
                 continue
             loop = bool(LOOPS & set(directive.head)) and "declare" not in directive.head
-            region = {"parallel", "teams"} & set(directive.head) or is_target(directive)
+            region = {"parallel", "teams"} & set(directive.head) or is_target_directive(directive)
             kind = "parallel" if loop else "region" if region else directive.head[0]
-            number = texts.construct(kind, str(source), line, text=said(directive, source))
+            number = texts.add_construct(kind, str(source), line, text=format_directive(directive, source))
             if (counted := counts.get((str(source.absolute()), line))) is not None:
-                told.ran[number] = (counted[0], counted[1])
+                told.construct_runs[number] = (counted[0], counted[1])
     return told
 
 
-def is_target(directive: Directive) -> bool:
-    """Whether it is a target region, or copies between host and device."""
+def is_target_directive(directive: OpenMPDirective) -> bool:
+    """Return whether a directive is a target region or copies data between host and device."""
     return "target" in directive.head and "declare" not in directive.head
 
 
-def said(directive: Directive, source: Path) -> str:
-    """The directive as the program has it."""
-    return ("!$omp " if language(source) == "fortran" else "#pragma omp ") + str(directive)
+def format_directive(directive: OpenMPDirective, source: Path) -> str:
+    """Return a directive as the program spells it, with `#pragma omp` or `!$omp`."""
+    return ("!$omp " if source_language(source) == "fortran" else "#pragma omp ") + str(directive)
 
 
-def cause(race: Record) -> object:
-    """What races of one cause have in common."""
-    at = (race.other if race.one.strand.what == "host" else race.one).strand.pc
+def race_cause(race: RawOpenMPFinding) -> object:
+    """Return a key that all races of one cause share: the variable (or memory) and the construct of the access."""
+    at = (race.other_access if race.access.strand.what == "host" else race.access).strand.pc
     if race.named.name:
         return (race.named.name, race.named.line, at)
     return (at, race.address if race.block is None else race.block)
 
 
-def order(race: Record) -> tuple[bool, bool, int]:
-    """A place that both write, or that is written and read in one line, comes last."""
-    return (not race.named.index, race.one.write and race.other.write, race.id)
+def race_sort_key(race: RawOpenMPFinding) -> tuple[bool, bool, int]:
+    """Return a key that sorts races of one cause: those with a known element first, pairs of two writes last."""
+    return (not race.named.index, race.access.write and race.other_access.write, race.id)
 
 
-def findings(records: Sequence[Record], names: Names, private: Collection[tuple[str, str]]) -> Iterator[Finding]:
-    """One finding for each cause."""
-    causes: dict[object, list[Record]] = defaultdict(list)
+def make_findings(
+    records: Sequence[RawOpenMPFinding], names: VariableNames, private: Collection[tuple[str, str]]
+) -> Iterator[Finding]:
+    """Turn the raw findings of one process into findings, one for each cause.
+
+    `private`: (file, variable) of all variables that some directive makes private.
+    """
+    causes: dict[object, list[RawOpenMPFinding]] = defaultdict(list)
     for one in records:
         if one.kind == "data-race":
-            one.named = named(one, names)
-            causes[cause(one)].append(one)
+            one.named = name_raced_variable(one, names)
+            causes[race_cause(one)].append(one)
         elif one.kind == "valueless":
-            yield from _valueless(one, names, private)
-        elif one.kind not in copies.KINDS_OF:
-            yield from _plain(one)
-    yield from copies.findings((one for one in records if one.kind in copies.KINDS_OF), names)
+            yield from _make_uninitialised_read(one, names, private)
+        elif one.kind not in device_copies.KINDS_OF:
+            yield from _make_sync_findings(one)
+    yield from device_copies.make_copy_findings((one for one in records if one.kind in device_copies.KINDS_OF), names)
     for races in causes.values():
-        yield _race(sorted(races, key=order))
+        yield _make_race_finding(sorted(races, key=race_sort_key))
 
 
-def named(race: Record, names: Names) -> Named:
-    """What two accesses are of."""
-    places = [(names.with_column(one), one.write) for one in (race.one, race.other)]
-    if "copy" in (race.one.strand.what, race.other.strand.what):  # its line is the directive's, with many names
-        places = places[:1] if race.other.strand.what == "copy" else places[1:]
-    return names.of(race, places, is_fortran(race.one.place))
+def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedElement:
+    """Return the variable and element that the two accesses of a race touch."""
+    places = [(names.place_with_column(one), one.write) for one in (race.access, race.other_access)]
+    if "copy" in (
+        race.access.strand.what,
+        race.other_access.strand.what,
+    ):  # its line is the directive's, with many names
+        places = places[:1] if race.other_access.strand.what == "copy" else places[1:]
+    return names.name_memory(race, places, is_fortran_place(race.access.place))
 
 
-def _valueless(one: Record, names: Names, private: Collection[tuple[str, str]]) -> Iterator[Finding]:
-    place, strand = one.one.place, one.one.strand
-    text = line_of(place)
-    known = [names.of(one, ((place, False), (place, False)), is_fortran(place)).name]
+def _make_uninitialised_read(
+    one: RawOpenMPFinding, names: VariableNames, private: Collection[tuple[str, str]]
+) -> Iterator[Finding]:
+    """Yield the finding for a read of a private variable that has no value; nothing if the memory is no such variable
+    now.
+    """
+    place, strand = one.access.place, one.access.strand
+    text = preprocessed_line(place)
+    known = [names.name_memory(one, ((place, False), (place, False)), is_fortran_place(place)).name]
     known += [name for file, name in sorted(private) if re.search(rf"\b{name}\b", text)]
     name = next((one for one in known if (place.file, one) in private), "")
     if not name:  # what once was private, and is another function's now
         return
-    message = sentences.valueless(name, sentences.who(strand, strand.at))
+    message = messages.describe_uninitialised_read(name, messages.describe_strand(strand, strand.at))
     evidence = CheckCase(case="private", count=one.count, variable=name, loop=_loop(strand))
     yield Finding(
         kind="uninitialised-read", severity=KINDS["uninitialised-read"].severity, certainty="certain",
-        message=message + times(one.count), evidence=evidence,
+        message=message + format_times(one.count), evidence=evidence,
         sites=(Site(0, "read", place.file, place.line, place.function),),
     )  # fmt: skip
 
 
-def _who(access: Access) -> str:
-    """The strand of an access, at its directive."""
+def _describe_access_strand(access: Access) -> str:
+    """Name the iteration, task or thread that made an access, with the line of its directive."""
     strand = access.strand
-    return sentences.who(strand, single_of(strand.at, access.place) if strand.what == "single" else strand.at)
+    return messages.describe_strand(
+        strand, find_single_directive(strand.at, access.place) if strand.what == "single" else strand.at
+    )
 
 
-def _race(races: Sequence[Record]) -> Finding:
+def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
+    """Make one finding of all races of one cause: the first gives the message, all give places and counts."""
     first = races[0]
-    named, place = first.named, first.one.place
-    fortran = is_fortran(place)
+    named, place = first.named, first.access.place
+    fortran = is_fortran_place(place)
     count = sum(race.count for race in races)
-    said = sentences.race(first, (_who(first.one), _who(first.other)), fortran)
-    pairs = {(race.one.place.line, race.other.place.line): race for race in races}
+    said = messages.describe_race(
+        first, (_describe_access_strand(first.access), _describe_access_strand(first.other_access)), fortran
+    )
+    pairs = {(race.access.place.line, race.other_access.place.line): race for race in races}
     said += (
-        sentences.unawaited(first) or sentences.advice(pairs.values(), named, place, fortran) or sentences.nowait(first)
+        messages.suggest_taskwait(first)
+        or messages.suggest_clause(pairs.values(), named, place, fortran)
+        or messages.suggest_static_schedule(first)
     )
     evidence = CheckCase(
         case="race", count=count, variable=named.name,
         pairs=[
-            Pair(file=race.one.place.file, line=race.one.place.line, write=race.one.write,
-                 other_file=race.other.place.file, other_line=race.other.place.line, other_write=race.other.write,
+            Pair(file=race.access.place.file, line=race.access.place.line, write=race.access.write,
+                 other_file=race.other_access.place.file, other_line=race.other_access.place.line,
+                 other_write=race.other_access.write,
                  count=race.count)
             for race in races
         ],
         index=named.index or None,
         declared=Line(file=place.file, line=named.line) if named.line else None,
-        loop=_loop(first.one.strand),
+        loop=_loop(first.access.strand),
     )  # fmt: skip
-    accesses = [access for race in races for access in (race.one, race.other)]
+    accesses = [access for race in races for access in (race.access, race.other_access)]
     sites = dict.fromkeys(Site(0, at.does, at.place.file, at.place.line, at.place.function) for at in accesses)
     return Finding(
-        kind="data-race", severity=KINDS["data-race"].severity, certainty="certain", message=said + times(count),
+        kind="data-race", severity=KINDS["data-race"].severity, certainty="certain", message=said + format_times(count),
         sites=tuple(sites), evidence=evidence,
     )  # fmt: skip
 
 
-def _plain(one: Record) -> Iterator[Finding]:
-    place, other = one.one.place, one.other.place
+def _make_sync_findings(one: RawOpenMPFinding) -> Iterator[Finding]:
+    """Yield the finding for a missed barrier, locks taken in both orders, or a deadlock."""
+    place, other = one.access.place, one.other_access.place
     if one.kind == "barrier":
         if place.line == other.line and place.file == other.file:
             return
-        yield plain("missed-barrier", sentences.barrier(one.why, other), (place, other), "barrier")
+        yield make_sync_finding("missed-barrier", messages.describe_barrier(one.why, other), (place, other), "barrier")
     elif one.kind == "lock-order":
-        yield plain("potential-deadlock", sentences.lock_order(other), (place, other), "lock")
+        yield make_sync_finding("potential-deadlock", messages.describe_lock_order(other), (place, other), "lock")
     elif one.kind == "deadlock":
-        yield plain("deadlock", sentences.deadlock(other), (place, other), "waits")
+        yield make_sync_finding("deadlock", messages.describe_deadlock(other), (place, other), "waits")
 
 
-def plain(kind: str, message: str, places: Sequence[AccessPlace], call: str) -> Finding:
-    """A finding that is about no data."""
+def make_sync_finding(kind: str, message: str, places: Sequence[AccessPlace], call: str) -> Finding:
+    """Make a finding about synchronisation, which touches no data; `call` is the word for each of its sites."""
     found = tuple(Site(0, call, one.file, one.line, one.function) for one in places if one.line)
     certainty = KINDS[kind].certainty
     return Finding(kind=kind, severity=KINDS[kind].severity, certainty=certainty, message=message, sites=found)

@@ -1,10 +1,11 @@
-"""OpenMP's directives as the simulated runtime wants them: each iteration its own, whatever the schedule says.
+"""OpenMP directives, parsed and rewritten for the simulated runtime: each iteration is a strand of its own.
 
-A schedule tells the runtime two things. Its kind: `guided` stands for the program's static one, by which the same
-iteration of two loops is the same thread's; `dynamic` for all others. Its chunk: the line of the directive, as the
-compiler gives the call that begins a loop no line of its own. Lanes of a simd loop are iterations of a loop whose
-number of threads says so.
-What only tells how fast a loop is to be run is left out.
+The rewritten schedule passes two facts to the runtime. Its kind: `guided` means a static schedule of the program, by
+which the same iteration of two loops runs on the same thread; `dynamic` means all others. Its chunk: the line of the
+directive, because the compiler gives the call that begins a loop no line. A simd loop becomes a parallel loop whose
+number of threads marks its iterations as lanes.
+
+Clauses that only affect the speed of a loop are removed.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _TOKEN: Final = re.compile(r"\s*,?\s*(?P<word>[A-Za-z_]\w*)\s*(?P<open>\()?")
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
-    """`schedule(static, 4)` as its word and what stands in its brackets."""
+class OpenMPClause:
+    """A clause such as `schedule(static, 4)`: its word, and the text in its brackets (None without brackets)."""
 
     word: str
     inside: str | None = None
@@ -38,41 +39,44 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
-class Directive:
-    """The words that name a directive, and its clauses."""
+class OpenMPDirective:
+    """A directive: the words that name it (`("parallel", "for")`), and its clauses."""
 
     head: tuple[str, ...]
-    clauses: tuple[Clause, ...]
+    clauses: tuple[OpenMPClause, ...]
 
     def __str__(self) -> str:
         return " ".join((*self.head, *map(str, self.clauses)))
 
     @property
-    def lanes(self) -> bool:
-        """Whether it is a simd loop and nothing else."""
+    def is_simd_loop(self) -> bool:
+        """Whether the directive is `simd` alone, not combined with another."""
         return self.head == ("simd",)
 
     @property
-    def scans(self) -> bool:
-        """Whether the compiler takes no schedule, as a scan is in the loop."""
+    def has_inscan_reduction(self) -> bool:
+        """Whether the loop has an inscan reduction, with which the compiler accepts no schedule."""
         return any(c.word == "reduction" and (c.inside or "").strip().startswith("inscan") for c in self.clauses)
 
-    def clause(self, word: str) -> Clause | None:
-        """The first clause of a word."""
+    def find_clause(self, word: str) -> OpenMPClause | None:
+        """Return the first clause with the given word, or None."""
         return next((one for one in self.clauses if one.word == word), None)
 
-    def without(self, words: frozenset[str]) -> Directive:
-        """The same without some clauses."""
-        return Directive(self.head, tuple(one for one in self.clauses if one.word not in words))
+    def without_clauses(self, words: frozenset[str]) -> OpenMPDirective:
+        """Return the directive without the clauses of the given words."""
+        return OpenMPDirective(self.head, tuple(one for one in self.clauses if one.word not in words))
 
-    def adding(self, *clauses: Clause) -> Directive:
-        """The same with more clauses."""
-        return Directive(self.head, (*self.clauses, *clauses))
+    def with_clauses(self, *clauses: OpenMPClause) -> OpenMPDirective:
+        """Return the directive with more clauses at its end."""
+        return OpenMPDirective(self.head, (*self.clauses, *clauses))
 
 
-def parsed(text: str, folded: bool = False) -> Directive | None:
-    """What stands behind `#pragma omp` or `!$omp`; None where it cannot be read. `folded`: words in small letters."""
-    words: list[Clause] = []
+def parse_directive(text: str, folded: bool = False) -> OpenMPDirective | None:
+    """Parse the text after `#pragma omp` or `!$omp`; None if it is not a directive that can be read.
+
+    `folded`: write the words of clauses in lower case, as Fortran is not case-sensitive.
+    """
+    words: list[OpenMPClause] = []
     at = 0
     while at < len(text.rstrip()):
         token = _TOKEN.match(text, at)
@@ -81,23 +85,23 @@ def parsed(text: str, folded: bool = False) -> Directive | None:
         at = token.end()
         word = token["word"].lower() if folded else token["word"]
         if not token["open"]:
-            words.append(Clause(word))
+            words.append(OpenMPClause(word))
             continue
-        end = closing(text, at - 1)
+        end = find_closing_bracket(text, at - 1)
         if end < 0:
             return None
-        words.append(Clause(word, text[at:end]))
+        words.append(OpenMPClause(word, text[at:end]))
         at = end + 1
     head = []
     for one in words:
         if one.inside is not None or one.word.lower() not in WORDS:
             break
         head.append(one.word.lower())
-    return Directive(tuple(head), tuple(words[len(head) :])) if head else None
+    return OpenMPDirective(tuple(head), tuple(words[len(head) :])) if head else None
 
 
-def closing(text: str, at: int) -> int:
-    """Where the bracket at a place is closed; -1 where it is not."""
+def find_closing_bracket(text: str, at: int) -> int:
+    """Return the index of the bracket that closes the one at `at`; -1 if none does."""
     depth = 0
     for k in range(at, len(text)):
         depth += (text[k] == "(") - (text[k] == ")")
@@ -106,58 +110,61 @@ def closing(text: str, at: int) -> int:
     return -1
 
 
-def simulated(one: Directive, loop: str, line: int, index: str = "") -> Directive:
-    """A line's directive for the simulated runtime; `loop` is the language's word for it, `index` the loop's variable.
+def rewrite_for_runtime(one: OpenMPDirective, loop: str, line: int, index: str = "") -> OpenMPDirective:
+    """Return the directive as the simulated runtime needs it.
 
-    The variable of a simd loop has its last value behind it.
+    `loop`: the language's word for a loop (`for` or `do`). `line`: the directive's line, which is passed on in its
+    schedule. `index`: the loop's variable, which keeps its last value after a simd loop; "" if the loop declares it.
     """
     ends = one.head[:1] == ("end",)
     head = list(one.head)
-    if one.scans:
+    if one.has_inscan_reduction:
         return one
     if "workshare" in head:  # gfortran parts some array assignments that must not be, and names no lines in it
-        return Directive(tuple("single" if word == "workshare" else word for word in head), one.clauses)
+        return OpenMPDirective(tuple("single" if word == "workshare" else word for word in head), one.clauses)
     if "loop" in head:
         at = head.index("loop")
         head[at : at + 1] = [loop] if "parallel" in head or "teams" not in head else ["parallel", loop]
-        one = one.without(frozenset(("bind",)))
+        one = one.without_clauses(frozenset(("bind",)))
         if "teams" in head:
             head.remove("teams")
-            one = one.without(_OF_TEAMS)
+            one = one.without_clauses(_OF_TEAMS)
     if "teams" in head and "distribute" in head:
         at = head.index("distribute")
         head[at : at + 1] = [] if "parallel" in head else ["parallel", loop]
         head.remove("teams")
-        one = one.without(_OF_TEAMS)
+        one = one.without_clauses(_OF_TEAMS)
     if "simd" in head and "declare" not in head:
         if len(head) > 1 + ends:
             head.remove("simd")
-            one = _if_of(one.without(_OF_SIMD), "simd")
+            one = _drop_if_clause(one.without_clauses(_OF_SIMD), "simd")
         else:
-            return _lanes(one, loop, line, index)
-    made = Directive(tuple(head), one.clauses)
-    return made if ends or loop not in head else _scheduled(made, line)
+            return _rewrite_simd_loop(one, loop, line, index)
+    made = OpenMPDirective(tuple(head), one.clauses)
+    return made if ends or loop not in head else _set_schedule(made, line)
 
 
-def apart(one: Directive) -> tuple[Directive, ...]:
-    """What Fortran says in one directive, in two: `parallel single`, which there is not; and `depend` stands before.
+def split_combined(one: OpenMPDirective) -> tuple[OpenMPDirective, ...]:
+    """Split a Fortran directive into two if gfortran needs that, else return it alone.
 
-    gfortran 12 leaves that out of a target construct that is combined with another.
+    `parallel single` does not exist in Fortran; and gfortran 12 ignores `depend` on a combined target construct, so
+    that a `taskwait depend` goes before it.
     """
     before = tuple(clause for clause in one.clauses if clause.word == "depend")
     if before and one.head[0] == "target" and len(one.head) > 1 and not {"data", "update"} & set(one.head):
-        return Directive(("taskwait",), before), one.without(frozenset(("depend", "nowait")))
+        return OpenMPDirective(("taskwait",), before), one.without_clauses(frozenset(("depend", "nowait")))
     if one.head == ("parallel", "single"):
-        return Directive(("parallel",), one.clauses), Directive(("single",), ())
+        return OpenMPDirective(("parallel",), one.clauses), OpenMPDirective(("single",), ())
     if one.head == ("end", "parallel", "single"):
-        return Directive(("end", "single"), ()), Directive(("end", "parallel"), ())
+        return OpenMPDirective(("end", "single"), ()), OpenMPDirective(("end", "parallel"), ())
     return (one,)
 
 
-def _lanes(one: Directive, loop: str, line: int, index: str) -> Directive:
+def _rewrite_simd_loop(one: OpenMPDirective, loop: str, line: int, index: str) -> OpenMPDirective:
+    """Return a simd loop as a parallel loop whose iterations the runtime treats as lanes (see LANES)."""
     if one.head[0] == "end":
-        return Directive(("end", "parallel", loop), ())
-    safelen = one.clause("safelen")
+        return OpenMPDirective(("end", "parallel", loop), ())
+    safelen = one.find_clause("safelen")
     words = (safelen.inside or "").strip() if safelen else ""
     at = int(words) if words.isdigit() else 0
     named = any(
@@ -165,34 +172,35 @@ def _lanes(one: Directive, loop: str, line: int, index: str) -> Directive:
         for c in one.clauses
         if c.word in ("lastprivate", "private", "linear")
     )
-    kept = _if_of(one.without(_OF_SIMD), "simd").clauses
+    kept = _drop_if_clause(one.without_clauses(_OF_SIMD), "simd").clauses
     kept = tuple(c for c in kept if not (c.word == "linear" and index and index.lower() in (c.inside or "").lower()))
-    linear = one.clause("linear")
+    linear = one.find_clause("linear")
     lost = linear is not None and index and index.lower() in (linear.inside or "").lower()
-    last = (Clause("lastprivate", index),) if index and (lost or not named) else ()
-    return Directive(
+    last = (OpenMPClause("lastprivate", index),) if index and (lost or not named) else ()
+    return OpenMPDirective(
         ("parallel", loop),
-        (*kept, *last, Clause("num_threads", str(LANES + at)), Clause("schedule", f"dynamic, {line}")),
+        (*kept, *last, OpenMPClause("num_threads", str(LANES + at)), OpenMPClause("schedule", f"dynamic, {line}")),
     )
 
 
-def _if_of(one: Directive, word: str) -> Directive:
-    """Without `if(simd: ...)`."""
-    return Directive(
+def _drop_if_clause(one: OpenMPDirective, word: str) -> OpenMPDirective:
+    """Return the directive without its clause `if(WORD: ...)`."""
+    return OpenMPDirective(
         one.head, tuple(c for c in one.clauses if not (c.word == "if" and (c.inside or "").strip().startswith(word)))
     )
 
 
-def _scheduled(one: Directive, line: int) -> Directive:
-    schedule = one.clause("schedule")
+def _set_schedule(one: OpenMPDirective, line: int) -> OpenMPDirective:
+    """Return the directive with the schedule that tells the runtime kind and line of the loop, in place of its own."""
+    schedule = one.find_clause("schedule")
     kind = (schedule.inside or "").partition(",")[0].rpartition(":")[2].strip().lower() if schedule else ""
-    order = one.clause("order")
+    order = one.find_clause("order")
     modifier = (order.inside or "").partition(":")[0].strip().lower() if order else ""
     if modifier == "reproducible" and not kind:
         kind = "static"  # the same iteration of two such loops is the same thread's
     elif modifier == "unconstrained":
         kind = ""
     chunked = kind == "static" and schedule is not None and "," in (schedule.inside or "")
-    said = Clause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line + CHUNKED * chunked}")
+    said = OpenMPClause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line + CHUNKED * chunked}")
     # With an order the compiler deals the iterations out itself.
-    return one.without(frozenset(("schedule", "order"))).adding(said)
+    return one.without_clauses(frozenset(("schedule", "order"))).with_clauses(said)

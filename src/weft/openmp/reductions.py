@@ -1,8 +1,8 @@
-"""Reductions whose operation is not what the loop does: read off the source, where all updates are of one sort.
+"""Find reductions whose declared operation is not what the loop does, from the source alone.
 
-The threads' partial results are combined by the declared operation. Where each update in the loop's body is of another
-sort (products that are declared as sums), no schedule gives what the loop says. A body that does anything else with the
-variable is left alone.
+The threads' partial results are combined by the declared operation. If each update in the loop's body is another
+operation (products declared as a sum), no schedule gives the loop's result. A body that uses the variable in any other
+way is not judged.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.openmp.directives import Directive, closing
-from weft.openmp.sources import FIXED_SUFFIXES, constructs, language
+from weft.openmp.directives import OpenMPDirective, find_closing_bracket
+from weft.openmp.source_rewriting import FIXED_SUFFIXES, read_directives, source_language
 
 _LOOPS: Final = frozenset(("for", "simd", "taskloop", "distribute", "loop"))
 _LOOPS_FORTRAN: Final = (_LOOPS - {"for"}) | {"do"}
@@ -64,54 +64,59 @@ to which some add."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
-    """A variable of a directive's reduction, what was declared and what its first update does, at a line."""
+class WrongReduction:
+    """A variable of a reduction: the operation that was declared, and the one that its first update computes."""
 
-    directive: int
+    directive_line: int
     name: str
     declared: str
-    does: str
-    line: int
-    loop: bool = True
+    computed: str
+    update_line: int
+    is_loop: bool = True
     """Whether the directive is a loop's."""
 
 
-def wrong(source: Path) -> Iterator[Wrong]:
-    """The reductions of a source that declare another operation than their loops do."""
+def find_misdeclared(source: Path) -> Iterator[WrongReduction]:
+    """Yield the reductions of a source file that declare another operation than their loops or blocks compute."""
     text = source.read_text(encoding="utf-8", errors="replace")
-    if language(source) == "fortran":
+    if source_language(source) == "fortran":
         if source.suffix.lower() not in FIXED_SUFFIXES:
-            yield from _wrong_fortran(source, text.split("\n"))
+            yield from _find_misdeclared_fortran(source, text.split("\n"))
         return
     text = _NOISE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
-    own = _own_ones(text)
-    for line, one in constructs(source):
-        loop, behind = bool(_LOOPS & set(one.head)), _behind(text, starts[line - 1])
-        body = _body(text, behind) if loop else _block(text, behind) if _BLOCKS & set(one.head) else None
+    own = _user_defined_operations(text)
+    for line, one in read_directives(source):
+        loop, behind = bool(_LOOPS & set(one.head)), _directive_end(text, starts[line - 1])
+        body = (
+            _loop_body_range(text, behind) if loop else _block_range(text, behind) if _BLOCKS & set(one.head) else None
+        )
         if body is None:
             continue
-        for operation, name in _declared(one):
-            found = _does(text[body[0] : body[1]], name)
+        for operation, name in _declared_reductions(one):
+            found = _update_operation_c(text[body[0] : body[1]], name)
             if found and found[0] in _NEVER.get(own.get(operation, operation), ()):
                 at = text.count("\n", 0, body[0] + found[1]) + 1
                 said = f"{operation} ({own[operation]})" if operation in own else operation
-                yield Wrong(line, name, said, found[0], at, loop)
+                yield WrongReduction(line, name, said, found[0], at, loop)
 
 
-def _own_ones(text: str) -> dict[str, str]:
-    """The operations that `declare reduction` of a source in C or C++ names, by what their combiners do."""
+def _user_defined_operations(text: str) -> dict[str, str]:
+    """Return the operations that `declare reduction` names in a C or C++ text, by name, as their combiners compute
+    them.
+    """
     found: dict[str, set[str]] = {}
     for one in _OWN.finditer(text):
-        inside = _OF_OWN.match(text[one.end() : closing(text, one.end()) + 1].replace("\\\n", "  "))
+        inside = _OF_OWN.match(text[one.end() : find_closing_bracket(text, one.end()) + 1].replace("\\\n", "  "))
         if inside:
-            does = _does(inside["combiner"] + ";", "omp_out")
+            does = _update_operation_c(inside["combiner"] + ";", "omp_out")
             found.setdefault(inside["name"], set()).add(does[0] if does else "")
     back = {does: name for name, does in _NAMED.items()}
     return {name: back.get(*does, *does) for name, does in found.items() if len(does) == 1 and does != {""}}
 
 
-def _declared(one: Directive) -> Iterator[tuple[str, str]]:
+def _declared_reductions(one: OpenMPDirective) -> Iterator[tuple[str, str]]:
+    """Yield (operation, variable) for each variable in the reduction clauses of a directive."""
     for clause in one.clauses:
         found = _DECLARED.match(clause.inside or "") if clause.word in _CLAUSES else None
         for name in found["names"].split(",") if found else ():
@@ -119,38 +124,38 @@ def _declared(one: Directive) -> Iterator[tuple[str, str]]:
                 yield found["operation"], name.strip()
 
 
-def _behind(text: str, at: int) -> int:
-    """Where the line of a directive ends, with the lines that go on with it."""
+def _directive_end(text: str, at: int) -> int:
+    """Return the index at which the directive at `at` ends, after its continuation lines."""
     end = text.find("\n", at)
     while end > 0 and text[:end].rstrip(" \t").endswith("\\"):
         end = text.find("\n", end + 1)
     return len(text) if end < 0 else end
 
 
-def _body(text: str, at: int) -> tuple[int, int] | None:
-    """The statement behind the heads of loops and conditions; None where it is not a simple one."""
+def _loop_body_range(text: str, at: int) -> tuple[int, int] | None:
+    """Return start and end of the statement after the heads of loops and conditions; None if it is not a simple one."""
     heads = 0
     start = at
     while head := _HEAD.match(text, at):
-        end = closing(text, head.end())
+        end = find_closing_bracket(text, head.end())
         if end < 0:
             return None
         start = start if heads else end + 1
         at, heads = end + 1, heads + 1
     if not heads:
         return None
-    last = _statement(text, at)
+    last = _statement_end(text, at)
     return None if last is None else (start, last)
 
 
-def _block(text: str, at: int) -> tuple[int, int] | None:
-    """The statement behind a directive that is no loop's; None where another directive follows."""
-    end = None if re.match(r"\s*#", text[at:]) else _statement(text, at)
+def _block_range(text: str, at: int) -> tuple[int, int] | None:
+    """Return start and end of the statement after a directive that is no loop; None if another directive follows."""
+    end = None if re.match(r"\s*#", text[at:]) else _statement_end(text, at)
     return None if end is None else (at, end)
 
 
-def _statement(text: str, at: int) -> int | None:
-    """Where a statement ends: a block, or what a semicolon ends."""
+def _statement_end(text: str, at: int) -> int | None:
+    """Return the index after a statement, which is a block or ends with a semicolon; None if an `else` follows."""
     if re.match(r"\s*\{", text[at:]):
         depth, k = 0, at
         while k < len(text):
@@ -163,8 +168,10 @@ def _statement(text: str, at: int) -> int | None:
     return None if k <= at or re.match(r"\s*else\b", text[k:]) else k
 
 
-def _does(body: str, name: str) -> tuple[str, int] | None:
-    """What all updates of a variable do, and where the first is; None where it is used in any other way."""
+def _update_operation_c(body: str, name: str) -> tuple[str, int] | None:
+    """Return the operation of all updates of a variable, and the index of the first; None if it is used in any other
+    way.
+    """
     word = rf"(?<![\w.>]){re.escape(name)}\b(?!\s*(?:\[|\.|->|\())"
     update = re.compile(
         rf"(?P<compound>{word}\s*(?P<by>\+|-|\*|&|\||\^)=)"
@@ -185,7 +192,7 @@ def _does(body: str, name: str) -> tuple[str, int] | None:
             and re.search(r"[-+]", re.sub(r"\([^()]*\)|\[[^\]]*\]", "", found["rest"]))
         ):
             return None
-        sort = "+" if found["step"] else found["by"] or found["with"] or _extreme(found, name)
+        sort = "+" if found["step"] else found["by"] or found["with"] or _extreme_taken(found, name)
         if not sort:
             return None
         sorts.append(("+" if sort == "-" else sort, found.start() + len(found[0]) - len(found[0].lstrip())))
@@ -194,8 +201,11 @@ def _does(body: str, name: str) -> tuple[str, int] | None:
     return sorts[0]
 
 
-def _extreme(found: re.Match[str], name: str) -> str:
-    """Whether an update takes the larger or the smaller value; "" where it takes something else."""
+def _extreme_taken(found: re.Match[str], name: str) -> str:
+    """Return whether an update takes the larger or the smaller value; "" if it takes something else.
+
+    `found`: a match of the update pattern; `name`: the variable.
+    """
     if found["call"]:
         return _NAMED[found["call"].lower()]
 
@@ -217,20 +227,20 @@ _END_DO: Final = re.compile(r"end\s*do\b")
 _NOT_TEXT: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
-def _wrong_fortran(source: Path, lines: Sequence[str]) -> Iterator[Wrong]:
-    """Of a source in free form."""
-    for line, one in constructs(source):
+def _find_misdeclared_fortran(source: Path, lines: Sequence[str]) -> Iterator[WrongReduction]:
+    """Yield the misdeclared reductions of a Fortran source in free form."""
+    for line, one in read_directives(source):
         if one.head[0] == "end" or not _LOOPS_FORTRAN & set(one.head):
             continue
-        body = _statements(lines, line)
-        for operation, name in _declared(one):
-            found = _does_fortran(body, name.lower())
+        body = _loop_statements_fortran(lines, line)
+        for operation, name in _declared_reductions(one):
+            found = _update_operation_fortran(body, name.lower())
             if found and found[0] in _NEVER_FORTRAN.get(operation.lower(), ()):
-                yield Wrong(line, name, operation.lower(), found[0], found[1])
+                yield WrongReduction(line, name, operation.lower(), found[0], found[1])
 
 
-def _statements(lines: Sequence[str], behind: int) -> list[tuple[int, str]]:
-    """The statements of the loop that follows a line, each with its line; none where it is not a plain one."""
+def _loop_statements_fortran(lines: Sequence[str], behind: int) -> list[tuple[int, str]]:
+    """Return (line, statement) of the loop after line `behind`, in lower case; [] if it is not a plain loop."""
     found: list[tuple[int, str]] = []
     depth, number = 0, behind
     while number < len(lines):
@@ -252,8 +262,10 @@ def _statements(lines: Sequence[str], behind: int) -> list[tuple[int, str]]:
     return []
 
 
-def _does_fortran(body: Sequence[tuple[int, str]], name: str) -> tuple[str, int] | None:
-    """What all updates of a variable do, and the line of the first; None where it is used in any other way."""
+def _update_operation_fortran(body: Sequence[tuple[int, str]], name: str) -> tuple[str, int] | None:
+    """Return the operation of all updates of a variable, and the line of the first; None if it is used in any other
+    way.
+    """
     word = rf"(?<![\w%]){re.escape(name)}\b(?!\s*[(%])"
     used = re.compile(rf"\b{re.escape(name)}\b")
     update = re.compile(

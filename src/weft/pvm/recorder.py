@@ -1,4 +1,4 @@
-"""Builds the recorder of PVM, once, into a cache. It needs a C compiler, and no header of PVM's."""
+"""Builds the recorder for PVM, once, in the cache. It needs a C compiler, and no header of PVM's."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-ftls-mod
 SONAME: Final = "libpvm3.so.3"
 
 
-def sources() -> dict[str, bytes]:
-    """All sources by the path that they have for the compiler."""
+def collect_sources() -> dict[str, bytes]:
+    """Return all sources of the recorder by the path that the compiler sees."""
     root = files("weft")
     native, own = root.joinpath("native"), root.joinpath("pvm/native")
     found = {name: native.joinpath(name).read_bytes() for name in ("format.h", "record.h", "record.c")}
@@ -38,17 +38,20 @@ def sources() -> dict[str, bytes]:
     found |= {f"pvm/{name}": own.joinpath(name).read_bytes() for name in (*_OWN, *_OWN_HEADERS)}
     leaving = root.joinpath("recorder/leaving.py").read_bytes()
     made = {
-        "pvm/names.h": wrappers.names_h(),
-        "pvm/wrappers.c": wrappers.wrappers_c(),
+        "pvm/names.h": wrappers.render_names_header(),
+        "pvm/wrappers.c": wrappers.render_wrappers(),
         "recorder/leaving_py.h": generate.text_h("weft_leaving_py", leaving),
         TABLE: json.dumps(table.to_json()),
     }
     return found | {name: text.encode() for name, text in made.items()}
 
 
-def build(announce: Callable[[], object] | None = None) -> Shim:
-    """The recorder, compiled now if the cache has none. WeftError where there is no C compiler, or no room for it."""
-    texts = sources()
+def build_recorder(announce: Callable[[], object] | None = None) -> Shim:
+    """Return the recorder, compiled now if the cache has none. WeftError if there is no C compiler or no space.
+
+    `announce`: is called before a compilation.
+    """
+    texts = collect_sources()
     digest = hashlib.sha256(" ".join(_FLAGS).encode())
     for name, text in sorted(texts.items()):
         digest.update(name.encode() + b"\0" + text + b"\0")
@@ -57,12 +60,12 @@ def build(announce: Callable[[], object] | None = None) -> Shim:
     if not is_kept(shim.path):
         if announce is not None:
             announce()
-        _compile(texts, folder)
+        _compile_recorder(texts, folder)
     return shim
 
 
-def _compile(texts: dict[str, bytes], folder: Path) -> None:
-    """Build it into the cache. WeftError with what the compiler says where that fails."""
+def _compile_recorder(texts: dict[str, bytes], folder: Path) -> None:
+    """Compile the recorder into the cache. WeftError with the compiler's words if that fails."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise WeftError("the recorder cannot be built: there is no C compiler (Debian: apt install gcc libc6-dev)")

@@ -167,7 +167,7 @@ _LINE: Final = re.compile(
 
 
 @dataclass(frozen=True)
-class Call:
+class PvmCall:
     """One function of PVM: its C parameters with their names, and what the recorder makes of it."""
 
     name: str
@@ -197,11 +197,12 @@ class Call:
 
 
 def datatype_id(code: int) -> int:
-    """The id in a record of one of PVM's codes of datatypes."""
+    """Return the id in a record for a datatype code of PVM."""
     return code + 1 if code else len(CODES) + 1
 
 
-def _parameters(text: str) -> list[tuple[str, str, str]]:
+def _parse_parameters(text: str) -> list[tuple[str, str, str]]:
+    """Split the parameters of a prototype into (declaration, name, place in the record)."""
     parts, depth = [""], 0
     for character in text:
         depth += (character == "(") - (character == ")")
@@ -220,15 +221,15 @@ def _parameters(text: str) -> list[tuple[str, str, str]]:
 
 
 @cache
-def calls() -> tuple[Call, ...]:
-    """All functions that are recorded, by name."""
+def parse_calls() -> tuple[PvmCall, ...]:
+    """Return all recorded functions of PVM, in the order of their names."""
     found = []
     for line in _PROTOTYPES.strip().splitlines():
         match = _LINE.fullmatch(line)
         if match is None:
             raise ValueError(f"not a prototype of PVM: {line!r}")
         words = frozenset(re.findall(r"by hand|\w+", match[3]))
-        found.append(Call(match[1], tuple(_parameters(match[2])), words, match[4] or ""))
+        found.append(PvmCall(match[1], tuple(_parse_parameters(match[2])), words, match[4] or ""))
     return tuple(found)
 
 
@@ -247,8 +248,8 @@ _SLOT: Final = {
 }
 
 
-def _parameter(name: str, place: str) -> Parameter | None:
-    """One parameter as functions.json tells it, None for one that is not kept."""
+def _make_parameter(name: str, place: str) -> Parameter | None:
+    """Return the entry of a parameter in functions.json; None if the parameter is not recorded."""
     word, _, length = place.partition(":")
     if not word:
         return None
@@ -260,32 +261,36 @@ def _parameter(name: str, place: str) -> Parameter | None:
     )  # fmt: skip
 
 
-def _function(number: int, call: Call) -> Function:
-    kept = [p for _, name, place in call.given if (p := _parameter(name, place)) is not None]
+def _make_function(number: int, call: PvmCall) -> Function:
+    """Return the entry of a function in functions.json."""
+    kept = [p for _, name, place in call.given if (p := _make_parameter(name, place)) is not None]
     if call.words & {"packs", "unpacks"}:
-        kept.append(replace(_given("datatype", "DATATYPE", "datatype"), type="handle:DATATYPE"))
-        kept.append(replace(_given("bufid", "MESSAGE", "object"), type="handle:MESSAGE"))
+        kept.append(replace(_input_parameter("datatype", "DATATYPE", "datatype"), type="handle:DATATYPE"))
+        kept.append(replace(_input_parameter("bufid", "MESSAGE", "object"), type="handle:MESSAGE"))
     if call.words & {"sends", "takes", "polls"}:
-        kept += _of_message(call, {p.place for p in kept})
+        kept += _message_parameters(call, {p.place for p in kept})
     if call.result in ("int", "tid"):
         kept.append(Parameter("result", "", "INTEGER", "out", None, False, "int", "tail"))
     if call.result == "new" and all(p.place != "object" for p in kept):
-        kept.append(replace(_given("result", "MESSAGE", "object"), type="handle:MESSAGE", direction="out"))
+        kept.append(replace(_input_parameter("result", "MESSAGE", "object"), type="handle:MESSAGE", direction="out"))
     return Function(number, call.name, "int", tuple(kept), None)
 
 
-def _given(name: str, kind: str, place: str) -> Parameter:
+def _input_parameter(name: str, kind: str, place: str) -> Parameter:
+    """Return the entry of an integer input parameter."""
     return Parameter(name, "", kind, "in", None, False, "int", place)
 
 
-def _of_message(call: Call, taken: set[str]) -> list[Parameter]:
-    """What the slot of a call that passes a message tells beside its arguments: context, size, buffer."""
+def _message_parameters(call: PvmCall, taken: set[str]) -> list[Parameter]:
+    """Return the entries that a call which passes a message has beside its arguments, such as
+    context, size and buffer.
+    """
     more = {
-        "peer": _given("tid", "RANK", "peer"),
-        "comm": replace(_given("context", "COMMUNICATOR", "comm"), type="handle:COMM"),
-        "count": _given("bytes", "XFER_NUM_ELEM", "count"),
-        "datatype": replace(_given("packed", "DATATYPE", "datatype"), type="handle:DATATYPE"),
-        "object": replace(_given("bufid", "MESSAGE", "object"), type="handle:MESSAGE"),
+        "peer": _input_parameter("tid", "RANK", "peer"),
+        "comm": replace(_input_parameter("context", "COMMUNICATOR", "comm"), type="handle:COMM"),
+        "count": _input_parameter("bytes", "XFER_NUM_ELEM", "count"),
+        "datatype": replace(_input_parameter("packed", "DATATYPE", "datatype"), type="handle:DATATYPE"),
+        "object": replace(_input_parameter("bufid", "MESSAGE", "object"), type="handle:MESSAGE"),
         "status": Parameter("status", "", "STATUS", "out", None, False, "status", "status"),
     }
     sends = "sends" in call.words
@@ -300,37 +305,37 @@ def _of_message(call: Call, taken: set[str]) -> list[Parameter]:
     return [parameter for place, parameter in more.items() if place not in taken]
 
 
-def _form(number: int, call: Call, form: str) -> Function:
-    """A form of a function: what a group function sends or takes has a message's arguments and none of its own."""
+def _make_form(number: int, call: PvmCall, form: str) -> Function:
+    """Return the entry of a form of a function; a form of a group function has the parameters of a message instead."""
     if "group" not in call.words:
-        return replace(_function(number, call), name=call.name + form)
-    like = Call(call.name, (), frozenset({"sends" if form == ".send" else "takes"}), "")
-    given = [_given("tag", "TAG", "tag"), *_of_message(like, {"tag"})]
+        return replace(_make_function(number, call), name=call.name + form)
+    like = PvmCall(call.name, (), frozenset({"sends" if form == ".send" else "takes"}), "")
+    given = [_input_parameter("tag", "TAG", "tag"), *_message_parameters(like, {"tag"})]
     return Function(number, call.name + form, "int", tuple(given), None)
 
 
 @cache
 def functions() -> tuple[Function, ...]:
-    """All functions and their forms, with their ids, which count from 1."""
+    """Return the entries of all functions and their forms; the ids count from 1."""
     found: list[Function] = []
     number = 1
-    for call in calls():
+    for call in parse_calls():
         for i, form in enumerate(call.forms):
             if i == 0:
-                found.append(_function(number, call))
+                found.append(_make_function(number, call))
             elif form:
-                found.append(_form(number, call, form))
+                found.append(_make_form(number, call, form))
             number += 1
     return tuple(found)
 
 
-def ids() -> dict[str, int]:
-    """The first id of each function."""
+def first_function_ids() -> dict[str, int]:
+    """Return the first id of each function, by name."""
     return {function.name: function.id for function in functions() if "." not in function.name}
 
 
 def to_json(library: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The table as functions.json of a run holds it."""
+    """Return the table in the form of a run's functions.json."""
     return {
         "schema": "weft-functions/1",
         "system": "pvm",

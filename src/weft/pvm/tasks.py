@@ -1,7 +1,7 @@
-"""The tasks of a run: RUN/pvm/tasks.bin, as native/tasks.h draws it, and the names that tasks go by.
+"""Reads and writes the tasks of a run, RUN/pvm/tasks.bin, in the layout of native/tasks.h, and names the tasks.
 
-A tid is another in each run. A task's name is where it comes from: `0` is the program that was started, `0.2` the
-second task that it spawned, `0.2.1` the first one of that. The same task of another run has the same name.
+A task has another tid in each run. Its name tells where it comes from: `0` is the program that was started, `0.2` the
+second task that it spawned, `0.2.1` the first one that this spawned. The same task of another run has the same name.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SERVER: Final = "pvmgs"
 """The program of PVM's group server."""
 
 
-class Task(NamedTuple):
-    """One task; its rank is its place. `parent`: a rank, -1 for one that nobody of the run spawned."""
+class PvmTask(NamedTuple):
+    """A task of PVM; its rank is its place in the file. `parent`: a rank, -1 if no task of the run spawned it."""
 
     rank: int
     tid: int
@@ -37,37 +37,37 @@ class Task(NamedTuple):
     program: str
 
     @property
-    def serves(self) -> bool:
-        """Whether it is PVM's group server, which answers others and does nothing of its own."""
+    def is_group_server(self) -> bool:
+        """Whether the task is PVM's group server, which only answers others."""
         return self.program == SERVER
 
 
-def file_of(run: Path) -> Path:
-    """Where the tasks of a run are kept."""
+def task_file(run: Path) -> Path:
+    """Return the path of the file with the tasks of a run."""
     return run / "pvm" / "tasks.bin"
 
 
-def create(run: Path, first: int) -> None:
-    """Make the file for a run that begins; `first` places are kept for what is started with it."""
-    path = file_of(run)
+def create_task_file(run: Path, first: int) -> None:
+    """Create the file for a new run. `first`: the number of places reserved for the tasks that are started with it."""
+    path = task_file(run)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(HEADER.pack(MAGIC, first, first) + bytes(MOST * TASK.size))
 
 
-class Tasks:
-    """The file of a run that goes on, seen from outside."""
+class LiveTasks:
+    """The tasks of a run that is still going on."""
 
     def __init__(self, run: Path) -> None:
-        with file_of(run).open("rb") as file:
+        with task_file(run).open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 
-    def all(self) -> list[Task]:
-        """The tasks that are known by now."""
-        return decode(self._map)
+    def read_tasks(self) -> list[PvmTask]:
+        """Return the tasks that are known by now."""
+        return decode_tasks(self._map)
 
 
-def decode(data: mmap.mmap | bytes) -> list[Task]:
-    """The tasks in the bytes of a file; none in one that is not of these."""
+def decode_tasks(data: mmap.mmap | bytes) -> list[PvmTask]:
+    """Return the tasks in the bytes of a file; empty if the file is of another kind."""
     if len(data) < HEADER.size:
         return []
     magic, count, _ = HEADER.unpack_from(data)
@@ -76,42 +76,42 @@ def decode(data: mmap.mmap | bytes) -> list[Task]:
     found = []
     for rank in range(min(count, MOST, (len(data) - HEADER.size) // TASK.size)):
         tid, parent, ordinal, pid, state, _, name = TASK.unpack_from(data, HEADER.size + rank * TASK.size)
-        found.append(Task(rank, tid, parent, ordinal, pid, state, name.split(b"\0")[0].decode(errors="replace")))
+        found.append(PvmTask(rank, tid, parent, ordinal, pid, state, name.split(b"\0")[0].decode(errors="replace")))
     return found
 
 
-def read(run: Path) -> list[Task]:
-    """The tasks of a run, [] where it has none: it is not one of PVM, or was damaged."""
+def read_tasks(run: Path) -> list[PvmTask]:
+    """Return the tasks of a run; empty if it is not a run of PVM, or the file is damaged."""
     try:
-        return decode(read_regular(file_of(run), run))
+        return decode_tasks(read_regular(task_file(run), run))
     except OSError:
         return []
 
 
-def hand_on(run: Path, folder: Path) -> None:
-    """Give the tasks of a run to a replay of it, which looks for them in its folder."""
-    if file_of(run).exists():
-        shutil.copyfile(file_of(run), folder / "tasks-000000.bin")
+def copy_to_replay(run: Path, folder: Path) -> None:
+    """Copy the tasks of a run to the folder of a replay."""
+    if task_file(run).exists():
+        shutil.copyfile(task_file(run), folder / "tasks-000000.bin")
 
 
-def trim(run: Path) -> None:
-    """Cut what is not used off the file."""
-    path, tasks = file_of(run), read(run)
+def trim_task_file(run: Path) -> None:
+    """Cut the unused part off the file."""
+    path, tasks = task_file(run), read_tasks(run)
     try:
         os.truncate(path, HEADER.size + len(tasks) * TASK.size)
     except OSError:
         return  # a longer file is no worse
 
 
-def labels(run: Path) -> list[str]:
-    """The program and the name of each task by its rank: `worker 0.2`."""
-    tasks = read(run)
-    return [label_of(tasks, task.rank) for task in tasks]
+def read_labels(run: Path) -> list[str]:
+    """Return the program and name of each task by its rank, such as `worker 0.2`."""
+    tasks = read_tasks(run)
+    return [render_label(tasks, task.rank) for task in tasks]
 
 
-def children(run: Path) -> list[list[int]]:
-    """The ranks that each rank spawned, in order."""
-    tasks = read(run)
+def read_children(run: Path) -> list[list[int]]:
+    """Return, for each rank, the ranks that it spawned, in order."""
+    tasks = read_tasks(run)
     found: list[list[int]] = [[] for _ in tasks]
     for child in sorted(tasks, key=lambda task: task.ordinal):
         if 0 <= child.parent < len(tasks):
@@ -119,18 +119,18 @@ def children(run: Path) -> list[list[int]]:
     return found
 
 
-def label_of(tasks: Sequence[Task], rank: int) -> str:
-    """The program of a task, and its name where the program does not tell it all."""
+def render_label(tasks: Sequence[PvmTask], rank: int) -> str:
+    """Return the program of a task with the task's name, or `group server`."""
     task = tasks[rank]
-    return "group server" if task.serves else f"{task.program or '?'} {name_of(tasks, rank)}"
+    return "group server" if task.is_group_server else f"{task.program or '?'} {render_task_name(tasks, rank)}"
 
 
-def name_of(tasks: Sequence[Task], rank: int) -> str:
-    """The name of a task: the way that leads to it from the program that was started."""
+def render_task_name(tasks: Sequence[PvmTask], rank: int) -> str:
+    """Return the name of a task: its path from the program that was started, such as `0.2.1`."""
     parts: list[str] = []
     while 0 <= rank < len(tasks) and len(parts) < 64:
         task = tasks[rank]
-        if task.serves:
+        if task.is_group_server:
             return ".".join(["group server", *parts])
         known = task.parent >= 0 and task.ordinal != NO_ORDINAL
         parts.insert(0, str(task.ordinal + 1) if known else str(task.rank) if rank else "0")

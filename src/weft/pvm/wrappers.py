@@ -1,10 +1,10 @@
-"""The generated part of PVM's recorder: ids, PVM's own functions (names.h), wrappers of calls that keep arguments."""
+"""Generates C for PVM's recorder: ids, PVM's own functions (names.h), and the wrappers of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weft.pvm.table import CODES, PACKED, Call, calls, ids
+from weft.pvm.table import CODES, PACKED, PvmCall, first_function_ids, parse_calls
 
 _FIELDS = {
     "tag": "event->tag = {0};", "count": "event->count = {0};", "object": "event->object = weft_pvm_buffer({0});",
@@ -19,11 +19,13 @@ WEFT_INLINE void *weft_pvm_own(void **kept, const char *name) {
 }""".splitlines()
 
 
-def names_h() -> str:
-    """The ids of the functions, and each of PVM's own as real_X, looked up at its first use."""
+def render_names_header() -> str:
+    """Return names.h: the ids of the functions, and each of PVM's own as real_X, which is looked
+    up at its first use.
+    """
     lines = ["#include <stdarg.h>", "#include <stdio.h>", ""]
     lines += [f"struct {name};" for name in ("pvmhostinfo", "pvmtaskinfo", "pvmminfo", "pvmmboxinfo")]
-    lines += ["enum {", *(f"    F_{name} = {number}," for name, number in ids().items()), "};"]
+    lines += ["enum {", *(f"    F_{name} = {number}," for name, number in first_function_ids().items()), "};"]
     lines.append(f"#define WEFT_PVM_TYPE(code) ((code) > 0 && (code) < {len(CODES)} ? (uint32_t)(code) + 1 : "
                  f"(code) == 0 ? {len(CODES) + 1}u : WEFT_ID_NULL)")  # fmt: skip
     lines.append(f"enum {{ WEFT_PVM_PACKED = {PACKED} }};")
@@ -37,24 +39,25 @@ def names_h() -> str:
 
 
 def _prototypes() -> Iterator[tuple[str, str]]:
-    for call in calls():
+    """Yield name and parameters of each function of PVM."""
+    for call in parse_calls():
         yield call.name, ", ".join(declaration for declaration, _, _ in call.given) or "void"
     for name in ("pvm_vpackf", "pvm_vunpackf"):
         yield name, "const char *format, va_list arguments"
 
 
-def wrappers_c() -> str:
-    """The source of all generated wrappers."""
+def render_wrappers() -> str:
+    """Return the source of all generated wrappers."""
     lines = ['#include "pvm.h"', ""]
     lines += [f"int (*weft_next_{name})({given});" for name, given in _prototypes()]
-    for call in calls():
+    for call in parse_calls():
         if not call.by_hand:
-            lines += ["", *wrapper(call)]
+            lines += ["", *render_wrapper(call)]
     return "\n".join(lines) + "\n"
 
 
-def wrapper(call: Call) -> Iterator[str]:
-    """One wrapper: the slot and the tail filled, the call made, its result kept."""
+def render_wrapper(call: PvmCall) -> Iterator[str]:
+    """Yield the lines of one wrapper: fill the event and its tail, make the call, and record the result."""
     given = ", ".join(declaration for declaration, _, _ in call.given) or "void"
     passed = ", ".join(name for _, name, _ in call.given)
     group, messages = "group" in call.words, call.words & {"packs", "unpacks"}
@@ -74,8 +77,8 @@ def wrapper(call: Call) -> Iterator[str]:
     leaving = [(n, w, k) for n, w, k in places if w in ("out", "outs")]
     keeps = call.result in ("int", "tid")
     if entry or leaving or keeps:
-        yield f"    struct weft_text text = weft_tail(thread, event, {_bound(entry)});"
-        yield from _written(entry)
+        yield f"    struct weft_text text = weft_tail(thread, event, {_render_tail_bound(entry)});"
+        yield from _render_tail_writes(entry)
         yield "    weft_tail_end(thread, &text);"
     yield "    weft_publish(thread, event);"
     if group:
@@ -88,8 +91,8 @@ def wrapper(call: Call) -> Iterator[str]:
     else:
         yield "    uint64_t now = weft_ticks(weft_clock_kind);"
     if leaving or keeps:
-        yield f"    text = weft_tail_more(thread, {_bound(leaving)});"
-        yield from _written(leaving)
+        yield f"    text = weft_tail_more(thread, {_render_tail_bound(leaving)});"
+        yield from _render_tail_writes(leaving)
         if keeps:
             kept = "code > 0 ? weft_pvm_rank_of(code) : code" if call.result == "tid" else "code"
             yield f"    weft_text_z(&text, {kept});"
@@ -101,8 +104,8 @@ def wrapper(call: Call) -> Iterator[str]:
     yield "}"
 
 
-def _bound(values: list[tuple[str, str, str]]) -> str:
-    """How much the values take in a tail at most."""
+def _render_tail_bound(values: list[tuple[str, str, str]]) -> str:
+    """Return a C expression for the largest size of the values in a tail."""
     parts = ["32"]
     for name, word, length in values:
         if word == "text":
@@ -114,7 +117,8 @@ def _bound(values: list[tuple[str, str, str]]) -> str:
     return " + ".join(parts)
 
 
-def _written(values: list[tuple[str, str, str]]) -> Iterator[str]:
+def _render_tail_writes(values: list[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield the C lines that write values into a tail."""
     for name, word, length in values:
         if word == "text":
             yield f"    weft_text_string(&text, {name});"

@@ -1,1 +1,3 @@
-"""Test suites whose tests are run by all ranks of an MPI job at once."""
+"""pytest plugins: `--weft` for suites whose tests all ranks of an MPI job run together, and
+`--weft-check` for Numba.
+"""

@@ -1,4 +1,6 @@
-"""The thread that sees that a test hangs: it interrupts ranks that can be, else it ends the job with a last word."""
+"""Finds tests that hang: a thread interrupts the test on the ranks where that is possible, or ends the job with a
+report.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,20 @@ from typing import Any, Final
 
 import pytest
 
-from weft.pytest_plugin.meeting import Meeting
+from weft.pytest_plugin.meeting import SuiteMeeting
 from weft.watchdogs import telling
 
 PAUSE: Final = 0.1
 GRACE: Final = 3.0
 """Seconds for interrupted ranks to come back from a test."""
-WAITS: Final = re.compile(r"outside of MPI at meeting\.py:\d+ Meeting\.\w+")
+WAITS: Final = re.compile(r"outside of MPI at meeting\.py:\d+ SuiteMeeting\.\w+")
 """Where a rank is that waits for the others of the suite."""
 SIGNAL: Final = signal.SIGUSR1
 
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """A test that hangs, on which ranks, and what was seen of all."""
+    """A test that hangs, the ranks on which it hangs, and where all ranks are."""
 
     test: int
     nodeid: str
@@ -35,16 +37,23 @@ class Hang:
     text: str
 
     @property
-    def who(self) -> str:
-        """`hangs on rank 1; ranks 0 and 2 are through`."""
+    def summary(self) -> str:
+        """The first line of the text: `hangs on rank 1; ranks 0 and 2 are through`."""
         return self.text.partition("\n")[0]
 
 
-class Guard(threading.Thread):
-    """Looks after the test that runs; on rank 0 it decides for all."""
+class HangMonitor(threading.Thread):
+    """Thread that watches the running test; that of rank 0 decides for all ranks.
+
+    `seconds`: the time limit of a test. `words`: renders ranks as text. `last_word`: is called before the job is ended.
+    """
 
     def __init__(
-        self, meeting: Meeting, seconds: float, words: Callable[[list[int]], str], last_word: Callable[[Hang], None]
+        self,
+        meeting: SuiteMeeting,
+        seconds: float,
+        words: Callable[[list[int]], str],
+        last_word: Callable[[Hang], None],
     ) -> None:
         super().__init__(name="weft suite", daemon=True)
         self.hangs: dict[int, Hang] = {}
@@ -54,31 +63,34 @@ class Guard(threading.Thread):
         self._inside = False
         self._interrupted = -1
 
-    def begin(self, number: int, nodeid: str) -> None:
-        """A test begins here."""
-        signal.signal(SIGNAL, self._raise)
+    def start_test(self, number: int, nodeid: str) -> None:
+        """Begin to watch a test. `number`: its place in the suite."""
+        signal.signal(SIGNAL, self._fail_interrupted_test)
         self._inside = True
         self._test = (number, nodeid, time.monotonic())
 
-    def through(self) -> None:
-        """This rank is through with it, and waits for the others."""
+    def mark_rank_done(self) -> None:
+        """Note that this rank has finished the test and waits for the others, so that it is not
+        interrupted any more.
+        """
         self._inside = False
 
-    def end(self) -> None:
-        """All are through with it."""
+    def end_test(self) -> None:
+        """Stop watching the test, which all ranks have finished."""
         self._test = None
 
-    def _raise(self, signal_number: int, frame: FrameType | None) -> None:
+    def _fail_interrupted_test(self, signal_number: int, frame: FrameType | None) -> None:
+        """Signal handler: fail the running test if it was interrupted as a hang."""
         __tracebackhide__ = True
         if self._inside and self._test is not None and self._interrupted == self._test[0]:
             self._inside = False
             pytest.fail(f"interrupted after {self._seconds:g} s: this test hangs")
 
     def run(self) -> None:
-        """Watch to the end of the suite."""
+        """Watch tests until the process ends."""
         while True:
             time.sleep(PAUSE)
-            self._meeting.hear()
+            self._meeting.read_news()
             first = self._meeting.said[0]
             if first.get("ended"):
                 os._exit(1)
@@ -88,44 +100,47 @@ class Guard(threading.Thread):
             number, nodeid, begun = test
             hang = first.get("hang")
             if hang is not None and hang["test"] == number and number not in self.hangs:
-                self._take(Hang(**hang))
+                self._interrupt_hanging_test(Hang(**hang))
             if self._meeting.rank == 0 and number not in self.hangs and time.monotonic() - begun > self._seconds:
-                self._decide(number, nodeid)
+                self._handle_timeout(number, nodeid)
 
-    def _take(self, hang: Hang) -> None:
-        """Let this rank's test end, where it is one that hangs."""
+    def _interrupt_hanging_test(self, hang: Hang) -> None:
+        """Note a hang, and interrupt the test on this rank if it hangs here."""
         self.hangs[hang.test] = hang
         if self._meeting.rank in hang.ranks:
             self._interrupted = hang.test
             signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
 
-    def _decide(self, number: int, nodeid: str) -> None:
-        """Look at all ranks, and tell them; end the job if they do not come back."""
-        late = self._late(number)
+    def _handle_timeout(self, number: int, nodeid: str) -> None:
+        """Find out where all ranks are and publish the hang; end the job if the ranks do not return from the test."""
+        late = self._find_unfinished_ranks(number)
         if not late:
             return
         telling.allow_tracing()
-        seen = WAITS.sub("through with the test", telling.Look(os.getpid()).text().partition("\n\n")[0])
-        if not (late := self._late(number)):  # it was slow, and came while we looked
+        seen = WAITS.sub(
+            "through with the test", telling.JobInspection(os.getpid()).wait_for_text().partition("\n\n")[0]
+        )
+        if not (late := self._find_unfinished_ranks(number)):  # it was slow, and came while we looked
             return
         others = sorted(set(range(self._meeting.size)) - set(late))
         who = f"{nodeid} hangs on {self._words(late)} after {self._seconds:g} s"
         if others:
             who += f"; {self._words(others)} {'is' if len(others) == 1 else 'are'} through with it"
         hang = Hang(number, nodeid, late, f"{who}\n{seen}")
-        self._meeting.say(hang={"test": number, "nodeid": nodeid, "ranks": late, "text": hang.text})
-        self._take(hang)
+        self._meeting.publish(hang={"test": number, "nodeid": nodeid, "ranks": late, "text": hang.text})
+        self._interrupt_hanging_test(hang)
         limit = time.monotonic() + GRACE
-        while self._late(number):
+        while self._find_unfinished_ranks(number):
             if time.monotonic() > limit:
                 self._last_word(hang)
-                self._meeting.say(ended=True)
+                self._meeting.publish(ended=True)
                 time.sleep(10 * PAUSE)
                 os._exit(1)
             time.sleep(PAUSE)
 
-    def _late(self, number: int) -> list[int]:
-        self._meeting.hear()
+    def _find_unfinished_ranks(self, number: int) -> list[int]:
+        """Return the ranks that have not finished a test."""
+        self._meeting.read_news()
         return [rank for rank, said in enumerate(self._meeting.said) if _number(said.get("done")) < number]
 
 

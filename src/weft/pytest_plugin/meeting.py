@@ -1,6 +1,7 @@
-"""What the ranks of a suite tell each other: each appends lines of JSON to a file of its own and reads the others'.
+"""Exchanges messages between the ranks of a suite: each appends lines of JSON to its own file and reads the others'.
 
-Files, for MPI is what is tested, and may hang. All hosts must see the folder; a rank that is killed leaves its lines.
+Files are used because MPI is what is tested, and may hang. All hosts must see the folder; the lines of a rank that is
+killed remain.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ SHORTEST: Final = 0.0005
 LONGEST: Final = 0.02
 
 
-class Meeting:
-    """The part of one rank."""
+class SuiteMeeting:
+    """The messages of one rank, and what it has read of the others."""
 
     def __init__(self, folder: Path, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -32,16 +33,16 @@ class Meeting:
         """What each rank has said last under each word."""
         self._lock = threading.Lock()
 
-    def say(self, **words: Any) -> None:
-        """Tell all others."""
+    def publish(self, **words: Any) -> None:
+        """Send key-value pairs to all ranks."""
         self._own.write((json.dumps(words) + "\n").encode())
 
-    def hear(self) -> None:
-        """Take up what all have said since."""
+    def read_news(self) -> None:
+        """Read what all ranks have published since the last call into `said`."""
         with self._lock:
-            self._hear()
+            self._read_files()
 
-    def _hear(self) -> None:
+    def _read_files(self) -> None:
         for number, path in enumerate(self._paths):
             try:
                 with path.open("rb") as file:
@@ -58,17 +59,19 @@ class Meeting:
             for line in lines:
                 self.said[number].update(json.loads(line))
 
-    def begin(self, seconds: float) -> list[int]:
-        """Meet: each has seen this very start of all others. Those that did not come within the time."""
+    def meet_all_ranks(self, seconds: float) -> list[int]:
+        """Wait until every rank has seen the start of every other; return the ranks that did not
+        come within `seconds`.
+        """
         nonce, seen = uuid.uuid4().hex, [""] * self.size
-        self.say(nonce=nonce)
+        self.publish(nonce=nonce)
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
-            self.hear()
+            self.read_news()
             new = [str(said.get("nonce", "")) for said in self.said]
             if new != seen:
                 seen = new
-                self.say(seen=seen)
+                self.publish(seen=seen)
             missing = [number for number, said in enumerate(self.said)
                        if not seen[number] or said.get("seen", [""] * self.size)[self.rank] != nonce]  # fmt: skip
             if not missing:
@@ -76,14 +79,16 @@ class Meeting:
             time.sleep(LONGEST)
         return missing
 
-    def wait(self, word: str, value: object) -> None:
-        """Wait until all ranks have said a word with a value. There is no limit: the thread in `hang.py` has one."""
-        self._hear_until(word, value)  # on one line: who looks at the ranks sees them all stand there (attach/calls.py)
+    def wait_for_all_ranks(self, word: str, value: object) -> None:
+        """Wait until all ranks have published a value under a key. There is no time limit: the thread in `hang.py` has
+        one.
+        """
+        self._poll_until(word, value)  # on one line: who looks at the ranks sees them all stand there (attach/calls.py)
 
-    def _hear_until(self, word: str, value: object) -> None:
+    def _poll_until(self, word: str, value: object) -> None:
         pause = SHORTEST
         while True:
-            self.hear()
+            self.read_news()
             if all(said.get(word) == value for said in self.said):
                 return
             time.sleep(pause)

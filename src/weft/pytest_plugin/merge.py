@@ -1,4 +1,4 @@
-"""One report of a test of those that all ranks have made of it."""
+"""Merges the reports that all ranks have made of a test into one."""
 
 from __future__ import annotations
 
@@ -12,35 +12,46 @@ ORDER: Final = ("failed", "passed", "skipped")
 """What becomes of a test that some ranks skip: what it became on the others."""
 
 
-def merged(reports: Sequence[Sequence[pytest.TestReport]], ranks_of: Any) -> list[pytest.TestReport]:
-    """The reports of each phase that a rank came to, by rank, as one for each phase. `ranks_of`: words for ranks."""
+def merge_reports(reports: Sequence[Sequence[pytest.TestReport]], render_ranks: Any) -> list[pytest.TestReport]:
+    """Return one report for each phase that a rank has reached.
+
+    `reports`: the reports of each rank. `render_ranks`: returns the words for a list of ranks.
+    """
     found = []
     for phase in PHASES:
         of = {rank: report for rank, mine in enumerate(reports) for report in mine if report.when == phase}
         if of:
-            found.append(_one(of, len(reports), ranks_of))
+            found.append(_merge_phase(of, len(reports), render_ranks))
     return found
 
 
-def _one(of: dict[int, pytest.TestReport], size: int, ranks_of: Any) -> pytest.TestReport:
-    best = min(of, key=lambda rank: (ORDER.index(of[rank].outcome), hasattr(of[rank], "wasxfail"), rank))
-    report = of[best]
-    told = [(f"{name} of {ranks_of([rank])}", text) for rank, one in of.items() for name, text in one.sections]
+def _merge_phase(report_of_rank: dict[int, pytest.TestReport], size: int, render_ranks: Any) -> pytest.TestReport:
+    """Return the worst report of a phase, with the output of all ranks, and all tracebacks if the test failed."""
+    best = min(
+        report_of_rank,
+        key=lambda rank: (ORDER.index(report_of_rank[rank].outcome), hasattr(report_of_rank[rank], "wasxfail"), rank),
+    )
+    report = report_of_rank[best]
+    told = [
+        (f"{name} of {render_ranks([rank])}", text)
+        for rank, one in report_of_rank.items()
+        for name, text in one.sections
+    ]
     report.sections = told if size > 1 else report.sections
     if report.outcome == "failed" and size > 1:
-        report.longrepr = _tracebacks(of, ranks_of)
+        report.longrepr = _merge_tracebacks(report_of_rank, render_ranks)
     return report
 
 
-def _tracebacks(of: dict[int, pytest.TestReport], ranks_of: Any) -> str:
-    """Each traceback once, with the ranks that have it, and what became of the test on the others."""
+def _merge_tracebacks(report_of_rank: dict[int, pytest.TestReport], render_ranks: Any) -> str:
+    """Return each traceback once, with the ranks that have it, and the outcome of the test on the other ranks."""
     texts: dict[str, list[int]] = {}
-    for rank, report in of.items():
+    for rank, report in report_of_rank.items():
         if report.outcome == "failed":
             texts.setdefault(report.longreprtext, []).append(rank)
-    parts = [f"{ranks_of(ranks)}:\n{text}" for text, ranks in texts.items()]
+    parts = [f"{render_ranks(ranks)}:\n{text}" for text, ranks in texts.items()]
     for outcome in ORDER[1:]:
-        others = [rank for rank, report in of.items() if report.outcome == outcome]
+        others = [rank for rank, report in report_of_rank.items() if report.outcome == outcome]
         if others:
-            parts.append(f"{ranks_of(others)}: {outcome}")
+            parts.append(f"{render_ranks(others)}: {outcome}")
     return "\n\n".join(parts)

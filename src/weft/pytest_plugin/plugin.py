@@ -1,4 +1,4 @@
-"""mpiexec -n 4 pytest --weft: one summary of all ranks, failures of any rank, and tests that hang are named."""
+"""`mpiexec -n 4 pytest --weft`: reports one summary of all ranks, failures of any rank, and tests that hang."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE: Final = 60.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options."""
+    """Add the options of the plugin to pytest."""
     group = parser.getgroup("weft", "Weft, the debugger for parallel programs")
     group.addoption(OPTION, action="store_true", dest="weft_suite", help="for tests that all ranks of an MPI job run")
     group.addoption("--weft-timeout", type=float, default=60.0, metavar="SECONDS",
@@ -30,34 +30,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Meet the other ranks."""
+    """Register the plugin if `--weft` is given; this waits for the other ranks."""
     if config.getoption("weft_suite", default=False) and not config.option.collectonly:
         config.pluginmanager.register(Suite(config), "weft-suite-ranks")
 
 
 class Suite:
-    """This rank's part of a suite."""
+    """This rank's part of a suite: pytest's hooks under `--weft`."""
 
     def __init__(self, config: pytest.Config) -> None:
         # pytest imports the plugin in every suite of the environment: it is to cost nothing where nothing is asked for.
         from weft.base.words import rank_words
-        from weft.launch import step
-        from weft.pytest_plugin.hang import Guard
-        from weft.pytest_plugin.meeting import Meeting
+        from weft.launch import job_step
+        from weft.pytest_plugin.hang import HangMonitor
+        from weft.pytest_plugin.meeting import SuiteMeeting
 
         if getattr(config.option, "numprocesses", None):
             raise pytest.UsageError("weft: --weft runs each test on all ranks, and -n of pytest-xdist shares them out")
-        own = step.of_this_process()
+        own = job_step.find_own_step()
         self.rank, self.size = (own.rank, own.size) if own is not None else (0, 1)
         self._config, self._words = config, rank_words
         name = own.name if own is not None else str(os.getpid())
         folder = config.getoption("weft_folder") or config.rootpath / ".weft-suite"
         self._folder = Path(folder, name)
         try:
-            self._meeting = Meeting(self._folder, self.rank, self.size)
+            self._meeting = SuiteMeeting(self._folder, self.rank, self.size)
         except OSError as error:
             raise pytest.UsageError(f"weft: ranks cannot meet in {folder} ({error.strerror}): --weft-folder") from error
-        if missing := self._meeting.begin(PATIENCE):
+        if missing := self._meeting.meet_all_ranks(PATIENCE):
             raise pytest.UsageError(
                 f"weft: {rank_words(missing)} of {self.size} did not come to the suite; on several hosts all must see "
                 "--weft-folder"
@@ -66,14 +66,14 @@ class Suite:
         if self.rank and self._reporter is not None:
             # Rank 0 tells of all.
             self._reporter._tw._file = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-        self._guard = Guard(self._meeting, config.getoption("weft_timeout"), rank_words, self._last_word)
+        self._guard = HangMonitor(self._meeting, config.getoption("weft_timeout"), rank_words, self._report_before_end)
         self._guard.start()
         self._number = -1
         self._items: list[str] = []
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what comes before --weft-from; all ranks must have the same tests in the same order."""
+        """Leave out the tests before --weft-from, and check that all ranks have the same tests in the same order."""
         begin = config.getoption("weft_from")
         if begin:
             names = [item.nodeid for item in items]
@@ -83,8 +83,8 @@ class Suite:
             config.hook.pytest_deselected(items=items[:at])
             items[:] = items[at:]
         self._items = [item.nodeid for item in items]
-        self._meeting.say(items=self._items, collected=True)
-        self._meeting.wait("collected", True)
+        self._meeting.publish(items=self._items, collected=True)
+        self._meeting.wait_for_all_ranks("collected", True)
         for rank, said in enumerate(self._meeting.said):
             if said["items"] != self._items:
                 only = sorted(set(said["items"]) ^ set(self._items))[:3] or ["the same in another order"]
@@ -94,38 +94,38 @@ class Suite:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        """Run a test here, wait for the others, and tell what came of it on all."""
+        """Run a test, wait for the other ranks, and report the merged result."""
         # As in __init__.
         from _pytest.runner import runtestprotocol
 
-        from weft.pytest_plugin.merge import merged
+        from weft.pytest_plugin.merge import merge_reports
 
         hook = self._config.hook
         self._number += 1
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        self._guard.begin(self._number, item.nodeid)
+        self._guard.start_test(self._number, item.nodeid)
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        self._guard.through()
+        self._guard.mark_rank_done()
         data = [hook.pytest_report_to_serializable(config=self._config, report=report) for report in reports]
-        self._meeting.say(reports=data, done=self._number)
-        self._meeting.wait("done", self._number)
-        self._guard.end()
+        self._meeting.publish(reports=data, done=self._number)
+        self._meeting.wait_for_all_ranks("done", self._number)
+        self._guard.end_test()
         every = [
             [hook.pytest_report_from_serializable(config=self._config, data=one) for one in said["reports"]]
             for said in self._meeting.said
         ]
         hang = self._guard.hangs.get(self._number)
-        for report in merged(every, self._words):
+        for report in merge_reports(every, self._words):
             if hang is not None and report.when == "call":
                 report.sections.append(("weft: where the ranks were", hang.text))
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        self._meeting.say(told=self._number)
-        self._meeting.wait("told", self._number)
+        self._meeting.publish(told=self._number)
+        self._meeting.wait_for_all_ranks("told", self._number)
         return True
 
-    def _last_word(self, hang: Hang) -> None:
-        """Tell of the suite so far, for it ends here."""
+    def _report_before_end(self, hang: Hang) -> None:
+        """Print the summary of the suite so far, before the job is ended because of a hang."""
         capture: Any = self._config.pluginmanager.getplugin("capturemanager")
         if capture is not None:
             capture.suspend_global_capture(in_=True)
@@ -143,11 +143,11 @@ class Suite:
         left = self._items[hang.test + 1 :]
         tell.line(f"before it: {counts or 'no test'}; not run: {len(left)}")
         if left:
-            tell.line(f"go on behind it with: --weft-from '{left[0]}'")
+            tell.line(f"continue after it with: --weft-from '{left[0]}'")
         tell._tw.flush()
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """Rank 0 takes the folder away; the others have read what they need."""
+        """Remove the folder on rank 0; the other ranks have read what they need."""
         if self.rank == 0:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""`pytest --weft-check`: parallel functions of Numba that a test calls are checked."""
+"""The checks of `pytest --weft-check`: parallel functions of Numba that a test calls."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class FoundError(Exception):
-    """A test called a parallel function with a fault."""
+    """Raised in a test that called a faulty parallel function."""
 
 
-class Checks:
-    """The checks of one test process."""
+class PrangeChecks:
+    """The checks in one process of a suite: pytest's hooks under `--weft-check`."""
 
     def __init__(self) -> None:
         # Numba is only there where the checks are installed.
@@ -48,27 +48,29 @@ class Checks:
         self._state: tuple[int, int] = (found.stat().st_size, 0)
         self.found: list[tuple[str, Finding]] = []
 
-    def new(self) -> list[Finding]:
-        """What was found since the last time."""
+    def take_new_findings(self) -> list[Finding]:
+        """Return the findings since the last call."""
         session = self._watch.session
         session.runtime.flush()
         state = (self._watch.findings.stat().st_size, len(session.mismatches))
         if state == self._state:
             return []
         self._state = state
-        return [one for one in self._all() if self._is_new(one)]
+        return [one for one in self._read_findings() if self._register_finding(one)]
 
-    def _all(self) -> Sequence[Finding]:
+    def _read_findings(self) -> Sequence[Finding]:
+        """Return all findings so far."""
         # As in __init__.
-        from weft.dataparallel.findings import findings
+        from weft.dataparallel.findings import make_findings
         from weft.numba.program import compared, tidied
 
         self._watch.write()
         texts = self._watch.session.compiler.texts
         told = tidied(self._watch.findings, texts)
-        return [*findings(told, texts), *compared(Path(self._folder.name))]
+        return [*make_findings(told, texts), *compared(Path(self._folder.name))]
 
-    def _is_new(self, finding: Finding) -> bool:
+    def _register_finding(self, finding: Finding) -> bool:
+        """Remember a finding by kind, line and variable; return False if it was known."""
         site = finding.sites[0]
         from weft.evidence import CheckCase  # as in __init__
 
@@ -80,41 +82,41 @@ class Checks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """A test fails with what its call found, unless it fails by itself."""
+        """Fail a test if its call had findings that are errors, unless it fails by itself."""
         try:
             result = yield
         finally:
-            new = self.new()
+            new = self.take_new_findings()
             self.found += [(item.nodeid, one) for one in new]
         if any(one.severity == "error" for one in new):
-            raise FoundError("\n".join(_told(new)))
+            raise FoundError("\n".join(_render_findings(new)))
         return result
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """What fixtures and the import of modules found belongs to no test."""
-        self.found += [("outside of tests", one) for one in self.new()]
+        """Collect the findings that belong to no test, such as those of fixtures and imports."""
+        self.found += [("outside of tests", one) for one in self.take_new_findings()]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """All findings, with the test that came to each first."""
+        """Print all findings, each with the first test that had it."""
         # As in __init__.
         from weft.base.words import plural
 
         functions = len(self._watch.session.checked)
         terminalreporter.section(f"weft check: {plural(len(self.found), 'finding')} in {plural(functions, 'function')}")
         for where, one in self.found:
-            for line in _told([one]):
+            for line in _render_findings([one]):
                 terminalreporter.line(line)
             terminalreporter.line(f"         {where}")
 
     @pytest.hookimpl(trylast=True)
     def pytest_exception_interact(self, call: pytest.CallInfo[object], report: Any) -> None:
-        """A finding is shown as its text alone, not as a traceback through Weft."""
+        """Show a finding as its text, without a traceback through Weft."""
         if call.excinfo is not None and isinstance(call.excinfo.value, FoundError):
             report.longrepr = str(call.excinfo.value)
 
 
-def _told(findings: Sequence[Finding]) -> list[str]:
+def _render_findings(findings: Sequence[Finding]) -> list[str]:
     # As in __init__.
     from weft.report.text import line
 

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ASKED = 57, OWN_STACK = 1 << 17, THREADS = 64 }; /* weft/launch/ask.py knows the number of ASKED */
+enum { ASKED = 57, OWN_STACK = 1 << 17, THREADS = 64 }; /* weft/launch/location_requests.py knows the number of ASKED */
 
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 static const int warnings[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};

@@ -35,10 +35,10 @@ def told(
     """What the outcome changed, a line each. `order` is that of the other run."""
     lines = _parting(compare(record, other, order), forced)
     changed = [
-        f"{rank_words([rank])} {n} of {plural(size, 'receive')}" for rank, n, size in changed_matches(record, other)
+        f"{n} of {plural(size, 'receive')} of {rank_words([rank])}" for rank, n, size in changed_matches(record, other)
     ]
     lines.append(
-        f"other messages are taken by {'; '.join(changed)}" if changed else "every receive takes the same message"
+        f"other messages arrive at {'; '.join(changed)}" if changed else "every receive takes the same message"
     )
     before, after = (f"{t.run.get('ended')} with status {t.run.get('exit_code')}" for t in (record.trace, other.trace))
     lines.append(f"it {after}" + (", as in the record" if before == after else f"; the record {before}"))

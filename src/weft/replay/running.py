@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from weft.errors import WeftError
-from weft.launch.watch import Watch, inside
+from weft.launch.watch import RankWatch, is_inside_mpi
 from weft.replay.control import Control, plan_file
 from weft.replay.cuts import Cut, Thread
 from weft.replay.driver import Driver
@@ -89,7 +89,7 @@ class Replay:
         if self.conductor is not None:
             self.conductor.begin(self.controls)
 
-    def observe(self, watch: Watch) -> bool:
+    def observe(self, watch: RankWatch) -> bool:
         """Look at the ranks; true when the replay is to be ended."""
         if self.driver is not None:
             watch.still_for = 0.0  # a rank that stands in a deadlock is there to be looked at, not to be ended
@@ -121,18 +121,18 @@ class Replay:
             return True
         return False
 
-    def _quiet_for(self, watch: Watch, now: float) -> float:
+    def _quiet_for(self, watch: RankWatch, now: float) -> float:
         """Seconds without any progress, as the ranks have them."""
         if self._quiet is None:
-            self._quiet = Quiet(lambda: tasks_of(self.controls) if watch.local else ())
+            self._quiet = Quiet(lambda: tasks_of(self.controls) if watch.is_local else ())
         quiet = self._quiet.seconds([control.progress() for control in self.controls], now)
         if quiet:
             watch.look_at_all()
         return quiet
 
-    def _cannot_go_on(self, watch: Watch, quiet: float) -> bool:
+    def _cannot_go_on(self, watch: RankWatch, quiet: float) -> bool:
         """Whether no rank goes on. A standstill that may be proven to be a deadlock is no stall."""
-        return not watch.in_question and (self.idle(quiet) or (quiet > STALL and self.stalled(watch)))
+        return not watch.is_awaiting_verdict and (self.idle(quiet) or (quiet > STALL and self.stalled(watch)))
 
     def begun(self, rank: int) -> bool:
         """Whether a rank has begun, or is sure to."""
@@ -147,7 +147,7 @@ class Replay:
         awaited = [self.plans[c.rank].threads[t].gap(c.at(t)) for c, t in threads if c.polling(t)]
         return bool(awaited) and quiet > IDLE + 2 * max(awaited)
 
-    def at_goals(self, watch: Watch, quiet: float) -> bool:
+    def at_goals(self, watch: RankWatch, quiet: float) -> bool:
         """Whether every rank stands at its goal: parked, or inside the last call before it."""
         settled = True
         self.outside.clear()
@@ -161,7 +161,7 @@ class Replay:
                 settled = False
         return settled or quiet > SETTLE
 
-    def _behind_all(self, watch: Watch, rank: int, thread: int, quiet: float) -> bool:
+    def _behind_all(self, watch: RankWatch, rank: int, thread: int, quiet: float) -> bool:
         """Whether a thread that is not parked has come as far as it can: inside its last call, or outside of MPI."""
         control, recorded = self.controls[rank], len(self.plans[rank].threads[thread].entries)
         goal = self.cut.goals.get((rank, thread))
@@ -183,7 +183,7 @@ class Replay:
         self.outside.add((rank, thread))
         return True
 
-    def _joins(self, watch: Watch, rank: int, thread: int) -> bool:
+    def _joins(self, watch: RankWatch, rank: int, thread: int) -> bool:
         """Whether a thread sleeps outside of MPI beside one that stands in it: it waits for that one."""
         control, threads = self.controls[rank], range(len(self.plans[rank].threads))
         standing = (
@@ -192,7 +192,7 @@ class Replay:
         )  # fmt: skip
         return any(standing) and control.asleep(thread)
 
-    def _still(self, watch: Watch, rank: int, thread: int) -> bool:
+    def _still(self, watch: RankWatch, rank: int, thread: int) -> bool:
         """Whether a thread is inside MPI, or has not begun, or has ended."""
         tid = self.controls[rank].tid(thread)
         if not tid:
@@ -202,7 +202,8 @@ class Replay:
         if tid in waiting:
             return True
         return bool(files) and all(
-            inside(f, waiting) or any(f.thread_identity(slot) == tid for slot in f.open_threads()) for f in files
+            is_inside_mpi(f, waiting) or any(f.kernel_thread_id(slot) == tid for slot in f.threads_inside_mpi())
+            for f in files
         )
 
     @property
@@ -210,7 +211,7 @@ class Replay:
         """Whether a thread waits for what its record says next, which does not come."""
         return any(c.parked(t) or c.held(t) for c in self.controls for t in range(len(self.plans[c.rank].threads)))
 
-    def stalled(self, watch: Watch) -> bool:
+    def stalled(self, watch: RankWatch) -> bool:
         """Whether no thread can be expected to go on: each is inside MPI, parked, at its end, or asks in vain."""
         return all(
             control.state is ControlState.ENDED

@@ -153,15 +153,15 @@ def _matched(ground: Ground, event: EventId) -> tuple[Match, EventId]:
 
 
 def _pending(ground: Ground) -> Iterable[Finding]:
-    from weft.access.pending import find
+    from weft.access.buffer_reuse import find_buffer_reuse
 
-    return find(ground.trace)
+    return find_buffer_reuse(ground.trace)
 
 
 def _of_windows(ground: Ground) -> Iterable[Finding]:
-    from weft.access.windows import find
+    from weft.access.window_races import find_window_races
 
-    return find(ground.trace, ground.order)
+    return find_window_races(ground.trace, ground.order)
 
 
 def _ghosts(ground: Ground) -> Iterable[Finding]:

@@ -197,7 +197,7 @@ def advice(finding: Finding) -> Iterable[str]:
 def consequences(finding: Finding) -> list[str]:
     """What else was found that only follows from this."""
     following = finding.consequences
-    more = [f"and {plural(len(following) - MAX_FOLLOWING, 'more')}"] if len(following) > MAX_FOLLOWING else []
+    more = [f"and {len(following) - MAX_FOLLOWING} more"] if len(following) > MAX_FOLLOWING else []
     return [f"it follows: {printable(text)}" for text in following[:MAX_FOLLOWING]] + more
 
 

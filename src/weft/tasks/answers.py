@@ -1,4 +1,4 @@
-"""The answers of `weft tasks` as lines for people."""
+"""Renders the answers of `weft tasks` as lines of text."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from weft.base.words import listed, plural
 from weft.tasks.model import ENDS
 
 Answer = dict[str, Any]
-SHOWN = 1000
+MOST_ROWS = 1000
 """Rows of `tasks` that people get; `--format json` has all."""
 
 
-def tell(answer: Answer) -> list[str]:
-    """An answer in words."""
-    return _TELL[answer["kind"]](answer)
+def render_answer(answer: Answer) -> list[str]:
+    """Return the lines of text for an answer, by its `kind`."""
+    return _RENDERERS[answer["kind"]](answer)
 
 
-def _line_of(at: Answer | None) -> str:
+def _render_line(at: Answer | None) -> str:
     if at is None:
         return "?"
     return f"{Path(at['file']).name}:{at['line']}" if at["file"] and at["line"] else at["function"] or "?"
 
 
-def _status(code: int | None) -> str:
-    """How it ended, where that was not well; below 0 is a signal."""
+def _render_exit_status(code: int | None) -> str:
+    """Return how a program ended, if not with status 0; a negative status is the number of a signal."""
     if code is not None and code < 0:
         with suppress(ValueError):
             return f", killed by {signal.Signals(-code).name}"
     return f", with status {code}" if code else ""
 
 
-def _stopped(answer: Answer) -> list[str]:
+def _render_stop(answer: Answer) -> list[str]:
+    """Return why and where the program has stopped."""
     why = answer["why"]
     if why == "ended":
-        return ["the program has come to its end" + _status(answer["code"])]
+        return ["the program has come to its end" + _render_exit_status(answer["code"])]
     if why in ("deadlock", "stuck"):
         return list(answer["text"].splitlines())
     if why == "waiting":
@@ -55,7 +56,7 @@ def _stopped(answer: Answer) -> list[str]:
         return [number + (answer["text"] or nowhere)]
     if why == "died":
         source = f"  {answer['source']}" if answer["source"] else ""
-        return [f"{answer['text']} at {_line_of(at)} in {at['function']}{source}"]
+        return [f"{answer['text']} at {_render_line(at)} in {at['function']}{source}"]
     after = f", after {answer['text']}" if answer["text"] else ""
     mark = {
         "breakpoint": f"breakpoint {answer['breakpoint']}: ",
@@ -66,10 +67,11 @@ def _stopped(answer: Answer) -> list[str]:
     }
     moved = "" if answer["from"] in (None, answer["task"]) or why == "joined" else f"from task {answer['from']}: "
     source = f"  {answer['source']}" if answer["source"] else ""
-    return [f"{mark.get(why, '')}{moved}{label} at {_line_of(at)} in {at['function']}{source}"]
+    return [f"{mark.get(why, '')}{moved}{label} at {_render_line(at)} in {at['function']}{source}"]
 
 
-def _wait(wait: Answer | None) -> str:
+def _render_wait(wait: Answer | None) -> str:
+    """Return what a task waits for; empty if it does not wait."""
     if wait is None:
         return ""
     others = [str(task) for task in wait["tasks"]]
@@ -81,32 +83,34 @@ def _wait(wait: Answer | None) -> str:
     return f"waits: {what}" + (f" of {listed(more, 'or' if wait['one'] else 'and')}" if others else "")
 
 
-def _row(row: Answer) -> str:
+def _render_row(row: Answer) -> str:
+    """Return one line of the table of tasks."""
     name = f" {row['name']}" if row["name"] else ""
     mark = "*" if row.get("focus") else " "
     parent = f"from {row['parent']}" if row["parent"] is not None else ""
     place = f"worker {row['worker']}" if row["worker"] is not None else row["address"] or ""
     place += f" +{row['beneath']}" if row["beneath"] else ""
-    at = _line_of(row["at"] or row["created"])
+    at = _render_line(row["at"] or row["created"])
     indent = "  " * row.get("depth", 0)
     held = "held " if row.get("held") else ""
     held = f"held, with worker {row['with']} " if "with" in row else held
     kind = "" if row.get("kind", "task") == "task" else f" {row['kind']}"
     start = f"{mark} {indent}{row['id']}{kind}{name}"
-    return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {place:<15} {held}{_wait(row['wait'])}".rstrip()
+    return f"{start:<14} {row['state']:<6} {at:<16} {parent:<9} {place:<15} {held}{_render_wait(row['wait'])}".rstrip()
 
 
-def _tasks(answer: Answer) -> list[str]:
+def _render_tasks(answer: Answer) -> list[str]:
+    """Return the table of tasks, and how many rows were left out."""
     rows = answer["tasks"]
-    lines = [_row(row) for row in rows]
+    lines = [_render_row(row) for row in rows]
     if answer["chosen"] > len(rows):
         lines.append(f"and {plural(answer['chosen'] - len(rows), 'more task')}")
     lines = lines or [f"no tasks: {answer['unseen']}" if answer.get("unseen") else "no tasks"]
-    return lines + (_children(answer["children"]) if answer.get("children") else [])
+    return lines + (_render_child_processes(answer["children"]) if answer.get("children") else [])
 
 
-def _children(children: list[Answer]) -> list[str]:
-    """How many processes the program has made, and how one looks into them."""
+def _render_child_processes(children: list[Answer]) -> list[str]:
+    """Return how many processes the program has made, and the command that enters one."""
     some = [f"{child['pid']} ({child['name']})" for child in children[:8]]
     more = f" and {len(children) - 8:,} more" if len(children) > 8 else ""
     first = children[0]["pid"]
@@ -114,44 +118,46 @@ def _children(children: list[Answer]) -> list[str]:
     return [f"{plural(len(children), 'child process')} of multiprocessing: {', '.join(some)}{more}; {how}"]
 
 
-def _processes(answer: Answer) -> list[str]:
+def _render_processes(answer: Answer) -> list[str]:
     pid = answer["here"]
     here = f"in process {pid}; `process parent` goes back" if pid else "in the program's first process"
-    return [here, *(_children(answer["children"]) if answer["children"] else [])]
+    return [here, *(_render_child_processes(answer["children"]) if answer["children"] else [])]
 
 
-def _frame(frame: Answer) -> str:
-    return f"{_line_of(frame)} in {frame['function']}" + (f"  {frame['text']}" if frame["text"] else "")
+def _render_frame(frame: Answer) -> str:
+    return f"{_render_line(frame)} in {frame['function']}" + (f"  {frame['text']}" if frame["text"] else "")
 
 
-def _where(answer: Answer) -> list[str]:
-    lines = [f"#{i} {_frame(f)}" for i, f in enumerate(answer["frames"])]
-    lines += [f"   made by {s['label']} at {_line_of(s['at'])}" for s in answer["spawns"]]
+def _render_where(answer: Answer) -> list[str]:
+    lines = [f"#{i} {_render_frame(f)}" for i, f in enumerate(answer["frames"])]
+    lines += [f"   made by {s['label']} at {_render_line(s['at'])}" for s in answer["spawns"]]
     return [*([answer["label"]] if answer["label"] else []), *(lines or ["in no frame of the program"])]
 
 
-def _waits(answer: Answer) -> list[str]:
-    lines = [_row(row) for row in answer["waits"]] + [d["message"] for d in answer["deadlocks"]]
+def _render_waits(answer: Answer) -> list[str]:
+    lines = [_render_row(row) for row in answer["waits"]] + [d["message"] for d in answer["deadlocks"]]
     lines += (answer["hung"] or "").splitlines()
     return lines or ["no task waits"]
 
 
-def _breakpoint(point: Answer) -> str:
+def _render_breakpoint(point: Answer) -> str:
     return f"breakpoint {point['id']}: {point['text']}"
 
 
-def _breakpoints(answer: Answer) -> list[str]:
+def _render_breakpoints(answer: Answer) -> list[str]:
     watches = [f"breakpoint {w['id']}: watch {w['expression']}" for w in answer.get("watches", [])]
-    return [*map(_breakpoint, answer["breakpoints"]), *watches] or ["no breakpoints"]
+    return [*map(_render_breakpoint, answer["breakpoints"]), *watches] or ["no breakpoints"]
 
 
-_TELL: dict[str, Callable[[Answer], list[str]]] = {
-    "stopped": _stopped, "tasks": _tasks, "task": lambda a: [_row(a["task"])], "where": _where, "waits": _waits,
-    "print": lambda a: [a["value"]], "frame": lambda a: [f"#{a['level']} {_frame(a)}"],
+_RENDERERS: dict[str, Callable[[Answer], list[str]]] = {
+    "stopped": _render_stop, "tasks": _render_tasks, "task": lambda a: [_render_row(a["task"])],
+    "where": _render_where, "waits": _render_waits,
+    "print": lambda a: [a["value"]], "frame": lambda a: [f"#{a['level']} {_render_frame(a)}"],
     "locals": lambda a: [f"{v['name']} = {v['value']}" for v in a["values"]] or ["no variables"],
-    "break": lambda a: [_breakpoint(a["breakpoint"])],
-    "breakpoints": _breakpoints,
+    "break": lambda a: [_render_breakpoint(a["breakpoint"])],
+    "breakpoints": _render_breakpoints,
     "watch": lambda a: [f"breakpoint {a['id']}: watch {a['expression']}, now {a['value'] or 'without a value'}"],
     "list": lambda a: [f"{'->' if row['here'] else '  '} {row['line']:4}  {row['text']}" for row in a["lines"]],
-    "processes": _processes, "help": lambda a: list(a["lines"]), "text": lambda a: [a["text"]] if a["text"] else [],
+    "processes": _render_processes, "help": lambda a: list(a["lines"]),
+    "text": lambda a: [a["text"]] if a["text"] else [],
 }  # fmt: skip

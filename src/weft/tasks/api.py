@@ -1,4 +1,4 @@
-"""The API: a program under the debugger, from Python; the command line uses it too."""
+"""The API of `weft tasks`: debug a program from Python. The command line uses it, too."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from weft.base.processes import is_python
 from weft.errors import UsageError
 from weft.tasks.attached import AttachedBackend
 from weft.tasks.backend import Backend
-from weft.tasks.cilk import built
+from weft.tasks.cilk import build_as_openmp
 from weft.tasks.commandline import python_command
 from weft.tasks.console import TaskConsole
-from weft.tasks.debugger import Debugger
+from weft.tasks.debugger import TaskDebugger
 from weft.tasks.python import PythonBackend
 
 Answer = dict[str, Any]
 
 
 class Session:
-    """A program that stands where the debugger wants it; commands as at the prompt, answers as data."""
+    """A debugged program. Commands are those of the prompt; answers are dictionaries."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.debugger = Debugger(backend)
+        self.debugger = TaskDebugger(backend)
         self.console = TaskConsole(self.debugger, as_json=True)
         self.first: Answer = {}
         self.folder: tempfile.TemporaryDirectory[str] | None = None
@@ -50,11 +50,13 @@ class Session:
             self.folder.cleanup()
 
     def do(self, command: str) -> Answer:
-        """One command of the prompt; its answer as `--format json` gives it. WeftError where it cannot be done."""
+        """Execute one command of the prompt, and return the answer that `--format json` gives.
+        WeftError if it fails.
+        """
         return self.console.answer(command)
 
     def output(self) -> str:
-        """What the program has written since the last time."""
+        """Return what the program has written since the last call."""
         return self.backend.output()
 
 
@@ -70,8 +72,8 @@ def session(
 ) -> Session:  # fmt: skip
     """Debug a program: `with session(["prog.py"]) as s: s.do("step")`; or a native process, or its core file.
 
-    `record`, `replay`: a file for the order in which tasks take their turns. `as_openmp`: the program is a
-    source in Cilk, written and built as OpenMP.
+    `record`, `replay`: a file for the order in which tasks take their turns. `as_openmp`: the program is a source in
+    Cilk, which is translated to OpenMP and compiled. UsageError if the arguments cannot be combined.
     """
     if pid or core:
         if record or replay:
@@ -84,23 +86,23 @@ def session(
         return Session(NativeBackend(command, pid=pid, core=core))
     if as_openmp:
         folder = temporary_folder("cilk")
-        program = str(built(command[0], Path(folder.name)))
-        opened = Session(backend_for([program, *command[1:]], runtime, record=record, replay=replay))
+        program = str(build_as_openmp(command[0], Path(folder.name)))
+        opened = Session(select_backend([program, *command[1:]], runtime, record=record, replay=replay))
         opened.folder = folder
         return opened
-    return Session(backend_for(list(command), runtime, record=record, replay=replay))
+    return Session(select_backend(list(command), runtime, record=record, replay=replay))
 
 
-def backend_for(command: list[str], runtime: str = "", *, record: str = "", replay: str = "") -> Backend:
-    """The backend that fits a program. UsageError where there is no such program."""
+def select_backend(command: list[str], runtime: str = "", *, record: str = "", replay: str = "") -> Backend:
+    """Return the backend for a program, by its kind and its runtime. UsageError if there is no such program."""
     if (found := python_command(command)) is not None:
         return PythonBackend(found, record=record, replay=replay)
     if command[0].endswith(".cilk"):
         if record or replay:
             raise UsageError("the order of tasks is recorded and replayed for asyncio and OpenMP, not for Cilk-5")
-        from weft.tasks.cilk5.backend import CilkBackend  # as above
+        from weft.tasks.cilk5.backend import Cilk5Backend  # as above
 
-        return CilkBackend(command)
+        return Cilk5Backend(command)
     # As above.
     from weft.tasks.openmp import NativeBackend
     from weft.tasks.runtime import has_opencilk, has_openmp

@@ -1,7 +1,7 @@
-"""The backend for a Python program that runs already: it loads Weft's agent.
+"""The backend for a Python program that runs already: loads Weft's agent into it.
 
-An interpreter from 3.14 on is asked to; else its main thread is given a call to make, by ptrace. Where neither can be,
-gdb has it do so, and lets go of it at once.
+An interpreter from Python 3.14 on is asked to run the agent's script; in an older one, the main thread is made to call
+it, by ptrace. If neither is possible, gdb makes the call and detaches at once.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from weft.base.debuggers import REMEDY, debuggers
 from weft.base.processes import refusal
 from weft.errors import UsageError
 from weft.tasks.backend import Stop
-from weft.tasks.gdb_call import called_by
-from weft.tasks.injected import Asked, Called, NoWayError
-from weft.tasks.python import Conversation
+from weft.tasks.gdb_call import run_script_by_gdb
+from weft.tasks.injected import InjectionError, MainThreadCall, RemoteExecution
+from weft.tasks.python import AgentConversation
 from weft.tasks.rendezvous import Rendezvous
 
 SECONDS = 20.0
@@ -30,96 +30,102 @@ PAUSE = 0.02
 """Seconds between two looks whether the main thread stands where it can be given a call."""
 
 
-class AttachedBackend(Conversation):
-    """A Python program that runs already."""
+class AttachedBackend(AgentConversation):
+    """A Python program that ran before the debugger came."""
 
     def __init__(self, pid: int) -> None:
         super().__init__()
         self._pid = pid
 
     def start(self) -> Stop:
-        """Have the agent come; the program runs on meanwhile. UsageError where the system or the program forbids it."""
+        """Load the agent while the program keeps running. UsageError if the system or the program does not allow it."""
         if why := refusal(self._pid):
             raise UsageError(f"process {self._pid} is not looked into: {why}")
         limit = time.monotonic() + SECONDS
-        while (stop := self._visit()).code == AGAIN and time.monotonic() < limit:
+        while (stop := self._start_agent()).code == AGAIN and time.monotonic() < limit:
             self._line.close()
             self._over = None
         if stop.why == "ended":
             raise UsageError(f"process {self._pid} {stop.text or 'ended'}")
         return stop
 
-    def _visit(self) -> Stop:
-        """What the agent says first, where it comes."""
+    def _start_agent(self) -> Stop:
+        """Load the agent, and return its first message as a stop."""
         with closing(Rendezvous(self._pid)) as place:
-            self._line = self._come(place)
-        return self._stop(SECONDS)
+            self._line = self._let_agent_in(place)
+        return self._wait_for_stop(SECONDS)
 
-    def _come(self, place: Rendezvous) -> socket.socket:
-        """The agent's line: the interpreter is asked, else its main thread calls it, else gdb has it do so."""
-        if (line := self._asked(place)) is not None:
+    def _let_agent_in(self, place: Rendezvous) -> socket.socket:
+        """Return the socket of the agent, which is loaded by the first of three ways that works. UsageError if none
+        does.
+        """
+        if (line := self._try_remote_execution(place)) is not None:
             return line
         try:
-            line = self._called(place)
-        except NoWayError as why:
-            line = self._by_gdb(place, str(why))
+            line = self._try_main_thread_call(place)
+        except InjectionError as why:
+            line = self._try_gdb(place, str(why))
         if line is None:
             raise UsageError(
                 "the program does not let Weft in: its main thread computes in native code, or waits there for a lock"
             )
         return line
 
-    def _asked(self, place: Rendezvous) -> socket.socket | None:
-        """Who comes where the interpreter was asked; None where it cannot be, or does not come to it soon."""
-        way = Asked(self._pid)
+    def _try_remote_execution(self, place: Rendezvous) -> socket.socket | None:
+        """Ask the interpreter to run the agent's script (PEP 768); None if it cannot be asked, or
+        does not run it soon.
+        """
+        way = RemoteExecution(self._pid)
         try:
-            way.enter(place.script)
-        except NoWayError:
+            way.request_script(place.script)
+        except InjectionError:
             return None
         line = None
         try:
             line = place.accept(SOON)
         finally:
-            way.withdraw(came=line is not None)
+            way.withdraw(has_arrived=line is not None)
         return line
 
-    def _called(self, place: Rendezvous) -> socket.socket | None:
-        """Who comes where the main thread makes the call, once it stands at a place for that."""
-        way = Called(self._pid)
+    def _try_main_thread_call(self, place: Rendezvous) -> socket.socket | None:
+        """Make the main thread call the agent's script, once it is at a place where that is safe; None if it gets to
+        none.
+        """
+        way = MainThreadCall(self._pid)
         limit = time.monotonic() + SECONDS
         line = None
         try:
             while line is None and time.monotonic() < limit:
-                if not way.direct:
-                    way.enter(place.script)
-                line = place.accept(SOON if way.given else PAUSE)
+                if not way.is_direct:
+                    way.request_script(place.script)
+                line = place.accept(SOON if way.is_given else PAUSE)
         finally:
-            way.withdraw(came=line is not None)
+            way.withdraw(has_arrived=line is not None)
         return line
 
-    def _by_gdb(self, place: Rendezvous, why: str) -> socket.socket | None:
-        """Who comes where gdb had the program make the call. UsageError with gdb's own words where it cannot."""
+    def _try_gdb(self, place: Rendezvous, why: str) -> socket.socket | None:
+        """Let gdb make the program run the agent's script. UsageError with gdb's own words if that fails."""
         known = debuggers()
         if not known:
             raise UsageError(f"{why}; gdb brings Weft into a program: {REMEDY}")
         for gdb in known:
-            said = called_by(gdb.path, self._pid, str(place.script))
+            said = run_script_by_gdb(gdb.path, self._pid, str(place.script))
             if not said:
                 return place.accept(SECONDS)
         raise UsageError(f"the program does not let Weft in: {why}, and gdb says: {said}")
 
-    def _status(self, code: int | None) -> int | None:
-        """The status of another's child is not ours to know."""
+    def _exit_status(self, code: int | None) -> int | None:
+        """Wait for the process to end, and return `code`: the exit status of another's child cannot be read."""
         until = time.monotonic() + 2
         while Path(f"/proc/{self._pid}").exists() and time.monotonic() < until:
             time.sleep(0.02)
         return code
 
     def output(self) -> str:
-        """What it writes goes where it always went."""
+        """Return nothing: the program's output goes where it always went."""
         return ""
 
     def close(self) -> None:
-        """Leave the program."""
+        """Disconnect from the program."""
         if hasattr(self, "_line"):
             self._line.close()

@@ -1,4 +1,4 @@
-"""What a backend gives the commands, beside the table that its hooks keep true (see model.py)."""
+"""What a backend offers to the commands, beside the table of tasks (see model.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from weft.errors import DebuggerError
 from weft.gdb.point import Point
-from weft.tasks.model import SourceLine, Task
+from weft.tasks.model import SourceLine, TaskRow
 
 How = Literal["next", "step", "finish", "continue"]
 Why = Literal[
@@ -29,16 +29,18 @@ Why = Literal[
 ]
 
 
-class NoFurther(DebuggerError):
-    """The program runs, and cannot come to where it is wanted: what it waits for is not ours to give."""
+class NoProgress(DebuggerError):
+    """Raised if the program runs and cannot reach its goal, as it waits for something that the
+    debugger cannot supply.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where and why the program stands. `task` None: outside of any; `name`: the one that somebody gave it; `kind`: it
-    may be a thread, or the work of one, too.
+    """Where and why the program has stopped.
 
-    `over`: the numbers of what was watched, is out of scope, and no longer watched.
+    `task`: the task that stopped, None outside of tasks; `kind`: whether it is a task, a thread, or the work of one;
+    `name`: a name that somebody gave it. `over`: the numbers of watchpoints that went out of scope and were removed.
     """
 
     why: Why
@@ -53,7 +55,7 @@ class Stop:
     kind: str = "task"
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the stop as a dictionary for JSON."""
         at = self.at.as_dict() if self.at else None
         return {"why": self.why, "task": self.task, "at": at, "worker": self.worker, "breakpoint": self.breakpoint,
                 "text": self.text or None, "code": self.code, "task_kind": self.kind}  # fmt: skip
@@ -61,7 +63,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """A task that made another one, and where."""
+    """A task that created another one, and where."""
 
     task: int
     name: str
@@ -69,98 +71,106 @@ class Spawn:
 
 
 @runtime_checkable
-class Forking(Protocol):
+class ForkingBackend(Protocol):
     """A backend that knows the child processes of its program."""
 
     def children(self) -> list[tuple[int, str]]:
-        """Those that live, by number and name."""
+        """Return number and name of each living child process."""
         ...
 
 
 class Backend(Protocol):
-    """One program under `weft tasks`. `runtime`: what its tasks are made of, for people."""
+    """One program under `weft tasks`. `runtime`: the name of the runtime of its tasks."""
 
     runtime: str
 
     def start(self) -> Stop:
-        """Bring the program up; it stands before its first line."""
+        """Start the program, and stop before its first line."""
         ...
 
-    def tasks(self) -> list[Task]:
-        """The table, in the order of creation."""
+    def tasks(self) -> list[TaskRow]:
+        """Return the table of tasks, in the order of creation."""
         ...
 
-    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has come on by `how`. `child`: a task it makes is the one from there.
+    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has moved on by `movement`, such as one line; return where it stopped.
 
-        At a task's end it goes on to the join of the task that waits for it. `task` None: the program's first task.
+        `task`: None for the program's first task. `child`: the next task that `task` creates is followed instead. At
+        the end of a task, the task that joins it is followed.
         """
         ...
 
-    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """A task's own frames, innermost first, and who made it, and who made that one. `every`: libraries' too."""
+    def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
+        """Return a task's frames, innermost first, and the creations of the task and its ancestors.
+
+        `with_libraries`: keep the frames of libraries.
+        """
         ...
 
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
-        """The value of an expression in a task's frame; `form`: a format of gdb's (`x`)."""
+        """Return the value of an expression in a task's frame as text. `form`: a format of gdb, such as `x`."""
         ...
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
-        """The variables of a task's frame, and their values."""
+        """Return the names and values of the variables of a task's frame."""
         ...
 
     def assign(self, task: int | None, name: str, text: str, level: int) -> str:
-        """Give a variable of a task's frame the value of an expression there; how it is told."""
+        """Assign the value of an expression to a variable of a task's frame; return the value as text."""
         ...
 
-    def held(self, task: int | None, text: str) -> int:
-        """The task that an expression in a task's frame leads to. DebuggerError where it leads to none."""
+    def find_task(self, task: int | None, text: str) -> int:
+        """Return the number of the task that an expression in a task's frame refers to.
+        DebuggerError if there is none.
+        """
         ...
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the breakpoints."""
+        """Replace all breakpoints by these."""
         ...
 
     def watch(self, number: int, task: int | None, text: str, level: int) -> str:
-        """Stop as `number` where the value of an expression in a task's frame changes; its value now, in words."""
+        """Watch an expression in a task's frame as breakpoint `number`; return its value now, as text."""
         ...
 
     def unwatch(self, number: int) -> None:
-        """Watch it no more."""
+        """Remove a watchpoint."""
         ...
 
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
         ...
 
-    def verdict(self) -> str:
-        """That nothing can happen any more, and why; empty where something can, or where it is not known."""
+    def explain_hang(self) -> str:
+        """Return why nothing can happen in the program any more; empty if something can, or if that is not known."""
         ...
 
-    def unseen(self) -> str:
-        """That the program has tasks of another kind, which are not followed; empty where none are known."""
+    def explain_missing_tasks(self) -> str:
+        """Return why the table is empty, for example as the program's tasks are of another kind; empty if not known."""
         ...
 
     def hold(self, task: int, *, on: bool) -> str:
-        """Let a task make no step while the others go on, or again. How it is held, where there is more to say."""
+        """Hold a task, so that it makes no step while the others run, or release it; return how it is held, if that
+        needs words.
+        """
         ...
 
-    def waiting_with(self) -> dict[int, int]:
-        """The worker that waits with each held task, where it takes one."""
+    def workers_of_held(self) -> dict[int, int]:
+        """Return the worker that waits with each held task, if holding it takes a worker."""
         ...
 
     def catch(self, name: str, *, on: bool) -> None:
-        """Stop where a task dies of an exception of that name (empty: of any), or not any more."""
+        """Stop if a task ends by an exception of a name (empty: of any), or no longer."""
         ...
 
     def output(self) -> str:
-        """What the program has written since it was last asked."""
+        """Return what the program has written since the last call."""
         ...
 
     def interrupt(self) -> Stop:
-        """Stop the program where it is."""
+        """Stop the program at its current position."""
         ...
 
     def close(self) -> None:
-        """End the program, or leave it where it was not ours."""
+        """End the program, or detach from it if it ran before the debugger came."""
         ...

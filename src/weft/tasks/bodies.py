@@ -1,7 +1,7 @@
-"""What a compiler made of the bodies of tasks and regions: where they begin, and which lines there are its own.
+"""Finds the functions that a compiler made of tasks and regions: where they begin, and which lines belong to them.
 
-clang's untied tasks have a beginning of the compiler's: they give their place back before their first line, and come
-through it again whenever they go on. It carries lines of the program, at which nothing of them is done.
+clang's untied tasks have a prologue of the compiler's: they return their place to the runtime before their first line,
+and come through the prologue again whenever they continue. It carries lines of the program that it does not execute.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from weft.tasks.gdb import ENTRY, Frame, Gdb, Instruction
+from weft.tasks.gdb import ENTRY, Frame, Gdb, MachineInstruction
 
 OUTLINED = re.compile(r"(\S+\._omp_fn\.\d+|\.omp_task_entry\.\S*)$")
 COMPILERS = re.compile(r"\.omp_(?!outlined|task_entry)")
@@ -24,10 +24,10 @@ JUMP = re.compile(r"(jmp|b)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """What a compiler made of a task's or region's body: its symbol, its place, and the lines in it.
+class OutlinedBody:
+    """The function that a compiler made of the body of a task or region: symbol, addresses and lines.
 
-    `begins`: where the program's own code begins, behind what clang put before it; `first`: where each line does there.
+    `begins`: the address of the program's own code, after clang's prologue; `first`: (line, address) in that code.
     """
 
     name: str
@@ -40,11 +40,11 @@ class Body:
     first: tuple[tuple[int, int], ...] = ()
 
 
-def body_of(name: str, code: list[Instruction], size: int, spawns: set[tuple[str, int]]) -> Body:
-    """A body by its instructions. `spawns`: the lines of all directives, at which tasks of the program are made."""
+def analyse_body(name: str, code: list[MachineInstruction], size: int, spawns: set[tuple[str, int]]) -> OutlinedBody:
+    """Return a body by its instructions. `spawns`: file and line of all directives that create tasks."""
     first = code[0]
     lines = frozenset(one.line for one in code if one.file == first.file)
-    body = Body(name, first.pc, first.pc + size, first.line, lines, first.file)
+    body = OutlinedBody(name, first.pc, first.pc + size, first.line, lines, first.file)
     back = next((i for i, one in enumerate(code) if GIVEN_BACK.search(one.text) and one[1:3] not in spawns), len(code))
     behind = next((one.pc for one in code[back + 1 :] if not JUMP.match(one.text)), 0)
     if not behind or not name.startswith(".omp_task_entry."):
@@ -53,58 +53,66 @@ def body_of(name: str, code: list[Instruction], size: int, spawns: set[tuple[str
     return replace(body, begins=behind, first=tuple(own.items()))
 
 
-class Bodies:
-    """All of a program, from its symbol table (gdb's own list of functions misses them) and gdb's lines."""
+class OutlinedBodies:
+    """All bodies of a program, from its symbol table (gdb's own list of functions misses some) and gdb's lines."""
 
     def __init__(self, gdb: Gdb, program: str) -> None:
         done = subprocess.run(["nm", "-S", program], capture_output=True, text=True, timeout=60, check=False)
         rows = [words for line in done.stdout.splitlines() if len(words := line.split()) == 4]
         at_rest = next((int(words[0], 16) for words in rows if words[3] == "main"), 0)
-        shift = gdb.address("main") - at_rest
+        shift = gdb.symbol_address("main") - at_rest
         bodies = [words for words in rows if ENTRY.search(words[3]) and words[3] != "main"]
-        codes = [self._code(gdb, words, shift) for words in bodies]  # several files may have bodies of one name
+        codes = [
+            self._read_instructions(gdb, words, shift) for words in bodies
+        ]  # several files may have bodies of one name
         spawns = {(code[0].file, code[0].line) for code in codes if code[0].file}
-        self.all = [body_of(of[3], code, int(of[1], 16), spawns) for of, code in zip(bodies, codes, strict=True)]
+        self.all = [analyse_body(of[3], code, int(of[1], 16), spawns) for of, code in zip(bodies, codes, strict=True)]
         self._starts = sorted(self.all, key=lambda body: body.start)
 
     @staticmethod
-    def _code(gdb: Gdb, words: list[str], shift: int) -> list[Instruction]:
+    def _read_instructions(gdb: Gdb, words: list[str], shift: int) -> list[MachineInstruction]:
         start = int(words[0], 16) + shift
-        return gdb.instructions(start, start + int(words[1], 16)) or [Instruction(start, "", 0, "")]
+        return gdb.instructions(start, start + int(words[1], 16)) or [MachineInstruction(start, "", 0, "")]
 
     @property
-    def tasks(self) -> list[str]:
-        """The symbols of tasks' bodies, with gcc those of regions too."""
+    def task_symbols(self) -> list[str]:
+        """The symbols of the bodies of tasks; with gcc, also those of regions."""
         return [body.name for body in self.all if OUTLINED.match(body.name)]
 
-    def of(self, pc: int) -> Body | None:
-        """The body that an address is in."""
+    def body_at(self, pc: int) -> OutlinedBody | None:
+        """Return the body that contains an address; None if none does."""
         at = bisect.bisect_right(self._starts, pc, key=lambda body: body.start) - 1
         return self._starts[at] if at >= 0 and pc < self._starts[at].end else None
 
-    def is_made_up(self, frame: Frame) -> bool:
-        """Whether a frame's line is the compiler's own there: its task's directive, or the body of a task within."""
-        body, line = self.of(int(frame["addr"], 16)), int(frame["line"])
+    def is_compiler_line(self, frame: Frame) -> bool:
+        """Return whether a frame is at compiler-made code: at its task's directive, or a line of a
+        task nested inside.
+        """
+        body, line = self.body_at(int(frame["addr"], 16)), int(frame["line"])
         if (body is not None and line == body.directive) or COMPILERS.match(str(frame.get("func", ""))):
             return True
-        return linecache.getline(str(frame["fullname"]), line).strip() == "{" or self.is_elsewhere(frame)
+        return linecache.getline(str(frame["fullname"]), line).strip() == "{" or self.is_line_executed_elsewhere(frame)
 
-    def is_elsewhere(self, frame: Frame) -> bool:
-        """Whether a frame's line is done elsewhere: in the body of a task within, or behind this one's beginning."""
+    def is_line_executed_elsewhere(self, frame: Frame) -> bool:
+        """Return whether a frame's line is executed elsewhere: in a task nested inside, or after
+        this body's prologue.
+        """
         pc, file, line = int(frame["addr"], 16), str(frame.get("fullname", "")), int(frame.get("line", 0))
-        body = self.of(pc)
-        if self.is_beginning(pc):
+        body = self.body_at(pc)
+        if self.is_in_prologue(pc):
             return True
         directive = body.directive if body is not None else 0
         others = (one for one in self.all if one is not body and one.file == file)
         return any(line in one.lines and directive < one.directive < line for one in others)
 
-    def is_beginning(self, pc: int) -> bool:
-        """Whether an address is in what clang put before a body's own code."""
-        body = self.of(pc)
+    def is_in_prologue(self, pc: int) -> bool:
+        """Return whether an address is in the code that clang put before a body's own code."""
+        body = self.body_at(pc)
         return body is not None and pc < body.begins
 
-    def places(self, file: str, line: int) -> list[int]:
-        """Where a line of a file is done in tasks that have such a beginning, in which gdb would stop."""
+    def line_addresses(self, file: str, line: int) -> list[int]:
+        """Return the addresses at which a line is executed in bodies with a prologue, where gdb
+        would stop too early.
+        """
         name = Path(file).name
         return [pc for body in self.all if Path(body.file).name == name for at, pc in body.first if at == line]

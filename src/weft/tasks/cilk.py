@@ -1,9 +1,9 @@
-"""Cilk's keywords written as OpenMP, line for line, so that a program can be followed where no compiler of Cilk is.
+"""Translates Cilk's keywords to OpenMP, line for line, so that a program can be debugged without a compiler for Cilk.
 
-`cilk_spawn`, `cilk_sync`, `cilk_for`, `cilk_scope` of OpenCilk and Cilk Plus (and `_Cilk_...`), and in `.cilk` files
-Cilk-5's `cilk`, `spawn` and `sync`. A spawn's arguments are evaluated where it stands, a function waits for what it has
-spawned before it returns (Frigo, Leiserson and Randall, 1998). What differs: a child is run later, while its parent
-goes on; Cilk runs the child at once and lets a thief take the parent.
+Keywords are `cilk_spawn`, `cilk_sync`, `cilk_for`, `cilk_scope` of OpenCilk and Cilk Plus (and `_Cilk_...`), and in
+`.cilk` files Cilk-5's `cilk`, `spawn` and `sync`. A spawn's arguments are evaluated at the spawn, and a function waits
+for its children before it returns (Frigo, Leiserson and Randall, 1998). One thing differs: a child runs later, while
+its parent continues; Cilk runs the child at once and lets a thief take the parent.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
 @dataclass(frozen=True)
-class Edit:
-    """Text in the place of what stands from `start` to `end`."""
+class TextEdit:
+    """Replacement of the text from `start` to `end`."""
 
     start: int
     end: int
     text: str
 
 
-class Source:
-    """One file; `code` is its text with comments and texts blanked out, of the same length and lines."""
+class CilkSource:
+    """One source file. `code` is its text with comments and strings blanked out, with the same length and lines."""
 
     def __init__(self, name: str, text: str) -> None:
         ending = Path(name).suffix
@@ -53,24 +53,24 @@ class Source:
         old = ending == ".cilk"
         self.spawn = r"\b(?:cilk_spawn|_Cilk_spawn" + (r"|spawn)\b" if old else r")\b")
         self.sync = r"\b(?:cilk_sync|_Cilk_sync" + (r"|sync)\b\s*;" if old else r")\b\s*;")
-        self.old = old
+        self.is_cilk5 = old
         self._made = 0
 
-    def line(self, at: int) -> str:
-        """`prog.c:9`, for people."""
+    def describe_position(self, at: int) -> str:
+        """Return `prog.c:9` for a position in the text."""
         return f"{Path(self.name).name}:{self.text.count(chr(10), 0, at) + 1}"
 
-    def auto(self) -> str:
-        """How a variable gets the type of its value."""
+    def auto_type(self) -> str:
+        """Return the keyword that gives a variable the type of its value."""
         return "auto" if self.cxx else "__auto_type"
 
-    def fresh(self) -> str:
-        """A name that no program has."""
+    def new_name(self) -> str:
+        """Return a variable name that the program does not use."""
         self._made += 1
         return f"weft_{self._made}"
 
-    def close(self, at: int) -> int:
-        """Where the bracket that opens at a place is closed. UsageError where it is not."""
+    def find_closing_bracket(self, at: int) -> int:
+        """Return the position of the bracket that closes the one at `at`. UsageError if there is none."""
         stack = []
         for i in range(at, len(self.code)):
             letter = self.code[i]
@@ -81,10 +81,10 @@ class Source:
                     break
                 if not stack:
                     return i
-        raise UsageError(f"{self.line(at)}: this bracket is not closed")
+        raise UsageError(f"{self.describe_position(at)}: this bracket is not closed")
 
-    def begin(self, at: int) -> int:
-        """Where the statement that a place is in begins."""
+    def find_statement_start(self, at: int) -> int:
+        """Return the position at which the statement that contains `at` begins."""
         i = at
         while i and self.code[i - 1] not in ";{}:":
             i -= 1
@@ -94,24 +94,26 @@ class Source:
         return i + (found.end() if found is not None else 0)
 
 
-def translated(name: str, text: str) -> str:
-    """A file of Cilk as OpenMP. UsageError with the line for what cannot be written so."""
-    source = Source(name, text)
-    found = next((f for f in REFUSED.finditer(source.code) if source.old or f[1] not in CILK5), None)
+def translate_to_openmp(name: str, text: str) -> str:
+    """Return a source file of Cilk as OpenMP. UsageError with the line of what OpenMP's tasks cannot express."""
+    source = CilkSource(name, text)
+    found = next((f for f in REFUSED.finditer(source.code) if source.is_cilk5 or f[1] not in CILK5), None)
     if found is not None:
-        raise UsageError(f"{source.line(found.start())}: `{found[1]}` has no like in OpenMP's tasks")
-    edits = [Edit(f.start(), f.end(), "") for f in INCLUDE.finditer(text)]
-    edits += [Edit(f.start(), f.end(), f"{{ {WAIT} }}") for f in re.finditer(source.sync, source.code)]
-    edits += loops(source) + functions(source)
-    edits += [Edit(f.start(), f.end(), '_Pragma("omp taskgroup")') for f in re.finditer(r"\bcilk_scope\b", source.code)]
-    if source.old:
-        edits += [Edit(f.start(), f.end(), "") for f in re.finditer(r"\bcilk\b(?=\s+\w)", source.code)]
-    edits += [Edit(end, end, "return 0; ") for _, end in mains(source)]
-    return f'#line 1 "{name}"\n' + applied(text, edits) + main_of(source)
+        raise UsageError(f"{source.describe_position(found.start())}: `{found[1]}` has no like in OpenMP's tasks")
+    edits = [TextEdit(f.start(), f.end(), "") for f in INCLUDE.finditer(text)]
+    edits += [TextEdit(f.start(), f.end(), f"{{ {WAIT} }}") for f in re.finditer(source.sync, source.code)]
+    edits += edit_loops(source) + edit_functions(source)
+    edits += [
+        TextEdit(f.start(), f.end(), '_Pragma("omp taskgroup")') for f in re.finditer(r"\bcilk_scope\b", source.code)
+    ]
+    if source.is_cilk5:
+        edits += [TextEdit(f.start(), f.end(), "") for f in re.finditer(r"\bcilk\b(?=\s+\w)", source.code)]
+    edits += [TextEdit(end, end, "return 0; ") for _, end in find_main(source)]
+    return f'#line 1 "{name}"\n' + apply_edits(text, edits) + render_main(source)
 
 
-def applied(text: str, edits: list[Edit]) -> str:
-    """A text with all edits made; lines stay where they are."""
+def apply_edits(text: str, edits: list[TextEdit]) -> str:
+    """Return a text with all edits applied; lines keep their numbers."""
     out, at = [], 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
         if edit.start < at:
@@ -122,24 +124,24 @@ def applied(text: str, edits: list[Edit]) -> str:
     return "".join([*out, text[at:]])
 
 
-def loops(source: Source) -> list[Edit]:
-    """`cilk_for`: a taskloop waits for its tasks, as it does."""
+def edit_loops(source: CilkSource) -> list[TextEdit]:
+    """Return the edits that make each `cilk_for` a taskloop, which waits for its tasks as Cilk does."""
     found = []
     for loop in re.finditer(r"\b(?:cilk_for|_Cilk_for)\b", source.code):
         head = source.code.index("(", loop.end())
-        body = source.close(head) + 1
+        body = source.find_closing_bracket(head) + 1
         first = body + len(source.code[body:]) - len(source.code[body:].lstrip())
-        end = source.close(first) if source.code[first] == "{" else source.code.index(";", body)
+        end = source.find_closing_bracket(first) if source.code[first] == "{" else source.code.index(";", body)
         if (spawn := re.search(source.spawn, source.code[body:end])) is not None:
-            place = source.line(body + spawn.start())
+            place = source.describe_position(body + spawn.start())
             raise UsageError(f"{place}: a spawn within `cilk_for`: give it a function of its own")
-        found.append(Edit(loop.start(), loop.end(), '_Pragma("omp taskloop default(shared)") for'))
+        found.append(TextEdit(loop.start(), loop.end(), '_Pragma("omp taskloop default(shared)") for'))
     return found
 
 
-def functions(source: Source) -> list[Edit]:
-    """Spawns, and the waits of the functions that they stand in before these return."""
-    found: list[Edit] = []
+def edit_functions(source: CilkSource) -> list[TextEdit]:
+    """Return the edits of all functions: their spawns, and the waits before they return."""
+    found: list[TextEdit] = []
     depth, start = 0, None
     for i, letter in enumerate(source.code):
         if letter == "{":
@@ -149,78 +151,86 @@ def functions(source: Source) -> list[Edit]:
         elif letter == "}":
             depth -= 1
             if start is not None and depth == 0:
-                found += of_function(source, start, i)
+                found += edit_function(source, start, i)
                 start = None
     return found
 
 
-def of_function(source: Source, start: int, end: int) -> list[Edit]:
-    """The edits within one function's braces."""
+def edit_function(source: CilkSource, start: int, end: int) -> list[TextEdit]:
+    """Return the edits between one function's braces."""
     spawns = [start + f.start() for f in re.finditer(source.spawn, source.code[start:end])]
     if not spawns:
         return []
-    found = [spawned(source, at) for at in spawns]
+    found = [edit_spawn(source, at) for at in spawns]
     for back in re.finditer(r"\breturn\b", source.code[start:end]):
         at = start + back.start()
         stop = source.code.index(";", at)
         value = source.text[at + 6 : stop]
-        name = source.fresh()
+        name = source.new_name()
         if not value.strip() or value.strip().startswith("{"):
             text = f"{{ {WAIT} return{value}; }}"
         else:
             kind = "decltype(auto)" if source.cxx else "__auto_type"
             text = f"{{ {kind} {name} = ({value.strip()}); {WAIT} return {name}; }}"
-        found.append(Edit(at, stop + 1, text))
-    return [*found, Edit(end, end, f"{WAIT} ; ")]
+        found.append(TextEdit(at, stop + 1, text))
+    return [*found, TextEdit(end, end, f"{WAIT} ; ")]
 
 
-def spawned(source: Source, at: int) -> Edit:
-    """One spawn: its arguments are evaluated here, its call is a task that has them of its own."""
-    begin = source.begin(at)
+def edit_spawn(source: CilkSource, at: int) -> TextEdit:
+    """Return the edit of one spawn: the arguments are evaluated first, and the call becomes a task
+    with its own copies.
+    """
+    begin = source.find_statement_start(at)
     word = re.match(source.spawn, source.code[at:])
     call = CALL.match(source.code, at + (word.end() if word is not None else 0))
     if call is None:
-        raise UsageError(f"{source.line(at)}: only the call of a named function can be spawned")
-    shut = source.close(call.end() - 1)
+        raise UsageError(f"{source.describe_position(at)}: only the call of a named function can be spawned")
+    shut = source.find_closing_bracket(call.end() - 1)
     if not (ends := re.match(r"\s*;", source.code[shut + 1 :])):
-        raise UsageError(f"{source.line(at)}: a spawn is a statement of its own, or all of what is assigned")
+        raise UsageError(
+            f"{source.describe_position(at)}: a spawn is a statement of its own, or all of what is assigned"
+        )
     before, own, held = "", [], []
     target = ""
     if left := source.text[begin:at].strip():
-        before, target = assigned(source, left, at)
-        held.append(f"{source.auto()} {(pointer := source.fresh())} = &({target});")
+        before, target = split_assignment(source, left, at)
+        held.append(f"{source.auto_type()} {(pointer := source.new_name())} = &({target});")
         own.append(pointer)
         target = f"*{pointer} {re.search(r'([-+*/|&^]?=)$', left)[1]} "  # type: ignore[index]
     base = call["base"] or ""
     if base:
         bare, dot = (base[:-2], False) if base.endswith("->") else (base[:-1], True)
-        held.append(f"{source.auto()} {(pointer := source.fresh())} = {f'&({bare})' if dot else f'({bare})'};")
+        held.append(f"{source.auto_type()} {(pointer := source.new_name())} = {f'&({bare})' if dot else f'({bare})'};")
         own.append(pointer)
         base = f"{pointer}->"
     names = []
-    for argument in arguments(source, call.end(), shut):
-        held.append(f"{source.auto()} {(name := source.fresh())} = ({argument});")
+    for argument in split_arguments(source, call.end(), shut):
+        held.append(f"{source.auto_type()} {(name := source.new_name())} = ({argument});")
         names.append(name)
     clause = f" firstprivate({', '.join([*own, *names])})" if own or names else ""
     text = (
         f'{before}{{ {" ".join(held)} _Pragma("omp task{clause}") {target}{base}{call["name"]}({", ".join(names)}); }}'
     )
-    return Edit(begin, shut + 1 + ends.end(), text)
+    return TextEdit(begin, shut + 1 + ends.end(), text)
 
 
-def assigned(source: Source, left: str, at: int) -> tuple[str, str]:
-    """What stands before a spawn: the declaration in it, if any, and what it assigns to."""
+def split_assignment(source: CilkSource, left: str, at: int) -> tuple[str, str]:
+    """Return the declaration in the text before a spawn, if any, and the variable that the spawn's result is assigned
+    to.
+    """
     if (found := re.fullmatch(r"(?s)(.*?)\s*[-+*/|&^]?=", left)) is None:
-        raise UsageError(f"{source.line(at)}: a spawn is a statement of its own, or all of what is assigned")
+        raise UsageError(
+            f"{source.describe_position(at)}: a spawn is a statement of its own, or all of what is assigned"
+        )
     target = found[1]
     declared = re.fullmatch(r"(?s)((?:const\s+)?[A-Za-z_][\w:<>, ]*[\s*&]+)([A-Za-z_]\w*)", target)
     if declared is not None and declared[1].strip() == "auto":
-        raise UsageError(f"{source.line(at)}: a variable of type `auto` that is spawned: write its type")
+        raise UsageError(f"{source.describe_position(at)}: a variable of type `auto` that is spawned: write its type")
     return (f"{target}; ", declared[2]) if declared is not None else ("", target)
 
 
-def arguments(source: Source, start: int, end: int) -> list[str]:
-    """The arguments of a call, from behind its bracket to before the one that closes it."""
+def split_arguments(source: CilkSource, start: int, end: int) -> list[str]:
+    """Return the arguments of a call whose parentheses enclose the positions from `start` to `end`."""
     found, depth, at = [], 0, start
     for i in range(start, end):
         depth += (source.code[i] in "([{") - (source.code[i] in ")]}")
@@ -231,15 +241,15 @@ def arguments(source: Source, start: int, end: int) -> list[str]:
     return [*found, last] if last or found else []
 
 
-def mains(source: Source) -> list[tuple[str, int]]:
-    """The program's `main`, if the file has it: its parameters, and where its last brace is."""
+def find_main(source: CilkSource) -> list[tuple[str, int]]:
+    """Return the parameters of the program's `main` and the position of its last brace; empty if the file has none."""
     found = re.search(r"\bmain\s*\(([^)]*)\)\s*\{", source.code)
-    return [] if found is None else [(found[1].strip(), source.close(found.end() - 1))]
+    return [] if found is None else [(found[1].strip(), source.find_closing_bracket(found.end() - 1))]
 
 
-def main_of(source: Source) -> str:
-    """`main` runs in one thread of a parallel region, behind the file's last line."""
-    found = mains(source)
+def render_main(source: CilkSource) -> str:
+    """Return the text of a new `main` that runs the program's own in one thread of a parallel region."""
+    found = find_main(source)
     if not found:
         return ""
     count = 0 if found[0][0] in ("", "void") else found[0][0].count(",") + 1
@@ -251,12 +261,14 @@ def main_of(source: Source) -> str:
     )
 
 
-def built(path: str, folder: Path) -> Path:
-    """A program of Cilk, compiled as OpenMP with -g into a folder. UsageError with the compiler's words."""
+def build_as_openmp(path: str, folder: Path) -> Path:
+    """Compile a program of Cilk as OpenMP with -g into a folder, and return its path. UsageError with the compiler's
+    words.
+    """
     if not Path(path).is_file():
         raise UsageError(f"--as-openmp {path}: there is no such file")
     whole = str(Path(path).resolve())
-    text = translated(whole, Path(path).read_text())
+    text = translate_to_openmp(whole, Path(path).read_text())
     cxx = ENDINGS[Path(path).suffix] == "c++"
     compiler = shutil.which(os.environ.get("CXX" if cxx else "CC") or ("g++" if cxx else "gcc"))
     if compiler is None:

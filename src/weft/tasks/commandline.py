@@ -1,4 +1,4 @@
-"""A Python program's command line: which interpreter, with which options, and what it runs."""
+"""Parses a Python program's command line: the interpreter, its options, and what it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHEBANG = 512
 
 @dataclass(frozen=True, slots=True)
 class PythonCommand:
-    """What Python is asked to run. `target`: the file, the module's name, or the code."""
+    """A command of Python. `target`: the file, the module's name, or the code to run."""
 
     interpreter: str
     options: tuple[str, ...]
@@ -34,29 +34,30 @@ class PythonCommand:
 
 
 def python_command(command: Sequence[str]) -> PythonCommand | None:
-    """A command as Python reads it; None for another kind of program. UsageError where it can run nothing."""
+    """Parse a command as Python does; None for another kind of program. UsageError if nothing can be run."""
     first = shutil.which(command[0]) if "/" not in command[0] else command[0]
     if re.fullmatch(r"python[\d.]*t?", Path(command[0]).name) and first is not None and Path(first).is_file():
-        return _parsed(first, list(command[1:]))
+        return _parse_python_options(first, list(command[1:]))
     if command[0].endswith((".py", ".pyz")) or (Path(command[0]) / "__main__.py").is_file():
-        return PythonCommand(sys.executable, (), "file", existing(command[0]), tuple(command[1:]))
-    words = shebang(Path(first)) if first is not None and Path(first).is_file() else []
+        return PythonCommand(sys.executable, (), "file", require_existing(command[0]), tuple(command[1:]))
+    words = read_shebang(Path(first)) if first is not None and Path(first).is_file() else []
     if not words:
         return None
     interpreter = shutil.which(words[0])
     if interpreter is None:
         raise UsageError(f"{first} asks for {words[0]}, which is not there")
-    return _parsed(interpreter, [*words[1:], str(first), *command[1:]])
+    return _parse_python_options(interpreter, [*words[1:], str(first), *command[1:]])
 
 
-def existing(path: str) -> str:
-    """A path of a program. UsageError where nothing is there."""
+def require_existing(path: str) -> str:
+    """Return the path of a program. UsageError if nothing is there."""
     if not Path(path).exists():
         raise UsageError(f"{path}: there is no such file")
     return path
 
 
-def _parsed(interpreter: str, words: list[str]) -> PythonCommand:
+def _parse_python_options(interpreter: str, words: list[str]) -> PythonCommand:
+    """Parse the words after the interpreter's name: options, and what to run. UsageError if nothing is to be run."""
     options: list[str] = []
     while words and words[0].startswith("-") and len(words[0]) > 1:
         word = words.pop(0)
@@ -77,11 +78,13 @@ def _parsed(interpreter: str, words: list[str]) -> PythonCommand:
             options.append(f"-{letter}")
     if not words or words[0] == "-":
         raise UsageError("which program? `weft tasks python prog.py`, or `python -m MODULE`; standard input is empty")
-    return PythonCommand(interpreter, tuple(options), "file", existing(words[0]), tuple(words[1:]))
+    return PythonCommand(interpreter, tuple(options), "file", require_existing(words[0]), tuple(words[1:]))
 
 
-def shebang(path: Path) -> list[str]:
-    """The Python that a script asks for in its first lines, with its options; none where it asks for another."""
+def read_shebang(path: Path) -> list[str]:
+    """Return the Python interpreter and options that a script's first lines name; empty if they name another
+    interpreter.
+    """
     with path.open("rb") as file:
         lines = file.read(SHEBANG).decode(errors="replace").splitlines()[:2]
     if not lines or not lines[0].startswith("#!"):

@@ -1,4 +1,4 @@
-"""The prompt of `weft tasks`: the debugger's commands by name."""
+"""The prompt of `weft tasks`: calls the debugger's commands by name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TextIO
 
 from weft.debug.prompt import Command, Console, Quit, help_of, parse
 from weft.errors import UsageError
-from weft.tasks.answers import SHOWN, tell
-from weft.tasks.debugger import Answer, Debugger
-from weft.tasks.processes import Processes
+from weft.tasks.answers import MOST_ROWS, render_answer
+from weft.tasks.debugger import Answer, TaskDebugger
+from weft.tasks.processes import DebuggedProcesses
 
 SCHEMA = "weft-tasks/1"
 COMMANDS: dict[str, Command] = {
@@ -63,18 +63,18 @@ LEGEND = "FILTER is new, top, middle, heap, queued, running, task, thread, work,
 
 
 class TaskConsole(Console):
-    """The console of one program's tasks."""
+    """The console for the tasks of one program and its child processes."""
 
     schema = SCHEMA
 
-    def __init__(self, debugger: Debugger, *, as_json: bool, out: TextIO | None = None) -> None:
+    def __init__(self, debugger: TaskDebugger, *, as_json: bool, out: TextIO | None = None) -> None:
         super().__init__(as_json=as_json, out=out)
-        self.processes = Processes(debugger)
+        self.processes = DebuggedProcesses(debugger)
 
     @property
-    def debugger(self) -> Debugger:
-        """The one of the process that commands mean."""
-        return self.processes.here
+    def debugger(self) -> TaskDebugger:
+        """The debugger of the process that commands refer to."""
+        return self.processes.current
 
     def written(self) -> str:
         """What the program has written."""
@@ -82,7 +82,7 @@ class TaskConsole(Console):
 
     def told(self, answer: Answer) -> list[str]:
         """An answer in words."""
-        return tell(answer)
+        return render_answer(answer)
 
     def answer(self, line: str) -> Answer:
         """One command. WeftError where it cannot be done."""
@@ -92,18 +92,18 @@ class TaskConsole(Console):
             raise Quit
         bare: dict[str, Callable[[], Answer]] = {"waits": d.waits, "breakpoints": d.breakpoints, "locals": d.locals}
         for how in ("finish", "continue"):
-            bare[how] = partial(d.go, how)
+            bare[how] = partial(d.advance, how)
         if name in bare:
             if rest:
                 raise UsageError(f"`{name}` takes nothing more: {COMMANDS[name].usage}")
             return bare[name]()
         calls: dict[str, Callable[[str], Answer]] = {
-            "tasks": partial(d.tasks, most=None if self.json else SHOWN), "task": d.switch, "name": d.name,
-            "where": d.where, "print": d.evaluate, "list": d.source, "break": d.break_at, "tbreak": d.break_once,
+            "tasks": partial(d.tasks, most=None if self.json else MOST_ROWS), "task": d.set_focus, "name": d.name,
+            "where": d.where, "print": d.evaluate, "list": d.list_source, "break": d.break_at, "tbreak": d.break_once,
             "until": d.until, "watch": d.watch, "delete": d.delete, "catch": d.catch,
             "hold": d.hold, "release": d.release, "set": d.assign,
-            "up": partial(d.climb, 1), "down": partial(d.climb, -1), "follow": d.follow,
-            "next": partial(d.go, "next"), "step": partial(d.go, "step"),
-            "process": self.processes.go, "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
+            "up": partial(d.move_frame, 1), "down": partial(d.move_frame, -1), "follow": d.follow,
+            "next": partial(d.advance, "next"), "step": partial(d.advance, "step"),
+            "process": self.processes.switch_process, "help": lambda text: help_of(text, COMMANDS, WHERE, LEGEND),
         }  # fmt: skip
         return calls[name](rest)

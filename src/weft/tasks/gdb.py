@@ -1,4 +1,4 @@
-"""gdb for one native program: stops, frames, memory and lines, through the machine interface."""
+"""gdb for one native program: stops, frames, memory and lines, through the machine interface (MI)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from weft.base.interrupts import interruptible
 from weft.errors import DebuggerError
 from weft.gdb.mi import Mi, quoted, word
-from weft.tasks.backend import NoFurther
+from weft.tasks.backend import NoProgress
 from weft.tasks.model import SourceLine
-from weft.tasks.output import Output
-from weft.tasks.runtime import PLACE
+from weft.tasks.output import ProgramOutput
+from weft.tasks.runtime import SOURCE_PREFIX
 
 REGION, BODY = r"\.omp_outlined\.{0,2}\d*\]?$", r"\.omp_outlined\.?_debug__(\.\d+)?\]?$"
 """How clang calls what it makes of a region, and with debug information its body in that: `.omp_outlined..3` and
@@ -38,7 +38,7 @@ MADE = re.compile(r"( ?\[?(clone )?\.(_omp_fn\.\d+|omp_outlined(_debug__)?(\.\d+
 """What the compilers put behind the name of a function for a part of it."""
 RUNTIME = re.compile(r"lib(i?omp5?|gomp|cilk)\.so")
 NOT_OWN = re.compile(
-    rf"^{PLACE}/|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
+    rf"^{SOURCE_PREFIX}/|/weft-cilk\.[ch]$|/cilk(-(cilk2c|cilk2c-pre|lib|sysdep|conf))?\.h$|/cilk-lib\.cilkh$|/(csu|sysdeps|nptl|elf)/"
     r"|^/usr/(local/)?(include|lib)/"
 )
 """Files that are Weft's tool, the C library where its debug information is there, or headers of C++'s and others."""
@@ -52,8 +52,8 @@ MARK = b"\0weft: all read\0"
 Frame = dict[str, Any]
 
 
-class Instruction(NamedTuple):
-    """One of a program's: its address, its file and line, and how gdb writes it."""
+class MachineInstruction(NamedTuple):
+    """An instruction of the program: its address, its file and line, and its text in gdb."""
 
     pc: int
     file: str
@@ -62,18 +62,19 @@ class Instruction(NamedTuple):
 
 
 class Terminal:
-    """The terminal that the program believes in; a thread keeps what it writes."""
+    """The pseudo-terminal of the program; a thread stores what the program writes."""
 
     def __init__(self) -> None:
         self._master, slave = pty.openpty()
         self.name = os.ttyname(slave)
         self._slave = slave
-        self.output = Output()
+        self.output = ProgramOutput()
         self._drained = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
+        """Store the program's output until the terminal closes, without the marks of `drain`."""
         held = b""
         with suppress(OSError, ValueError):
             while more := os.read(self._master, 1 << 16):
@@ -87,14 +88,14 @@ class Terminal:
                 held = whole[len(whole) - part :]
 
     def drain(self) -> None:
-        """Wait until all that the program has written is kept: a mark behind it has come through."""
+        """Wait until everything that the program has written is stored: a mark that is written after it has arrived."""
         self._drained.clear()
         with suppress(OSError):
             os.write(self._slave, MARK)
             self._drained.wait(5)
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the terminal."""
         for end in (self._slave, self._master):
             with suppress(OSError):
                 os.close(end)
@@ -103,7 +104,7 @@ class Terminal:
 class Gdb(Mi):
     """One gdb with one program, all of whose threads stop together.
 
-    `idle` is called again and again while the program runs; where it says so, the program is halted: NoFurther.
+    `idle` is called repeatedly while the program runs; if it returns True, the program is halted and NoProgress raised.
     """
 
     def __init__(self) -> None:
@@ -119,7 +120,7 @@ class Gdb(Mi):
         self._runtime: list[tuple[int, int]] = []
 
     def take(self, seconds: float) -> list[dict[str, Any]]:
-        """What gdb says in that time; threads may be others after a stop."""
+        """Return what gdb reports within some seconds. After a stop the list of threads is read anew."""
         before = len(self.stops)
         found = super().take(seconds)
         if len(self.stops) > before:
@@ -127,11 +128,13 @@ class Gdb(Mi):
         return found
 
     def console(self, command: str) -> None:
-        """One command of gdb's own language."""
+        """Execute one command of gdb's own language."""
         self.ask(f"-interpreter-exec console {quoted(command)}")
 
-    def begin(self, program: str, arguments: list[str], settings: dict[str, str], terminal: str) -> None:
-        """Start the program; it stands at its main."""
+    def start_program(self, program: str, arguments: list[str], settings: dict[str, str], terminal: str) -> None:
+        """Start the program, and stop it at its main. `settings`: environment variables; `terminal`: the path of its
+        terminal.
+        """
         self.console(f"file {word(program)}")
         self.console(f"set inferior-tty {terminal}")
         for name, value in settings.items():
@@ -145,7 +148,7 @@ class Gdb(Mi):
     # Stops
 
     def wait(self, seconds: float | None, *, heed: bool = True) -> dict[str, Any] | None:
-        """The next stop; None where none came in that time. `heed`: Ctrl-C ends it. KeyboardInterrupt."""
+        """Return the next stop; None if none came within `seconds`. `heed`: Ctrl-C raises KeyboardInterrupt."""
         until = None if seconds is None else time.monotonic() + seconds
         while not self.stops:
             if heed:
@@ -159,7 +162,7 @@ class Gdb(Mi):
                 self.stops.append(self.await_stop())
                 if self.stops[0].get("signal-name") in ("SIGINT", "0"):
                     self.stops.clear()
-                    raise NoFurther
+                    raise NoProgress
         stop = self.stops.pop(0)
         reason = str(stop.get("reason", ""))
         if reason.startswith("exited"):
@@ -175,7 +178,7 @@ class Gdb(Mi):
         self.ask(command)
 
     def halt(self) -> dict[str, object]:
-        """Stop the program where it is."""
+        """Stop the program at its current position, and return the stop."""
         self.ask("-exec-interrupt")
         return self.wait(10, heed=False) or {}
 
@@ -183,7 +186,7 @@ class Gdb(Mi):
 
     @property
     def threads(self) -> dict[int, int]:
-        """gdb's number of each thread, by the kernel's."""
+        """gdb's number of each thread, by the kernel's thread id."""
         if not self._threads:
             for thread in self.ask("-thread-info").get("threads", []):
                 found = re.search(r"LWP (\d+)|process (\d+)", str(thread.get("target-id", "")))
@@ -191,12 +194,12 @@ class Gdb(Mi):
                     self._threads[int(found[1] or found[2])] = int(thread["id"])
         return self._threads
 
-    def lwp(self, thread: int) -> int:
-        """The kernel's number of a thread."""
+    def kernel_thread_id(self, thread: int) -> int:
+        """Return the kernel's thread id of gdb's thread number; 0 if there is none."""
         return next((lwp for lwp, id_ in self.threads.items() if id_ == thread), 0)
 
     def stack(self, thread: int) -> list[Frame]:
-        """All frames of a thread, innermost first."""
+        """Return all frames of a thread, innermost first; frames of the OpenMP runtime lose their source file."""
         self.ask(f"-thread-select {thread}")
         frames = list(self.ask("-stack-list-frames").get("stack", []))
         for frame in frames:
@@ -205,7 +208,9 @@ class Gdb(Mi):
         return frames
 
     def _in_runtime(self, pc: int) -> bool:
-        """Whether an address is in the OpenMP runtime: Intel's tells lines of its own sources."""
+        """Return whether an address is in the OpenMP runtime; Intel's runtime has debug
+        information of its own sources.
+        """
         if not self._runtime:
             for library in self.ask("-file-list-shared-libraries").get("shared-libraries", []):
                 if RUNTIME.match(Path(str(library.get("target-name", ""))).name):
@@ -213,11 +218,11 @@ class Gdb(Mi):
         return any(start <= pc < end for start, end in self._runtime)
 
     def evaluate(self, text: str, thread: int, level: int = 0) -> str:
-        """An expression in a frame."""
+        """Return the value of an expression in a frame, as gdb writes it."""
         return str(self.ask(f"-data-evaluate-expression --thread {thread} --frame {level} {quoted(text)}")["value"])
 
     def pointer(self, text: str, thread: int, level: int = 0) -> int:
-        """Where an expression points, in any language. DebuggerError where it is no pointer."""
+        """Return the address that an expression points to, in any language. DebuggerError if it is not a pointer."""
         value = self.evaluate(text, thread, level)
         found = re.search(r"0x[0-9a-f]+", value)
         if found is None:
@@ -225,8 +230,8 @@ class Gdb(Mi):
         return int(found[0], 16)
 
     @contextmanager
-    def set_to(self, setting: str, value: str, back: str) -> Iterator[None]:
-        """A setting of gdb's for a while."""
+    def temporary_setting(self, setting: str, value: str, back: str) -> Iterator[None]:
+        """Change a setting of gdb inside a `with` block; `back`: the value to restore."""
         self.console(f"set {setting} {value}")
         try:
             yield
@@ -235,15 +240,15 @@ class Gdb(Mi):
 
     # Memory and lines
 
-    def named(self, address: int) -> str:
-        """What the program calls the variable at an address; empty where it is none with a name."""
+    def variable_name(self, address: int) -> str:
+        """Return the name of the variable at an address; empty if no variable with a name is there."""
         with suppress(DebuggerError):
             found = re.search(r"<(.+)>", self.evaluate(f"(void *) {address:#x}", next(iter(self.threads.values()))))
             return found[1] if found else ""
         return ""
 
-    def address(self, symbol: str) -> int:
-        """Where a variable lies; 0 where it is not there (yet)."""
+    def symbol_address(self, symbol: str) -> int:
+        """Return the address of a symbol; 0 if it is not loaded (yet)."""
         with suppress(DebuggerError):
             found = re.search(
                 r"0x[0-9a-f]+", str(self.ask(f"-data-evaluate-expression {quoted('&' + symbol)}")["value"])
@@ -252,7 +257,7 @@ class Gdb(Mi):
         return 0
 
     def read(self, address: int, length: int) -> bytes:
-        """Memory of the stopped program, or of the core. DebuggerError where not all of it is there."""
+        """Return memory of the stopped program or core file. DebuggerError if not all of it can be read."""
         if not length:
             return b""
         if self.pid and self.exited is None and address + length <= ADDRESSES:
@@ -270,11 +275,11 @@ class Gdb(Mi):
         return data
 
     def write(self, address: int, value: int, length: int) -> None:
-        """Write an integer of the program."""
+        """Write an integer of `length` bytes to the program's memory."""
         self.ask(f"-data-write-memory-bytes {address:#x} {value.to_bytes(length, 'little').hex()}")
 
-    def site(self, pc: int) -> SourceLine | None:
-        """The line of a return address."""
+    def return_site(self, pc: int) -> SourceLine | None:
+        """Return the line of the call that returns to an address; None if unknown."""
         if pc not in self._sites:
             self._sites[pc] = self._line(pc - 1) if pc else None
         return self._sites[pc]
@@ -285,30 +290,35 @@ class Gdb(Mi):
             row = rows[0] if isinstance(rows, list) else rows["src_and_asm_line"]
             inner = row["line_asm_insn"]
             name = str(inner[0].get("func-name", "")) if inner else ""
-            return SourceLine(str(row.get("fullname") or row["file"]), int(row["line"]), plain(name))
+            return SourceLine(str(row.get("fullname") or row["file"]), int(row["line"]), strip_compiler_suffix(name))
         return None
 
-    def instructions(self, start: int, end: int) -> list[Instruction]:
-        """A stretch of code."""
+    def instructions(self, start: int, end: int) -> list[MachineInstruction]:
+        """Return the instructions between two addresses."""
         found = []
         with suppress(DebuggerError, KeyError, TypeError):
             rows = self.ask(f"-data-disassemble -s {start:#x} -e {end:#x} -- 1")["asm_insns"]
             for part in rows if isinstance(rows, list) else [rows["src_and_asm_line"]]:
                 file, line = str(part.get("fullname") or part.get("file", "")), int(part["line"])
                 rest = part.get("line_asm_insn", [])
-                found += [Instruction(int(one["address"], 16), file, line, str(one.get("inst", ""))) for one in rest]
+                found += [
+                    MachineInstruction(int(one["address"], 16), file, line, str(one.get("inst", ""))) for one in rest
+                ]
         return sorted(found)
 
-    def lines(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The addresses of a stretch of code and their lines."""
+    def instruction_lines(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the address and line of each instruction between two addresses."""
         return [(one.pc, one.line) for one in self.instructions(start, end)]
 
     @contextmanager
     def breakpoints(self, places: list[str], thread: int, floor: int = 0) -> Iterator[set[str]]:
-        """Breakpoints of one thread that are gone again afterwards. `floor`: how far down its stack may reach there."""
+        """Set breakpoints for one thread inside a `with` block; yields their numbers.
+
+        `floor`: the lowest stack pointer at which they stop, 0 for any, so that deeper calls of the same code do not.
+        """
         made = set()
         only = f"-c {quoted(f'$sp >= {floor}')} " if floor else ""
-        with self.set_to("language", "c", "auto") if floor else nullcontext():
+        with self.temporary_setting("language", "c", "auto") if floor else nullcontext():
             for at in places:
                 with suppress(DebuggerError):
                     made.add(str(self.ask(f"-break-insert -p {thread} {only}{quoted(at)}")["bkpt"]["number"]))
@@ -319,29 +329,37 @@ class Gdb(Mi):
                 self.ask("-break-delete " + " ".join(made))
 
     def close(self) -> None:
-        """End gdb, and what it runs."""
+        """End gdb and the program that it runs."""
         if self._memory is not None:
             os.close(self._memory)
         self.exit()
 
 
-def plain(function: str) -> str:
-    """A function as the person wrote it: without what the compiler made of its parts."""
+def strip_compiler_suffix(function: str) -> str:
+    """Return a function's name as the source has it, without the suffix that the compiler adds to its parts."""
     return "task body" if function.startswith(".omp_") else MADE.sub("", function)
 
 
-def is_own(frame: Frame) -> bool:
-    """Whether a frame is of a line of the program."""
+def is_program_frame(frame: Frame) -> bool:
+    """Return whether a frame is at a line of the program's own source."""
     file = str(frame.get("fullname", ""))
-    return bool(file and frame.get("line")) and not NOT_OWN.search(file) and not _of_library(str(frame.get("file", "")))
+    return (
+        bool(file and frame.get("line"))
+        and not NOT_OWN.search(file)
+        and not _is_library_source(str(frame.get("file", "")))
+    )
 
 
 @cache
-def _of_library(file: str) -> bool:
-    """Whether a file is of a library of the system, whose debug information is here but not its source."""
+def _is_library_source(file: str) -> bool:
+    """Return whether a file is the source of a system library whose debug information is installed
+    without its source.
+    """
     return file.startswith("./") and not Path(file).exists()
 
 
-def site_of(frame: Frame) -> SourceLine:
-    """Where a frame stands."""
-    return SourceLine(str(frame.get("fullname", "")), int(frame.get("line", 0)), plain(str(frame.get("func", "?"))))
+def frame_site(frame: Frame) -> SourceLine:
+    """Return the file, line and function of a frame."""
+    return SourceLine(
+        str(frame.get("fullname", "")), int(frame.get("line", 0)), strip_compiler_suffix(str(frame.get("func", "?")))
+    )

@@ -1,4 +1,4 @@
-"""gdb has a Python that runs already execute a file of Weft's, and lets go of it: the last way in."""
+"""Makes a running Python program execute a script by gdb, which detaches at once; used if no other way works."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ FAILED = re.compile(
 SECONDS = 60.0
 
 
-def called_by(gdb: str, pid: int, script: str) -> str:
-    """Have a program run a file; what gdb said where it could not, "" where it could. UsageError where it may not."""
+def run_script_by_gdb(gdb: str, pid: int, script: str) -> str:
+    """Make a process run a Python file by gdb; return gdb's error, empty if it worked. UsageError
+    if that is forbidden.
+    """
     code = RUN.format(script=script)
     direct = (
         "set $weft = ((int(*)(void))PyGILState_Ensure)()",
@@ -43,19 +45,21 @@ def called_by(gdb: str, pid: int, script: str) -> str:
     )
     if platform.machine() == "x86_64":  # gdb knows the system call by its number, whatever libc calls it
         waits = " || ".join([FUTEX, *(f"$orig_rax == {number}" for number in sorted(CALLS))])
-        return failure(_said(gdb, pid, "thread 1", f"if {waits}", *direct, "else", *pending, "end"))
-    idle = IDLE.search(_said(gdb, pid, "thread 1", "bt 1"))
-    return failure(_said(gdb, pid, "thread 1", *(direct if idle else pending)))
+        return find_gdb_error(_run_gdb(gdb, pid, "thread 1", f"if {waits}", *direct, "else", *pending, "end"))
+    idle = IDLE.search(_run_gdb(gdb, pid, "thread 1", "bt 1"))
+    return find_gdb_error(_run_gdb(gdb, pid, "thread 1", *(direct if idle else pending)))
 
 
-def failure(said: str) -> str:
-    """gdb's own words for what went wrong; "" where nothing did."""
+def find_gdb_error(said: str) -> str:
+    """Return gdb's own words for what went wrong in its output; empty if nothing did."""
     found = FAILED.search(said)
     return (found["why"] or found["word"]).strip() if found else ""
 
 
-def _said(gdb: str, pid: int, *commands: str) -> str:
-    """What gdb says to some commands in a process. It has no terminal, and no environment but what it needs."""
+def _run_gdb(gdb: str, pid: int, *commands: str) -> str:
+    """Attach gdb to a process, execute commands, and return its output. gdb has no terminal and a
+    minimal environment.
+    """
     with tempfile.NamedTemporaryFile("w", suffix=".gdb") as script:
         script.write("\n".join([*commands, ""]))
         script.flush()

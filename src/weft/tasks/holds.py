@@ -1,8 +1,8 @@
-"""Native tasks that a person holds while the others go on: each with its thread, for a native task has no other place.
+"""Holds native tasks while the others run; each is held with its thread, as a native task has no other place.
 
-One that has not begun, or lies on the heap, is held by Weft's tool, where a worker would take it up. One that runs is
-held in a line of the program: its thread's next instruction is then one of the tool's, which waits (native/holds.c).
-Where the thread is in a library, whose locks it may have, it is held as soon as it has come back to the program.
+A task that has not begun, or is on the heap, is held by Weft's tool when a worker would take it. A running task is held
+at a line of the program: the next instruction of its thread is then in the tool, which waits (native/holds.c). If the
+thread is in a library, whose locks it may own, it is held as soon as it is back in the program.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from weft.base.words import listed, plural
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.mi import quoted
 from weft.tasks import layout
-from weft.tasks.bodies import Bodies
-from weft.tasks.gdb import Frame, Gdb, site_of
-from weft.tasks.hung import labels, only_held, verb
-from weft.tasks.model import NO_CODE, SourceLine, Task, Wait, deadlocks, stuck
-from weft.tasks.stacks import RED_ZONE, covers, entered, own_part
+from weft.tasks.bodies import OutlinedBodies
+from weft.tasks.gdb import Frame, Gdb, frame_site
+from weft.tasks.hung import conjugate, render_labels, render_only_held
+from weft.tasks.model import NO_CODE, SourceLine, TaskRow, Wait, find_deadlocks, find_stuck_tasks
+from weft.tasks.stacks import RED_ZONE, count_entered_tasks, count_tasks_above, innermost_program_frame
 
 BYTE = layout.TRACED + 3
 """Where in a record the byte of HELD lies; the debugger writes no other one beside it."""
@@ -30,8 +30,10 @@ BELOW = RED_ZONE + 16
 
 
 @dataclass
-class Held:
-    """One task: its record; the breakpoints at which its thread is caught; the thread that waits, and where it was."""
+class HeldTask:
+    """A held task: its record; the breakpoints that catch its thread; the thread that waits, and
+    the address it was at.
+    """
 
     address: int
     points: set[str] = field(default_factory=set)
@@ -39,94 +41,107 @@ class Held:
     at: int = 0
 
 
-class Holds:
-    """What is held in one program."""
+class HeldTasks:
+    """The held tasks of one program."""
 
     def __init__(
-        self, gdb: Gdb, record: Callable[[int], Any], rows: Callable[[], list[Task]], bodies: Callable[[], Bodies]
+        self,
+        gdb: Gdb,
+        record: Callable[[int], Any],
+        rows: Callable[[], list[TaskRow]],
+        bodies: Callable[[], OutlinedBodies],
     ) -> None:
         self._gdb, self._record, self._rows, self._bodies = gdb, record, rows, bodies
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, HeldTask] = {}
         self._passed: set[tuple[int, int]] = set()
         self._before: list[object] = []
 
     def __contains__(self, task: object) -> bool:
         return task in self._held
 
-    def take(self, task: int) -> str:
-        """Hold one; how, in words."""
+    def hold(self, task: int) -> str:
+        """Hold a task, and return in words how it is held and who waits for it."""
         record = self._record(task)
-        one = self._held.setdefault(task, Held(int(record["address"])))
+        one = self._held.setdefault(task, HeldTask(int(record["address"])))
         self._gdb.write(one.address + BYTE, 1, 1)
         try:
-            place = self._seek(task, one)
+            place = self._stop_thread_of_task(task, one)
         except (DebuggerError, UsageError):
-            self.give(task)
+            self.release(task)
             raise
-        row, rows = self._row(task), self._rows()
-        told = [f"{row.label} {place}", *_waiting([row], rows)]
+        row, rows = self._find_row(task), self._rows()
+        told = [f"{row.label} {place}", *_render_waiting([row], rows)]
         left = len(self._gdb.threads) - len(self._held)
         if left <= 1:
             told.append(f"{plural(left, 'thread')} of the program can go on" if left else "no other thread is there")
         return f"{'; '.join(told)}: `release {task}` lets it go on"
 
-    def give(self, task: int) -> None:
-        """Let one go on."""
+    def release(self, task: int) -> None:
+        """Let a held task continue."""
         one = self._held.pop(task, None)
         if one is None:  # it had come to its end before it could be held
             return
-        self._drop(one)
+        self._delete_breakpoints(one)
         if self._gdb.exited is None and self._record(task) is not None:
             self._gdb.write(one.address + BYTE, 0, 1)
-        if one.thread and one.at in self._breakpoints():
+        if one.thread and one.at in self._breakpoint_addresses():
             self._passed.add((one.thread, one.at))
 
-    def give_all(self) -> None:
-        """Let all go on."""
+    def release_all(self) -> None:
+        """Let all held tasks continue."""
         for task in list(self._held):
-            self.give(task)
+            self.release(task)
 
     def workers(self) -> dict[int, int]:
-        """The worker that waits with each task, of those with which one waits."""
+        """Return the worker that waits with each held task, as far as one does."""
         found = {}
         for task, one in self._held.items():
             record = self._record(task)
-            lwp = self._gdb.lwp(one.thread) if one.thread else int(record["caught"]) if record is not None else 0
+            lwp = (
+                self._gdb.kernel_thread_id(one.thread)
+                if one.thread
+                else int(record["caught"])
+                if record is not None
+                else 0
+            )
             if lwp:
                 found[task] = lwp
         return found
 
-    def arrived(self, stop: dict[str, Any]) -> bool:
-        """Whether a stop is that of a held task which has come back to the program; its thread waits from then on."""
+    def handle_arrival(self, stop: dict[str, Any]) -> bool:
+        """Return whether a stop is that of a held task that has come back to the program, and make its thread wait
+        there.
+        """
         number = str(stop.get("bkptno"))
         found = next(((task, one) for task, one in self._held.items() if number in one.points), None)
         if found is None:
             return False
-        self._drop(found[1])
+        self._delete_breakpoints(found[1])
         if self._record(found[0]) is None:  # its thread had left its code already, and begins another one
             del self._held[found[0]]
             return True
         with suppress(DebuggerError, UsageError):
-            self._seek(*found)
+            self._stop_thread_of_task(*found)
         return True
 
-    def passed(self, thread: int, at: int) -> bool:
-        """Whether a thread is at a breakpoint at which it was held, and has stopped for it before."""
+    def consume_passed_breakpoint(self, thread: int, at: int) -> bool:
+        """Return whether a thread is at a breakpoint at which it was held and had stopped before; forgets it."""
         known = (thread, at) in self._passed
         self._passed.discard((thread, at))
         return known
 
-    def verdict(self, *, again: bool = False) -> str:
-        """That nothing else can happen while tasks are held; empty where something can.
+    def explain_hang(self, *, again: bool = False) -> str:
+        """Return that nothing else can happen while tasks are held; empty if something can.
 
-        `again`: what could be taken up counts as not to be, if it was there already the last time, and nothing changed.
+        `again`: a task that could be taken counts as stuck if it was there at the last call and nothing has changed
+        since.
         """
         rows = self._rows() if self._held else []
         waiting = {worker: task for task, worker in self.workers().items()}
         caught = set(waiting.values())
-        tied = [self._tied(row, waiting) for row in rows]
-        left = stuck(tied)
-        if not caught or any(row.state == "top" and row.id not in left for row in tied) or deadlocks(rows):
+        tied = [self._with_hold_waits(row, waiting) for row in rows]
+        left = find_stuck_tasks(tied)
+        if not caught or any(row.state == "top" and row.id not in left for row in tied) or find_deadlocks(rows):
             self._before = []
             return ""
         ready = [row for row in tied if row.id not in left]
@@ -135,25 +150,27 @@ class Holds:
         if ready and not (again and before == now):
             return ""
         held = [row for row in rows if row.id in self._held]
-        told = [*_waiting(held, rows), *_beneath(rows, waiting)]
-        return "\n".join([only_held(held), *(f"  {line}" for line in told)])
+        told = [*_render_waiting(held, rows), *_render_blocked_workers(rows, waiting)]
+        return "\n".join([render_only_held(held), *(f"  {line}" for line in told)])
 
-    def _tied(self, row: Task, waiting: dict[int, int]) -> Task:
-        """A row as if it waited for itself where it is held, and for what its worker waits with."""
+    def _with_hold_waits(self, row: TaskRow, waiting: dict[int, int]) -> TaskRow:
+        """Return a row that waits for itself if it is held, or for the held task that blocks its worker."""
         held = row.id in self._held and (row.state in ("new", "heap") or row.id in waiting.values())
         on = waiting.get(row.worker or 0) if row.state == "top" else None
         if held:
             return row._replace(wait=Wait("hold", (row.id,)))
         return row._replace(above=on) if on is not None else row
 
-    def _row(self, task: int) -> Task:
+    def _find_row(self, task: int) -> TaskRow:
         return next(row for row in self._rows() if row.id == task)
 
     # A task that runs
 
-    def _seek(self, task: int, one: Held) -> str:
-        """Have its thread wait: now, or where it is back in the program. How, in words."""
-        row = self._row(task)
+    def _stop_thread_of_task(self, task: int, one: HeldTask) -> str:
+        """Make a task's thread wait, now or when it is back in the program; return how, in words. UsageError if
+        impossible.
+        """
+        row = self._find_row(task)
         if row.worker is None:
             return ("is held before it begins" if row.state == "new" else "is held on the heap") + (
                 ", and whichever worker would take it up waits with it"
@@ -162,46 +179,56 @@ class Holds:
             raise UsageError(f"{row.label} runs, and cannot be held here: that is written for x86-64")
         thread = self._gdb.threads[row.worker]
         stack = self._gdb.stack(thread)
-        frame = own_part(stack, covers(row, {r.id: r for r in self._rows()})) if row.part != NO_CODE else None
+        frame = (
+            innermost_program_frame(stack, count_tasks_above(row, {r.id: r for r in self._rows()}))
+            if row.part != NO_CODE
+            else None
+        )
         if frame is not None and int(frame["level"]) == 0:
-            self._park(one, thread, int(frame["addr"], 16))
-            return f"is held at {site_of(frame)}, with worker {row.worker}"
+            self._make_thread_wait(one, thread, int(frame["addr"], 16))
+            return f"is held at {frame_site(frame)}, with worker {row.worker}"
         if frame is not None:
-            one.points = {self._back(frame, thread)}
-        place = f"back at {site_of(frame)}" if frame is not None else ""
-        if row.state == "top" and entered(stack) <= (row.beneath or 0):  # it may be about to begin: these are another's
-            one.points |= {self._stop(f"-p {thread} " + quoted(f"'{name}'")) for name in self._bodies().tasks}
+            one.points = {self._insert_return_breakpoint(frame, thread)}
+        place = f"back at {frame_site(frame)}" if frame is not None else ""
+        if row.state == "top" and count_entered_tasks(stack) <= (
+            row.beneath or 0
+        ):  # it may be about to begin: these are another's
+            one.points |= {
+                self._insert_breakpoint(f"-p {thread} " + quoted(f"'{name}'")) for name in self._bodies().task_symbols
+            }
             place = "at a line of the program"
         if not place:
             raise UsageError(f"{row.label} stands in no line of the program, and cannot be held")
         return f"is held as soon as it is {place}, with worker {row.worker}"
 
-    def _back(self, frame: Frame, thread: int) -> str:
-        """A breakpoint where a thread comes back to a frame; other frames of that function lie deeper."""
+    def _insert_return_breakpoint(self, frame: Frame, thread: int) -> str:
+        """Set a breakpoint at which a thread returns to a frame; deeper frames of the same function do not count."""
         top = self._gdb.pointer("$sp", thread, int(frame["level"]))
-        return self._stop(f"-p {thread} -c {quoted(f'$sp >= {top}')} *{frame['addr']}")
+        return self._insert_breakpoint(f"-p {thread} -c {quoted(f'$sp >= {top}')} *{frame['addr']}")
 
-    def _stop(self, where: str) -> str:
-        with self._gdb.set_to("language", "c", "auto"):
+    def _insert_breakpoint(self, where: str) -> str:
+        with self._gdb.temporary_setting("language", "c", "auto"):
             return str(self._gdb.ask(f"-break-insert {where}")["bkpt"]["number"])
 
-    def _park(self, one: Held, thread: int, at: int) -> None:
-        """What a thread does next is to wait, and then to go on where it is."""
+    def _make_thread_wait(self, one: HeldTask, thread: int, at: int) -> None:
+        """Set a thread's registers and stack so that it waits in the tool and afterwards continues where it is."""
         below = self._gdb.pointer("$sp", thread) - BELOW
         self._gdb.write(below, at, 8)
         self._gdb.write(below + 8, one.address, 8)
         one.thread, one.at = thread, at
-        with self._gdb.set_to("language", "c", "auto"):  # both at once, for Ctrl-C may come between two commands
-            self._gdb.evaluate(f"$sp = {below}, $pc = {self._gdb.address('weft_tasks_pause')}", thread)
+        with self._gdb.temporary_setting(
+            "language", "c", "auto"
+        ):  # both at once, for Ctrl-C may come between two commands
+            self._gdb.evaluate(f"$sp = {below}, $pc = {self._gdb.symbol_address('weft_tasks_pause')}", thread)
 
-    def _drop(self, one: Held) -> None:
+    def _delete_breakpoints(self, one: HeldTask) -> None:
         for number in one.points:
             with suppress(DebuggerError):
                 self._gdb.ask(f"-break-delete {number}")
         one.points = set()
 
-    def _breakpoints(self) -> set[int]:
-        """The addresses of the person's breakpoints."""
+    def _breakpoint_addresses(self) -> set[int]:
+        """Return the addresses of all breakpoints of the user."""
         found = set()
         with suppress(DebuggerError):
             for made in self._gdb.ask("-break-list")["BreakpointTable"]["body"]:
@@ -211,21 +238,24 @@ class Holds:
         return found
 
 
-def _waiting(held: list[Task], rows: Iterable[Task]) -> list[str]:
-    """Who waits for tasks that are held, and where."""
-    found: dict[tuple[SourceLine | None, str, tuple[str, ...]], list[Task]] = {}
+def _render_waiting(held: list[TaskRow], rows: Iterable[TaskRow]) -> list[str]:
+    """Return lines that tell which tasks wait for held tasks, and where."""
+    found: dict[tuple[SourceLine | None, str, tuple[str, ...]], list[TaskRow]] = {}
     for row in rows:
         if row.wait is not None and (for_ := tuple(task.label for task in held if task.id in row.wait.tasks)):
             at = next((at for at in (row.wait.site, row.at, row.created) if at is not None and at.line), None)
             found.setdefault((at, f"{row.wait.kind} {row.wait.what}".strip(), for_), []).append(row)
     return [
-        f"{labels(these)} {verb(these, 'wait')} at {at or '?'} ({kind}) for {listed(list(for_), 'and')}"
+        f"{render_labels(these)} {conjugate(these, 'wait')} at {at or '?'} ({kind}) for {listed(list(for_), 'and')}"
         for (at, kind, for_), these in found.items()
     ]
 
 
-def _beneath(rows: list[Task], waiting: dict[int, int]) -> list[str]:
-    """Who waits for nothing but its worker, which waits with a task that is held. `waiting`: that, of each worker."""
+def _render_blocked_workers(rows: list[TaskRow], waiting: dict[int, int]) -> list[str]:
+    """Return lines for the tasks that wait only because their worker waits with a held task.
+
+    `waiting`: the held task with which each worker waits.
+    """
     known = {row.id: row for row in rows}
     return [
         f"{row.label} at {row.at or '?'} has its worker {row.worker} wait with {known[on].label}"

@@ -1,10 +1,10 @@
-"""A Python that runs already executes a file of Weft's, without a debugger: two ways, which halt it for an instant.
+"""Makes a running Python program execute a script without a debugger, in two ways that stop it for an instant only.
 
-`Asked` writes into the interpreter what PEP 768 has for this (3.14): it runs the file at its next safe point. `Called`
-gives the main thread of an older one a call to make, as a signal would: it stands by ptrace for some hundred
-microseconds, goes on in Weft's code, and that puts all registers back by itself, so that nobody has to be there for it
-to come back. The vector registers are saved and put back by the thread (xsave), never through the debugger's interface:
-a gdb before 14 writes a part of them there, which the kernel refuses on a processor with AMX.
+`RemoteExecution` writes into the interpreter what PEP 768 defines for this (3.14): it runs the file at its next safe
+point. `MainThreadCall` makes the main thread of an older interpreter perform a call, as a signal would: ptrace stops it
+for some hundred microseconds, it continues in Weft's code, and that code restores all registers by itself, so that
+nobody has to be there when it returns. The vector registers are saved and restored by the thread (xsave), never through
+the debugger's interface: a gdb before 14 writes a part of them there, which the kernel refuses on a processor with AMX.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 from weft.base.processes import forbidden, maps_of
 from weft.debug.ptrace import Standing, registers_of, set_registers
 from weft.errors import UsageError
-from weft.tasks.symbols import Memory, Module, extent, find, modules
+from weft.tasks.symbols import LoadedModule, ProcessMemory, find_symbol, find_symbol_address, read_modules
 
 RUN = """try:
     exec(__import__("pathlib").Path({script!r}).read_bytes(), {{}})
@@ -81,139 +81,148 @@ CODE: Final = bytes.fromhex(
 T = TypeVar("T")
 
 
-class NoWayError(Exception):
-    """A way in that cannot be gone here; the reason in words."""
+class InjectionError(Exception):
+    """Raised if this way of entering a process does not work here; the message has the reason."""
 
 
-class Asked:
-    """An interpreter from 3.14 on is asked to run a file (PEP 768). NoWayError where it cannot be."""
+class RemoteExecution:
+    """Asks an interpreter from Python 3.14 on to run a file (PEP 768). InjectionError if it cannot be asked."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._flag = 0
 
-    def enter(self, script: Path) -> None:
-        """Ask. A thread that waits in a system call for I/O comes back from it, as all stand for an instant."""
-        _apart(lambda: self._write(os.fsencode(script) + b"\0"))
+    def request_script(self, script: Path) -> None:
+        """Ask the interpreter to run a file. All threads stop for an instant, so that waiting
+        system calls return once.
+        """
+        _run_in_own_thread(lambda: self._write_request(os.fsencode(script) + b"\0"))
 
-    def withdraw(self, *, came: bool) -> None:
-        """It need not come to it any more, where it has not."""
-        if self._flag and not came:
-            with suppress(OSError), closing(Memory(self._pid)) as memory:
+    def withdraw(self, *, has_arrived: bool) -> None:
+        """Withdraw the request, unless the agent has arrived."""
+        if self._flag and not has_arrived:
+            with suppress(OSError), closing(ProcessMemory(self._pid)) as memory:
                 memory.write(self._flag, bytes(4))
 
-    def _write(self, path: bytes) -> None:
-        with _standing(self._pid) as (_, memory, known):
-            runtime = find(known, "_PyRuntime")
+    def _write_request(self, path: bytes) -> None:
+        """Write the path of the file and the flags of the request into the interpreter's memory."""
+        with _stopped_process(self._pid) as (_, memory, known):
+            runtime = find_symbol_address(known, "_PyRuntime")
             table = memory.read(runtime, TABLE) if runtime else b""
             if not table.startswith(COOKIE) or struct.unpack_from("<Q", table, 8)[0] >> 16 != LAYOUT:
-                raise NoWayError("it is not a Python that can be asked")
+                raise InjectionError("it is not a Python that can be asked")
             offset = {name: int(struct.unpack_from("<Q", table, at)[0]) for name, at in OFFSETS.items()}
-            interpreter = _main_interpreter(memory, memory.number(runtime + offset["interpreters"]), offset)
-            if memory.number(interpreter + offset["enabled"], "<i") != 1:
-                raise NoWayError("it was started with PYTHON_DISABLE_REMOTE_DEBUG or -X disable_remote_debug")
-            thread = memory.number(interpreter + offset["main"])
+            interpreter = _find_main_interpreter(memory, memory.read_number(runtime + offset["interpreters"]), offset)
+            if memory.read_number(interpreter + offset["enabled"], "<i") != 1:
+                raise InjectionError("it was started with PYTHON_DISABLE_REMOTE_DEBUG or -X disable_remote_debug")
+            thread = memory.read_number(interpreter + offset["main"])
             if not thread or len(path) > offset["size"]:
-                raise NoWayError("it has no main thread" if not thread else "the path of the temporary folder is long")
+                raise InjectionError(
+                    "it has no main thread" if not thread else "the path of the temporary folder is long"
+                )
             memory.write(thread + offset["support"] + offset["path"], path)
             self._flag = thread + offset["support"] + offset["pending"]
             memory.write(self._flag, struct.pack("<i", 1))
             # All threads stand: nobody else changes these bits between the two.
             breaker = thread + offset["breaker"]
-            memory.write(breaker, struct.pack("<Q", memory.number(breaker) | STOP))
+            memory.write(breaker, struct.pack("<Q", memory.read_number(breaker) | STOP))
 
 
-def _main_interpreter(memory: Memory, first: int, offset: dict[str, int]) -> int:
-    """The interpreter that began with the process."""
+def _find_main_interpreter(memory: ProcessMemory, first: int, offset: dict[str, int]) -> int:
+    """Return the address of the interpreter with id 0. InjectionError if the list has none."""
     for _ in range(MOST_INTERPRETERS):
         if not first:
             break
-        if memory.number(first + offset["id"]) == 0:
+        if memory.read_number(first + offset["id"]) == 0:
             return first
-        first = memory.number(first + offset["next"])
-    raise NoWayError("it has no interpreter")
+        first = memory.read_number(first + offset["next"])
+    raise InjectionError("it has no interpreter")
 
 
-class Called:
-    """The main thread of a process calls Python's own functions. NoWayError where it cannot be brought to it.
+class MainThreadCall:
+    """Makes the main thread of a process call functions of Python. InjectionError if that is impossible.
 
-    In a system call that waits, where Python has let go of its lock, it takes the lock and runs the file there and
-    then. Else it leaves a pending call, which runs between two instructions of the program's Python. That takes another
-    lock, so it is only done where the thread cannot hold it (`is_clear`).
+    If the thread waits in a system call during which Python has released its lock, it takes the lock and runs the file
+    at once. Else it adds a pending call, which runs between two instructions of the program's Python. That takes
+    another lock, so it is only done if the thread cannot own that lock (`_can_add_pending_call`).
     """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self.given = self.direct = False
+        self.is_given = self.is_direct = False
         """Whether it has the call before it, and whether it runs the file there and then."""
         self._text = (0, 0)
 
-    def enter(self, script: Path) -> None:
-        """Have it run a file, where it stands at a place for that now; not a second time but there and then."""
+    def request_script(self, script: Path) -> None:
+        """Make the thread run a file, if it is at a suitable place now; a pending call is added once only."""
         if platform.machine() != "x86_64":
-            raise NoWayError(f"Weft brings code into processes of x86-64 only, not of {platform.machine()}")
+            raise InjectionError(f"Weft brings code into processes of x86-64 only, not of {platform.machine()}")
         if not _has_xsave() or "shstk" in Path(f"/proc/{self._pid}/status").read_text():
-            raise NoWayError("its processor has no xsave, or the thread a shadow stack")
-        _apart(lambda: self._give(os.fsencode(RUN.format(script=str(script))) + b"\0"))
+            raise InjectionError("its processor has no xsave, or the thread a shadow stack")
+        _run_in_own_thread(lambda: self._try_to_give_call(os.fsencode(RUN.format(script=str(script))) + b"\0"))
 
-    def withdraw(self, *, came: bool) -> None:
-        """What it was given to run is not needed any more: the text goes, the code stays for the next visit."""
+    def withdraw(self, *, has_arrived: bool) -> None:
+        """Erase the text that the thread was given, if the agent has arrived; the code stays for the next visit."""
         at, length = self._text
-        if at and came:  # else the call is still to come, and runs what finds no file any more
-            with suppress(OSError), closing(Memory(self._pid)) as memory:
+        if at and has_arrived:  # else the call is still to come, and runs what finds no file any more
+            with suppress(OSError), closing(ProcessMemory(self._pid)) as memory:
                 memory.write(at, bytes(length))
 
-    def _give(self, text: bytes) -> None:
-        """Put the call before the main thread, if that can be done at this instant."""
-        asleep = _sleeps(self._pid)
-        with _standing(self._pid) as (held, memory, known):
+    def _try_to_give_call(self, text: bytes) -> None:
+        """Set the main thread's registers so that it performs the call, if it is at a suitable
+        place at this instant.
+        """
+        asleep = _is_asleep(self._pid)
+        with _stopped_process(self._pid) as (held, memory, known):
             if held.threads(self._pid).get(self._pid):  # a signal, whose handler comes first
                 return
             registers = registers_of(self._pid)
             if len(registers) <= RSP or registers[CS] != CODE_OF_64_BITS:
-                raise NoWayError("it is not a process of x86-64")
+                raise InjectionError("it is not a process of x86-64")
             names = ("PyGILState_Ensure", "PyRun_SimpleString", "PyGILState_Release", "Py_AddPendingCall",
                      "__errno_location")  # fmt: skip
-            enter, run, leave, later, error = (_found(known, name) for name in names)
-            self.direct = asleep and is_idle(registers)
-            if not self.direct and (self.given or not _is_clear(registers, known, maps_of(self._pid), (run, error))):
+            enter, run, leave, later, error = (_find_function(known, name) for name in names)
+            self.is_direct = asleep and is_in_blocking_call(registers)
+            if not self.is_direct and (
+                self.is_given or not _can_add_pending_call(registers, known, maps_of(self._pid), (run, error))
+            ):
                 return
-            code, at = _placed(memory, known, text)
+            code, at = _place_code(memory, known, text)
             self._text = (at, len(text))
             nothing = code + len(CODE) - 1
-            calls = (error, enter, at, 0, run, leave) if self.direct else (error, nothing, run, at, later, nothing)
-            begin, held_ = frame_of(registers, calls)
+            calls = (error, enter, at, 0, run, leave) if self.is_direct else (error, nothing, run, at, later, nothing)
+            begin, held_ = build_call_frame(registers, calls)
             memory.write(begin, held_)
             # From here on the thread needs nobody: were Weft killed now, it would make the call and come back.
-            set_registers(self._pid, entering(registers, code, begin))
-            self.given = True
+            set_registers(self._pid, make_entry_registers(registers, code, begin))
+            self.is_given = True
 
 
-def is_idle(registers: list[int]) -> bool:
-    """Whether a thread stands in a system call in which Python has let go of its lock."""
+def is_in_blocking_call(registers: list[int]) -> bool:
+    """Return whether a thread is in a system call during which Python has released its lock."""
     number = registers[ORIG_RAX]
     return number in CALLS or (number == FUTEX and registers[RSI] & 127 == FUTEX_WAIT_BITSET)
 
 
-def _is_clear(registers: list[int], known: list[Module], maps: str, within: tuple[int, ...]) -> bool:
-    """Whether a thread cannot hold the lock of the pending calls.
+def _can_add_pending_call(registers: list[int], known: list[LoadedModule], maps: str, within: tuple[int, ...]) -> bool:
+    """Return whether a thread cannot own the lock of the pending calls.
 
-    What holds it calls nothing but Python itself and the C library (`within`: an address in each), no system call but
-    futex, and stands beside the interpreter's loop. What stands elsewhere in Python itself would not come to a pending
-    call before it is back in that loop, either.
+    The owner of that lock calls nothing but Python itself and the C library (`within`: an address in each), makes no
+    system call but futex, and is outside the interpreter's loop. A thread elsewhere in Python itself would not reach a
+    pending call before it is back in that loop, either.
     """
-    if signed(registers[ORIG_RAX]) >= 0:
+    if to_signed(registers[ORIG_RAX]) >= 0:
         return registers[ORIG_RAX] != FUTEX
-    begin, length = extent(known, "_PyEval_EvalFrameDefault")
-    at = file_at(maps, registers[RIP])
-    beside = {file_at(maps, address) for address in within}
+    begin, length = find_symbol(known, "_PyEval_EvalFrameDefault")
+    at = find_mapped_file(maps, registers[RIP])
+    beside = {find_mapped_file(maps, address) for address in within}
     return begin <= registers[RIP] < begin + length or (
         at.startswith("/") and at not in beside and "/libpthread" not in at
     )
 
 
-def file_at(maps: str, address: int) -> str:
-    """What a process has mapped at an address, "" for no file."""
+def find_mapped_file(maps: str, address: int) -> str:
+    """Return the file that is mapped at an address of a process; empty if none is. `maps`: its /proc/PID/maps."""
     for line in maps.splitlines():
         row = line.split(maxsplit=5)
         first, _, behind = row[0].partition("-")
@@ -222,11 +231,13 @@ def file_at(maps: str, address: int) -> str:
     return ""
 
 
-def frame_of(registers: list[int], calls: tuple[int, ...]) -> tuple[int, bytes]:
-    """What lies on the thread's stack for the code, and where: the area, what is called, and all registers."""
+def build_call_frame(registers: list[int], calls: tuple[int, ...]) -> tuple[int, bytes]:
+    """Return the address and contents of the stack frame for the injected code: save area, calls,
+    and saved registers.
+    """
     back = list(registers)
-    answer = signed(back[RAX])
-    if signed(back[ORIG_RAX]) >= 0 and answer in {*RESTARTED, RESTART_BLOCK}:
+    answer = to_signed(back[RAX])
+    if to_signed(back[ORIG_RAX]) >= 0 and answer in {*RESTARTED, RESTART_BLOCK}:
         # As the kernel would have done: the call is made again, from the instruction that made it.
         back[RAX] = RESTART_SYSCALL if answer == RESTART_BLOCK else back[ORIG_RAX]
         back[RIP] -= 2
@@ -237,8 +248,10 @@ def frame_of(registers: list[int], calls: tuple[int, ...]) -> tuple[int, bytes]:
     return begin, (bytes(AREA) + listed).ljust(top - begin, b"\0") + saved
 
 
-def entering(registers: list[int], code: int, begin: int) -> list[int]:
-    """The registers with which the thread goes on in the code. `begin`: its frame, which it finds in rbx."""
+def make_entry_registers(registers: list[int], code: int, begin: int) -> list[int]:
+    """Return the registers with which the thread enters the injected code. `begin`: its frame,
+    which is passed in rbx.
+    """
     given = list(registers)
     given[RIP], given[RBX], given[RSP] = code, begin, begin
     given[R12] = registers[RSP] - RED_ZONE - 8 * (SAVED + 2)
@@ -246,15 +259,15 @@ def entering(registers: list[int], code: int, begin: int) -> list[int]:
     return given
 
 
-def signed(value: int) -> int:
-    """A register as a signed number."""
+def to_signed(value: int) -> int:
+    """Return a register as a signed number."""
     return value - (1 << 64) if value >> 63 else value
 
 
-def _placed(memory: Memory, known: list[Module], text: bytes) -> tuple[int, int]:
-    """Where code and text lie: in what the last page of a module's code has behind its end, which nothing else uses."""
+def _place_code(memory: ProcessMemory, known: list[LoadedModule], text: bytes) -> tuple[int, int]:
+    """Write code and text into the unused end of the last page of a module's code, and return their addresses."""
     for module in known:
-        for begin, end in module.padding():
+        for begin, end in module.code_padding():
             code = begin + 15 & ~15
             held = memory.read(code, max(0, end - code))
             used = held[: len(CODE)]
@@ -266,39 +279,43 @@ def _placed(memory: Memory, known: list[Module], text: bytes) -> tuple[int, int]
                     memory.write(code, CODE)
                 memory.write(code + at, text)
                 return code, code + at
-    raise NoWayError("there is no room for Weft's code behind that of the program")
+    raise InjectionError("there is no room for Weft's code behind that of the program")
 
 
-def _found(known: list[Module], name: str) -> int:
-    if not (at := find(known, name)):
-        raise NoWayError(f"it has no {name}: not a Python that can be called")
+def _find_function(known: list[LoadedModule], name: str) -> int:
+    """Return the address of a function of Python. InjectionError if the process has none of that name."""
+    if not (at := find_symbol_address(known, name)):
+        raise InjectionError(f"it has no {name}: not a Python that can be called")
     return at
 
 
 @contextmanager
-def _standing(pid: int) -> Iterator[tuple[Standing, Memory, list[Module]]]:
-    """All threads of a process stand. NoWayError where it changes under our hands, UsageError where it is forbidden."""
+def _stopped_process(pid: int) -> Iterator[tuple[Standing, ProcessMemory, list[LoadedModule]]]:
+    """Stop all threads of a process inside a `with` block; yields the stopped threads, the memory and the modules.
+
+    InjectionError if the process changes meanwhile, UsageError if stopping it is forbidden.
+    """
     held = Standing()
     try:
-        with closing(Memory(pid)) as memory:
-            known = list(modules(memory, maps_of(pid)))
+        with closing(ProcessMemory(pid)) as memory:
+            known = list(read_modules(memory, maps_of(pid)))
             held.hold([pid])
             threads = held.threads(pid)
             if pid not in threads:
                 raise UsageError(forbidden(pid))
             if threads[pid] is None:
-                raise NoWayError("its main thread is in the kernel and does not come out of it")
+                raise InjectionError("its main thread is in the kernel and does not come out of it")
             yield held, memory, known
     except PermissionError as error:
         raise UsageError(forbidden(pid)) from error
     except (OSError, struct.error, OverflowError, ValueError) as error:
-        raise NoWayError(f"its memory is not as it should be: {error}") from error
+        raise InjectionError(f"its memory is not as it should be: {error}") from error
     finally:
         held.release_all()
 
 
-def _apart(work: Callable[[], T]) -> T:
-    """Do something in a thread of its own: what it traces is let go when that ends, whatever it comes to."""
+def _run_in_own_thread(work: Callable[[], T]) -> T:
+    """Call a function in a thread of its own, so that everything it traces is released when that thread ends."""
     told: list[T] = []
     wrong: list[BaseException] = []
 
@@ -316,8 +333,10 @@ def _apart(work: Callable[[], T]) -> T:
     return told[0]
 
 
-def _sleeps(pid: int) -> bool:
-    """Whether the main thread is asleep: what only passes through a system call may be within the C library's locks."""
+def _is_asleep(pid: int) -> bool:
+    """Return whether the main thread sleeps; one that only passes through a system call may own
+    locks of the C library.
+    """
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
     return False

@@ -1,4 +1,4 @@
-"""The native table as Python reads it: the layout of tasks/native/table.h, and its rows as tasks of the model."""
+"""Reads the native table of tasks: the layout of tasks/native/table.h, and its records as rows of the model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from weft.native.headers.table import FINISHED, HELD, JOINS, LOCKS, RUNS, SLAB, 
 from weft.native.headers.table import TRACED as SIGNALS
 from weft.native.headers.table import WAIT_EVENT as EVENT
 from weft.native.headers.table import WAIT_LOCK as LOCK
-from weft.tasks.model import SourceLine, State, Task, Wait
-from weft.tasks.stacks import Lies
+from weft.tasks.model import SourceLine, State, TaskRow, Wait
+from weft.tasks.stacks import StackedTask
 
 __all__ = [
     "BARRIERS",
@@ -46,10 +46,10 @@ __all__ = [
     "TRACED",
     "WATCH",
     "WORKERS",
-    "Scopes",
     "TaskRows",
-    "on_worker",
-    "records",
+    "TaskScopes",
+    "read_records",
+    "tasks_on_worker",
 ]  # fmt: skip
 
 RECORD = np.dtype([
@@ -64,8 +64,8 @@ and on no other of these that another thread has told the end of: their code may
 SIZE = TASK.itemsize
 
 
-def pedigree(value: int) -> str:
-    """How a task's way down from the first task is written, which is the same in every run."""
+def format_pedigree(value: int) -> str:
+    """Return a task's pedigree as text; it is the same in every run with the same spawns."""
     return f"~{value:016x}"
 
 
@@ -99,8 +99,12 @@ Read = Callable[[int, int], bytes]
 Array = np.ndarray[Any, Any]
 
 
-def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
-    """All living tasks, by their numbers, and which task holds which lock. DebuggerError for another table."""
+def read_records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
+    """Read all living tasks of a program, in the order of their numbers, and which task owns which lock.
+
+    `read`: returns memory of the program; `base`: the address of its table. DebuggerError for a table of another
+    version.
+    """
     header = read(base, HEADER)
     count, size, slab = np.frombuffer(header, "<i4", 1, 8)[0], *np.frombuffer(header, "<u4", 2, 16)
     if header[:8] != MAGIC or size != SIZE or slab != SLAB:
@@ -108,7 +112,7 @@ def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
     pointers = np.frombuffer(read(base + HEADER, 8 * min(max(int(count), 0), SLABS)), "<u8")
     parts, living = [np.zeros(0, RECORD)], 0
     for pointer in np.unique(pointers[pointers != 0]).tolist():
-        parts.append(_slab(read, pointer))
+        parts.append(_read_slab(read, pointer))
         living += len(parts[-1])
         if living > MOST:
             raise DebuggerError(f"the program's table has more than {MOST:,} tasks that live, or is damaged")
@@ -123,13 +127,14 @@ def records(read: Read, base: int) -> tuple[Array, dict[int, int]]:
             with suppress(DebuggerError):  # the memory of a thread that has gone
                 top, _, _, thread, held = np.frombuffer(read(pointer, 40), "<u8").tolist()
                 thread = min(thread, np.iinfo(np.int32).max)  # the kernel's number of a thread
-                _stack(rows, places, top, thread)
+                _set_worker_stack(rows, places, top, thread)
                 rows["caught"][rows["address"] == held] = thread
     rows = rows[rows["traced"] & FINISHED == 0]
-    return rows, _owners(read, after + 8 * WORKERS) if (rows["wait"] == LOCK).any() else {}
+    return rows, _read_lock_owners(read, after + 8 * WORKERS) if (rows["wait"] == LOCK).any() else {}
 
 
-def _slab(read: Read, address: int) -> Array:
+def _read_slab(read: Read, address: int) -> Array:
+    """Read the records in use of one slab of the table."""
     raw = np.frombuffer(read(address, SIZE * SLAB), np.uint8).reshape(SLAB, SIZE)
     kept = np.flatnonzero(raw.view("<u8")[:, 0])
     rows = np.zeros(len(kept), RECORD)
@@ -139,10 +144,11 @@ def _slab(read: Read, address: int) -> Array:
     return rows
 
 
-def _stack(rows: Array, places: tuple[Array, Array], top: int, thread: int) -> None:
-    """Note what lies on a worker's stack; a damaged chain ends where it meets itself.
+def _set_worker_stack(rows: Array, places: tuple[Array, Array], top: int, thread: int) -> None:
+    """Set state, worker, depth and the task above for all tasks on a worker's stack; a damaged chain ends at its
+    repetition.
 
-    `places`: the addresses of the rows in order, and the row of each.
+    `places`: the addresses of the rows in order, and the row of each. `top`: the address of the record on top.
     """
     state, above, line, over = TOP, 0, list[int](), 0
     addresses, order = places
@@ -161,25 +167,29 @@ def _stack(rows: Array, places: tuple[Array, Array], top: int, thread: int) -> N
     rows["depth"][line] = range(len(line) - 1, -1, -1)
 
 
-def _owners(read: Read, address: int) -> dict[int, int]:
+def _read_lock_owners(read: Read, address: int) -> dict[int, int]:
+    """Return the number of the task that owns each lock, by the lock's address."""
     locks = np.frombuffer(read(address, 16 * LOCKS), "<u8").reshape(-1, 2)
     return {int(lock): int(owner) for lock, owner in locks[locks[:, 1] != 0]}
 
 
-def on_worker(rows: Array, worker: int) -> list[Lies]:
-    """What lies on a worker's stack, the task on top first."""
+def tasks_on_worker(rows: Array, worker: int) -> list[StackedTask]:
+    """Return the tasks on a worker's stack, the task on top first."""
     here = rows[(rows["worker"] == worker) & np.isin(rows["state"], (TOP, MIDDLE))]
     columns = (here[name].tolist() for name in ("depth", "id", "parent", "wait", "waiting", "created", "over"))
     found = []
     for _, id_, parent, wait, waiting, created, over in sorted(zip(*columns, strict=True), reverse=True):
         left = bool(parent) and wait in BARRIERS and waiting in (0, created)
-        found.append(Lies(id_, not parent, left, bool(wait) and not left, frozenset((waiting, created)), over))
+        found.append(StackedTask(id_, not parent, left, bool(wait) and not left, frozenset((waiting, created)), over))
     return found
 
 
 class TaskRows:
-    """The records as tasks. `site`: the line of an address; `tops`: where each worker's top stands; `named`: what lies
-    at an address."""
+    """Converts the records to rows of the table.
+
+    `site`: returns the line of an address. `tops`: the line of each worker's top. `named`: returns the name of the
+    variable at an address.
+    """
 
     def __init__(
         self, rows: Array, owners: dict[int, int], read: Read, *, site: Callable[[int], SourceLine | None],
@@ -188,13 +198,13 @@ class TaskRows:
         self._named = named
         self._rows, self._owners, self._site, self._tops, self._names = rows, owners, site, tops, names
         self._living = set(rows["id"].tolist())
-        self._scopes = Scopes(read, rows["scope"])
+        self._scopes = TaskScopes(read, rows["scope"])
         self._children: dict[int, list[int]] = {}
         for id_, parent in zip(rows["id"].tolist(), rows["parent"].tolist(), strict=True):
             self._children.setdefault(parent, []).append(id_)
 
-    def tasks(self) -> list[Task]:
-        """All of them."""
+    def tasks(self) -> list[TaskRow]:
+        """Return a row for each record."""
         columns = [
             self._rows[name].tolist()
             for name in (
@@ -214,14 +224,16 @@ class TaskRows:
                 "pedigree",
             )
         ]
-        return [self._task(fields) for fields in zip(*columns, strict=True)]
+        return [self._make_row(fields) for fields in zip(*columns, strict=True)]
 
-    def _task(self, fields: tuple[int, ...]) -> Task:
+    def _make_row(self, fields: tuple[int, ...]) -> TaskRow:
         id_, parent, state, wait, worker, created, waiting, what, needs, scope, above, *place = fields
-        depth, address, way = place[0], place[1], pedigree(place[2])
+        depth, address, way = place[0], place[1], format_pedigree(place[2])
         made = self._site(created)
         if state == NEW and needs not in self._living:
-            return Task(id_, parent or None, "new", self._names.get(id_, ""), made, made, address=address, pedigree=way)
+            return TaskRow(
+                id_, parent or None, "new", self._names.get(id_, ""), made, made, address=address, pedigree=way
+            )
         on = state in (TOP, MIDDLE)
         waits = None
         if wait == EVENT:
@@ -230,33 +242,37 @@ class TaskRows:
             name = self._named(what) if wait == LOCK else ""
             # LLVM's runtime names the place of the wait that the thread runs this task in, for a lock within it
             site = (self._tops.get(worker) if wait == LOCK and state == TOP else None) or self._site(waiting)
-            waits = Wait(KINDS.get(wait, "wait"), self._targets(id_, wait, what, scope), site, what=name)
+            waits = Wait(KINDS.get(wait, "wait"), self._awaited_tasks(id_, wait, what, scope), site, what=name)
         elif state == NEW:
             waits = Wait("dependence", (needs,), made)
         at = self._tops.get(worker) if state == TOP else waits.site if waits else made
         name, where = self._names.get(id_, ""), worker if on else None
         beneath, heap = (depth, None) if on else (None, address)
-        return Task(id_, parent or None, STATES[state], name, made, at, waits, where, above or None, beneath, heap, way)
+        return TaskRow(
+            id_, parent or None, STATES[state], name, made, at, waits, where, above or None, beneath, heap, way
+        )
 
-    def _targets(self, id_: int, wait: int, what: int, scope: int) -> tuple[int, ...]:
+    def _awaited_tasks(self, id_: int, wait: int, what: int, scope: int) -> tuple[int, ...]:
+        """Return the tasks that a waiting task waits for."""
         if wait == TASKWAIT:
             return tuple(self._children.get(id_, ()))
         if wait == LOCK:
             owner = self._owners.get(what)
             return (owner,) if owner in self._living and owner is not None else ()
-        members = np.isin(self._rows["scope"], self._scopes.within(what if wait == GROUP else scope))
+        members = np.isin(self._rows["scope"], self._scopes.scopes_inside(what if wait == GROUP else scope))
         if wait != GROUP:  # those that stand at a barrier have come
             members &= ~(np.isin(self._rows["wait"], BARRIERS) & np.isin(self._rows["state"], (TOP, MIDDLE)))
         return tuple(self._rows["id"][members & (self._rows["id"] != id_)].tolist())
 
 
-class Scopes:
-    """Taskgroups and teams, and which lies in which."""
+class TaskScopes:
+    """The taskgroups and teams of a program, and which is nested in which."""
 
     def __init__(self, read: Read, used: Array) -> None:
-        self._chains = {scope: self._chain(read, scope) for scope in np.unique(used).tolist() if scope}
+        self._chains = {scope: self._outer_scopes(read, scope) for scope in np.unique(used).tolist() if scope}
 
-    def _chain(self, read: Read, scope: int) -> list[int]:
+    def _outer_scopes(self, read: Read, scope: int) -> list[int]:
+        """Return a scope and those around it, from the inside out. DebuggerError if they are too many."""
         found: dict[int, None] = {}
         while scope and scope not in found:
             if len(found) == DEEPEST:
@@ -267,6 +283,6 @@ class Scopes:
             scope = int(np.frombuffer(read(scope, 8), "<u8")[0])
         return list(found)
 
-    def within(self, scope: int) -> list[int]:
-        """The scopes in one, itself too."""
+    def scopes_inside(self, scope: int) -> list[int]:
+        """Return a scope and all scopes that are nested in it."""
         return [inner for inner, chain in self._chains.items() if scope and scope in chain]

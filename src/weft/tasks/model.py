@@ -1,14 +1,14 @@
-"""The model: the table of logical tasks, the six hooks that keep it true, and who waits for whom.
+"""The model: the table of logical tasks, the six hooks that update it, and which task waits for which.
 
-A backend for another runtime delivers the hooks, in any language: `Table` is their definition, and tests hold the
-native table against it. After any hook, `rows` is what every command of `weft tasks` works on.
+A backend for another runtime delivers the hooks, in any language: `TaskTable` is their definition, and tests compare
+the native table with it. After any hook, all commands of `weft tasks` work on `rows`.
 
-    create(task, parent, site)   a task was made; it is `new` until it begins
-    begin(task, worker)          a worker starts it, on top of what that worker had
-    suspend(task)                it leaves its worker: to the `heap`, and what lay beneath it is on top again
-    resume(task, worker)         it goes on, from the heap, on any worker
+    create(task, parent, site)   a task was created; it is `new` until it begins
+    begin(task, worker)          a worker starts it, on top of the tasks on that worker
+    suspend(task)                it leaves its worker: it goes to the `heap`, and the task beneath it is on top again
+    resume(task, worker)         it continues, from the heap, on any worker
     wait(task, wait), joined(task)   it waits for others from here to there, on its worker or on the heap
-    done(task)                   it has come to its end
+    done(task)                   it has ended
 
 The states are those of Onishi, Kamada and Taki (1999): `top` of a worker's stack, in its `middle`, or on the `heap`.
 """
@@ -28,12 +28,12 @@ State = Literal["new", "top", "middle", "heap", "done", "queued", "running"]
 
 
 class HookError(WeftError):
-    """A hook came that cannot be true: the backend is wrong."""
+    """Raised if a hook cannot be true, so that the backend is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of the program; `line` 0 where it is not known."""
+    """A line of the program's source; `line` is 0 if unknown."""
 
     file: str
     line: int
@@ -43,14 +43,15 @@ class SourceLine:
         return f"{Path(self.file).name}:{self.line}" if self.line else self.function or "?"
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the line as a dictionary for JSON."""
         return {"file": self.file or None, "line": self.line or None, "function": self.function or None}
 
 
 class Wait(NamedTuple):
-    """What a task waits for: all of `tasks`, or one of them where `one` says so (a tuple, as is a row).
+    """The wait of a task: for all of `tasks`, or for one of them if `one` is set.
 
-    `free`: something else can end the wait too (a timer, a file, another thread), so it is never part of a deadlock.
+    `free`: whether something else can end the wait, too (a timer, a file, another thread), so that it is never part of
+    a deadlock. `what`: a description for people.
     """
 
     kind: str
@@ -61,7 +62,7 @@ class Wait(NamedTuple):
     what: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the wait as a dictionary for JSON."""
         site = self.site.as_dict() if self.site else None
         return {"kind": self.kind, "tasks": list(self.tasks), "one": self.one, "site": site, "what": self.what or None}
 
@@ -70,14 +71,14 @@ NO_CODE: Final = -1
 """Of a task that is on a worker's stack by the table, and has no frame there: it is about to begin, or has left."""
 
 
-class Task(NamedTuple):
-    """A row of the table (a tuple: a hundred thousand of them are made at once).
+class TaskRow(NamedTuple):
+    """A row of the table of tasks (a tuple, as a hundred thousand of them are made at once).
 
-    `above`: the task that lies on it in its worker's stack and has to leave before it goes on. `beneath`: how many
-    lie under it there; `address`: where it lies on the heap, else. `pedigree`: its way down from the first task, by
-    which child of each it is: the same in every run of the same spawns. `kind`: `task`; a `thread` of the program, or
-    the `work` that one of a pool does, which are looked at beside the tasks. `part`: which part of its
-    worker's stack is its own, 0 the innermost, NO_CODE where none is; None where `above` says it.
+    `above`: the task on top of it in its worker's stack, which has to leave first. `beneath`: the number of tasks under
+    it there; `address`: its place on the heap, otherwise. `pedigree`: its path from the first task, by which child of
+    each it is; the same in every run with the same spawns. `kind`: `task`; or `thread`, or `work` for what a pool's
+    thread executes, which are shown beside the tasks. `part`: which part of its worker's stack belongs to it, 0 for the
+    innermost, NO_CODE if none does; None if `above` tells it.
     """
 
     id: int
@@ -98,21 +99,23 @@ class Task(NamedTuple):
     @property
     def label(self) -> str:
         """How people read it."""
-        return called(self.kind, self.id, self.name)
+        return render_label(self.kind, self.id, self.name)
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the row as a dictionary for JSON."""
         return as_dicts([self])[0]
 
 
-def called(kind: str, number: int, name: str) -> str:
-    """`task 3 (reader)`, `thread 4 (feeder)`, `thread work 7 (load)`."""
+def render_label(kind: str, number: int, name: str) -> str:
+    """Return `task 3 (reader)`, `thread 4 (feeder)` or `thread work 7 (load)`."""
     words = {"work": "thread work"}
     return words.get(kind, kind) + label_of(number, name).removeprefix("task")
 
 
-def as_dicts(rows: Iterable[Task]) -> list[dict[str, object]]:
-    """Rows for machines: what several of them share (a place, a wait) is one dict in all of them."""
+def as_dicts(rows: Iterable[TaskRow]) -> list[dict[str, object]]:
+    """Return rows as dictionaries for JSON; a site or wait that several rows share is the same dictionary in all of
+    them.
+    """
     known: dict[int, dict[str, Any] | None] = {id(None): None}
 
     def once(thing: SourceLine | Wait | None) -> dict[str, Any] | None:
@@ -130,95 +133,99 @@ def as_dicts(rows: Iterable[Task]) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-class Table:
-    """The tasks that live, kept true by the hooks."""
+class TaskTable:
+    """The living tasks of a program, updated by the hooks. HookError if a hook contradicts the table."""
 
     def __init__(self) -> None:
-        self._tasks: dict[int, Task] = {}
+        self._tasks: dict[int, TaskRow] = {}
         self._stacks: dict[int, list[int]] = {}
 
     @property
-    def rows(self) -> list[Task]:
-        """Every task that is not done, in the order of creation."""
+    def rows(self) -> list[TaskRow]:
+        """All tasks that are not done, in the order of creation."""
         return list(self._tasks.values())
 
     def create(self, task: int, parent: int | None = None, site: SourceLine | None = None) -> None:
-        """A task was made."""
+        """Add a new task."""
         if task in self._tasks:
             raise HookError(f"task {task} was created twice")
-        self._tasks[task] = Task(task, parent, created=site)
+        self._tasks[task] = TaskRow(task, parent, created=site)
 
     def begin(self, task: int, worker: int) -> None:
-        """A worker starts a new task."""
-        self._push(task, worker, "new")
+        """Let a worker start a new task."""
+        self._push_on_worker(task, worker, "new")
 
     def resume(self, task: int, worker: int) -> None:
-        """A worker takes a task from the heap."""
-        self._push(task, worker, "heap")
+        """Let a worker take a task from the heap."""
+        self._push_on_worker(task, worker, "heap")
 
     def suspend(self, task: int) -> None:
-        """A task leaves its worker, to go on later."""
-        self._pop(task)
-        self._set(task, state="heap", worker=None)
+        """Move a task from its worker to the heap."""
+        self._pop_from_worker(task)
+        self._update_row(task, state="heap", worker=None)
 
     def wait(self, task: int, wait: Wait) -> None:
-        """A task waits from here."""
-        self._expect(task, "top", "heap")
-        self._set(task, wait=wait)
+        """Let a task wait from now on."""
+        self._require_state(task, "top", "heap")
+        self._update_row(task, wait=wait)
 
     def joined(self, task: int) -> None:
-        """What a task waited for is there."""
-        self._set(task, wait=None)
+        """End the wait of a task."""
+        self._update_row(task, wait=None)
 
     def done(self, task: int) -> None:
-        """A task has come to its end."""
-        self._pop(task)
+        """Remove a task that has ended."""
+        self._pop_from_worker(task)
         del self._tasks[task]
 
-    def _expect(self, task: int, *states: State) -> Task:
+    def _require_state(self, task: int, *states: State) -> TaskRow:
+        """Return the row of a task. HookError if the task is in none of the states."""
         row = self._tasks.get(task)
         if row is None or row.state not in states:
             raise HookError(f"task {task} is {row.state if row else 'not there'}, not {' or '.join(states)}")
         return row
 
-    def _set(self, task: int, **fields: Any) -> None:
+    def _update_row(self, task: int, **fields: Any) -> None:
+        """Replace fields of a task's row. HookError if there is no such task."""
         if task not in self._tasks:
             raise HookError(f"task {task} is not there")
         self._tasks[task] = self._tasks[task]._replace(**fields)
 
-    def _push(self, task: int, worker: int, state: State) -> None:
-        self._expect(task, state)
+    def _push_on_worker(self, task: int, worker: int, state: State) -> None:
+        """Put a task in `state` on top of a worker's stack."""
+        self._require_state(task, state)
         stack = self._stacks.setdefault(worker, [])
         if stack:
-            self._set(stack[-1], state="middle", above=task)
+            self._update_row(stack[-1], state="middle", above=task)
         stack.append(task)
-        self._set(task, state="top", worker=worker)
+        self._update_row(task, state="top", worker=worker)
 
-    def _pop(self, task: int) -> None:
-        row = self._expect(task, "top")
+    def _pop_from_worker(self, task: int) -> None:
+        """Remove a task from the top of its worker's stack."""
+        row = self._require_state(task, "top")
         stack = self._stacks[row.worker or 0]
         stack.pop()
         if stack:
-            self._set(stack[-1], state="top", above=None)
+            self._update_row(stack[-1], state="top", above=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlock:
-    """Tasks that wait for one another in a circle: each for the next, the last for the first."""
+    """Tasks that wait for one another in a cycle: each for the next, the last for the first."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskRow, ...]
 
     @property
     def sites(self) -> list[dict[str, Any] | None]:
-        """Where each of them waits, for machines."""
+        """The line at which each task waits, as dictionaries for JSON."""
         return [task.wait.site.as_dict() if task.wait and task.wait.site else None for task in self.tasks]
 
     @property
     def message(self) -> str:
-        """One sentence."""
+        """The deadlock in one sentence."""
         parts = []
         for task, other in zip(self.tasks, (*self.tasks[1:], self.tasks[0]), strict=True):
-            parts.append(f"{task.label} waits {waits_how(task, other.id)} for {other.label}")
+            parts.append(f"{task.label} waits {render_wait(task, other.id)} for {other.label}")
         return "deadlock: " + ", ".join(parts) + ": none of them can ever go on"
 
 
@@ -229,8 +236,8 @@ ENDS = {
 """Waits for the end of threads and works, as people read them: what these do is told with the wait."""
 
 
-def waits_how(task: Task, other: int) -> str:
-    """`at prog.py:9 (await)`."""
+def render_wait(task: TaskRow, other: int) -> str:
+    """Return `at prog.py:9 (await)`: where and how a task waits for another one."""
     if task.wait is None or other not in task.wait.tasks:
         how = f"beneath it on worker {task.worker}" if task.worker is not None else "its loop is held up"
         return f"at {task.at or '?'} ({how})"
@@ -238,18 +245,18 @@ def waits_how(task: Task, other: int) -> str:
     return f"at {task.wait.site or task.at or task.created or '?'} ({what})"
 
 
-def needs(task: Task, living: frozenset[int]) -> tuple[set[int], bool]:
-    """The tasks without which this one cannot go on, and whether one of them is enough."""
+def find_needed_tasks(task: TaskRow, living: frozenset[int]) -> tuple[set[int], bool]:
+    """Return the tasks without which a task cannot continue, and whether one of them is enough."""
     above = {task.above} & living if task.above is not None else set()
     if task.wait is None or task.wait.free:
         return set(above), False
     return set(task.wait.tasks) & living | above, task.wait.one and not above
 
 
-def stuck(tasks: Iterable[Task]) -> dict[int, Task]:
-    """The tasks that can never go on: what is left when all that can go on has gone.
+def find_stuck_tasks(tasks: Iterable[TaskRow]) -> dict[int, TaskRow]:
+    """Return the tasks that can never continue, by number: those that remain when all that can continue have ended.
 
-    The AND-OR release of Hilbrich et al. (2012), on tasks.
+    This is the AND-OR release of Hilbrich et al. (2012), on tasks.
     """
     rows = {task.id: task for task in tasks}
     living = frozenset(rows)
@@ -257,7 +264,7 @@ def stuck(tasks: Iterable[Task]) -> dict[int, Task]:
     one: set[int] = set()
     waited: dict[int, list[int]] = {}
     for task in rows.values():
-        need[task.id], single = needs(task, living)
+        need[task.id], single = find_needed_tasks(task, living)
         if single:
             one.add(task.id)
         for other in need[task.id]:
@@ -274,9 +281,9 @@ def stuck(tasks: Iterable[Task]) -> dict[int, Task]:
     return {id_: task for id_, task in rows.items() if id_ not in released}
 
 
-def deadlocks(tasks: Iterable[Task]) -> list[Deadlock]:
-    """Every circle among the tasks that can never go on, one for each group that is tied together."""
-    left = stuck(tasks)
+def find_deadlocks(tasks: Iterable[TaskRow]) -> list[Deadlock]:
+    """Return the cycles among the tasks that can never continue, one for each connected group."""
+    left = find_stuck_tasks(tasks)
     found, seen = [], set[int]()
     for start in sorted(left):
         path: list[int] = []
@@ -284,7 +291,7 @@ def deadlocks(tasks: Iterable[Task]) -> list[Deadlock]:
         while at not in seen:
             seen.add(at)
             path.append(at)
-            onward = sorted(needs(left[at], frozenset(left))[0])
+            onward = sorted(find_needed_tasks(left[at], frozenset(left))[0])
             if not onward:
                 break
             at = next((id_ for id_ in onward if id_ in path), next((i for i in onward if i not in seen), onward[0]))
@@ -294,21 +301,21 @@ def deadlocks(tasks: Iterable[Task]) -> list[Deadlock]:
     return found
 
 
-def descends(rows: dict[int, Task], task: int, ancestor: int) -> bool:
-    """Whether a task is another one or was made by it, or by what it made."""
+def is_descendant(rows: dict[int, TaskRow], task: int, ancestor: int) -> bool:
+    """Return whether a task is `ancestor` itself or a descendant of it."""
     at: int | None = task
     while at is not None and at != ancestor:
         at = rows[at].parent if at in rows else None
     return at is not None
 
 
-def tree(tasks: Sequence[Task]) -> list[tuple[int, Task]]:
-    """The tasks by ancestry, each with its depth; what lost its parent stands at the top."""
+def sort_as_tree(tasks: Sequence[TaskRow]) -> list[tuple[int, TaskRow]]:
+    """Return the tasks by ancestry, each with its depth; a task whose parent has ended is a root."""
     living = {task.id for task in tasks}
-    children: dict[int | None, list[Task]] = {}
+    children: dict[int | None, list[TaskRow]] = {}
     for task in tasks:
         children.setdefault(task.parent if task.parent in living else None, []).append(task)
-    rows: list[tuple[int, Task]] = []
+    rows: list[tuple[int, TaskRow]] = []
     todo = [(0, task) for task in reversed(children.get(None, []))]
     while todo:
         depth, task = todo.pop()

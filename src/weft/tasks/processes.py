@@ -1,4 +1,6 @@
-"""A program's processes: the one that was started, and those that it makes by multiprocessing, followed on request."""
+"""The processes of a program: the one that was started, and its children by multiprocessing, which are entered on
+request.
+"""
 
 from __future__ import annotations
 
@@ -6,48 +8,49 @@ from typing import Any
 
 from weft.errors import UsageError
 from weft.tasks.attached import AttachedBackend
-from weft.tasks.debugger import Debugger
+from weft.tasks.debugger import TaskDebugger
 
 Answer = dict[str, Any]
 
 
-class Processes:
-    """A debugger for each process that one has gone to; `here` is the one that commands mean."""
+class DebuggedProcesses:
+    """A debugger for each process that was entered; `current` is the one that commands refer to."""
 
-    def __init__(self, first: Debugger) -> None:
-        self.first = self.here = first
-        self._line: list[tuple[int, Debugger]] = []
-        self._known: dict[int, Debugger] = {}
+    def __init__(self, first: TaskDebugger) -> None:
+        self.first = self.current = first
+        self._line: list[tuple[int, TaskDebugger]] = []
+        self._known: dict[int, TaskDebugger] = {}
 
-    def go(self, text: str) -> Answer:
-        """`[PID | parent]`: to a child of the process in hand, or back; alone: what there is."""
+    def switch_process(self, text: str) -> Answer:
+        """Enter a child of the current process, go back to the parent, or list the children: `[PID | parent]`."""
         if text == "parent":
             if not self._line:
                 raise UsageError("this is the process that was started: `process` lists its children")
             self._line.pop()
-            self.here = self._line[-1][1] if self._line else self.first
+            self.current = self._line[-1][1] if self._line else self.first
         elif text:
-            self._down(text)
-        return self._told()
+            self._enter_child(text)
+        return self._list_processes()
 
-    def _down(self, text: str) -> None:
-        pids = [child["pid"] for child in self.here.children()]
+    def _enter_child(self, text: str) -> None:
+        """Make a child process the current one, and attach to it at the first time. UsageError if it does not live."""
+        pids = [child["pid"] for child in self.current.children()]
         if not text.isdigit() or int(text) not in pids:
             raise UsageError(f"no living child process is {text}: `process` lists them")
         pid = int(text)
         if pid not in self._known:
-            child = Debugger(AttachedBackend(pid))
+            child = TaskDebugger(AttachedBackend(pid))
             child.limit = self.first.limit
             child.start()
             self._known[pid] = child
-        self.here = self._known[pid]
-        self._line.append((pid, self.here))
+        self.current = self._known[pid]
+        self._line.append((pid, self.current))
 
-    def _told(self) -> Answer:
+    def _list_processes(self) -> Answer:
         pid = self._line[-1][0] if self._line else None
-        return {"kind": "processes", "here": pid, "children": self.here.children()}
+        return {"kind": "processes", "here": pid, "children": self.current.children()}
 
     def close(self) -> None:
-        """Leave those that one has gone to; they run on."""
+        """Detach from all child processes; they keep running."""
         for child in self._known.values():
             child.backend.close()

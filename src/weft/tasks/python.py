@@ -1,4 +1,4 @@
-"""The backend for asyncio: the program runs in its own Python, with the agent of `../inprocess/` beside it."""
+"""The backend for asyncio: the program runs in its own Python, with the agent of `../inprocess/` in it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.inprocess.gc_pause import gc_paused
 from weft.tasks import hung, schedule
-from weft.tasks.backend import How, NoFurther, Spawn, Stop
+from weft.tasks.backend import How, NoProgress, Spawn, Stop
 from weft.tasks.commandline import PythonCommand
-from weft.tasks.model import Deadlock, SourceLine, State, Task, Wait, deadlocks
-from weft.tasks.output import Output
-from weft.tasks.runtime import INSIDE, births
-from weft.tasks.threads import site_of, with_threads
+from weft.tasks.model import Deadlock, SourceLine, State, TaskRow, Wait, find_deadlocks
+from weft.tasks.output import ProgramOutput
+from weft.tasks.runtime import INSIDE, find_birth_library
+from weft.tasks.threads import add_thread_rows, parse_site
 
 ANSWER = 30.0
 """Seconds for the program to answer a question."""
@@ -42,10 +42,10 @@ TICK = 0.01
 """Seconds between looks at what else has to go on."""
 
 
-class Conversation:
-    """With the agent in a Python program, over a socket: all of a backend but how the program starts and ends.
+class AgentConversation:
+    """A backend that talks to the agent in a Python program over a socket; subclasses start and end the program.
 
-    `idle` is called again and again while the program runs; where it says so, the wait for a stop ends: NoFurther.
+    `idle` is called repeatedly while the program runs; if it returns True, the wait for a stop ends with NoProgress.
     """
 
     runtime = "asyncio"
@@ -59,17 +59,19 @@ class Conversation:
         self._over: Stop | None = None
         self._line: socket.socket
 
-    def _status(self, code: int | None) -> int | None:
-        """The exit status of a program that has ended."""
+    def _exit_status(self, code: int | None) -> int | None:
+        """Return the exit status of a program that has ended."""
         return code
 
     # What is said
 
-    def _message(self, seconds: float | None) -> dict[str, Any]:
-        """The next message; a stop of its own kind where the program has gone."""
+    def _receive_message(self, seconds: float | None) -> dict[str, Any]:
+        """Return the next message; if the program has gone, a stop of kind `ended`. DebuggerError for anything but JSON
+        objects.
+        """
         while (end := self._text.find(b"\n", self._looked)) < 0:
             self._looked = len(self._text)
-            more = self._more(seconds)
+            more = self._receive_bytes(seconds)
             if not more:
                 return {"stop": {"why": "ended", "code": None, "task": None, "at": None}}
             self._text += more
@@ -86,8 +88,10 @@ class Conversation:
             raise DebuggerError("the program says what Weft's agent does not")
         return found
 
-    def _more(self, seconds: float | None) -> bytes:
-        """What comes in that time; nothing where the program has gone."""
+    def _receive_bytes(self, seconds: float | None) -> bytes:
+        """Return the bytes that arrive within some seconds; empty if the program has gone. DebuggerError if none
+        arrive.
+        """
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             self._line.settimeout(seconds if self.idle is None else TICK)
@@ -99,21 +103,23 @@ class Conversation:
             except OSError:
                 return b""
             if self.idle is not None and self.idle():
-                raise NoFurther
+                raise NoProgress
 
     def _send(self, message: dict[str, Any]) -> None:
+        """Send the agent one message. DebuggerError if the program has ended."""
         try:
             self._line.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
             raise DebuggerError("the program has ended") from error
 
-    def _ask(self, do: str, **fields: Any) -> Any:
+    def _request(self, do: str, **fields: Any) -> Any:
+        """Send the agent a request, and return its answer. DebuggerError if the agent reports an error."""
         if self._over is not None:
             raise DebuggerError("the program has ended")
         self._next += 1
         self._send({"id": self._next, "do": do, **fields})
         while True:
-            message = self._message(ANSWER)
+            message = self._receive_message(ANSWER)
             if message.get("id") == self._next:
                 if "error" in message:
                     raise DebuggerError(message["error"])
@@ -122,34 +128,38 @@ class Conversation:
             if (stop := message.get("stop")) and stop["why"] == "ended":
                 raise DebuggerError("the program has ended")
 
-    def _stop(self, seconds: float | None) -> Stop:
+    def _wait_for_stop(self, seconds: float | None) -> Stop:
+        """Return the next stop of the program; meanwhile, look for a deadlock whenever the agent reports that all is
+        idle.
+        """
         while True:
-            message = self._pending.pop(0) if self._pending else self._message(seconds)
+            message = self._pending.pop(0) if self._pending else self._receive_message(seconds)
             if "stop" in message:
-                return self._stopped(message["stop"])
+                return self._parse_stop(message["stop"])
             if "idle" in message:
                 with suppress(DebuggerError):  # it has gone on, or to its end, while it was asked
-                    if (stop := self._stuck(message)) is not None:
+                    if (stop := self._find_hang(message)) is not None:
                         return stop
 
-    def _stuck(self, idle: dict[str, Any]) -> Stop | None:
-        """All loops stand still: a deadlock, or a program in which nothing can happen any more."""
+    def _find_hang(self, idle: dict[str, Any]) -> Stop | None:
+        """Return a stop if the idle program is in a deadlock, or nothing can happen in it any more; else None."""
         rows = self.tasks()
-        if found := deadlocks(rows):
-            return stop_of(found[0])
+        if found := find_deadlocks(rows):
+            return make_deadlock_stop(found[0])
         if not idle["quiet"] or not rows:
             return None
         if idle["held"]:
-            return Stop("stuck", text=hung.only_held([row for row in rows if row.id in idle["held"]]))
-        return Stop("stuck", text=hung.message(self._ask("hung"), rows))
+            return Stop("stuck", text=hung.render_only_held([row for row in rows if row.id in idle["held"]]))
+        return Stop("stuck", text=hung.render_hang(self._request("hung"), rows))
 
-    def _going(self, how: How, task: int | None, *, child: bool) -> dict[str, Any]:
-        """What lets the program go on; not where it has stopped behind the last stop that we know of."""
+    def _make_go_request(self, how: How, task: int | None, *, child: bool) -> dict[str, Any]:
+        """Return the request that lets the program continue; the agent ignores it if it has stopped again since."""
         return {"do": "go", "how": how, "task": task, "child": child, "seen": self._seen}
 
-    def _stopped(self, stop: dict[str, Any]) -> Stop:
+    def _parse_stop(self, stop: dict[str, Any]) -> Stop:
+        """Return a stop by the agent's message."""
         self._seen = stop.get("number", self._seen)
-        at = site_of(stop["at"])
+        at = parse_site(stop["at"])
         text, over = stop.get("text", ""), stop.get("over", False)
         if stop.get("change"):
             text = change(*stop["change"], over=over)
@@ -157,119 +167,123 @@ class Conversation:
                     stop.get("code"), stop.get("name", ""), (stop["breakpoint"],) if over else (),
                     stop.get("kind", "task"))  # fmt: skip
         if made.why == "ended":
-            self._over = Stop("ended", code=self._status(made.code), text=made.text)
+            self._over = Stop("ended", code=self._exit_status(made.code), text=made.text)
             return self._over
         return made
 
     # What a backend does
 
-    def tasks(self) -> list[Task]:
-        """The table, read from asyncio itself."""
+    def tasks(self) -> list[TaskRow]:
+        """Return the table of tasks, which the agent reads from asyncio itself."""
         with gc_paused():
-            return rows_of(self._ask("tasks"))
+            return parse_rows(self._request("tasks"))
 
-    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has come on."""
+    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has moved on, and return where it stopped."""
         if self._over is not None:
             return self._over
         self._pending = [message for message in self._pending if "stop" in message]
         if not self._pending:
-            self._send(self._going(how, task, child=child))
-        return self._stop(None)
+            self._send(self._make_go_request(movement, task, child=child))
+        return self._wait_for_stop(None)
 
-    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """A task's own frames, innermost first, and the chain of spawns."""
-        answer = self._ask("frames", task=task, every=every)
-        frames = [site for row in answer["frames"] if (site := site_of(row))]
-        return frames, [Spawn(row["task"], row["name"], site_of(row["at"])) for row in answer["spawns"]]
+    def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
+        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
+        answer = self._request("frames", task=task, every=with_libraries)
+        frames = [site for row in answer["frames"] if (site := parse_site(row))]
+        return frames, [Spawn(row["task"], row["name"], parse_site(row["at"])) for row in answer["spawns"]]
 
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
-        """The value of an expression in a task's frame. UsageError for a format."""
+        """Return the value of an expression in a task's frame as text. UsageError if a format is given."""
         if form:
             raise UsageError("formats are for native tasks; Python has its own: `print hex(n)`, `print f'{n:b}'`")
-        return str(self._ask("evaluate", task=task, text=text, level=level))
+        return str(self._request("evaluate", task=task, text=text, level=level))
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
-        """The variables of a task's frame, and their values."""
-        return [(str(name), str(value)) for name, value in self._ask("locals", task=task, level=level)]
+        """Return the names and values of the variables of a task's frame."""
+        return [(str(name), str(value)) for name, value in self._request("locals", task=task, level=level)]
 
     def assign(self, task: int | None, name: str, text: str, level: int) -> str:
-        """Give a variable of a task's frame the value of an expression there."""
-        return str(self._ask("assign", task=task, name=name, text=text, level=level))
+        """Assign the value of an expression to a variable of a task's frame; return the value as text."""
+        return str(self._request("assign", task=task, name=name, text=text, level=level))
 
-    def held(self, task: int | None, text: str) -> int:
-        """The task that an expression holds: a task, or its coroutine."""
-        found, value = self._ask("held", task=task, text=text)
+    def find_task(self, task: int | None, text: str) -> int:
+        """Return the number of the task whose task object or coroutine is the value of an expression. DebuggerError if
+        none.
+        """
+        found, value = self._request("held", task=task, text=text)
         if found is None:
             raise DebuggerError(f"{text} is {value}, not a living task")
         return int(found)
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the breakpoints. DebuggerError for a line without code."""
+        """Replace all breakpoints by these. DebuggerError for a line without code."""
         for point in points:
-            refuse_codeless(point)
-        self._ask("points", points=[point.as_dict() for point in points])
+            require_code_at_line(point)
+        self._request("points", points=[point.as_dict() for point in points])
 
     def watch(self, number: int, task: int | None, text: str, level: int) -> str:
-        """Stop as `number` where the value of an expression in a task's frame changes; its value now."""
-        return str(self._ask("watch", number=number, task=task, text=text, level=level))
+        """Watch an expression in a task's frame as breakpoint `number`; return its value now."""
+        return str(self._request("watch", number=number, task=task, text=text, level=level))
 
     def unwatch(self, number: int) -> None:
-        """Watch it no more."""
-        self._ask("unwatch", number=number)
+        """Remove a watchpoint."""
+        self._request("unwatch", number=number)
 
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
-        self._ask("name", task=task, name=name)
+        self._request("name", task=task, name=name)
 
-    def verdict(self) -> str:
-        """That nothing can happen any more, and why; empty where something can, or where it is not known."""
+    def explain_hang(self) -> str:
+        """Return why nothing can happen in the program any more; empty if something can, or if that is not known."""
         for _ in range(2):  # a thread of a pool that is about to take up work looks idle for an instant
-            if self._over is not None or not self._ask("quiet"):
+            if self._over is not None or not self._request("quiet"):
                 return ""
             time.sleep(AGAIN)
-        return hung.message(self._ask("hung"), self.tasks())
+        return hung.render_hang(self._request("hung"), self.tasks())
 
-    def unseen(self) -> str:
-        """That the program has tasks of another library than asyncio."""
-        found = self._ask("unseen") if self._over is None else ""
+    def explain_missing_tasks(self) -> str:
+        """Return that the program has tasks of another library than asyncio; empty if it has none."""
+        found = self._request("unseen") if self._over is None else ""
         return f"the program runs {found}, whose tasks are not followed: only asyncio's are" if found else ""
 
     def children(self) -> list[tuple[int, str]]:
-        """The living processes that the program has made by multiprocessing, by number and name."""
-        return [(int(pid), str(name)) for pid, name in self._ask("children")] if self._over is None else []
+        """Return number and name of each living process that the program has made by multiprocessing."""
+        return [(int(pid), str(name)) for pid, name in self._request("children")] if self._over is None else []
 
     def hold(self, task: int, *, on: bool) -> str:
-        """Let a task make no step while the others go on, or again."""
-        self._ask("hold", task=task, on=on)
+        """Hold a task, so that it makes no step while the others run, or release it."""
+        self._request("hold", task=task, on=on)
         return ""
 
-    def waiting_with(self) -> dict[int, int]:
-        """A task that is held takes no thread."""
+    def workers_of_held(self) -> dict[int, int]:
+        """Return nothing: a held task takes no thread."""
         return {}
 
     def catch(self, name: str, *, on: bool) -> None:
-        """Stop where a task dies of an exception of that name (empty: of any), or not any more."""
-        self._ask("catch", name=name, on=on)
+        """Stop if a task ends by an exception of a name (empty: of any), or no longer."""
+        self._request("catch", name=name, on=on)
 
     def interrupt(self) -> Stop:
-        """Stop the loop between two tasks; where it does not get there, it is only looked at."""
+        """Stop the loop between two tasks; if the loop does not get there, return a stop although the program keeps
+        running.
+        """
         if self._over is not None:
             return self._over
         self._send({"id": 0, "do": "interrupt"})
         until = time.monotonic() + 2
         while time.monotonic() < until:
             try:
-                message = self._message(0.5)
+                message = self._receive_message(0.5)
             except DebuggerError:
                 continue
             if "stop" in message:
-                return self._stopped(message["stop"])
+                return self._parse_stop(message["stop"])
         return Stop("interrupted", text="the program computes; it is looked at as it runs")
 
 
-class RankConversation(Conversation):
-    """With the agent in a rank of MPI that is replayed: it runs on between commands, unless it stands at a line."""
+class RankConversation(AgentConversation):
+    """Conversation with the agent in an MPI rank of a replay; the rank runs between commands unless it is at a stop."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -279,52 +293,52 @@ class RankConversation(Conversation):
         except OSError as error:
             raise DebuggerError(f"the rank's agent does not answer: {error.strerror}") from error
 
-    def let(self, how: How, task: int | None, *, child: bool = False) -> None:
-        """Let the rank go on, and do not wait."""
-        self._send(self._going(how, task, child=child))
+    def resume_task(self, how: How, task: int | None, *, child: bool = False) -> None:
+        """Let the rank continue without waiting for its stop."""
+        self._send(self._make_go_request(how, task, child=child))
 
-    def come(self) -> Stop:
-        """Wait until the task has come on that was let go."""
-        return self._stop(None)
+    def wait_for_stop(self) -> Stop:
+        """Wait until the task that was resumed has moved on."""
+        return self._wait_for_stop(None)
 
-    def arrived(self) -> Stop | None:
-        """The stop that has come meanwhile."""
+    def poll_stop(self) -> Stop | None:
+        """Return a stop that has arrived meanwhile; None if there is none."""
         while self._pending or select.select([self._line], [], [], 0)[0] or b"\n" in self._text:
-            message = self._pending.pop(0) if self._pending else self._message(ANSWER)
+            message = self._pending.pop(0) if self._pending else self._receive_message(ANSWER)
             if "stop" in message:
-                return self._stopped(message["stop"])
+                return self._parse_stop(message["stop"])
         return None
 
-    def look(self, task: int, level: int, what: str, **given: Any) -> dict[str, Any]:
-        """What the rank's own agent says of a task's frame: `about`, `parts`, `assign`."""
-        found: dict[str, Any] = self._ask("look", task=task, level=level, what=what, given=given)
+    def inspect_frame(self, task: int, level: int, what: str, **given: Any) -> dict[str, Any]:
+        """Return what the rank's own agent finds in a task's frame. `what`: `about`, `parts` or `assign`."""
+        found: dict[str, Any] = self._request("look", task=task, level=level, what=what, given=given)
         return found
 
-    def forget(self) -> None:
-        """Follow no task any more; the rank runs on."""
-        self._ask("forget")
+    def stop_following(self) -> None:
+        """Stop following a task; the rank keeps running."""
+        self._request("forget")
 
     def close(self) -> None:
-        """Leave the rank."""
+        """Disconnect from the rank."""
         self._line.close()
 
 
-class PythonBackend(Conversation):
-    """One Python program, started as its command says."""
+class PythonBackend(AgentConversation):
+    """A Python program that is started by its command."""
 
     def __init__(self, command: PythonCommand, *, record: str = "", replay: str = "") -> None:
         super().__init__()
         self._command = command
         self._schedule = ("record", record) if record or not replay else ("replay", replay)
-        self._out = Output()
+        self._out = ProgramOutput()
         self.program: subprocess.Popen[bytes]
 
     def start(self) -> Stop:
-        """Start the program; it stands before its first line. UsageError where its Python is too old."""
-        schedule.check(*self._schedule, "asyncio")
+        """Start the program, and stop before its first line. UsageError if its Python is too old."""
+        schedule.check_schedule_file(*self._schedule, "asyncio")
         ours, theirs = socket.socketpair()
         asked = self._command
-        command = [asked.interpreter, *asked.options, str(INSIDE), str(theirs.fileno()), births(),
+        command = [asked.interpreter, *asked.options, str(INSIDE), str(theirs.fileno()), find_birth_library(),
                    asked.kind, asked.target, *asked.arguments]  # fmt: skip
         try:
             self.program = subprocess.Popen(
@@ -339,16 +353,16 @@ class PythonBackend(Conversation):
         if asked.kind == "-c":
             lines = [line + "\n" for line in asked.target.splitlines()]
             linecache.cache["<string>"] = (len(asked.target), None, lines, "<string>")
-        stop = self._stop(ANSWER)
+        stop = self._wait_for_stop(ANSWER)
         if stop.why == "ended":
-            self._refuse(stop)
+            self._raise_start_error(stop)
         how, path = self._schedule
         if path:
-            self._ask("schedule", how=how, path=str(Path(path).resolve()))
+            self._request("schedule", how=how, path=str(Path(path).resolve()))
         return stop
 
-    def _refuse(self, stop: Stop) -> None:
-        """A program that never began: UsageError where its Python is not one that Weft knows; else it says why."""
+    def _raise_start_error(self, stop: Stop) -> None:
+        """Raise a UsageError that tells why the program did not begin: an unsuitable Python, or what it has written."""
         asked = [self._command.interpreter, "-c", "import sys; print(sys.version)"]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=ANSWER, check=False)
         version = tuple(int(word) for word in done.stdout.split(" ", 1)[0].split(".")[:2] if word.isdigit())
@@ -359,16 +373,16 @@ class PythonBackend(Conversation):
             raise UsageError(f"{self._command.interpreter} is Python {told}: tasks can be followed from {oldest} on")
         raise UsageError(f"the program did not begin (status {stop.code}): {self.output().strip() or 'no word'}")
 
-    def _status(self, code: int | None) -> int | None:
-        """The exit status; the process may end otherwise than its main module did."""
+    def _exit_status(self, code: int | None) -> int | None:
+        """Return the exit status of the process, which may differ from that of its main module."""
         try:
             return self.program.wait(5)
         except subprocess.TimeoutExpired:
             return code
 
     def output(self) -> str:
-        """What the program has written."""
-        return self._out.more()
+        """Return what the program has written since the last call."""
+        return self._out.read_new_output()
 
     def close(self) -> None:
         """End the program."""
@@ -383,9 +397,9 @@ class PythonBackend(Conversation):
         self._out.file.close()
 
 
-def refuse_codeless(point: Point) -> None:
-    """DebuggerError for a breakpoint at a line that has no code, as far as its file can be found here."""
-    lines = code_lines(point.file) if point.line else frozenset()
+def require_code_at_line(point: Point) -> None:
+    """Raise a DebuggerError if a breakpoint is at a line without code, as far as its file can be read here."""
+    lines = find_code_lines(point.file) if point.line else frozenset()
     if lines and point.line not in lines:
         after = min((line for line in lines if line > point.line), default=0)
         hint = f"; the next line with code is {after}" if after else ""
@@ -393,8 +407,8 @@ def refuse_codeless(point: Point) -> None:
 
 
 @cache
-def code_lines(file: str) -> frozenset[int]:
-    """The lines of a Python file at which a breakpoint can stop; none where it cannot be read."""
+def find_code_lines(file: str) -> frozenset[int]:
+    """Return the lines of a Python file at which a breakpoint can stop; empty if the file cannot be read."""
     found: set[int] = set()
     with suppress(OSError, SyntaxError, ValueError):
         todo = [compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)]
@@ -408,9 +422,9 @@ def code_lines(file: str) -> frozenset[int]:
 STATES: tuple[State, ...] = ("new", "top", "middle", "heap")
 
 
-def rows_of(told: dict[str, Any]) -> list[Task]:
-    """The table as the agent writes it: a list a column, places and waits by their numbers."""
-    sites = [site_of(site) for site in told["sites"]]
+def parse_rows(told: dict[str, Any]) -> list[TaskRow]:
+    """Return the table of tasks by the agent's columns, in which sites and waits are given by index."""
+    sites = [parse_site(site) for site in told["sites"]]
     waits = [Wait(kind, (), None if at is None else sites[at], *rest) for kind, at, *rest in told["waits"]]
     waiting = [None if number is None else waits[number] for number in told["wait"]]
     for i, others in zip(told["waiting"], told["targets"], strict=True):
@@ -420,39 +434,41 @@ def rows_of(told: dict[str, Any]) -> list[Task]:
     stacked = {STATES.index("top"), STATES.index("middle")}
     columns = (
         told["ids"], [parent or None for parent in told["parents"]], [STATES[state] for state in told["states"]],
-        scattered(told["names"], "", count), [None if at is None else sites[at] for at in told["created"]],
-        [None if at is None else sites[at] for at in told["at"]], waiting, scattered(told["workers"], None, count),
-        above_of(told), depths(told["states"]),
+        fill_column(told["names"], "", count), [None if at is None else sites[at] for at in told["created"]],
+        [None if at is None else sites[at] for at in told["at"]], waiting, fill_column(told["workers"], None, count),
+        parse_blockers(told), count_tasks_beneath(told["states"]),
         [None if state in stacked else at for state, at in zip(told["states"], told["addresses"], strict=True)],
         told["pedigrees"] or [""] * count, ["task"] * count, [None] * count,
     )  # fmt: skip
     # No frame of Python for each: `Task(...)` takes three times as long.
-    rows = list(map(partial(tuple.__new__, Task), zip(*columns, strict=True)))
-    return with_threads(rows, told["threads"]) if told["threads"] else rows
+    rows = list(map(partial(tuple.__new__, TaskRow), zip(*columns, strict=True)))
+    return add_thread_rows(rows, told["threads"]) if told["threads"] else rows
 
 
-def above_of(told: dict[str, Any]) -> list[int | None]:
-    """What has to go on first, for each task: the one that holds its loop up."""
+def parse_blockers(told: dict[str, Any]) -> list[int | None]:
+    """Return, for each task, the task that blocks its loop and has to go on first; None if none does."""
     above = told["above"]
     return [above.get(str(id_)) for id_ in told["ids"]] if above else [None] * len(told["ids"])
 
 
-def depths(states: list[int]) -> list[int | None]:
-    """How many tasks lie beneath each that is on its loop's stack: a task that begins eagerly lies on who made it."""
+def count_tasks_beneath(states: list[int]) -> list[int | None]:
+    """Return the number of tasks beneath each task on its loop's stack: an eagerly started task is on top of its
+    creator.
+    """
     buried = states.count(STATES.index("middle"))
     known = {STATES.index("top"): buried, STATES.index("middle"): 0 if buried == 1 else None}
     return [known.get(state) for state in states]
 
 
-def scattered(told: dict[str, object], otherwise: object, count: int) -> list[object]:
-    """A column of which only some rows were told."""
+def fill_column(told: dict[str, object], otherwise: object, count: int) -> list[object]:
+    """Return a column with the values in `told` (by position) and `otherwise` in all other rows."""
     column = [otherwise] * count
     for i, value in told.items():
         column[int(i)] = value
     return column
 
 
-def stop_of(found: Deadlock) -> Stop:
-    """A stop because of a deadlock."""
+def make_deadlock_stop(found: Deadlock) -> Stop:
+    """Return the stop for a deadlock."""
     first = found.tasks[0]
     return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)

@@ -1,7 +1,8 @@
-"""The tasks of a rank: `weft debug`'s prompt with the commands of `weft tasks`, on a replay whose ranks run on.
+"""The tasks of a rank: the prompt of `weft debug` with the commands of `weft tasks`, on a replay whose ranks keep
+running.
 
-The commands, the model and what drives gdb or asyncio are those of `weft tasks`. New here is only that a rank is not
-ours alone: while one of its tasks comes on, the calls of MPI on its way are made, with what they need of other ranks.
+The commands, the model and the code that drives gdb or asyncio are those of `weft tasks`. What this module adds: while
+a task of a rank moves on, the MPI calls on its way are made, with what they need of other ranks.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from weft.debug.replica import Replica
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.tasks import console
-from weft.tasks.answers import tell
-from weft.tasks.backend import Backend, How, NoFurther, Spawn, Stop
-from weft.tasks.debugger import Answer, Debugger, text_of
+from weft.tasks.answers import render_answer
+from weft.tasks.backend import Backend, How, NoProgress, Spawn, Stop
+from weft.tasks.debugger import Answer, TaskDebugger, read_source_line
 from weft.tasks.gdb import TICK, Gdb
-from weft.tasks.model import SourceLine, Task
+from weft.tasks.model import SourceLine, TaskRow
 from weft.tasks.openmp import NativeBackend
 from weft.tasks.python import RankConversation
-from weft.tasks.runtime import INSIDE, births
+from weft.tasks.runtime import INSIDE, find_birth_library
 
 ON_TASK = ("next", "step", "finish", "where", "print", "list")
 OF_TASKS = ("tasks", "task", "name", "follow", "waits")
@@ -51,13 +52,13 @@ STUCK = 3.0
 Idle = Callable[[], bool]
 
 
-def prepare(folder: Path) -> None:
-    """Put into a replay's folder what the agent in a Python rank needs, to follow tasks."""
-    (folder / "tasks.json").write_text(json.dumps({"inside": str(INSIDE), "births": births()}))
+def prepare_replay_folder(folder: Path) -> None:
+    """Write into a replay's folder what the agent in a Python rank needs to follow tasks."""
+    (folder / "tasks.json").write_text(json.dumps({"inside": str(INSIDE), "births": find_birth_library()}))
 
 
-def hand_in(replica: Replica, rank: int) -> Hand:
-    """What looks into a rank, and into its tasks."""
+def inspect_rank(replica: Replica, rank: int) -> Hand:
+    """Return the debugger of a rank that can follow its tasks, by what the rank runs."""
     pid = replica.controls[rank].pid
     if replica.agent(rank).exists():
         return AsyncioHand(replica.agent(rank), replica.folder / f"rank-{rank}.tasks.sock")
@@ -65,29 +66,36 @@ def hand_in(replica: Replica, rank: int) -> Hand:
 
 
 def _has_tool(pid: int) -> bool:
+    """Return whether a process was started with an OMPT tool."""
     with suppress(OSError):
         return b"\0OMP_TOOL_LIBRARIES=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
     return False
 
 
 class TaskHand(Protocol):
-    """A hand whose rank has tasks. `task`: the one that stopped at a line; `commands`: those of `weft tasks`, on it."""
+    """A rank's debugger that can follow tasks.
+
+    `task`: the task that stopped at a line; `commands`: the commands of `weft tasks` for the rank.
+    """
 
     stopped: Frame | None
     task: int | None
-    commands: Debugger | None
+    commands: TaskDebugger | None
 
     @property
     def backend(self) -> Backend | RankConversation:
-        """What knows the tasks. DebuggerError where the rank has none."""
+        """The backend that knows the tasks. DebuggerError if the rank has none."""
         ...
 
-    def looking(self) -> Any:
-        """The rank standing still, if only for a moment."""
+    def while_halted(self) -> Any:
+        """Return a context manager in which the rank is halted, if only for a moment."""
         ...
 
-    def go(self, how: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has come on; it stands there, but where the stop is `waiting`."""
+    def advance(self, movement: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+        """Let the rank run until a task has moved on; it is stopped afterwards, unless the stop is `waiting`.
+
+        `idle`: is called repeatedly meanwhile; True if the rank makes no progress.
+        """
         ...
 
 
@@ -96,19 +104,19 @@ class OpenMPHand(NativeHand):
 
     def __init__(self, pid: int) -> None:
         self.task: int | None = None
-        self.commands: Debugger | None = None
+        self.commands: TaskDebugger | None = None
         self._lent = False
         self._own = Gdb()
         super().__init__(pid, lambda: self._own)
         with super().halted():
-            self.backend = NativeBackend.over(self._own, pid)
+            self.backend = NativeBackend.attach_by_gdb(self._own, pid)
 
-    def looking(self) -> Any:
-        """The rank halted."""
+    def while_halted(self) -> Any:
+        """Return a context manager in which the rank is halted."""
         return self.halted()
 
-    def go(self, how: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has come on."""
+    def advance(self, movement: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+        """Let the rank run until a task has moved on, and return where it stopped."""
         self.poll()
         if self._own.running:
             self._own.ask("-exec-interrupt")
@@ -116,8 +124,8 @@ class OpenMPHand(NativeHand):
         self.stopped = self.task = None
         self._lent, self._own.idle = True, idle
         try:
-            stop = self.backend.go(how, task, child=child)
-        except NoFurther:
+            stop = self.backend.advance(movement, task, child=child)
+        except NoProgress:
             stop = Stop("waiting")
         except KeyboardInterrupt:
             stop = self.backend.interrupt()
@@ -125,24 +133,24 @@ class OpenMPHand(NativeHand):
             self._lent, self._own.idle = False, None
         if self._own.exited is not None:
             return stop
-        self.backend.forget()
+        self.backend.stop_following()
         if stop.why == "waiting":
             self._run()
         else:
             self.thread = self._own.threads.get(stop.worker or 0, self.thread)
             self.why = (stop.text or "").rstrip(": ") if stop.why == "signal" else stop.why
-            self.stopped, self.task, self.news = frame_of(stop), stop.task, news_of(stop)
+            self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
         return stop
 
     def meant(self, stop: dict[str, Any]) -> bool:
         """Whether a person's breakpoint is for the task that came there."""
         point = self._own.points.get(str(stop.get("bkptno")))
-        return point is not None and self.backend.meant(point, int(stop.get("thread-id", 1) or 1))
+        return point is not None and self.backend.is_meant_for_thread(point, int(stop.get("thread-id", 1) or 1))
 
     def _arrive(self) -> None:
         super()._arrive()
         if self.stopped is not None:
-            self.task = self.backend.on(self._own.lwp(self.thread))
+            self.task = self.backend.task_on_worker(self._own.kernel_thread_id(self.thread))
 
     def resume(self) -> None:
         """Let a rank that stands at a line go on."""
@@ -169,14 +177,14 @@ class OpenMPHand(NativeHand):
 
 
 class AsyncioHand(PythonHand):
-    """The agents in a Python rank: the one of `weft debug`, and from the first task that is followed that of asyncio.
+    """The two agents in a Python rank: that of `weft debug`, and, once a task is followed, that of asyncio.
 
-    Both trace the thread by sys.settrace, so that from then on breakpoints and steps are the second one's.
+    Both trace the thread by sys.settrace, so that from then on the second agent handles breakpoints and steps.
     """
 
     def __init__(self, path: Path, tasks: Path) -> None:
         self.task: int | None = None
-        self.commands: Debugger | None = None
+        self.commands: TaskDebugger | None = None
         self._path = tasks
         self._talk: RankConversation | None = None
         self._follows = self._lent = False
@@ -193,16 +201,18 @@ class AsyncioHand(PythonHand):
             self._talk = RankConversation(self._path)
         return self._talk
 
-    def looking(self) -> Any:
-        """The agent needs no standstill: it looks between two instructions."""
+    def while_halted(self) -> Any:
+        """Return an empty context manager: the agent reads between two instructions and needs no halt."""
         return nullcontext()
 
-    def _gone_from_here(self, how: How, task: int | None, *, child: bool) -> Stop:
-        """From a line where the rank's own agent holds it: the task is aimed at before the agent lets it go."""
-        self.backend.let(how, task, child=child)
+    def _advance_from_agent_stop(self, how: How, task: int | None, *, child: bool) -> Stop:
+        """Advance from a line at which the rank's own agent holds it: the task is chosen before that agent lets it
+        continue.
+        """
+        self.backend.resume_task(how, task, child=child)
         self.backend.tasks()  # answered behind it
         super().resume()
-        return self.backend.come()
+        return self.backend.wait_for_stop()
 
     @property
     def follows(self) -> bool:
@@ -222,8 +232,8 @@ class AsyncioHand(PythonHand):
         self._follows = True
         talk.arm(points)
 
-    def go(self, how: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
-        """Let the rank run until a task has come on."""
+    def advance(self, movement: How, task: int | None, *, child: bool, idle: Idle) -> Stop:
+        """Let the rank run until a task has moved on, and return where it stopped."""
         stands = not self._follows and self.stopped is not None
         if stands:
             self._take_over()
@@ -234,15 +244,19 @@ class AsyncioHand(PythonHand):
             self.stopped = None
         self._lent, self.backend.idle = True, idle
         try:
-            stop = self._gone_from_here(how, task, child=child) if stands else self.backend.go(how, task, child=child)
-        except (NoFurther, KeyboardInterrupt) as error:
+            stop = (
+                self._advance_from_agent_stop(movement, task, child=child)
+                if stands
+                else self.backend.advance(movement, task, child=child)
+            )
+        except (NoProgress, KeyboardInterrupt) as error:
             self.backend.idle = None
-            self.backend.forget()
-            return Stop("waiting" if isinstance(error, NoFurther) else "interrupted")
+            self.backend.stop_following()
+            return Stop("waiting" if isinstance(error, NoProgress) else "interrupted")
         finally:
             self._lent, self.backend.idle = False, None
         if stop.why not in ("ended", "deadlock"):  # a deadlock is said of a program that runs
-            self.stopped, self.task, self.news = frame_of(stop), stop.task, news_of(stop)
+            self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
         return stop
 
     def arm(self, points: Sequence[Point]) -> None:
@@ -271,7 +285,7 @@ class AsyncioHand(PythonHand):
         """Forget the step."""
         if self._follows:
             self._wish = None
-            self.backend.forget()
+            self.backend.stop_following()
         else:
             super().unstep()
 
@@ -282,7 +296,7 @@ class AsyncioHand(PythonHand):
         elif self.stopped is not None or self._wish is not None:
             wish, self._wish = self._wish or ("continue", None), None
             self.stopped = self.task = None
-            self.backend.let(*wish)
+            self.backend.resume_task(*wish)
 
     def poll(self) -> None:
         """Take up what has happened in the rank."""
@@ -291,9 +305,9 @@ class AsyncioHand(PythonHand):
         super().poll()
         if self._follows and self.stopped is None:
             with suppress(DebuggerError):
-                stop = self.backend.arrived()
+                stop = self.backend.poll_stop()
                 if stop is not None and stop.why != "ended":
-                    self.stopped, self.task, self.news = frame_of(stop), stop.task, news_of(stop)
+                    self.stopped, self.task, self.news = make_stop_frame(stop), stop.task, make_stop_news(stop)
 
     def close(self) -> None:
         """Leave the rank."""
@@ -302,19 +316,19 @@ class AsyncioHand(PythonHand):
         super().close()
 
 
-def frame_of(stop: Stop) -> Frame:
-    """Where a task stands, as the ranks' prompt shows it."""
+def make_stop_frame(stop: Stop) -> Frame:
+    """Return the frame of a task's stop, as the ranks' prompt shows it."""
     at = stop.at or SourceLine("", 0, "no line of the program")
-    return Frame(at.file, at.line, at.function, text_of(at))
+    return Frame(at.file, at.line, at.function, read_source_line(at))
 
 
-def news_of(stop: Stop) -> dict[str, Any]:
-    """What is to be told of the stop, as of a rank's own."""
+def make_stop_news(stop: Stop) -> dict[str, Any]:
+    """Return what the prompt reports of a stop beside its line, as for a rank's own stop."""
     return {"point": stop.breakpoint} if stop.breakpoint is not None else {}
 
 
 class RankBackend:
-    """The tasks of one rank, for the commands of `weft tasks`."""
+    """The tasks of one rank as a backend for the commands of `weft tasks`."""
 
     def __init__(self, ranks: Ranks, rank: int, hand: TaskHand) -> None:
         self._ranks, self._rank, self._hand = ranks, rank, hand
@@ -322,25 +336,25 @@ class RankBackend:
         self._looked = self._since = 0.0
 
     def start(self) -> Stop:
-        """The rank runs already."""
+        """Return a stop at once: the rank runs already."""
         return Stop("start")
 
-    def tasks(self) -> list[Task]:
-        """The table."""
-        with self._hand.looking():
+    def tasks(self) -> list[TaskRow]:
+        """Return the table of tasks."""
+        with self._hand.while_halted():
             return self._hand.backend.tasks()
 
-    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
-        """Let one task come on, and wait until the other ranks stand again."""
+    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+        """Let one task move on, and wait until the other ranks are stopped again."""
         self._ranks.not_over()
         self._since = 0.0
-        stop = self._hand.go(how, task, child=child, idle=self._idle)
+        stop = self._hand.advance(movement, task, child=child, idle=self._drive_other_ranks)
         self._ranks.settle()
         self._ranks.look_at([self._rank])
         return stop
 
-    def _idle(self) -> bool:
-        """What else has to go on meanwhile; whether the rank gets no further."""
+    def _drive_other_ranks(self) -> bool:
+        """Let the other ranks do what this one needs; return True if the rank makes no progress any more."""
         now = time.monotonic()
         if now - self._looked < TICK:
             return False
@@ -364,30 +378,30 @@ class RankBackend:
         self._since = self._since or now
         return at_end and not calls and now - self._since > STUCK
 
-    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """A task's own frames, and who made it."""
-        with self._hand.looking():
-            return self._hand.backend.frames(task, every=every)
+    def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
+        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
+        with self._hand.while_halted():
+            return self._hand.backend.frames(task, with_libraries=with_libraries)
 
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
-        """The value of an expression in a task's frame."""
-        with self._hand.looking():
+        """Return the value of an expression in a task's frame as text."""
+        with self._hand.while_halted():
             return self._hand.backend.evaluate(task, text, level, form)
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
-        """The variables of a task's frame."""
-        with self._hand.looking():
+        """Return the names and values of the variables of a task's frame."""
+        with self._hand.while_halted():
             return self._hand.backend.locals(task, level)
 
     def assign(self, task: int | None, name: str, text: str, level: int) -> str:
-        """Give a variable of a task's frame another value."""
-        with self._hand.looking():
+        """Assign the value of an expression to a variable of a task's frame."""
+        with self._hand.while_halted():
             return self._hand.backend.assign(task, name, text, level)
 
-    def held(self, task: int | None, text: str) -> int:
-        """The task that an expression leads to."""
-        with self._hand.looking():
-            return self._hand.backend.held(task, text)
+    def find_task(self, task: int | None, text: str) -> int:
+        """Return the number of the task that an expression refers to."""
+        with self._hand.while_halted():
+            return self._hand.backend.find_task(task, text)
 
     def arm(self, points: Sequence[Point]) -> None:
         """Breakpoints are those of all ranks (debug/breakpoints.py)."""
@@ -403,31 +417,31 @@ class RankBackend:
 
     def name(self, task: int, name: str) -> None:
         """Give a task a name."""
-        with self._hand.looking():
+        with self._hand.while_halted():
             self._hand.backend.name(task, name)
 
-    def verdict(self) -> str:
-        """What a rank waits for may come from another one."""
+    def explain_hang(self) -> str:
+        """Return nothing: what a rank waits for may come from another rank."""
         return ""
 
-    def unseen(self) -> str:
-        """That a rank's program has tasks of another library."""
-        with self._hand.looking():
-            return self._hand.backend.unseen()
+    def explain_missing_tasks(self) -> str:
+        """Return that the rank's program has tasks of another library; empty if it has none."""
+        with self._hand.while_halted():
+            return self._hand.backend.explain_missing_tasks()
 
     def hold(self, task: int, *, on: bool) -> str:
-        """Let a task make no step, or again."""
-        with self._hand.looking():
+        """Hold a task, so that it makes no step, or release it."""
+        with self._hand.while_halted():
             return self._hand.backend.hold(task, on=on)
 
-    def waiting_with(self) -> dict[int, int]:
-        """The worker that waits with each held task."""
-        with self._hand.looking():
-            return self._hand.backend.waiting_with()
+    def workers_of_held(self) -> dict[int, int]:
+        """Return the worker that waits with each held task."""
+        with self._hand.while_halted():
+            return self._hand.backend.workers_of_held()
 
     def catch(self, name: str, *, on: bool) -> None:
-        """Stop where a task dies of an exception."""
-        with self._hand.looking():
+        """Stop if a task ends by an exception."""
+        with self._hand.while_halted():
             self._hand.backend.catch(name, on=on)
 
     def output(self) -> str:
@@ -443,7 +457,9 @@ class RankBackend:
 
 
 class TaskPrompt(Prompt):
-    """The console of a replay, with the commands of tasks. `on`: the rank whose task commands mean, None for ranks."""
+    """The console of a replay, with the commands for tasks. `on`: the rank whose task commands refer to, None for
+    ranks.
+    """
 
     def __init__(self, debugger: Ranks, *, as_json: bool, out: TextIO | None = None) -> None:
         super().__init__(debugger, as_json=as_json, out=out)
@@ -453,7 +469,7 @@ class TaskPrompt(Prompt):
         """An answer in words."""
         if answer["kind"] != "of-rank":
             return super().told(answer)
-        lines, name = tell(answer["answer"]), f"rank {answer['rank']}"
+        lines, name = render_answer(answer["answer"]), f"rank {answer['rank']}"
         return [f"{name}: {lines[0].strip()}"] if len(lines) == 1 else [f"{name}:", *(f"  {line}" for line in lines)]
 
     def answer(self, line: str) -> Answer:
@@ -463,11 +479,11 @@ class TaskPrompt(Prompt):
         if name == "help":
             return help_of(rest, COMMANDS, prompt.WHERE, LEGEND)
         if name in OF_TASKS:
-            return self._of_task(name, text, ranks)
+            return self._answer_task_command(name, text, ranks)
         if name == "break" and (found := re.fullmatch(r"(\S+)\s+task\s+(\S+)(\s+descendants)?", text)):
-            return self._break(found[1], found[2], bool(found[3]), ranks)
+            return self._break_in_task(found[1], found[2], bool(found[3]), ranks)
         if self.on is not None and not ranks and name in ON_TASK and "native" not in text.split():
-            return self._of_task(name, text, "")
+            return self._answer_task_command(name, text, "")
         if name in ("rank", "restart", "until", "prev event", "reverse-continue", "reverse-next", "reverse-step"):
             self.on = None
         for hand in self.debugger.hands.values():
@@ -475,32 +491,34 @@ class TaskPrompt(Prompt):
                 commands.stop = Stop("start")  # where its task stood before the ranks moved
         answer = super().answer(f"{name} {rest}".rstrip())
         if name == "continue":
-            self._stopped_at_task()
+            self._focus_stopped_task()
         return answer
 
-    def _stopped_at_task(self) -> None:
-        """A breakpoint has stopped a task of the rank in focus: it is the one that commands mean."""
+    def _focus_stopped_task(self) -> None:
+        """After a breakpoint has stopped a task of the rank in focus, let commands refer to that task."""
         hand: Any = self.debugger.hands.get(self.debugger.focus)
         task = getattr(hand, "task", None)
-        if task is not None and (self.on is not None or any(p.task for p in self._scoped())):
+        if task is not None and (self.on is not None or any(p.task for p in self._breakpoint_points())):
             self.on = self.debugger.focus
-            self.commands_of(self.on).focus = task
+            self.debugger_of_rank(self.on).focus = task
 
-    def _scoped(self) -> Iterator[Point]:
+    def _breakpoint_points(self) -> Iterator[Point]:
         return (b.point for b in self.debugger.stops.breakpoints.all if b.point is not None)
 
-    def commands_of(self, rank: int) -> Debugger:
-        """The commands of `weft tasks`, on a rank."""
+    def debugger_of_rank(self, rank: int) -> TaskDebugger:
+        """Return the debugger with the commands of `weft tasks` for a rank. UsageError if the rank has no tasks to
+        follow.
+        """
         hand: Any = self.debugger.hand(rank)
         if not hasattr(hand, "commands"):
             raise UsageError(f"rank {rank} has no tasks to follow: neither asyncio, nor OpenMP with a runtime that "
                              "tells of them (apt install libomp5, or pip install pyomp)")  # fmt: skip
         if hand.commands is None:
-            hand.commands = Debugger(RankBackend(self.debugger, rank, hand))
-        found: Debugger = hand.commands
+            hand.commands = TaskDebugger(RankBackend(self.debugger, rank, hand))
+        found: TaskDebugger = hand.commands
         return found
 
-    def _rank(self, ranks: str) -> int:
+    def _choose_rank(self, ranks: str) -> int:
         if not ranks:
             return self.debugger.focus if self.on is None else self.on
         chosen = self.debugger.ranks_of(ranks)
@@ -508,9 +526,10 @@ class TaskPrompt(Prompt):
             raise UsageError("give one rank")
         return chosen[0]
 
-    def _of_task(self, name: str, text: str, ranks: str) -> Answer:
-        rank = self._rank(ranks)
-        d = self.commands_of(rank)
+    def _answer_task_command(self, name: str, text: str, ranks: str) -> Answer:
+        """Answer a command of `weft tasks` for the task of a rank."""
+        rank = self._choose_rank(ranks)
+        d = self.debugger_of_rank(rank)
         answer = console.TaskConsole(d, as_json=self.json).answer(f"{name} {text}".rstrip())
         if name == "task" and text:
             self.on = self.debugger.focus = rank
@@ -518,6 +537,6 @@ class TaskPrompt(Prompt):
             self.on = None  # its last task is done
         return {"kind": "of-rank", "rank": rank, "answer": answer}
 
-    def _break(self, place: str, task: str, descendants: bool, ranks: str) -> Answer:
-        rank = self._rank(ranks)
-        return self.debugger.stops.break_at(place, Scope(rank, self.commands_of(rank).find(task).id, descendants))
+    def _break_in_task(self, place: str, task: str, descendants: bool, ranks: str) -> Answer:
+        rank = self._choose_rank(ranks)
+        return self.debugger.stops.break_at(place, Scope(rank, self.debugger_of_rank(rank).find(task).id, descendants))

@@ -1,7 +1,7 @@
-"""Where the agent in a program that runs already finds Weft: a folder of the program's user, with a socket in it.
+"""Makes the place at which the agent in a running program finds Weft: a folder of the program's user, with a socket.
 
-Weft may be root, and the program another user's, who can change all in that folder at any moment. So what is made
-there, and what is removed, is done by a process that has become that user before: it can do no more than they can.
+Weft may be root, and the program another user's, who can change everything in that folder at any moment. So files there
+are created and removed by a process that has become that user before: it can do no more than they can.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SECONDS = 20.0
 
 
 class Rendezvous:
-    """A folder with a socket and a script, where one process is listened for. UsageError where there is none."""
+    """A folder with a socket and a script, at which Weft waits for one process. UsageError if it cannot be made."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -60,6 +60,7 @@ class Rendezvous:
         return self._place / "script.py"
 
     def _make(self) -> bytes:
+        """Create the folder, bind the socket, and write the script; return the folder's path."""
         ENTRY.read_bytes()
         place = Path(tempfile.mkdtemp(prefix="weft-attach-"))
         try:
@@ -73,7 +74,7 @@ class Rendezvous:
         return os.fsencode(place)
 
     def accept(self, seconds: float) -> socket.socket | None:
-        """The process, if it comes within so many seconds; others are sent away."""
+        """Return the connection of the process, if it arrives within some seconds; connections of others are closed."""
         until = time.monotonic() + seconds
         while True:
             self._listener.settimeout(max(0.0, until - time.monotonic()))  # strangers must not hold it up
@@ -87,7 +88,7 @@ class Rendezvous:
             line.close()
 
     def close(self) -> None:
-        """Remove what the agent did not: it does so itself where it came."""
+        """Remove the folder, unless the agent has done so already."""
         self._listener.close()
         with suppress(OSError):  # its user may have taken care that it cannot be
             self._as_user(self._remove)
@@ -97,7 +98,9 @@ class Rendezvous:
         return b""
 
     def _as_user(self, work: Callable[[], bytes]) -> bytes:
-        """Do something as the program's user, in another process where that is not us. OSError with its reason."""
+        """Call a function as the program's user, in another process if that is not this one's user. OSError with its
+        reason.
+        """
         if self._user[0] == os.geteuid():
             return work()
         reader, writer = os.pipe()
@@ -115,7 +118,7 @@ class Rendezvous:
 
 
 def _become(user: tuple[int, int], work: Callable[[], bytes], writer: int) -> NoReturn:
-    """Be a user without any other right, terminal or environment; say what came of the work, and end."""
+    """Become a user without any other right, terminal or environment, report the result of the work, and exit."""
     told = b"-it came to nothing"
     try:
         os.setsid()
@@ -137,7 +140,7 @@ def _become(user: tuple[int, int], work: Callable[[], bytes], writer: int) -> No
 
 
 def user_of(pid: int) -> tuple[int, int]:
-    """The user and the group that a process acts as. UsageError where it has gone."""
+    """Return the user and group that a process acts as. UsageError if the process has gone."""
     try:
         told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The OpenMP runtime that a native program gets, and Weft's tool for it."""
+"""Chooses the OpenMP runtime for a native program, and builds Weft's tool for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft.safety.folders import cache_folder, is_kept, make_private
 INSIDE = Path(__file__).parents[1] / "inprocess"
 SWITCHES = ("switches.c", "switches.h", "record.c", "record.h", "format.h")
 """What writes down which task makes which calls, and the writer of records that it uses."""
-PLACE = "/weft/tasks/native"
+SOURCE_PREFIX = "/weft/tasks/native"
 """Where Weft's part says that its sources lie, so that nobody takes them for the program's."""
 FLAGS = ("-std=c11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-shared")
 NAMES = ("libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so")
@@ -32,8 +32,8 @@ OPENCILK = (b"libopencilk.so", b"__cilkrts_internal_invoke_cilkified_root")
 """And those of OpenCilk, also where its runtime is linked statically."""
 
 
-def runtimes() -> Iterator[Path]:
-    """The runtimes of this machine that have OMPT: Debian's, the newest first, then PyPI's."""
+def find_runtimes() -> Iterator[Path]:
+    """Yield the OpenMP runtimes of this machine that support OMPT: Debian's, the newest first, then PyPI's."""
     debian = sorted(Path("/usr/lib").glob("llvm-*/lib/libomp.so.5"), key=lambda p: -int(p.parts[3][5:]))
     yield from debian
     yield from Path("/usr/lib").glob("*-linux-gnu/libomp.so.5")
@@ -42,19 +42,21 @@ def runtimes() -> Iterator[Path]:
     yield from Path(sys.prefix, "lib").glob("libiomp5.so")
 
 
-def runtime(chosen: str) -> Path:
-    """The one to use. UsageError where there is none, with what to install."""
+def select_runtime(chosen: str) -> Path:
+    """Return the runtime to use: the chosen file, or the first that is found. UsageError with what to install if none
+    is.
+    """
     if chosen:
         if not Path(chosen).is_file():
             raise UsageError(f"--runtime {chosen}: there is no such file")
         return Path(chosen).resolve()
-    for found in runtimes():
+    for found in find_runtimes():
         return found.resolve()
     raise UsageError("there is no OpenMP runtime with OMPT here: apt install libomp5, or pip install pyomp")
 
 
-def check(program: Path) -> None:
-    """Refuse what would crash or show nothing. UsageError with the reason."""
+def check_program(program: Path) -> None:
+    """Raise a UsageError with the reason if the tool would crash a program or show nothing."""
     code = program.read_bytes()
     if not code.startswith(b"\x7fELF"):
         raise UsageError(f"{program}: neither a Python program nor a native one")
@@ -75,17 +77,17 @@ def check(program: Path) -> None:
 
 
 def has_openmp(code: bytes) -> bool:
-    """Whether a file is a native program with a shared OpenMP runtime."""
+    """Return whether a file's contents are a native program with a shared OpenMP runtime."""
     return code.startswith(b"\x7fELF") and any(name.encode() + b"\0" in code for name in NAMES)
 
 
 def has_opencilk(code: bytes) -> bool:
-    """Whether a file is a native program with OpenCilk's runtime."""
+    """Return whether a file's contents are a native program with OpenCilk's runtime."""
     return code.startswith(b"\x7fELF") and any(name in code for name in OPENCILK)
 
 
-def folder_of(library: Path) -> Path:
-    """A folder in which a runtime has every name that programs ask for."""
+def make_runtime_folder(library: Path) -> Path:
+    """Return a folder of the cache that offers a runtime under every name that programs load it by."""
     key = hashlib.sha256(str(library).encode()).hexdigest()[:16]
     folder = cache_folder() / "openmp" / key
     make_private(folder)
@@ -98,71 +100,79 @@ def folder_of(library: Path) -> Path:
     return folder
 
 
-def settings(library: str) -> dict[str, str]:
-    """The environment that gives a program LLVM's runtime and Weft's tool."""
-    paths = [str(folder_of(runtime(library))), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    return {"LD_LIBRARY_PATH": ":".join(paths), "OMP_TOOL_LIBRARIES": str(tool()), "OMP_TOOL": "enabled"}
+def tool_environment(library: str) -> dict[str, str]:
+    """Return the environment variables that give a program LLVM's runtime and Weft's tool."""
+    paths = [str(make_runtime_folder(select_runtime(library))), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {"LD_LIBRARY_PATH": ":".join(paths), "OMP_TOOL_LIBRARIES": str(build_tool()), "OMP_TOOL": "enabled"}
 
 
-def in_turns(how: str, file: str) -> dict[str, str]:
-    """The environment in which Weft chooses the tasks that threads run, and writes that down or keeps to it."""
-    preloaded = [str(tool()), *filter(None, [os.environ.get("LD_PRELOAD")])]
+def schedule_environment(how: str, file: str) -> dict[str, str]:
+    """Return the environment variables with which the tool records or replays (`how`) the order of tasks in a file."""
+    preloaded = [str(build_tool()), *filter(None, [os.environ.get("LD_PRELOAD")])]
     return {"WEFT_INTERNAL_TASKS_TURNS": f"{how}:{Path(file).resolve()}", "LD_PRELOAD": ":".join(preloaded)}
 
 
-def for_ranks(programs: Iterable[Sequence[str]]) -> dict[str, str]:
-    """The same for the ranks of a replay, where their program has OpenMP tasks that Weft can follow; else nothing."""
+def replay_environment(programs: Iterable[Sequence[str]]) -> dict[str, str]:
+    """Return the environment variables for the ranks of a replay; empty if no program has OpenMP
+    tasks Weft can follow.
+    """
     for program in programs:
         found = shutil.which(program[0])
         with suppress(WeftError):
             if found is not None:
-                check(Path(found))
-                return settings("")
+                check_program(Path(found))
+                return tool_environment("")
     return {}
 
 
-def recording(programs: Iterable[Sequence[str]], run: Path) -> dict[str, str]:
-    """What has the ranks of a run write down which task makes each call, into RUN/tasks.
+def recording_environment(programs: Iterable[Sequence[str]], run: Path) -> dict[str, str]:
+    """Return the environment variables with which the ranks of a run record the task of each call, into RUN/tasks.
 
-    UsageError where a program has OpenMP tasks that cannot be followed; one without tasks is left as it is.
+    UsageError if a program has OpenMP tasks that cannot be followed; a program without tasks runs unchanged.
     """
-    wanted = {"WEFT_INTERNAL_TASKS": str(run), "WEFT_INTERNAL_TASKS_LIBRARY": str(_births())}
+    wanted = {"WEFT_INTERNAL_TASKS": str(run), "WEFT_INTERNAL_TASKS_LIBRARY": str(_build_birth_library())}
     wanted["PYTHONPATH"] = os.pathsep.join(filter(None, [str(INSIDE / "start"), os.environ.get("PYTHONPATH")]))
     for program in programs:
         found = shutil.which(program[0]) if program else None
         if found is not None and has_openmp(Path(found).read_bytes()):
-            check(Path(found))
-            wanted |= settings("")
+            check_program(Path(found))
+            wanted |= tool_environment("")
     return wanted
 
 
-def tool() -> Path:
-    """Weft's OMPT tool, built on first use with the system's compiler. DebuggerError where that fails."""
-    return _built("tool.c", "turns.c", "turns.h", "holds.c", "holds.h", "table.h", "ompt.h", *SWITCHES)
+def build_tool() -> Path:
+    """Return the path of Weft's OMPT tool, built at first use with the system's compiler.
+    DebuggerError if that fails.
+    """
+    return _build_library("tool.c", "turns.c", "turns.h", "holds.c", "holds.h", "table.h", "ompt.h", *SWITCHES)
 
 
-def births() -> str:
-    """What notes the births of asyncio's tasks, by C; empty where it cannot be built: Python does it then."""
+def find_birth_library() -> str:
+    """Return the path of the C part that numbers asyncio's tasks; empty if it cannot be built, as
+    Python does it then.
+    """
     try:
-        return str(_births())
+        return str(_build_birth_library())
     except DebuggerError:
         return ""
 
 
-def _births() -> Path:
-    return _built("births.c", "steps.c", "births.h", *SWITCHES)
+def _build_birth_library() -> Path:
+    return _build_library("births.c", "steps.c", "births.h", *SWITCHES)
 
 
-def _source(name: str) -> Traversable:
-    """A file of tasks/native, or one that all native code of Weft shares."""
+def _find_source(name: str) -> Traversable:
+    """Return a source file of tasks/native, or of the native code that all of Weft shares."""
     own = files("weft.tasks") / "native" / name
     return own if own.is_file() else files("weft.native") / name
 
 
-def _built(*names: str) -> Path:
-    """A shared object of these files of tasks/native, in the cache; it is called after the first."""
-    sources = {name: _source(name).read_bytes() for name in names}
-    key = hashlib.sha256(b"".join([*sources.values(), *(flag.encode() for flag in (*FLAGS, PLACE))])).hexdigest()[:16]
+def _build_library(*names: str) -> Path:
+    """Return a shared library of source files of tasks/native, built at first use and kept in the cache."""
+    sources = {name: _find_source(name).read_bytes() for name in names}
+    key = hashlib.sha256(
+        b"".join([*sources.values(), *(flag.encode() for flag in (*FLAGS, SOURCE_PREFIX))])
+    ).hexdigest()[:16]
     target = cache_folder() / f"libweft-tasks-{Path(names[0]).stem}-{key}.so"
     if is_kept(target):
         return target
@@ -177,7 +187,7 @@ def _built(*names: str) -> Path:
         command = [
             compiler,
             *FLAGS,
-            f"-ffile-prefix-map={folder}={PLACE}",
+            f"-ffile-prefix-map={folder}={SOURCE_PREFIX}",
             "-o",
             str(made),
             *(str(Path(folder, name)) for name in names if name.endswith(".c")),

@@ -1,4 +1,6 @@
-"""The file of `--record` and `--replay`: in which order tasks took their turns. What it holds is its runtime's own."""
+"""Checks the file of `--record` and `--replay`: the order in which tasks took their turns, in its
+runtime's own terms.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ from weft.safety.folders import open_regular
 Runtime = Literal["asyncio", "openmp"]
 
 
-def check(how: str, file: str, runtime: Runtime) -> None:
-    """Refuse what cannot be replayed. UsageError with the file and the reason."""
+def check_schedule_file(how: str, file: str, runtime: Runtime) -> None:
+    """Raise a UsageError with file and reason if the file cannot be replayed by a runtime. `how`:
+    `record` or `replay`.
+    """
     if how != "replay":
         return
     first: dict[str, Any] = {}

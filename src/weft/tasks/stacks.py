@@ -1,18 +1,18 @@
-"""Whose frames lie on a worker's stack: of the task on top, and of each that waits beneath it."""
+"""Assigns the frames of a worker's stack to its tasks: to the task on top, and to each task that waits beneath it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.tasks.gdb import ENTRY, OF_PROGRAM, WRAPPED, WRAPPERS, Frame, Gdb, is_own, site_of
-from weft.tasks.model import NO_CODE, Task
+from weft.tasks.gdb import ENTRY, OF_PROGRAM, WRAPPED, WRAPPERS, Frame, Gdb, frame_site, is_program_frame
+from weft.tasks.model import NO_CODE, TaskRow
 
 RED_ZONE = 128
 """Bytes below its stack pointer that a function which calls no other may use (System V ABI of x86-64, 3.2.2)."""
 
 
-def parts(stack: list[Frame]) -> list[int]:
-    """For each frame, innermost first, the how-manieth task of the stack it belongs to, 0 the one on top."""
+def number_frames(stack: list[Frame]) -> list[int]:
+    """Return, for each frame from the inside out, the index of the task that it belongs to; 0 is the task on top."""
     found, part = [], 0
     for i, frame in enumerate(stack):
         found.append(part)
@@ -22,29 +22,29 @@ def parts(stack: list[Frame]) -> list[int]:
     return found
 
 
-def cropped(stack: list[Frame], skip: int, *, every: bool = False) -> list[Frame]:
-    """The frames of one task: those of the `skip` tasks on top of it are left out, and so is all beneath it.
-
-    `every`: libraries' too.
-    """
-    numbered = parts(stack)
+def frames_of_part(stack: list[Frame], skip: int, *, with_libraries: bool = False) -> list[Frame]:
+    """Return the frames of the task with index `skip` on a stack. `with_libraries`: keep the frames of libraries."""
+    numbered = number_frames(stack)
     part = min(skip, numbered[-1] if numbered else 0)
     of_task = [i for i, of in enumerate(numbered) if of == part]
-    return [stack[i] for i in of_task if every or (is_own(stack[i]) and not wraps(stack, i))]
+    return [
+        stack[i] for i in of_task if with_libraries or (is_program_frame(stack[i]) and not is_wrapper_frame(stack, i))
+    ]
 
 
-def wraps(stack: list[Frame], i: int) -> bool:
-    """Whether a frame is clang's own, which has the line of a directive, around the one that is the body."""
+def is_wrapper_frame(stack: list[Frame], i: int) -> bool:
+    """Return whether frame `i` is clang's wrapper with the line of a directive, around the frame of the body."""
     names = [str(frame.get("func", "")) for frame in stack[max(i - 1, 0) : i + 1]]
     return bool(WRAPPERS.search(names[-1]) and WRAPPED.search(names[0])) and len(names) > 1
 
 
-class Lies(NamedTuple):
-    """A task on a worker's stack, as its record has it.
+class StackedTask(NamedTuple):
+    """A task on a worker's stack, by its record.
 
-    `first`: it is its thread's first. `left`: a thread's part of a region that has come to the region's end, and waits
-    there for the others'. `inside`: it waits, in its code. `calls`: where it or who made it may be in a call. `over`:
-    tasks that lie on it and were told the end of, by another thread; their code may still run there.
+    `first`: whether it is its thread's first. `left`: whether it is a thread's part of a region that has reached the
+    region's end and waits there for the others. `inside`: whether it waits inside its code. `calls`: the addresses of
+    calls that it or its creator may be in. `over`: the number of tasks above it whose end another thread has reported,
+    while their code may still run there.
     """
 
     id: int
@@ -55,18 +55,19 @@ class Lies(NamedTuple):
     over: int = 0
 
 
-def lying(stack: list[Frame], on_worker: list[Lies]) -> dict[int, int]:
-    """Of each task of a worker, the one on top first, which part of its stack is its own; NO_CODE where none is.
+def assign_stack_parts(stack: list[Frame], on_worker: list[StackedTask]) -> dict[int, int]:
+    """Return which part of the stack belongs to each task of a worker (the task on top first); NO_CODE if none does.
 
-    That is a part of a region that was left, and what is on top and about to begin or just at its end: the table has
-    these, and the stack does not. The innermost line is then in the call in which another one waits or made it.
+    A task has no part if it is a part of a region that was left, or is on top and about to begin or just ended: the
+    table contains such tasks, and the stack does not. The innermost line is then in the call in which another task
+    waits, or which created it.
     """
-    begun = entered(stack) - sum(bool(OF_PROGRAM.match(str(frame.get("func", "")))) for frame in stack)
+    begun = count_entered_tasks(stack) - sum(bool(OF_PROGRAM.match(str(frame.get("func", "")))) for frame in stack)
     left = {one.id for one in on_worker if one.left}
     without = sum(not one.first for one in on_worker) - begun
     none = left if without >= len(left) else set()
     if without > len(left) and not (on_worker[0].first or on_worker[0].inside):
-        own = next(filter(is_own, stack), None)
+        own = next(filter(is_program_frame, stack), None)
         if own is None or int(own["addr"], 16) in frozenset().union(*(one.calls for one in on_worker)):
             none = none | {on_worker[0].id}
     # Bodies beyond the tasks that have one are of tasks that were told the end of already.
@@ -81,76 +82,84 @@ def lying(stack: list[Frame], on_worker: list[Lies]) -> dict[int, int]:
     return found
 
 
-def entered(stack: list[Frame]) -> int:
-    """How many tasks have come to their code, of those on a worker's stack: one that is about to begin has not."""
-    numbered = parts(stack)
+def count_entered_tasks(stack: list[Frame]) -> int:
+    """Return how many tasks on a worker's stack have reached their code; a task that is about to begin has not."""
+    numbered = number_frames(stack)
     return numbered[-1] + bool(ENTRY.search(str(stack[-1].get("func", "")))) if numbered else 0
 
 
-def frames_of(gdb: Gdb, row: Task, rows: dict[int, Task], *, every: bool = False) -> tuple[int, list[Frame]]:
-    """The thread that a task lies on, and its own frames there; none where it has not begun or is on the heap."""
+def find_task_frames(
+    gdb: Gdb, row: TaskRow, rows: dict[int, TaskRow], *, with_libraries: bool = False
+) -> tuple[int, list[Frame]]:
+    """Return the thread and frames of a task; 0 and none if it has not begun or is on the heap."""
     if row.worker is None or row.worker not in gdb.threads or row.part == NO_CODE:
         return 0, []
     thread = gdb.threads[row.worker]
-    return thread, cropped(gdb.stack(thread), covers(row, rows), every=every)
+    return thread, frames_of_part(gdb.stack(thread), count_tasks_above(row, rows), with_libraries=with_libraries)
 
 
-def covers(row: Task, rows: dict[int, Task]) -> int:
-    """How many tasks lie on a task in its worker's stack, as far as they have frames there."""
+def count_tasks_above(row: TaskRow, rows: dict[int, TaskRow]) -> int:
+    """Return how many tasks above a task in its worker's stack have frames there."""
     skip, at = 0, row
     while row.part is None and at.above is not None and at.above in rows:
         skip, at = skip + 1, rows[at.above]
     return skip if row.part is None else row.part
 
 
-def placed(tasks: list[Task], stacks: dict[int, list[Frame]], lies: dict[int, dict[int, int]]) -> list[Task]:
-    """The tasks, with their parts of their workers' stacks, and the line of their own frame where no wait has told it.
+def place_tasks(tasks: list[TaskRow], stacks: dict[int, list[Frame]], lies: dict[int, dict[int, int]]) -> list[TaskRow]:
+    """Return the rows with their parts of their workers' stacks, and the line of their own frame if no wait gives it.
 
-    `lies`: of each worker, whose its stack's parts are (`lying`).
+    `lies`: for each worker, the result of `assign_stack_parts`.
     """
 
-    def at(task: Task) -> Task:
+    def at(task: TaskRow) -> TaskRow:
         part = lies[task.worker].get(task.id) if task.worker in lies else None
         if part is None:
             return task
         if part == NO_CODE:  # the stack's innermost line is another's
             return task._replace(part=part, at=task.wait.site if task.wait is not None else task.created)
         beneath = task.state == "middle" or (task.state == "top" and part > 0)
-        own = cropped(stacks[task.worker or 0], part) if beneath and task.wait is None else []
-        return task._replace(part=part, at=site_of(own[0]) if own else task.at)
+        own = frames_of_part(stacks[task.worker or 0], part) if beneath and task.wait is None else []
+        return task._replace(part=part, at=frame_site(own[0]) if own else task.at)
 
     return [at(task) for task in tasks]
 
 
-def leaving(stack: list[Frame]) -> Frame | None:
-    """The runtime's frame that a thread comes back to when it has done its part of a region."""
+def find_region_end_frame(stack: list[Frame]) -> Frame | None:
+    """Return the runtime's frame that a thread returns to when it has finished its part of a
+    region; None if unknown.
+    """
     begins = [i for i, frame in enumerate(stack) if ENTRY.search(str(frame.get("func", "")))]
     return stack[begins[-1] + 1] if begins and begins[-1] + 1 < len(stack) else None
 
 
-def own_part(stack: list[Frame], skip: int) -> Frame | None:
-    """A task's innermost frame without one of a library beneath it, so that what it has is the program's own."""
-    frames = cropped(stack, skip, every=True)
-    while any(map(is_own, frames)) and not all(map(is_own, frames)):
-        frames = frames[next(i for i, frame in enumerate(frames) if not is_own(frame)) + 1 :]
-    return frames[0] if frames and is_own(frames[0]) else None
+def innermost_program_frame(stack: list[Frame], skip: int) -> Frame | None:
+    """Return a task's innermost frame that no library frame lies under; None if a library is innermost."""
+    frames = frames_of_part(stack, skip, with_libraries=True)
+    while any(map(is_program_frame, frames)) and not all(map(is_program_frame, frames)):
+        frames = frames[next(i for i, frame in enumerate(frames) if not is_program_frame(frame)) + 1 :]
+    return frames[0] if frames and is_program_frame(frames[0]) else None
 
 
-def holder(gdb: Gdb, address: int, rows: dict[int, Task]) -> int | None:
-    """The task in whose frames a variable lies; None where no worker's stack holds that address."""
+def find_holding_task(gdb: Gdb, address: int, rows: dict[int, TaskRow]) -> int | None:
+    """Return the task in whose frames an address is; None if no worker's stack contains it."""
     for top in (row for row in rows.values() if row.state == "top" and row.worker in gdb.threads):
         thread = gdb.threads[top.worker or 0]
         stack = gdb.stack(thread)
-        level = level_at(gdb, thread, len(stack), address)
+        level = find_frame_level(gdb, thread, len(stack), address)
         if level is None:
             continue
-        part = parts(stack)[level]
-        return next((row.id for row in rows.values() if row.worker == top.worker and covers(row, rows) == part), None)
+        part = number_frames(stack)[level]
+        return next(
+            (row.id for row in rows.values() if row.worker == top.worker and count_tasks_above(row, rows) == part), None
+        )
     return None
 
 
-def level_at(gdb: Gdb, thread: int, depth: int, address: int) -> int | None:
-    """The frame of a stack that an address lies in: from its stack pointer to its caller's."""
+def find_frame_level(gdb: Gdb, thread: int, depth: int, address: int) -> int | None:
+    """Return the level of the frame that contains an address, from its stack pointer to its caller's; None if none
+    does.
+    """
     inside = None
     for level in range(depth):
         if gdb.pointer("$sp", thread, level) - RED_ZONE * (level == 0) > address:

@@ -1,7 +1,7 @@
-"""Where functions and variables lie in a process, read from its memory: a file on the disk may be a newer one by now.
+"""Finds functions and variables in the memory of a process, as its file on disk may be a newer version by now.
 
 The layout is that of ELF for 64 bits (System V gABI, chapters 4 and 5), with the hash table of GNU. Nothing that is
-read is believed: a process may be anybody's.
+read is trusted: a process may be anybody's.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ MOST_CHAIN: Final = 1 << 12
 PAGE: Final = 4096
 
 
-class Memory:
-    """The memory of a process, as long as this is open. OSError where it may not be looked at, or nothing is there."""
+class ProcessMemory:
+    """The memory of a process. OSError if it cannot be opened or nothing is mapped at an address."""
 
     def __init__(self, pid: int) -> None:
         self._file = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
 
     def read(self, address: int, length: int) -> bytes:
-        """All of so many bytes."""
+        """Return exactly `length` bytes."""
         held = os.pread(self._file, length, address)
         if len(held) != length:
             raise OSError(f"there is no memory at {address:#x}")
         return held
 
-    def number(self, address: int, form: str = "<Q") -> int:
-        """An integer of a form of `struct`."""
+    def read_number(self, address: int, form: str = "<Q") -> int:
+        """Return an integer in a format of `struct`."""
         return int(struct.unpack(form, self.read(address, struct.calcsize(form)))[0])
 
     def write(self, address: int, held: bytes) -> None:
-        """All of some bytes, also where the process itself may only read."""
+        """Write bytes, even if the process itself may only read them."""
         if os.pwrite(self._file, held, address) != len(held):
             raise OSError(f"memory at {address:#x} cannot be written")
 
     def close(self) -> None:
-        """Leave it."""
+        """Close the memory."""
         os.close(self._file)
 
 
 @dataclass(frozen=True)
-class Segment:
-    """A part of a module that is in memory: its kind, its rights, first address, bytes of the file, and in memory."""
+class ModuleSegment:
+    """A segment of a module: kind, access rights, address, and length in the file and in memory."""
 
     kind: int
     flags: int
@@ -63,10 +63,10 @@ class Segment:
     length: int
 
 
-class Module:
-    """A program or library of a process, by where it begins. OSError or ValueError where it is none."""
+class LoadedModule:
+    """A program or library in a process, by its base address. OSError or ValueError if there is none."""
 
-    def __init__(self, memory: Memory, base: int) -> None:
+    def __init__(self, memory: ProcessMemory, base: int) -> None:
         self._memory = memory
         head = memory.read(base, 64)
         if head[:6] != b"\x7fELF\x02\x01":
@@ -78,7 +78,7 @@ class Module:
         rows = list(struct.iter_unpack("<IIQQQQQQ", memory.read(base + table, HEADER * count)))
         first = next((row[3] for row in rows if row[0] == PT_LOAD), 0)
         self._moved = base - first // PAGE * PAGE
-        self.segments = [Segment(row[0], row[1], row[3] + self._moved, row[5], row[6]) for row in rows]
+        self.segments = [ModuleSegment(row[0], row[1], row[3] + self._moved, row[5], row[6]) for row in rows]
         self._dynamic = self._read_dynamic()
 
     def _read_dynamic(self) -> dict[int, int]:
@@ -86,28 +86,30 @@ class Module:
         held = self._memory.read(part.at, min(part.length, MOST_DYNAMIC) // 16 * 16)
         return dict(struct.iter_unpack("<QQ", held))
 
-    def padding(self) -> Iterator[tuple[int, int]]:
-        """What lies in the pages of its code behind the code's end: first address, and the one behind the last."""
+    def code_padding(self) -> Iterator[tuple[int, int]]:
+        """Yield the unused ends of the last pages of the module's code: first address, and the
+        address after the last.
+        """
         for one in self.segments:
             if one.kind == PT_LOAD and one.flags & PF_X and one.filed == one.length:
                 end = one.at + one.length
                 yield end, (end + PAGE - 1) // PAGE * PAGE
 
-    def _table(self, kind: int) -> int:
-        """Where a table lies: glibc writes the address there, others leave the file's."""
+    def _table_address(self, kind: int) -> int:
+        """Return the address of a table: glibc stores it relocated, others as in the file."""
         at = self._dynamic[kind]
         return at if at >= self._moved else at + self._moved
 
-    def extent(self, name: str) -> tuple[int, int]:
-        """Where what has a name lies, and its bytes; 0 and 0 where this module has none of it."""
-        table, symbols, strings = map(self._table, (DT_GNU_HASH, DT_SYMTAB, DT_STRTAB))
+    def find_symbol(self, name: str) -> tuple[int, int]:
+        """Return address and length of a symbol; 0 and 0 if this module does not define it."""
+        table, symbols, strings = map(self._table_address, (DT_GNU_HASH, DT_SYMTAB, DT_STRTAB))
         wanted = name.encode() + b"\0"
-        key = hashed(name)
+        key = gnu_hash(name)
         buckets, offset, bloom, _ = struct.unpack("<IIII", self._memory.read(table, 16))
         first = table + 16 + 8 * bloom
-        at = self._memory.number(first + 4 * (key % buckets), "<I") if buckets else 0
+        at = self._memory.read_number(first + 4 * (key % buckets), "<I") if buckets else 0
         for number in range(at, at + MOST_CHAIN if at >= offset and at else at):
-            entry = self._memory.number(first + 4 * buckets + 4 * (number - offset), "<I")
+            entry = self._memory.read_number(first + 4 * buckets + 4 * (number - offset), "<I")
             if entry | 1 == key | 1:
                 text, _, _, part, value, length = struct.unpack(
                     "<IBBHQQ", self._memory.read(symbols + SYMBOL * number, SYMBOL)
@@ -119,32 +121,32 @@ class Module:
         return 0, 0
 
 
-def hashed(name: str) -> int:
-    """A name's hash, as GNU's table has it."""
+def gnu_hash(name: str) -> int:
+    """Return the hash of a name in GNU's hash table."""
     found = 5381
     for letter in name.encode():
         found = (found * 33 + letter) & 0xFFFFFFFF
     return found
 
 
-def modules(memory: Memory, maps: str) -> Iterator[Module]:
-    """The program and the libraries of a process. `maps`: what it has mapped, as the kernel tells it."""
+def read_modules(memory: ProcessMemory, maps: str) -> Iterator[LoadedModule]:
+    """Yield the program and libraries of a process. `maps`: its /proc/PID/maps."""
     for line in maps.splitlines():
         row = line.split(maxsplit=5)
         if len(row) == 6 and row[2].strip("0") == "" and row[5].startswith("/"):
             with suppress(OSError, ValueError, KeyError, StopIteration, struct.error, OverflowError):
-                yield Module(memory, int(row[0].partition("-")[0], 16))
+                yield LoadedModule(memory, int(row[0].partition("-")[0], 16))
 
 
-def extent(known: list[Module], name: str) -> tuple[int, int]:
-    """Where what has a name lies in the first of some modules that has it, and its bytes; 0 and 0 where none does."""
+def find_symbol(known: list[LoadedModule], name: str) -> tuple[int, int]:
+    """Return address and length of a symbol in the first module that defines it; 0 and 0 if none does."""
     for module in known:
         with suppress(OSError, KeyError, struct.error, OverflowError):
-            if (found := module.extent(name))[0]:
+            if (found := module.find_symbol(name))[0]:
                 return found
     return 0, 0
 
 
-def find(known: list[Module], name: str) -> int:
-    """Where what has a name lies; 0 where no module has it."""
-    return extent(known, name)[0]
+def find_symbol_address(known: list[LoadedModule], name: str) -> int:
+    """Return the address of a symbol; 0 if no module defines it."""
+    return find_symbol(known, name)[0]

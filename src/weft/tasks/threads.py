@@ -1,44 +1,53 @@
-"""Threads of a Python program, and the works of its pools, as rows beside the tasks; and who waits for them."""
+"""Adds the threads of a Python program, and the works of its pools, as rows beside the tasks."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from weft.base.words import listed
-from weft.tasks.model import ENDS, SourceLine, Task, Wait
+from weft.tasks.model import ENDS, SourceLine, TaskRow, Wait
 
 
-def with_threads(tasks: list[Task], told: list[dict[str, Any]]) -> list[Task]:
-    """The table with the rows that the agent tells of threads (inprocess/threads.py), in the order of their numbers."""
-    others = {row["id"]: row_of(row) for row in told}
-    return sorted([*(waiting(task, others) for task in tasks), *(waiting(row, others) for row in others.values())])
+def add_thread_rows(tasks: list[TaskRow], told: list[dict[str, Any]]) -> list[TaskRow]:
+    """Return the table with the rows of threads from the agent (inprocess/threads.py), in the
+    order of their numbers.
+    """
+    others = {row["id"]: parse_thread_row(row) for row in told}
+    return sorted(
+        [
+            *(describe_thread_wait(task, others) for task in tasks),
+            *(describe_thread_wait(row, others) for row in others.values()),
+        ]
+    )
 
 
-def row_of(told: dict[str, Any]) -> Task:
-    """One row, as the agent writes it."""
-    created, at = site_of(told["created"]), site_of(told["at"])
+def parse_thread_row(told: dict[str, Any]) -> TaskRow:
+    """Return the row for a thread or work by the agent's dictionary."""
+    created, at = parse_site(told["created"]), parse_site(told["at"])
     wait = told["wait"]
     if wait is not None:
-        wait = Wait(wait["kind"], tuple(wait["tasks"]), site_of(wait["site"]), wait["one"], wait["free"], wait["what"])
-    return Task(told["id"], told["parent"], told["state"], told["name"], created, at, wait, told["worker"],
+        wait = Wait(
+            wait["kind"], tuple(wait["tasks"]), parse_site(wait["site"]), wait["one"], wait["free"], wait["what"]
+        )
+    return TaskRow(told["id"], told["parent"], told["state"], told["name"], created, at, wait, told["worker"],
                 kind=told["kind"])  # fmt: skip
 
 
-def site_of(row: list[Any] | None) -> SourceLine | None:
-    """File, line, function as the agent writes them."""
+def parse_site(row: list[Any] | None) -> SourceLine | None:
+    """Return the source line for the agent's [file, line, function]; None for None."""
     return SourceLine(str(row[0]), int(row[1]), str(row[2])) if row else None
 
 
-def waiting(row: Task, others: dict[int, Task]) -> Task:
-    """A row whose wait says what the threads and works do that it waits for."""
+def describe_thread_wait(row: TaskRow, others: dict[int, TaskRow]) -> TaskRow:
+    """Return a row whose wait also tells what the threads and works that it waits for are doing."""
     if row.wait is None or row.wait.kind not in ENDS:
         return row
     known = [others[id_] for id_ in row.wait.tasks if id_ in others]
-    doing = [f"{other.name} {standing(other)}".strip() for other in known]
+    doing = [f"{other.name} {describe_position(other)}".strip() for other in known]
     what = ", ".join(filter(None, (listed(doing[:4], "and"), row.wait.what)))
     return row._replace(wait=row.wait._replace(what=what))
 
 
-def standing(row: Task) -> str:
-    """Where a thread or a work is."""
+def describe_position(row: TaskRow) -> str:
+    """Return where a thread or work is, or its state if it does not run."""
     return f"at {row.at}" if row.at is not None else "" if row.state == "running" else row.state

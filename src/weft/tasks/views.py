@@ -1,4 +1,4 @@
-"""One task of a rank as something to look into: its frames, and the values in them, as a hand looks into a rank."""
+"""Shows the frames and values of one task of a rank, in the way that a rank's own are shown."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from typing import Protocol
 from weft.debug.hands import Frame, Part
 from weft.errors import DebuggerError
 from weft.tasks.backend import Spawn
-from weft.tasks.debugger import text_of
+from weft.tasks.debugger import read_source_line
 from weft.tasks.model import SourceLine
 from weft.tasks.python import RankConversation
 from weft.tasks.ranks import AsyncioHand, OpenMPHand
 
 
-class View(Protocol):
-    """A task's frames, innermost first, and the spawns that led to it; values by level."""
+class TaskView(Protocol):
+    """The frames of a task, innermost first, the spawns that led to it, and the values in each frame by level."""
 
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
-        """Its own frames, and who made it, and who made that one."""
+        """Return the task's frames, and the creations of the task and its ancestors."""
         ...
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """The variables of a frame (no text), or the parts of what an expression means there."""
+        """Return the variables of a frame (if `text` is empty), or the parts of an expression's value there."""
         ...
 
     def about(self, text: str, level: int) -> Part:
-        """The value of an expression, and how many parts it has."""
+        """Return the value of an expression, with the number of its parts."""
         ...
 
     def assign(self, target: str, text: str, level: int) -> str:
-        """Another value, for a variable or a part of one."""
+        """Assign a value to a variable or a part of one, and return it as text."""
         ...
 
 
-def view(hand: AsyncioHand | OpenMPHand, task: int) -> View:
-    """A task of the rank that a hand is in. DebuggerError where it has none."""
+def open_task_view(hand: AsyncioHand | OpenMPHand, task: int) -> TaskView:
+    """Return the view of a task in a rank. DebuggerError if the rank has no tasks."""
     return AsyncioView(hand.backend, task) if isinstance(hand, AsyncioHand) else OpenMPView(hand, task)
 
 
-def frames_of(lines: list[SourceLine]) -> list[Frame]:
-    """Lines of a task's stack, as those of a rank's are."""
-    return [Frame(at.file, at.line, at.function, text_of(at), level) for level, at in enumerate(lines)]
+def convert_frames(lines: list[SourceLine]) -> list[Frame]:
+    """Convert the lines of a task's stack to the frames that a rank's stack has."""
+    return [Frame(at.file, at.line, at.function, read_source_line(at), level) for level, at in enumerate(lines)]
 
 
 class AsyncioView:
-    """A task of asyncio: the agent in the rank looks into the frames of its coroutines."""
+    """View of an asyncio task: the agent in the rank reads the frames of its coroutines."""
 
     def __init__(self, talk: RankConversation, task: int) -> None:
         self._talk, self._task = talk, task
@@ -54,41 +54,43 @@ class AsyncioView:
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
         """Its own frames, and who made it, and who made that one."""
         lines, spawns = self._talk.frames(self._task)
-        return frames_of(lines), spawns
+        return convert_frames(lines), spawns
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
         """The variables of a frame (no text), or the parts of what an expression means there."""
-        told = self._talk.look(self._task, level, "parts", text=text, start=start, count=count)
+        told = self._talk.inspect_frame(self._task, level, "parts", text=text, start=start, count=count)
         return [Part(**one) for one in told["parts"]]
 
     def about(self, text: str, level: int) -> Part:
         """The value of an expression, and how many parts it has."""
-        return Part(**self._talk.look(self._task, level, "about", text=text)["part"])
+        return Part(**self._talk.inspect_frame(self._task, level, "about", text=text)["part"])
 
     def assign(self, target: str, text: str, level: int) -> str:
         """Another value, for a variable or a part of one."""
-        return str(self._talk.look(self._task, level, "assign", target=target, text=text)["value"])
+        return str(self._talk.inspect_frame(self._task, level, "assign", target=target, text=text)["value"])
 
 
 class OpenMPView:
-    """A task of OpenMP: gdb looks into the part of its thread's stack that is the task's."""
+    """View of an OpenMP task: gdb reads the part of its thread's stack that belongs to the task."""
 
     def __init__(self, hand: OpenMPHand, task: int) -> None:
         self._hand, self._task = hand, task
 
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
         """Its own frames, and who made it, and who made that one."""
-        with self._hand.looking():
+        with self._hand.while_halted():
             lines, spawns = self._hand.backend.frames(self._task)
-        return frames_of(lines), spawns
+        return convert_frames(lines), spawns
 
     @contextmanager
-    def _at(self, level: int) -> Iterator[int]:
-        """Its thread in front; the level among the thread's frames. DebuggerError where it is in no frame."""
+    def _select_frame(self, level: int) -> Iterator[int]:
+        """Select the task's thread inside a `with` block; yields the frame's level there. DebuggerError if it has no
+        frame.
+        """
         hand = self._hand
-        with hand.looking():
+        with hand.while_halted():
             before = hand.thread
-            thread, levels = hand.backend.levels(self._task)
+            thread, levels = hand.backend.frame_levels(self._task)
             if not levels:
                 raise DebuggerError("the task is in no frame: it has not begun, or lies on the heap")
             hand.thread = thread
@@ -100,15 +102,15 @@ class OpenMPView:
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
         """The variables of a frame (no text), or the parts of what an expression means there."""
-        with self._at(level) as at:
+        with self._select_frame(level) as at:
             return self._hand.parts(text, at, start, count)
 
     def about(self, text: str, level: int) -> Part:
         """The value of an expression, and how many parts it has."""
-        with self._at(level) as at:
+        with self._select_frame(level) as at:
             return self._hand.about(text, at)
 
     def assign(self, target: str, text: str, level: int) -> str:
         """Another value, for a variable or a part of one."""
-        with self._at(level) as at:
+        with self._select_frame(level) as at:
             return self._hand.assign(target, text, at)

@@ -12,7 +12,7 @@ from weft.terms.calls import masks
 from weft.terms.event_findings import said
 from weft.trace import Event, Rank
 from weft.usage.epochs import FENCE, START, Epochs
-from weft.usage.window_accesses import OPERATION, READ, WindowAccesses
+from weft.usage.window_accesses import OPERATION, READ, RmaAccesses
 
 _NO_PUT, _NO_PRECEDE, _NO_SUCCEED = 4, 8, 16
 """Assertions as the record has them (recorder/wrap.h)."""
@@ -55,7 +55,7 @@ def _find_operations_denied_by_fences(rank: Rank, of: Epochs, rows: Ints) -> Ite
             yield closed, f"asserts MPI_MODE_NOPRECEDE behind {said(event)}", event
 
 
-def find_denied_updates(known: Mapping[Rank, Epochs], accesses: WindowAccesses) -> Iterator[EpochViolation]:
+def find_denied_updates(known: Mapping[Rank, Epochs], accesses: RmaAccesses) -> Iterator[EpochViolation]:
     """Find operations that change a window for which its rank asserted MPI_MODE_NOPUT at the fence before."""
     changing = (
         (accesses.origin == OPERATION) & (accesses.sort != READ) & (accesses.operation >= 0) & (accesses.fence >= 0)

@@ -24,7 +24,7 @@ from weft.terms.argument_columns import Ints
 from weft.terms.calls import masks
 from weft.terms.windows import EXCLUSIVE
 from weft.trace import Trace
-from weft.usage.window_accesses import WindowAccesses
+from weft.usage.window_accesses import RmaAccesses
 
 MOST: Final = 400_000
 """Operations under exclusive locks of one window and target that are looked at, and numbers kept for answers."""
@@ -48,7 +48,7 @@ class _HandoverEdge:
 class Handovers:
     """The order that exclusive locks impose on a run, computed when the first question is asked."""
 
-    def __init__(self, trace: Trace, order: Order, accesses: WindowAccesses) -> None:
+    def __init__(self, trace: Trace, order: Order, accesses: RmaAccesses) -> None:
         self.trace, self.order, self.all = trace, order, accesses
         self._from: dict[int, tuple[list[int], list[dict[int, int]]]] | None = None
 

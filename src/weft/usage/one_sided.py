@@ -35,7 +35,7 @@ from weft.usage.pending_buffers import merge_accesses as both_in_order
 from weft.usage.receive_buffers import collect_message_buffers
 from weft.usage.rma_completion import RmaCompletion, find_completing_events
 from weft.usage.rma_races import find_rma_races
-from weft.usage.window_accesses import WindowAccesses, join_accesses
+from weft.usage.window_accesses import RmaAccesses, join_accesses
 from weft.usage.window_stores import find_window_stores
 
 LOOKED = "one-sided"
@@ -76,7 +76,7 @@ class RmaAnalysis:
     known: dict[Rank, Epochs]
     exposed: Exposures
     over: dict[Rank, RmaCompletion]
-    accesses: WindowAccesses
+    accesses: RmaAccesses
     unplaced: set[Window]
     found: list[Finding]
 
@@ -85,7 +85,7 @@ def analyse_windows(trace: Trace) -> RmaAnalysis:
     """Analyse the one-sided calls of each rank by itself."""
     gatherings = Gatherings(trace)
     found: list[Finding] = []
-    parts: list[WindowAccesses] = []
+    parts: list[RmaAccesses] = []
     unplaced: set[Window] = set()
     known = {rank: of for rank in trace.ranks if len(rank) and (of := read_epochs(rank, gatherings)) is not None}
     exposed = match_exposures(known)
@@ -114,7 +114,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     return [*found, *find_rma_races(trace, order, accesses if stored is None else join_accesses([accesses, stored]))]
 
 
-def collect_operation_accesses(trace: Trace, gatherings: Gatherings) -> WindowAccesses:
+def collect_operation_accesses(trace: Trace, gatherings: Gatherings) -> RmaAccesses:
     """Return the accesses of all operations of a run whose bytes are known."""
     known = {rank: of for rank in trace.ranks if len(rank) and (of := read_epochs(rank, gatherings)) is not None}
     exposed = match_exposures(known)
@@ -341,7 +341,7 @@ class _RankOperations:
         """Those whose bytes are known."""
         return np.flatnonzero((self.high > self.low) & ~self.strange & ~self._are_beyond_window)
 
-    def accesses(self, exposed: Exposures, over: RmaCompletion) -> WindowAccesses:
+    def accesses(self, exposed: Exposures, over: RmaCompletion) -> RmaAccesses:
         """Return the accesses whose bytes are known. `exposed`: the exposure epochs of the run, `over`: when operations
         complete.
         """
@@ -349,7 +349,7 @@ class _RankOperations:
         rows, target = self.rows[keep], self.target[keep]
         places = (target, self.low[keep], self.high[keep], self.shape[keep])
         time = (over.remote[rows], *exposed.of(self.rank, of, rows, target))
-        return WindowAccesses.of_rank(self.rank, of, rows, places, time)
+        return RmaAccesses.of_rank(self.rank, of, rows, places, time)
 
     def unplaced(self) -> set[Window]:
         """Return the windows with operations whose bytes or epoch are unknown, or whose bytes are not listed."""

@@ -16,19 +16,19 @@ from weft.trace import Rank
 from weft.trace.layout import Def
 from weft.usage import pending_buffers
 from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
-from weft.usage.window_accesses import LOCAL, READ, WRITE, WindowAccesses
+from weft.usage.window_accesses import LOCAL, READ, WRITE, RmaAccesses
 
 _DYNAMIC = 2
 
 
 def accesses_to_own_windows(
     rank: Rank, of: Epochs, local: pending_buffers.BufferAccesses, gatherings: Gatherings
-) -> list[WindowAccesses]:
+) -> list[RmaAccesses]:
     """Return the accesses of operations' local buffers to the rank's own windows, for each window while it exists.
 
     `local`: the local buffers of the rank's operations and messages.
     """
-    found: list[WindowAccesses] = []
+    found: list[RmaAccesses] = []
     for id in rank.definitions.ids(Def.WINDOW) if len(local) else ():
         definition, window = rank.definitions.window(id), gatherings.window(rank, id)
         if definition is None or window is None or definition.flavor == _DYNAMIC or not definition.base:
@@ -53,7 +53,7 @@ def _window_lifetime(rank: Rank, window: int) -> tuple[int, int]:
 
 def _make_window_accesses(
     rank: Rank, of: Epochs, local: pending_buffers.BufferAccesses, rows: Ints, place: tuple[int, int, int]
-) -> WindowAccesses:
+) -> RmaAccesses:
     """Make window accesses out of the rows of local buffers. `place`: communicator, ordinal and first byte of the
     window.
     """
@@ -68,7 +68,7 @@ def _make_window_accesses(
     def each(value: int) -> Ints:
         return np.full(n, value, np.int64)
 
-    return WindowAccesses(
+    return RmaAccesses(
         each(rank.index), event, rank.events["site"][event].astype(np.int64), each(comm), each(ordinal),
         each(rank.index), low, high, sort,
         each(0), each(0), each(0), -(1 << 40) - np.arange(n, dtype=np.int64), _fence_epoch_numbers(of, number,

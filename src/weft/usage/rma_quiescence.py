@@ -21,7 +21,7 @@ from weft.usage.epochs import FENCE, FREE, POST, START, Epochs
 from weft.usage.exposure_epochs import Exposures, find_exposure_ends
 from weft.usage.one_sided import LOOKED, analyse_windows
 from weft.usage.rma_completion import RmaCompletion
-from weft.usage.window_accesses import LOCAL, WindowAccesses
+from weft.usage.window_accesses import LOCAL, RmaAccesses
 from weft.usage.window_stores import need_later_writes
 
 _ON_WINDOWS: Final = calls.ON_WINDOWS | calls.WINDOW_MAKERS
@@ -75,7 +75,7 @@ def _window_of_epoch(of: Epochs, epoch: int) -> int:
     return int(of.window[np.searchsorted(of.event, of.begin[epoch])])
 
 
-def _needs_later_calls(rank: Rank, of: Epochs, local: WindowAccesses, epoch: int) -> bool:
+def _needs_later_calls(rank: Rank, of: Epochs, local: RmaAccesses, epoch: int) -> bool:
     """Return whether an open fence epoch can only be judged together with later calls.
 
     So it is if epochs of locks or starts follow the fence, which a second fence joins with the fence epoch, or if the

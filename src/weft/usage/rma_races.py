@@ -21,7 +21,7 @@ from weft.terms.event_findings import cause, finding, left_out, said
 from weft.terms.windows import EXCLUSIVE, SHARED
 from weft.trace import Trace
 from weft.usage.lock_handovers import Handovers
-from weft.usage.window_accesses import LOCAL, READ, STORED, UPDATE, WRITE, WindowAccesses
+from weft.usage.window_accesses import LOCAL, READ, STORED, UPDATE, WRITE, RmaAccesses
 
 _ORIGINS: Final = ("operation", "store", "local buffer")
 _LOCKS: Final = {EXCLUSIVE: "exclusive", SHARED: "shared"}
@@ -35,7 +35,7 @@ ASKED_OF_SHAPES: Final = 50
 """What a look at two layouts counts for in these."""
 
 
-def find_rma_races(trace: Trace, order: Order, accesses: WindowAccesses) -> Iterator[Finding]:
+def find_rma_races(trace: Trace, order: Order, accesses: RmaAccesses) -> Iterator[Finding]:
     """Find the races, for each pair of lines and each target the first.
 
     Accesses in one epoch of a rank, and in one fence epoch of all, are compared with each other, swept by address. In
@@ -58,7 +58,7 @@ def find_rma_races(trace: Trace, order: Order, accesses: WindowAccesses) -> Iter
 class _TargetAccesses:
     """All accesses of one rank's part of one window."""
 
-    def __init__(self, trace: Trace, order: Order, handed: Handovers, accesses: WindowAccesses) -> None:
+    def __init__(self, trace: Trace, order: Order, handed: Handovers, accesses: RmaAccesses) -> None:
         self.trace, self.order, self.handed, self.all = trace, order, handed, accesses
         self.asked = 0
         self.left: tuple[int, int] | None = None
@@ -358,7 +358,7 @@ _OF_A_CLASS: Final = ("element", "operation", "sort", "site", "rank", "high", "l
 """What the accesses of one class have in common, the last the first to sort by."""
 
 
-def _have_different_elements(of: WindowAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
+def _have_different_elements(of: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
     """Return which of the accesses `others` are updates whose elements do not coincide with those of the update `one`.
 
     Such updates are not atomic to each other.
@@ -369,7 +369,7 @@ def _have_different_elements(of: WindowAccesses, others: Ints, one: int) -> NDAr
     return result
 
 
-def _find_conflicting(of: WindowAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
+def _find_conflicting(of: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
     """Return which of the accesses `others` conflict with `one` if they overlap (MPI-4.1, 12.7).
 
     Allowed are reads, and updates of the same elements that are of one operation, or of one origin that keeps order.
@@ -383,7 +383,7 @@ def _find_conflicting(of: WindowAccesses, others: Ints, one: int) -> NDArray[np.
     return result
 
 
-def _may_conflict(of: WindowAccesses, firsts: Ints) -> NDArray[np.bool_]:
+def _may_conflict(of: RmaAccesses, firsts: Ints) -> NDArray[np.bool_]:
     """Return which groups of rows, that begin at `firsts`, have several accesses that are not all reads or equal
     updates.
     """

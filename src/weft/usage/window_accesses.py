@@ -30,7 +30,7 @@ _WRITING: Final = named(Act.ACCESS, where=lambda m: m.access is Access.WRITE)
 
 
 @dataclass(frozen=True)
-class WindowAccesses:
+class RmaAccesses:
     """Accesses of windows, one row each; `low` to `high` are bytes of the target's window.
 
     `sort`: READ, WRITE or UPDATE. `operation`: number of an update's operation, -1 for MPI_NO_OP, which reads.
@@ -70,7 +70,7 @@ class WindowAccesses:
     @classmethod
     def of_rank(
         cls, rank: Rank, of: Epochs, rows: Ints, places: tuple[Ints, Ints, Ints, Shapes], time: tuple[Ints, Ints, Ints]
-    ) -> WindowAccesses:
+    ) -> RmaAccesses:
         """Make the accesses of some of a rank's one-sided calls.
 
         `of`: the epochs of the rank. `rows`: rows of these epochs, one for each access. `places`: target rank, first
@@ -94,9 +94,9 @@ class WindowAccesses:
             shape,
         )  # fmt: skip
 
-    def pick(self, rows: Any) -> WindowAccesses:
+    def pick(self, rows: Any) -> RmaAccesses:
         """Return the rows that an index, a mask or a slice selects."""
-        return WindowAccesses(*(getattr(self, f.name)[rows] for f in fields(self)))
+        return RmaAccesses(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
 _elements: dict[tuple[str, int], int] = {}
@@ -172,7 +172,7 @@ def _keeps_update_order(rank: Rank, of: Epochs, rows: Ints) -> Ints:
     return found
 
 
-def join_accesses(parts: Sequence[WindowAccesses]) -> WindowAccesses:
+def join_accesses(parts: Sequence[RmaAccesses]) -> RmaAccesses:
     """Concatenate the accesses of several ranks."""
-    empty = {f.name: no_shapes(0) if f.name == "shape" else np.zeros(0, np.int64) for f in fields(WindowAccesses)}
-    return WindowAccesses(*(np.concatenate([none, *(getattr(p, name) for p in parts)]) for name, none in empty.items()))
+    empty = {f.name: no_shapes(0) if f.name == "shape" else np.zeros(0, np.int64) for f in fields(RmaAccesses)}
+    return RmaAccesses(*(np.concatenate([none, *(getattr(p, name) for p in parts)]) for name, none in empty.items()))

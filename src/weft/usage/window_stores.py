@@ -24,7 +24,7 @@ from weft.terms.calls import masks
 from weft.trace import Rank, Trace
 from weft.trace.definitions import StoredDefinition
 from weft.usage.epochs import Window
-from weft.usage.window_accesses import READ, STORED, WRITE, WindowAccesses
+from weft.usage.window_accesses import READ, STORED, WRITE, RmaAccesses
 
 _FENCE: Final = calls.syncs(Sync.FENCE)
 _MOST: Final = 1 << 16
@@ -32,8 +32,8 @@ _MOST: Final = 1 << 16
 
 
 def find_window_stores(
-    trace: Trace, gatherings: Gatherings, accesses: WindowAccesses, unplaced: set[Window]
-) -> WindowAccesses | None:
+    trace: Trace, gatherings: Gatherings, accesses: RmaAccesses, unplaced: set[Window]
+) -> RmaAccesses | None:
     """Return the stores as accesses, for windows whose operations are all in fence epochs with known bytes; None if
     there are none.
 
@@ -51,10 +51,10 @@ def find_window_stores(
     if not rows:
         return None
     columns: list[Any] = [*np.ascontiguousarray(np.array(rows, np.int64).T), no_shapes(len(rows))]
-    return WindowAccesses(*columns)
+    return RmaAccesses(*columns)
 
 
-def need_later_writes(rank: Rank, gatherings: Gatherings, accesses: WindowAccesses) -> bool:
+def need_later_writes(rank: Rank, gatherings: Gatherings, accesses: RmaAccesses) -> bool:
     """Return whether a rank's stores before its last fence can only be told apart from what others write after that
     fence.
     """
@@ -94,15 +94,13 @@ def _changed_ranges_by_window(rank: Rank) -> Iterator[tuple[int, _ChangedRanges]
             yield id, _ChangedRanges(several[first:last], fences, low)
 
 
-def _accesses_of_target(accesses: WindowAccesses, window: Window, target: int) -> WindowAccesses:
+def _accesses_of_target(accesses: RmaAccesses, window: Window, target: int) -> RmaAccesses:
     """Return the accesses of a rank's part of a window."""
     mine = (accesses.comm == window[0]) & (accesses.ordinal == window[1]) & (accesses.target == target)
     return accesses.pick(np.flatnonzero(mine))
 
 
-def _store_rows_of_window(
-    rank: Rank, window: Window, of: _ChangedRanges, on: WindowAccesses
-) -> Iterator[tuple[int, ...]]:
+def _store_rows_of_window(rank: Rank, window: Window, of: _ChangedRanges, on: RmaAccesses) -> Iterator[tuple[int, ...]]:
     """Yield the stores to one window as rows of Accesses. `on`: the operations on it."""
     for number, stored in enumerate(of.stored):
         nth = stored.fences - of.before
@@ -114,7 +112,7 @@ def _store_rows_of_window(
             )  # fmt: skip
 
 
-def _surely_stored_ranges(stored: StoredDefinition, on: WindowAccesses) -> Iterator[tuple[int, int]]:
+def _surely_stored_ranges(stored: StoredDefinition, on: RmaAccesses) -> Iterator[tuple[int, int]]:
     """Yield first byte and end of what the owner surely stored."""
     size = min(max((at + n for at, n, _ in stored.ranges), default=0), _MOST)
     changed, again = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
@@ -128,7 +126,7 @@ def _surely_stored_ranges(stored: StoredDefinition, on: WindowAccesses) -> Itera
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _count_writers(on: WindowAccesses, fence: int, size: int) -> NDArray[np.int32]:
+def _count_writers(on: RmaAccesses, fence: int, size: int) -> NDArray[np.int32]:
     """Return how many operations of a fence epoch write each of the first `size` bytes."""
     rows = np.flatnonzero((on.fence == fence) & (on.sort != READ) & (on.low < size))
     steps = np.zeros(size + 1, np.int32)

@@ -1,1 +1,1 @@
-"""A program that has not come on for so long says where its ranks are."""
+"""The watchdog: reports where all ranks are if a program has made no progress for some seconds."""

@@ -1,6 +1,6 @@
-"""python -m weft.watchdogs PROGRAM ARGS: a Python program under the watchdog, without a line of its own.
+"""`python -m weft.watchdogs PROGRAM ARGS`: run a Python program, unchanged, under the watchdog.
 
-WEFT_WATCHDOG says after how many seconds; without it after 120.
+WEFT_WATCHDOG sets the seconds without progress after which it reports; the default is 120.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import sys
 from pathlib import Path
 
 from weft.errors import UsageError
-from weft.watchdogs.watcher import begin
-from weft.watchdogs.wish import SECONDS, wish
+from weft.watchdogs.watcher import start_watchdog
+from weft.watchdogs.wish import SECONDS, read_settings
 
 SECONDS_OF_ITS_OWN = 120.0
 
 
 def main() -> None:
-    """Begin to watch, and be the program."""
+    """Start the watchdog, and run the program as the main module."""
     words = sys.argv[1:]
     if not words or words == ["-m"] or words[0] in ("-h", "--help"):
         sys.exit(__doc__)
     try:
-        begin(wish(None if SECONDS in os.environ else SECONDS_OF_ITS_OWN))
+        start_watchdog(read_settings(None if SECONDS in os.environ else SECONDS_OF_ITS_OWN))
     except UsageError as error:
         sys.exit(f"weft: {error}")
     if words[0] == "-m":

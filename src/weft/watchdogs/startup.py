@@ -1,4 +1,6 @@
-"""For a line in a .pth file of a site: every Python of it that has WEFT_WATCHDOG in its environment is watched."""
+"""Starts the watchdog in every Python of a site that has WEFT_WATCHDOG in its environment; for a
+line in a .pth file.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import sys
 from pathlib import Path
 
 from weft.errors import UsageError
-from weft.watchdogs.watcher import begin
-from weft.watchdogs.wish import wish
+from weft.watchdogs.watcher import start_watchdog
+from weft.watchdogs.wish import read_settings
 
 OWN = ("weft", "mpiexec", "mpirun", "srun")
 
@@ -17,7 +19,7 @@ def _start() -> None:
     if any(word.startswith("weft.") for word in words) or any(Path(word).name in OWN for word in words[:2]):
         return
     try:
-        begin(wish())
+        start_watchdog(read_settings())
     except UsageError as error:
         sys.stderr.write(f"weft: {error}\n")
 

@@ -1,4 +1,4 @@
-"""What is written at a standstill: who has not come on, and what `weft attach` says of all ranks of this host."""
+"""Writes the watchdog's report: who makes no progress, and what `weft attach` shows of all ranks of this host."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ PATIENCE: Final = 120.0
 """Seconds for the look: where ranks poll, it gets little of the processors until they stand."""
 
 
-def moment() -> str:
-    """Now, for who reads a log in the morning: `2026-11-26 02:13:05 on node7`."""
+def render_time_and_host() -> str:
+    """Return the time and the host for a log: `2026-11-26 02:13:05 on node7`."""
     return f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {os.uname().nodename}"
 
 
-def command(pid: int) -> list[str]:
-    """Look at all ranks of this host of the job that a process is of."""
+def attach_command(pid: int) -> list[str]:
+    """Return the command that shows all ranks of this host of the job to which a process belongs."""
     return own_python("-m", "weft", "attach", "--job", str(pid))
 
 
-def quiet_environment() -> dict[str, str]:
-    """The environment for a Weft that looks from beside: it is no rank, records nothing and watches over nothing."""
+def environment_without_weft() -> dict[str, str]:
+    """Return the environment for a Weft that observes: it is no rank, and neither records nor watches."""
     return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD" and not name.startswith("WEFT_")}
 
 
-class Look:
-    """A look that is under way. Its words go into a file: who reads a pipe may be stopped itself while it looks."""
+class JobInspection:
+    """A running `weft attach`. Its output goes into a file, as the reader of a pipe may be stopped by it."""
 
     def __init__(self, pid: int) -> None:
         import tempfile  # few programs stand still
@@ -41,16 +41,16 @@ class Look:
         self._limit = time.monotonic() + PATIENCE
         try:
             self._process: subprocess.Popen[str] | None = subprocess.Popen(
-                command(pid), stdin=subprocess.DEVNULL, stdout=self._into, stderr=self._into, text=True,
-                env=quiet_environment(), start_new_session=True,
+                attach_command(pid), stdin=subprocess.DEVNULL, stdout=self._into, stderr=self._into, text=True,
+                env=environment_without_weft(), start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             self._process = None
             self._into.write(f"weft: the ranks could not be looked at: {error}\n")
 
     @property
-    def under_way(self) -> bool:
-        """Whether it still looks. One that takes too long is ended; the ranks go on all the same."""
+    def is_running(self) -> bool:
+        """Whether the inspection is still running; it is killed after PATIENCE seconds, and the ranks continue."""
         if self._process is None or self._process.poll() is not None:
             return False
         if time.monotonic() > self._limit:
@@ -61,17 +61,17 @@ class Look:
             return False
         return True
 
-    def text(self) -> str:
-        """What it said, once it is through."""
-        while self.under_way:
+    def wait_for_text(self) -> str:
+        """Wait for the end of the inspection, and return its output."""
+        while self.is_running:
             time.sleep(0.05)
         self._into.seek(0)
         with self._into:
             return self._into.read().rstrip("\n")
 
 
-def tell(text: str, path: Path) -> None:
-    """Write to standard error in one piece, and at the end of a file where that can be written."""
+def write_report(text: str, path: Path) -> None:
+    """Write a text to standard error in one piece, and append it to a file if that can be written."""
     whole = (text.rstrip("\n") + "\n").encode("utf-8", "replace")
     with suppress(OSError):
         os.write(2, whole)
@@ -79,13 +79,13 @@ def tell(text: str, path: Path) -> None:
         append_own(path, whole)
 
 
-def default_file(pid: int) -> Path:
-    """Where it is written if nobody says so."""
+def default_report_file(pid: int) -> Path:
+    """Return the path of the report if none was chosen."""
     return Path(f"weft-watch-{os.uname().nodename}-{pid}.txt").absolute()
 
 
 def allow_tracing() -> None:
-    """Let the process that is started to look do so, where the system lets only a parent (yama's scope 1)."""
+    """Allow any process of this user to trace this one, if the system allows that to parents only (yama's scope 1)."""
     with suppress(OSError, ValueError):
         if int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text()) == 1:
             # Only where it is of use, and only at a standstill.

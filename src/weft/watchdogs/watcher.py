@@ -1,4 +1,4 @@
-"""The watchdog in a Python rank: a thread that looks where the main one is."""
+"""The watchdog in a Python rank: a thread that checks whether the main thread makes progress."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from weft.launch import step
+from weft.launch import job_step
 from weft.safety.peers import hold_name
 from weft.terms.library_code import of_library
 from weft.watchdogs import telling
-from weft.watchdogs.wish import Wish
+from weft.watchdogs.wish import WatchdogSettings
 
 PAUSE: Final = 1.0
 DEEPEST: Final = 64
@@ -30,10 +30,10 @@ MOST: Final = 256
 Place = tuple[tuple[object, ...], ...]
 
 
-class Watcher(threading.Thread):
-    """Tells once when the main thread was at one instruction at each look for so long."""
+class RankWatchdog(threading.Thread):
+    """Thread that reports once if the main thread was at the same instruction at each look for some seconds."""
 
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, wish: WatchdogSettings) -> None:
         super().__init__(name="weft watchdog", daemon=True)
         self.wish = wish
         self._main = threading.main_thread()
@@ -41,76 +41,82 @@ class Watcher(threading.Thread):
         """Held to the end of this process: another rank of the job then stays silent."""
 
     def run(self) -> None:
-        """Watch to the end of the program."""
+        """Watch until the program ends."""
         pause = min(PAUSE, self.wish.seconds / 10)
-        place, stood, told, looked = self._place(), 0.0, False, time.monotonic()
+        place, stood, told, looked = self._read_position(), 0.0, False, time.monotonic()
         while self._main.is_alive():
             time.sleep(pause)
             # While the process was stopped, or a library held the interpreter, nothing was seen.
             now = time.monotonic()
             gap, looked = min(now - looked, 2 * pause), now
-            here = self._place()
+            here = self._read_position()
             stood = stood + gap if here == place else 0.0
             if told and here != place:
-                telling.tell(f"weft: {telling.moment()}: {self._who()} goes on", self._file)
+                telling.write_report(
+                    f"weft: {telling.render_time_and_host()}: {self._describe_rank()} goes on", self._report_file
+                )
                 return
             place = here
             if stood >= self.wish.seconds and not told:
-                if not self._is_chosen():
+                if not self._is_reporter():
                     return
                 told = True
-                self._tell(stood)
+                self._report(stood)
                 looked = time.monotonic()
 
-    def _place(self) -> Place:
-        """Instructions of all frames, and what the variables of the inner ones are: a loop binds them anew.
+    def _read_position(self) -> Place:
+        """Return the instructions of all frames of the main thread, and the identities of the inner frames' variables.
 
-        A loop over one long call is at that call at each look.
+        A loop over one long call is at that call at each look, but assigns its variables anew.
         """
         frame = sys._current_frames().get(self._main.ident or 0)
         found: list[tuple[int, int]] = []
         while frame is not None and len(found) < DEEPEST:
-            found.append((id(frame), frame.f_lasti, *(_variables(frame) if len(found) < VALUED else ())))
+            found.append((id(frame), frame.f_lasti, *(_identify_variables(frame) if len(found) < VALUED else ())))
             frame = frame.f_back
         return tuple(found)
 
-    def _tell(self, stood: float) -> None:
+    def _report(self, stood: float) -> None:
+        """Write the report, and abort the program if the settings say so. `stood`: seconds without progress."""
         telling.allow_tracing()
         frame = sys._current_frames().get(self._main.ident or 0)
-        end = "it is ended now" if self.wish.abort else "the program goes on; this is told once"
-        head = f"weft: {telling.moment()}: {self._who()} was at {_line(frame)} at each look for {stood:.0f} s; {end}"
-        telling.tell(head, self._file)  # at once: the program may end while others look
-        telling.tell(telling.Look(os.getpid()).text(), self._file)
+        end = "it is ended now" if self.wish.abort else "the program goes on; this is reported once"
+        where = f"{telling.render_time_and_host()}: {self._describe_rank()} was at {_render_program_line(frame)}"
+        head = f"weft: {where} at each look for {stood:.0f} s; {end}"
+        telling.write_report(head, self._report_file)  # at once: the program may end while others look
+        telling.write_report(telling.JobInspection(os.getpid()).wait_for_text(), self._report_file)
         if self.wish.abort:
             os.kill(os.getpid(), signal.SIGABRT)
             time.sleep(GRACE)
             os.kill(os.getpid(), signal.SIGKILL)
 
     @property
-    def _file(self) -> Path:
-        return Path(self.wish.file) if self.wish.file else telling.default_file(os.getpid())
+    def _report_file(self) -> Path:
+        return Path(self.wish.file) if self.wish.file else telling.default_report_file(os.getpid())
 
-    def _is_chosen(self) -> bool:
-        """Whether this rank tells: the first of its job on this host. A name of the kernel's goes with its process."""
-        job = step.of_this_process()
+    def _is_reporter(self) -> bool:
+        """Return whether this rank reports: the first of its job on this host, by a socket name that ends with its
+        process.
+        """
+        job = job_step.find_own_step()
         if job is None:
             return True
         self._chosen = hold_name(f"weft-watch-{job.name}")
         return self._chosen is not None
 
-    def _who(self) -> str:
-        job = step.of_this_process()
+    def _describe_rank(self) -> str:
+        job = job_step.find_own_step()
         return f"process {os.getpid()}" if job is None else f"rank {job.rank} (process {os.getpid()})"
 
 
-def _variables(frame: FrameType) -> list[object]:
-    """What tells whether variables were bound anew: numbers by their value, all else by identity."""
+def _identify_variables(frame: FrameType) -> list[object]:
+    """Return what changes if variables are assigned: numbers by value, all other objects by identity."""
     values = list(frame.f_locals.values())[-MOST:]
     return [value if type(value) in (int, float, bool) else id(value) for value in values]
 
 
-def _line(frame: FrameType | None) -> str:
-    """The innermost line that is not of a library; where there is none, the innermost."""
+def _render_program_line(frame: FrameType | None) -> str:
+    """Return `FILE:LINE FUNCTION` of the innermost frame that is not of a library, or of the innermost of all."""
     own = frame
     while own is not None and of_library(own.f_code.co_filename):
         own = own.f_back
@@ -118,12 +124,12 @@ def _line(frame: FrameType | None) -> str:
     return "?" if at is None else f"{at.f_code.co_filename}:{at.f_lineno} {at.f_code.co_name}"
 
 
-_begun: list[Watcher] = []
+_begun: list[RankWatchdog] = []
 
 
-def begin(wish: Wish | None) -> bool:
-    """Watch from here on; whether somebody does. A second wish in a process changes nothing."""
+def start_watchdog(wish: WatchdogSettings | None) -> bool:
+    """Start the watchdog of this process, unless one runs or `wish` is None; return whether one runs."""
     if wish is not None and not _begun:
-        _begun.append(Watcher(wish))
+        _begun.append(RankWatchdog(wish))
         _begun[0].start()
     return bool(_begun)

@@ -1,4 +1,4 @@
-"""What is asked of the watchdog: after how many seconds, and what then."""
+"""The settings of the watchdog: after how many seconds it acts, and how."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ACTIONS: Final = ("tell", "abort")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Tell after so many seconds without progress; `abort`: then end the program."""
+class WatchdogSettings:
+    """Report after `seconds` without progress; `abort`: end the program afterwards."""
 
     seconds: float
     abort: bool = False
@@ -25,13 +25,13 @@ class Wish:
     """Where it is written beside standard error; empty: a name of its own in the working folder."""
 
 
-def wish(
+def read_settings(
     seconds: float | None = None, action: str | None = None, file: str | os.PathLike[str] | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> Wish | None:  # fmt: skip
-    """What arguments say, or where they say nothing, the environment; None: nothing is asked for.
+) -> WatchdogSettings | None:  # fmt: skip
+    """Return the settings by the arguments, or by the environment if an argument is missing; None if none are given.
 
-    UsageError where a word means nothing.
+    UsageError for a value that is not valid.
     """
     text = environment.get(SECONDS, "") if seconds is None else str(seconds)
     if text in ("", "0"):
@@ -45,4 +45,4 @@ def wish(
         number = -1.0
     if not 0 < number < float("inf"):
         raise UsageError(f"{SECONDS}={text}: it is a number of seconds")
-    return Wish(number, action == "abort", os.fspath(file or environment.get(FILE, "")))
+    return WatchdogSettings(number, action == "abort", os.fspath(file or environment.get(FILE, "")))

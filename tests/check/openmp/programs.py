@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.check import Checked, Request, check
+from weft.check import CheckRequest, CheckResult, check_program
 from weft.findings import Finding
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -65,12 +65,12 @@ def program(path: Path, right: bool, folder: Path) -> Path:
     return made
 
 
-def checked(path: Path, right: bool, folder: Path) -> Checked:
+def checked(path: Path, right: bool, folder: Path) -> CheckResult:
     """What `weft check` makes of all cases of a file."""
-    return check(Request((program(path, right, folder),), timeout=120), folder)
+    return check_program(CheckRequest((program(path, right, folder),), timeout=120), folder)
 
 
-def of_case(found: Checked, case: Case) -> list[Finding]:
+def of_case(found: CheckResult, case: Case) -> list[Finding]:
     """The findings within a case's lines."""
     name = Path(found.name).name
     return [

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from weft.check import Checked, Request, check
+from weft.check import CheckRequest, CheckResult, check_program
 from weft.errors import UsageError
-from weft.openmp.program import runtime
+from weft.openmp.build import build_runtime
 
 
-def run(tmp_path: Path, text: str, name: str = "prog.c", **options: object) -> Checked:
+def run(tmp_path: Path, text: str, name: str = "prog.c", **options: object) -> CheckResult:
     """A program's check."""
     source = tmp_path / name
     source.write_text(text)
-    return check(Request((source,), timeout=60, **options), tmp_path)  # type: ignore[arg-type]
+    return check_program(CheckRequest((source,), timeout=60, **options), tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_lock_that_is_taken_twice_waits_for_itself(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ int main(int n, char **v) {
 }
 """,
     )
-    assert found.looked.nothing
+    assert found.looked.is_empty
     assert any("nothing was looked at" in one for one in found.problems)
-    assert any("never ran" in one and "prog.c:4" in one for one in found.looked.left)
+    assert any("never ran" in one and "prog.c:4" in one for one in found.looked.unchecked)
 
 
 def test_a_region_that_one_thread_runs_is_told(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ int main(int n, char **v) {
 """,
     )
     assert found.findings == ()
-    assert any("one thread" in one and "prog.c:3" in one for one in found.looked.left)
+    assert any("one thread" in one and "prog.c:3" in one for one in found.looked.unchecked)
 
 
 def test_an_element_of_fortran_has_its_indices_in_fortrans_order(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_what_the_host_has_written_again_is_no_old_copy(tmp_path: Path, host: st
 def test_a_program_that_requires_one_memory_has_no_old_copies(tmp_path: Path) -> None:
     found = run(tmp_path, "#pragma omp requires unified_shared_memory\n" + COPIED.replace("IF", "").replace("HOST", ""))
     assert found.findings == ()
-    assert any("one memory" in one for one in found.looked.left)
+    assert any("one memory" in one for one in found.looked.unchecked)
 
 
 @pytest.mark.matrix
@@ -254,7 +254,7 @@ def test_several_files_in_c_and_cplusplus_are_one_program(tmp_path: Path) -> Non
         'extern "C" void add(int);\nint main() {\n#pragma omp parallel for\n'
         "    for (int i = 0; i < 9; i++)\n        add(i);\n}\n"
     )
-    found = check(Request((tmp_path / "part.c", tmp_path / "whole.cpp"), timeout=60), tmp_path)
+    found = check_program(CheckRequest((tmp_path / "part.c", tmp_path / "whole.cpp"), timeout=60), tmp_path)
     (one,) = found.findings
     assert "`total`" in one.message
     assert one.facts()["loop"]["line"] == 3
@@ -425,7 +425,7 @@ int main(void) {
 
 def test_a_program_that_only_asks_the_library_runs(tmp_path: Path) -> None:
     found = run(tmp_path, "#include <omp.h>\nint main(void) {\n    return omp_get_wtime() < 0;\n}\n")
-    assert found.looked.nothing
+    assert found.looked.is_empty
     assert found.findings == ()
 
 
@@ -438,7 +438,7 @@ def test_the_library_has_every_function_that_gccs_has() -> None:
     library = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     wanted = functions(library, "--dynamic")
     assert "omp_get_wtime" in wanted
-    assert wanted - functions(str(runtime())) == set()
+    assert wanted - functions(str(build_runtime())) == set()
 
 
 ASYNCHRONOUS = """\

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from check.openmp.programs import FILES, Case, cases, checked, of_case, program, told
-from weft.check import Checked, Request, check
+from weft.check import CheckRequest, CheckResult, check_program
 from weft.findings import Finding
-from weft.openmp.checking import judged
-from weft.openmp.program import build
+from weft.openmp.build import build_program
+from weft.openmp.checking import check_built_program
 
 pytestmark = pytest.mark.skipif(not FILES, reason="the table of programs is missing")
 
@@ -21,7 +21,7 @@ def verdict(findings: Iterable[Finding]) -> list[tuple[str, str, object]]:
     return sorted((one.kind, one.message, sorted(map(str, one.sites))) for one in findings)
 
 
-def wrong(found: Checked, case: Case) -> str:
+def wrong(found: CheckResult, case: Case) -> str:
     """What is not as the case's comments promise."""
     findings = of_case(found, case)
     kinds = {one.kind for one in findings}
@@ -43,7 +43,7 @@ def test_the_corrected_twins_are_silent(path: Path, tmp_path: Path) -> None:
     found = checked(path, True, tmp_path)
     assert found.findings == ()
     assert found.whole
-    assert not found.looked.nothing
+    assert not found.looked.is_empty
 
 
 def test_the_table_has_sixty_errors_and_each_has_a_name_of_its_own() -> None:
@@ -55,14 +55,14 @@ def test_the_table_has_sixty_errors_and_each_has_a_name_of_its_own() -> None:
 
 def runs(path: Path, folder: Path, environments: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What comes out of one program in several runs, with variables of the environment set."""
-    request = Request((program(path, False, folder),), timeout=120)
-    built = build(request, folder)
+    request = CheckRequest((program(path, False, folder),), timeout=120)
+    built = build_program(request, folder)
     told: list[object] = []
     for environment in environments:
         with monkeypatch.context() as patch:
             for name, value in environment.items():
                 patch.setenv(name, value)
-            told.append(verdict(judged(built, request, folder).findings))
+            told.append(verdict(check_built_program(built, request, folder).findings))
     return told
 
 
@@ -89,5 +89,5 @@ def test_the_verdict_is_the_same_on_20_of_20_runs(path: Path, tmp_path: Path, mo
 @pytest.mark.parametrize("threads", [1, 2, 16])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_each_error_is_found_however_many_threads_the_user_asks_for(path: Path, threads: int, tmp_path: Path) -> None:
-    found = check(Request((program(path, False, tmp_path),), grid=str(threads), timeout=120), tmp_path)
+    found = check_program(CheckRequest((program(path, False, tmp_path),), grid=str(threads), timeout=120), tmp_path)
     assert [told for case in cases(path) if (told := wrong(found, case))] == []

@@ -14,11 +14,11 @@ from fuzzed.runs import Act, Seeds, command
 from weft.attach import cores
 from weft.check.front_ends.c_dvmh import FRONT_END as C_DVMH
 from weft.check.front_ends.fortran_dvm import FRONT_END as FORTRAN_DVM
-from weft.check.traced import wanted
+from weft.check.value_traces import most_detailed_accesses
 from weft.errors import UsageError, WeftError
 from weft.inprocess.schedule_file import SCHEMA, read_schedule
 from weft.launch.local import pack
-from weft.launch.local.place import Place
+from weft.launch.local.listener_address import ListenerAddress
 from weft.tasks import schedule
 from weft.values.configuration import read
 
@@ -135,7 +135,7 @@ def of_configurations(seeds: Seeds, folder: Path, r: random.Random) -> Act:
         try:
             known = read(file)
             known.plan().encode()
-            wanted(known)
+            most_detailed_accesses(known)
             known.unknown({"probe": {"a"}, "loop": {"x"}, "file": {"/src/a.c"}})
         except UsageError:
             return "refused"
@@ -169,7 +169,7 @@ def of_host_packs(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
         def act() -> str:
             try:
-                place = Place.of(folder, folder)
+                place = ListenerAddress.read_from(folder, folder)
             except WeftError:
                 return "refused"
             assert (folder / place.name).parent == folder and 0 < place.port < 1 << 16 and bytes.fromhex(place.secret)
@@ -178,7 +178,7 @@ def of_host_packs(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
         return act
     file = folder / "one.weftpack"
-    pack.write(seeds.sample, "one", file)
+    pack.write_pack(seeds.sample, "one", file)
     file.write_bytes(damage.change(file.read_bytes(), r))
     return command("gather", folder / "run", file)
 
@@ -193,7 +193,7 @@ def of_schedules(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
     def act() -> str:
         try:
-            schedule.check("replay", str(file), "asyncio")
+            schedule.check_schedule_file("replay", str(file), "asyncio")
             return "read" if read_schedule(str(file)) else "empty"
         except (UsageError, ValueError):
             return "refused"

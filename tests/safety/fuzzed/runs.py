@@ -104,8 +104,8 @@ def make(folder: Path) -> Seeds:
     library = recording.library()
     variables = {"WEFT_INTERNAL_VALUES": str(run / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
     subprocess.run([sys.executable, "-c", PROBES], env={**os.environ, **variables}, check=True, timeout=60)
-    tasks.create(run, 2)
-    tasks.trim(run)
+    tasks.create_task_file(run, 2)
+    tasks.trim_task_file(run)
     _outcomes(folder / "outcomes")
     _kept(folder / "kept")
     _pvm(folder / "pvm")
@@ -146,7 +146,7 @@ def _pvm(run: Path) -> None:
     r = random.Random(0)
     b = Builder(ranks=3, path=run, functions=table.to_json({"library": "synthetic"}))
     b.write()
-    numbers = list(table.ids().values())
+    numbers = list(table.first_function_ids().values())
     for path in sorted((run / "ranks").iterdir()):
         path.unlink()
         number = int(path.stem[-1])
@@ -158,10 +158,10 @@ def _pvm(run: Path) -> None:
             events[name] = [r.choice(values) for _ in range(400)]
         file.append(StreamKind.EVENTS, 0, events)
         file.close(State.FINALIZED)
-    tasks.create(run, 3)
+    tasks.create_task_file(run, 3)
     places = [(0x40001 + n, -1 if not n else 0, n, 100 + n, 1, 0, b"worker") for n in range(3)]
     at = tasks.HEADER.pack(tasks.MAGIC, 3, 3) + b"".join(tasks.TASK.pack(*place) for place in places)
-    tasks.file_of(run).write_bytes(at)
+    tasks.task_file(run).write_bytes(at)
 
 
 def _keep_sources(run: Path) -> None:
@@ -232,7 +232,7 @@ def of_others(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 def of_pvm(seeds: Seeds, folder: Path, r: random.Random) -> Act:
     """Records of PVM, and the file of its tasks."""
     run = copied(seeds.folder / "pvm", folder)
-    files = [tasks.file_of(run), *sorted((run / "ranks").iterdir())]
+    files = [tasks.task_file(run), *sorted((run / "ranks").iterdir())]
     for file in r.sample(files, r.choice([1, 1, 2])):
         file.write_bytes(damage.change(file.read_bytes(), r))
     return reader(seeds, run, r)

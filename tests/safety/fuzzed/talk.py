@@ -21,11 +21,11 @@ from weft.dap import adapter
 from weft.dap.wire import Wire
 from weft.errors import UsageError
 from weft.launch.local import pack
+from weft.launch.local.host_protocol import SealedChannel, Side
 from weft.launch.local.hosts import FLAGS, Hosts
-from weft.launch.local.setup import Setup
-from weft.launch.local.watcher import HostWatch, Watcher
-from weft.launch.local.wire import Channel, Side
-from weft.launch.rundir import RunDirectory, first_facts
+from weft.launch.local.rank_setup import RankSetup
+from weft.launch.local.watcher import HostWatch, HostWatcher
+from weft.launch.rundir import RunDirectory, make_first_facts
 from weft.view.picture import Picture
 from weft.view.server import Server
 
@@ -106,7 +106,7 @@ def of_hosts(seeds: Seeds, folder: Path, r: random.Random) -> Act:
     state = {**dict.fromkeys(FLAGS, True), "worlds": {"7": [3, 3]}, "moves": 5, "started": 3, "heard": 1, "busy": False}
     frames += [(b"R", json.dumps({"first": 0, "ranks": names}).encode()), (b"S", json.dumps(state).encode())]
     frames.append((b"P", json.dumps({"of": r.choice(["end", "end", "snapshot"])}).encode()))
-    pack.give(seeds.sample, "one", lambda kind, body: frames.append((kind, body)))
+    pack.send_pack(seeds.sample, "one", lambda kind, body: frames.append((kind, body)))
     for _ in range(r.choice([0, 1, 1, 2, 4])):
         _mistake(frames, r)
     raw = r.random() < 0.25
@@ -115,21 +115,23 @@ def of_hosts(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
     def act() -> str:
         (folder / "run").mkdir()
-        run = RunDirectory(folder / "run", first_facts(["prog"], "trace"))
+        run = RunDirectory(folder / "run", make_first_facts(["prog"], "trace"))
         (run.path / "functions.json").write_bytes((seeds.sample / "functions.json").read_bytes())
         run.write()
         hosts = Hosts(run, FRIEND, here=True)
         try:
-            _speak(hosts, Channel(FRIEND if knows else os.urandom(32), Side.HOST), frames, chance if raw else None)
+            _speak(
+                hosts, SealedChannel(FRIEND if knows else os.urandom(32), Side.HOST), frames, chance if raw else None
+            )
             hosts.progress()
-            hosts.progress(of_the_rest=True)
+            hosts.progress(reachable_only=True)
             hosts.gather(kill=False)
             hosts.put_into_run()
         finally:
             hosts.clear()
             hosts.close()
         run.write()
-        return f"host {read_all(run.path)}" if hosts.whole() else "no host"
+        return f"host {read_all(run.path)}" if hosts.complete_hosts() else "no host"
 
     return act
 
@@ -153,7 +155,7 @@ def _mistake(frames: list[tuple[bytes, bytes]], r: random.Random) -> None:
         frames[k], frames[other] = frames[other], frames[k]
 
 
-def _speak(hosts: Hosts, channel: Channel, frames: list[tuple[bytes, bytes]], r: random.Random | None) -> None:
+def _speak(hosts: Hosts, channel: SealedChannel, frames: list[tuple[bytes, bytes]], r: random.Random | None) -> None:
     """Connect and say all, as far as it is listened to. `r`: bytes on the way are damaged as well."""
     with socket.create_connection(("127.0.0.1", hosts.port), 5) as one:
         one.setblocking(False)
@@ -161,10 +163,10 @@ def _speak(hosts: Hosts, channel: Channel, frames: list[tuple[bytes, bytes]], r:
         for _ in range(100):
             hosts.poll(0.01)
             with suppress(BlockingIOError, ConnectionError):
-                list(channel.feed(one.recv(1 << 16)))
-            if channel.greeted:
+                list(channel.receive_frames(one.recv(1 << 16)))
+            if channel.is_greeted:
                 break
-        stream = b"".join(channel.frame(*frame) for frame in frames)
+        stream = b"".join(channel.make_frame(*frame) for frame in frames)
         stream = damage.change(stream, r) if r is not None else stream
         with suppress(ConnectionError):
             while stream:
@@ -188,24 +190,24 @@ def of_watchers(seeds: Seeds, folder: Path, r: random.Random) -> Act:
 
     def act() -> str:
         runs.copied(seeds.sample, folder)
-        own = Setup("/", "", [], 0, "", None, {}, {})
+        own = RankSetup("/", "", [], 0, "", None, {}, {})
         ours, theirs = socket.socketpair()
-        watcher = Watcher(own, FRIEND, seeds.sample / "functions.json")
+        watcher = HostWatcher(own, FRIEND, seeds.sample / "functions.json")
         watcher.folder, watcher.watch = folder / "run", HostWatch(folder / "run" / "ranks")
         with ours, theirs:
             theirs.setblocking(False)
             watcher.socket = ours
-            channel = Channel(FRIEND if knows else os.urandom(32), Side.RUN)
-            list(channel.feed(watcher.channel.greeting))
-            stream = b"".join(channel.frame(*frame) for frame in frames)
+            channel = SealedChannel(FRIEND if knows else os.urandom(32), Side.RUN)
+            list(channel.receive_frames(watcher.channel.greeting))
+            stream = b"".join(channel.make_frame(*frame) for frame in frames)
             stream = channel.greeting + (damage.change(stream, r) if raw else stream)
             threading.Thread(target=_taken, args=(theirs, stream), daemon=True).start()
             ours.settimeout(2)
             for _ in range(8 + len(stream) // 1000):
-                watcher.hear(0.02)
+                watcher.serve_requests(0.02)
                 if watcher.socket is None:
                     break
-            trusted = watcher.channel.trusted
+            trusted = watcher.channel.is_trusted
         return "obeyed" if trusted else "refused"
 
     return act

@@ -1,4 +1,4 @@
-"""The front ends of `weft check`: every module of this folder is one, with FRONT_END in it."""
+"""The front ends of `weft check`: each module of this folder is one, with a FRONT_END in it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from weft.errors import UsageError
 
 
 @cache
-def front_ends() -> Mapping[str, FrontEnd]:
-    """All front ends by the names of their modules."""
+def load_front_ends() -> Mapping[str, FrontEnd]:
+    """Return all front ends by the names of their modules."""
     found: dict[str, FrontEnd] = {}
     for module in pkgutil.iter_modules(__path__):
         found[module.name] = importlib.import_module(f"{__name__}.{module.name}").FRONT_END
     return found
 
 
-def of(sources: Sequence[Path]) -> FrontEnd:
-    """The front end for a program's sources. UsageError where they are of no language, or of several.
+def find_front_end(sources: Sequence[Path]) -> FrontEnd:
+    """Return the front end for a program's sources. UsageError if they are of no language, or of several.
 
-    Of several that read these endings it is the first, by the names of their modules, that finds its directives there.
+    If several read these suffixes, the first (by module name) that finds its directives in the sources is taken.
     """
     suffixes = {source.suffix.lower() for source in sources}
-    known = front_ends().values()
+    known = load_front_ends().values()
     fitting = [one for one in known if suffixes <= one.suffixes and (len(sources) == 1 or not one.script)]
     if fitting:
         for source, one in ((source, one) for source in sources for one in known if one not in fitting):
@@ -42,5 +42,5 @@ def of(sources: Sequence[Path]) -> FrontEnd:
 
 
 def is_script(source: Path) -> bool:
-    """Whether a file is a program of its own, so that what follows it are its arguments."""
-    return any(one.script and source.suffix.lower() in one.suffixes for one in front_ends().values())
+    """Return whether a file is a program of its own, so that the words after it are its arguments."""
+    return any(one.script and source.suffix.lower() in one.suffixes for one in load_front_ends().values())

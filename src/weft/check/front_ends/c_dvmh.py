@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.front_end import Copies, FrontEnd, Marking
-from weft.dataparallel.others import unread
-from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import CPLUSPLUS, Texts
+from weft.dataparallel.foreign_directives import describe_foreign_directives
+from weft.dataparallel.front_end import FrontEnd, MarkedSources, MarkingFrontEnd
+from weft.dataparallel.program import PLAIN, CompileOptions
+from weft.dataparallel.source_map import CPLUSPLUS, SourceMap
 from weft.errors import UsageError
 
 _DIRECTIVE: Final = re.compile(r"#\s*pragma\s+dvm\b|\bDVM\s*\(")
 
 
-class CDvmh(Marking):
+class CDvmh(MarkingFrontEnd):
     """Programs in C and C++."""
 
     name = "C-DVMH"
@@ -25,11 +25,11 @@ class CDvmh(Marking):
     remedy = "name the sources that hold `#pragma dvm` directives (or `#pragma omp`), and let it reach its loops"
 
     def claims(self, sources: Sequence[Path]) -> bool:
-        """Whether any of them holds a directive, in the form of today or the old one."""
+        """Return whether a source holds a DVM directive, in the current form or the old one."""
         return any(_DIRECTIVE.search(path.read_text("utf-8", "replace")) for path in sources if path.is_file())
 
-    def mark(self, sources: Sequence[Path], options: Options = PLAIN) -> Copies:
-        """The sources with the runtime's calls."""
+    def mark(self, sources: Sequence[Path], options: CompileOptions = PLAIN) -> MarkedSources:
+        """Return the sources with the runtime's calls. UsageError if tree-sitter is not installed."""
         more = ["tree_sitter_cpp"] if any(path.suffix in CPLUSPLUS for path in sources) else []
         for name in ("tree_sitter", "tree_sitter_c", *more):
             if importlib.util.find_spec(name) is None:
@@ -37,7 +37,7 @@ class CDvmh(Marking):
         # It imports tree-sitter, which may not be there.
         from weft.dvm import c
 
-        texts = Texts("c", left=list(unread(sources, fortran=False)))
+        texts = SourceMap("c", unchecked=list(describe_foreign_directives(sources, fortran=False)))
         return c.mark(sources, texts, options), texts
 
 

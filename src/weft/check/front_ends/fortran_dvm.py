@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.front_end import Copies, FrontEnd, Marking
-from weft.dataparallel.others import unread
-from weft.dataparallel.program import PLAIN, Options
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.foreign_directives import describe_foreign_directives
+from weft.dataparallel.front_end import FrontEnd, MarkedSources, MarkingFrontEnd
+from weft.dataparallel.program import PLAIN, CompileOptions
+from weft.dataparallel.source_map import SourceMap
 
 _DIRECTIVE: Final = re.compile(r"^(?:[cC*!]|[ \t]*!)DVM\$", re.I | re.M)
 
 
-class FortranDvm(Marking):
+class FortranDvm(MarkingFrontEnd):
     """Programs in Fortran."""
 
     name = "Fortran-DVM"
@@ -23,15 +23,15 @@ class FortranDvm(Marking):
     remedy = "name the sources that hold `!DVM$` directives (or `!$omp`), and let it reach its loops"
 
     def claims(self, sources: Sequence[Path]) -> bool:
-        """Whether any of them holds a directive."""
+        """Return whether a source holds a DVM directive."""
         return any(_DIRECTIVE.search(path.read_text("utf-8", "replace")) for path in sources if path.is_file())
 
-    def mark(self, sources: Sequence[Path], options: Options = PLAIN) -> Copies:
-        """The sources with the runtime's calls, behind the module that all of them use."""
+    def mark(self, sources: Sequence[Path], options: CompileOptions = PLAIN) -> MarkedSources:
+        """Return the sources with the runtime's calls, preceded by the module that all of them use."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft.dvm import fortran
 
-        texts = Texts("fortran", left=list(unread(sources, fortran=True)))
+        texts = SourceMap("fortran", unchecked=list(describe_foreign_directives(sources, fortran=True)))
         return fortran.mark(sources, texts, options), texts
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.front_end import FrontEnd, Option, Outcome, Request
-from weft.dataparallel.texts import Texts
+from weft.dataparallel.front_end import CheckOutcome, CheckRequest, FrontEnd, Option
+from weft.dataparallel.source_map import SourceMap
 
 
 class NumbaPrange(FrontEnd):
@@ -18,16 +18,16 @@ class NumbaPrange(FrontEnd):
     remedy = "call the functions that hold the prange loops"
     script = True
 
-    def run(self, request: Request, folder: Path, found: Path) -> Outcome:
-        """Run the program in a process of its own."""
+    def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
+        """Run the program in a process of its own, with its Numba functions checked."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft import numba
 
         texts = folder / "texts.json"
         ended = numba.run(request.sources[0], request.arguments, found, texts, request.timeout)
-        held = Texts.read(texts) if texts.exists() else Texts("python")
+        held = SourceMap.read(texts) if texts.exists() else SourceMap("python")
         told = numba.tidied(found, held)
-        return Outcome(ended, held, tuple(numba.compared(folder)), tuple(numba.left(folder)), told=told)
+        return CheckOutcome(ended, held, tuple(numba.compared(folder)), tuple(numba.left(folder)), runtime_output=told)
 
 
 FRONT_END: Final[FrontEnd] = NumbaPrange()

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.dataparallel.front_end import COMPILED, FrontEnd, Outcome, Request
-from weft.openmp.sources import DIRECTIVE, SUFFIXES
+from weft.dataparallel.front_end import COMPILED, CheckOutcome, CheckRequest, FrontEnd
+from weft.openmp.source_rewriting import DIRECTIVE, SUFFIXES
 
 LIBRARY: Final = re.compile(
     r"^\s*#\s*include\s*<omp\.h>|^\s*use\b(?:[^:\n]*::)?\s*omp_lib\b|^\s*include\s*['\"]omp_lib\.h", re.M | re.I
@@ -26,25 +26,27 @@ class OpenMP(FrontEnd):
     remedy = "name the sources that hold `#pragma omp` or `!$omp` directives, and let the program reach them"
 
     def claims(self, sources: Sequence[Path]) -> bool:
-        """Whether any of them, or what it includes from its folder, holds a directive or asks for the library."""
-        return any(DIRECTIVE.search(text) or LIBRARY.search(text) for text in _texts(sources, set()))
+        """Return whether a source, or a file that it includes from its folder, holds a directive or uses the OpenMP
+        library.
+        """
+        return any(DIRECTIVE.search(text) or LIBRARY.search(text) for text in _read_with_includes(sources, set()))
 
-    def run(self, request: Request, folder: Path, found: Path) -> Outcome:
-        """Compile with hooks, and run once."""
+    def run(self, request: CheckRequest, folder: Path, found: Path) -> CheckOutcome:
+        """Compile the program with hooks and run it once."""
         # A front end is imported to ask for its suffixes; its engine is not.
         from weft.openmp import checking
 
-        return checking.run(request, folder)
+        return checking.check_program(request, folder)
 
 
-def _texts(paths: Iterable[Path], seen: set[Path]) -> Iterator[str]:
-    """Files and what they include from their own folders, each once."""
+def _read_with_includes(paths: Iterable[Path], seen: set[Path]) -> Iterator[str]:
+    """Yield the texts of files and of the files that they include from their own folders, each once."""
     for path in paths:
         if path in seen or not path.is_file():
             continue
         seen.add(path)
         yield (text := path.read_text(encoding="utf-8", errors="replace"))
-        yield from _texts((path.parent / name for name in INCLUDE.findall(text)), seen)
+        yield from _read_with_includes((path.parent / name for name in INCLUDE.findall(text)), seen)
 
 
 FRONT_END: Final[FrontEnd] = OpenMP()

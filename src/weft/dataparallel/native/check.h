@@ -5,7 +5,7 @@
  * one processor while the parallel execution is simulated: each iteration of a parallel loop and each task is its own
  * processor (or a block of a grid is: WEFT_INTERNAL_CHECK_GRID=2x2).
  *
- * Only numbers and pointers are passed. Names, lines and texts stand in the side file (weft.dataparallel.texts), keyed by
+ * Only numbers and pointers are passed. Names, lines and texts stand in the side file (weft.dataparallel.source_map), keyed by
  *   construct: id of a directive or loop      data: id of a variable, array or template      site: id of a place
  * ids are > 0, unique in the program, given by the front end; 0: none.
  *

@@ -1,4 +1,4 @@
-/* What a runtime of `weft check` tells: lines of JSON, each built whole and then written. weft.dataparallel.lines reads them.
+/* What a runtime of `weft check` tells: lines of JSON, each built whole and then written. weft.dataparallel.runtime_output reads them.
  *
  *   {"modules":[{"base":94000,"size":8192,"path":"/home/me/a.out"}, ...],"rank":0}   the first line: program and libraries
  */

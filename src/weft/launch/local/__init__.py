@@ -1,1 +1,1 @@
-"""Runs over hosts without a common directory: each host writes to its own disk, `weft run` gathers at the end."""
+"""Record runs on hosts without a common directory: each host writes to its own disk, `weft run` gathers at the end."""

@@ -1,4 +1,4 @@
-"""Where other hosts reach this one."""
+"""Find the addresses at which other hosts reach this one."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _SIOCGIFADDR: Final = 0x8915
 _IFREQ: Final = 40
 
 
-def addresses() -> list[str]:
-    """This host's addresses: the likeliest first, that of the host itself last."""
+def find_own_addresses() -> list[str]:
+    """Return this host's addresses, the likeliest first and 127.0.0.1 last."""
     if given := os.environ.get(GIVEN):
         return [word for word in given.split(",") if word]
-    found = [*_fourth(), *_sixth()]
-    return [*(one for one in found if not _own(one)), "127.0.0.1"]
+    found = [*_find_ipv4_addresses(), *_find_ipv6_addresses()]
+    return [*(one for one in found if not _is_loopback(one)), "127.0.0.1"]
 
 
-def _own(address: str) -> bool:
+def _is_loopback(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 
 
-def _fourth() -> list[str]:
-    """Addresses of IPv4, an interface each."""
+def _find_ipv4_addresses() -> list[str]:
+    """Return the IPv4 address of each network interface."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
@@ -41,8 +41,8 @@ def _fourth() -> list[str]:
     return found
 
 
-def _sixth() -> list[str]:
-    """Addresses of IPv6 that other networks know, too."""
+def _find_ipv6_addresses() -> list[str]:
+    """Return the IPv6 addresses of this host that are valid in other networks, too."""
     try:
         rows = [line.split() for line in Path("/proc/net/if_inet6").read_text().splitlines()]
     except OSError:

@@ -1,6 +1,7 @@
-"""The start of a rank on its host, by the path of this file: `python entry.py SETUP -- PROGRAM ARGS`.
+"""Start a rank on its host, run by the path of this file: `python entry.py SETUP -- PROGRAM ARGS`.
 
-Ctrl-C ends it without a word from here on, not only once all is imported. Who ignores it lets the program ignore it.
+Ctrl-C ends the process silently from the first line on, not only once all is imported. If the parent ignores Ctrl-C, so
+does the program.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
 
 import sys
 
-from weft.launch.local import start
+from weft.launch.local import start_rank
 
 if __name__ == "__main__":
-    sys.exit(start.main(sys.argv[1:]))
+    sys.exit(start_rank.main(sys.argv[1:]))

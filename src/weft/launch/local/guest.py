@@ -1,7 +1,7 @@
-"""A task of a Slurm step whose host does not see the run: its rank is recorded on its disk, another host reports.
+"""Take part in the run of a Slurm step from a host that does not see the run's folder; another host's task reports.
 
-The watcher of its host tells the other one how far its ranks are, and gives their records at the end; what it writes
-into the folder of --local says whether Weft ended the run, and that its records were left there.
+The watcher of this host tells the other host about the progress of its ranks, and sends their records at the end. Files
+in the folder of --local say whether Weft ended the run, and that the records were taken.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from weft.launch.joint import Joint
-from weft.launch.local.place import Place, leave
-from weft.launch.local.setup import ENDED, FAILED, GIVEN, held, tasks_alive
-from weft.launch.process import Process
+from weft.launch.job_step import JobStep
+from weft.launch.local.listener_address import ListenerAddress, remove_guest_run
+from weft.launch.local.rank_setup import ENDED, FAILED, GIVEN, has_living_ranks, is_locked
+from weft.launch.process import JobProcess
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import Step
+from weft.launch.shared_run import SharedRun
 
 if TYPE_CHECKING:
-    from weft.launch.plan import Plan
+    from weft.launch.plan import LaunchPlan
 
 JUST: Final = 60.0
 """Seconds for a launcher to end them."""
 
 
-class Guest(Joint):
-    """This task's part in a run that lies on another host."""
+class GuestTask(SharedRun):
+    """The part of this task in a run whose folder is on another host."""
 
-    def __init__(self, step: Step, run: RunDirectory, place: Place, base: Path) -> None:
+    def __init__(self, step: JobStep, run: RunDirectory, place: ListenerAddress, base: Path) -> None:
         super().__init__(step, run)
         self.own = base / place.name
         self._place, self._base = place, base
@@ -43,16 +43,16 @@ class Guest(Joint):
         """The records of this host."""
         return self.own / "ranks"
 
-    def planned(self, plan: Plan, variables: dict[str, str]) -> Plan:
+    def adapt_plan(self, plan: LaunchPlan, variables: dict[str, str]) -> LaunchPlan:
         """The plan of this task: its host's watcher tells the other host of its rank."""
-        return self._place.planned(plan, self.run, self._base, variables)
+        return self._place.adapt_plan(plan, self.run, self._base, variables)
 
-    def watches(self) -> bool:
+    def try_to_watch(self) -> bool:
         """Another host's task watches."""
         return False
 
-    def decided(self) -> str | None:
-        """How the other host ended the run, as its watcher here was told."""
+    def read_decision(self) -> str | None:
+        """Return how the other host ended the run, as this host's watcher was told; None while it goes on."""
         if self._ended is None:
             try:
                 self._ended = (self.own / ENDED).read_text() or None
@@ -64,20 +64,22 @@ class Guest(Joint):
         """Another host's task reports."""
         return False
 
-    def stays(self, process: Process) -> bool:
-        """Whether this is the last task here, for Slurm ends what is left of a step; or its rank failed, unreported."""
-        if not (self.own / "ranks").exists() or not held(self.own / "watcher"):
+    def must_stay(self, process: JobProcess) -> bool:
+        """Return whether this is the last task here, as Slurm kills what is left of a step, or its failure is not yet
+        reported.
+        """
+        if not (self.own / "ranks").exists() or not is_locked(self.own / "watcher"):
             return False
         if process.status and not self._ended:
             with suppress(OSError):
                 (self.own / FAILED).touch()
             return not (self.own / GIVEN).exists()
-        return not tasks_alive(self.own)
+        return not has_living_ranks(self.own)
 
-    def reports(self, process: Process, ended: str | None) -> bool:
-        """Another host's task does; say where the records are that it did not take."""
-        if not tasks_alive(self.own):
-            if process.signals and self._just_given():
+    def announce_end(self, process: JobProcess, ended: str | None) -> bool:
+        """Say where the records are if the other host did not take them. Returns False: another host's task reports."""
+        if not has_living_ranks(self.own):
+            if process.signals and self._were_records_just_taken():
                 shutil.rmtree(self.own, ignore_errors=True)
             elif any(self.records.glob("*.weft")):
                 host = os.uname().nodename
@@ -86,11 +88,11 @@ class Guest(Joint):
                     f"{what} on host {host} was not taken, it lies in {self.own}: `scp -r {host}:{self.own} {host}` "
                     f"and `weft gather RUN {host}` put it into the run"
                 )
-            leave(self.run.path)
+            remove_guest_run(self.run.path)
         return False
 
-    def _just_given(self) -> bool:
-        """Whether all was taken just now: a launcher ends the ranks that are left when one has failed."""
+    def _were_records_just_taken(self) -> bool:
+        """Return whether the records were taken just now: a launcher ends the remaining ranks when one has failed."""
         try:
             return time.time() - (self.own / GIVEN).stat().st_mtime < JUST
         except OSError:

@@ -1,4 +1,4 @@
-"""The hosts of a run, as `weft run` knows them: what their watchers tell, and their records at the end."""
+"""Listen to the watchers of a run's hosts in `weft run`: their progress, and their records at the end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,20 @@ from typing import Any, Final
 
 from weft.base.lazy import dataclass
 from weft.errors import WeftError
-from weft.launch.local.gather import records
-from weft.launch.local.pack import Taking, read
-from weft.launch.local.wire import Channel, Refused, Side, number, packed, text, unpacked
+from weft.launch.job_step import MOST_RANKS
+from weft.launch.local.host_protocol import (
+    ProtocolError,
+    SealedChannel,
+    Side,
+    decode_facts,
+    encode_facts,
+    read_number,
+    read_text,
+)
+from weft.launch.local.merge_records import move_records
+from weft.launch.local.pack import PackReceiver, unpack_file
 from weft.launch.process import ENDING
 from weft.launch.rundir import RunDirectory
-from weft.launch.step import MOST_RANKS
 
 INCOMING: Final = ".incoming"
 """In the run: what a host has sent and is not yet whole."""
@@ -46,13 +54,13 @@ RANK: Final = re.compile(r"([0-9a-f]{1,16})-(\d{1,9})\.weft", re.ASCII)
 
 
 class Host:
-    """One host of the run, or who says to be one."""
+    """A connection from a host of the run, or from somebody who has not yet shown the secret."""
 
     def __init__(self, connection: socket.socket, secret: bytes, place: int, network: str = "") -> None:
         self.socket = connection
         self.network = network
         """Where it connected from, as far as one stranger may have it: an address, of IPv6 its first half."""
-        self.channel = Channel(secret, Side.RUN)
+        self.channel = SealedChannel(secret, Side.RUN)
         self.place = place
         self.name = ""
         self.folder = ""
@@ -61,9 +69,9 @@ class Host:
         self.heard = 0
         self.seen = time.monotonic()
         self.out = bytearray(self.channel.greeting)
-        self.taking: Taking | None = None
-        self.snapshot: Taking | None = None
-        self.gathered: Taking | None = None
+        self.taking: PackReceiver | None = None
+        self.snapshot: PackReceiver | None = None
+        self.gathered: PackReceiver | None = None
         self.lost: str | None = None
         """Why nothing more comes from here."""
         self.unreachable = False
@@ -81,27 +89,27 @@ class Host:
 
     @property
     def idle(self) -> bool:
-        """Whether no rank runs there any more, as far as its watcher tells; or nobody answers."""
+        """Whether no rank runs there any more, according to its watcher; also if the host does not answer."""
         return self.unreachable or (self.lost is None and bool(self.facts) and not self.facts["busy"])
 
     @property
     def started(self) -> int:
         """How many ranks were started there."""
-        return number(self.facts, "started", MOST_RANKS)
+        return read_number(self.facts, "started", MOST_RANKS)
 
     @property
     def failed(self) -> bool:
         """Whether a rank there has failed, of a task that does not see the run."""
         return self.facts.get("failed") is True
 
-    def numbers(self) -> list[int]:
-        """The ranks that it told of."""
+    def rank_numbers(self) -> list[int]:
+        """Return the ranks that the host reported."""
         return sorted({int(match[2]) for name in self.ranks if (match := RANK.fullmatch(name))})
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far all hosts together are; `moves` is the same again only where no rank has moved."""
+class HostsProgress:
+    """The progress of all hosts together; `moves` is equal in two states only if no rank has moved between them."""
 
     moves: tuple[tuple[int, int], ...]
     complete: bool
@@ -120,11 +128,11 @@ class Hosts:
         """Connections that did not show the secret, by where they came from."""
         self.problems: list[str] = []
         """What did not fit when it was put together."""
-        self._adopted: dict[Path, Taking] = {}
+        self._adopted: dict[Path, PackReceiver] = {}
         self._number = 0
         self._selector = selectors.DefaultSelector()
         try:
-            self._listener = listener(here=here)
+            self._listener = open_listener(here=here)
         except OSError as error:
             raise WeftError(f"no port for the hosts of the run can be opened: {error.strerror}") from error
         self._selector.register(self._listener, selectors.EVENT_READ, None)
@@ -133,7 +141,7 @@ class Hosts:
     # What comes in
 
     def poll(self, pause: float = 0.0) -> None:
-        """Take what has come in, and wait for it for so long."""
+        """Handle what has arrived, waiting up to `pause` seconds for it."""
         until = time.monotonic() + AT_ONCE
         while events := self._selector.select(pause):
             pause = 0.0
@@ -155,17 +163,17 @@ class Hosts:
             connection, address = self._listener.accept()
             self._make_room()
             connection.setblocking(False)
-            impatient(connection)
-            host = Host(connection, self._secret, self._number, network(address[0]))
+            detect_dead_peer(connection)
+            host = Host(connection, self._secret, self._number, network_prefix(address[0]))
             self._number += 1
             self.all.append(host)
             self._selector.register(connection, selectors.EVENT_READ, host)
             self._flush(host)
 
     def _make_room(self) -> None:
-        """Only who has shown the secret holds a place: of the others the oldest goes, of where most came from.
+        """Close the oldest unproven connection of the network with most of them if there are too many.
 
-        A host of the run shows it at once; who holds many connections open keeps out nobody but himself.
+        A host of the run shows the secret at once; an attacker with many open connections keeps out nobody but himself.
         """
         waiting = [host for host in self.all if not host.known and host.lost is None]
         if len(waiting) >= STRANGERS:
@@ -176,13 +184,13 @@ class Hosts:
         try:
             data = host.socket.recv(READ)
             if not data:
-                raise Refused("its connection was closed")
-            for kind, body in host.channel.feed(data):
+                raise ProtocolError("its connection was closed")
+            for kind, body in host.channel.receive_frames(data):
                 host.seen = time.monotonic()
-                self._take(host, kind, body)
+                self._handle_frame(host, kind, body)
         except BlockingIOError:
             return
-        except Refused as error:
+        except ProtocolError as error:
             self._lose(host, str(error))
         except OSError as error:
             self._fail(host, error)
@@ -196,7 +204,7 @@ class Hosts:
             host.lost = why
             self.strangers[host.network] += not host.known
             if host.taking is not None:
-                host.taking.stop()
+                host.taking.discard_partial_file()
             self._selector.unregister(host.socket)
             host.socket.close()
 
@@ -209,68 +217,68 @@ class Hosts:
             except OSError as error:
                 self._fail(host, error)
 
-    def _take(self, host: Host, kind: bytes, body: bytes) -> None:
+    def _handle_frame(self, host: Host, kind: bytes, body: bytes) -> None:
         if kind == b"H" and not host.known:
-            facts = unpacked(body)
-            host.name, host.folder = text(facts, "host") or "?", text(facts, "folder", 4096)
-            self._tell(host, "welcome", 0)
+            facts = decode_facts(body)
+            host.name, host.folder = read_text(facts, "host") or "?", read_text(facts, "folder", 4096)
+            self._send_command(host, "welcome", 0)
         elif not host.known:
-            raise Refused("it did not say its name")
+            raise ProtocolError("it did not say its name")
         elif kind == b"S":
-            host.facts = state(unpacked(body))
-            host.heard = number(host.facts, "heard")
+            host.facts = check_state(decode_facts(body))
+            host.heard = read_number(host.facts, "heard")
         elif kind == b"R":
-            self._take_names(host, unpacked(body))
+            self._store_rank_names(host, decode_facts(body))
         elif kind == b"P":
-            of = text(unpacked(body), "of")
+            of = read_text(decode_facts(body), "of")
             below = INCOMING if of == "end" else STANDSTILL
-            host.taking = Taking(self.run.path / below / f"host-{host.place}")
+            host.taking = PackReceiver(self.run.path / below / f"host-{host.place}")
         elif host.taking is not None:
-            host.taking.take(kind, body)
+            host.taking.receive_part(kind, body)
             if host.taking.whole:
-                self._keep(host, host.taking)
+                self._store_pack(host, host.taking)
         else:
-            raise Refused("a frame that fits nowhere")
+            raise ProtocolError("a frame that fits nowhere")
 
-    def _take_names(self, host: Host, facts: dict[str, Any]) -> None:
+    def _store_rank_names(self, host: Host, facts: dict[str, Any]) -> None:
         names = facts.get("ranks")
         if not isinstance(names, list) or not all(isinstance(name, str) and len(name) < 200 for name in names):
-            raise Refused("a list that holds no names")
-        first = number(facts, "first", MOST_RANKS)
+            raise ProtocolError("a list that holds no names")
+        first = read_number(facts, "first", MOST_RANKS)
         host.ranks[first:] = names
         if len(host.ranks) > MOST_RANKS:
-            raise Refused("too many ranks")
+            raise ProtocolError("too many ranks")
 
-    def _keep(self, host: Host, taking: Taking) -> None:
+    def _store_pack(self, host: Host, taking: PackReceiver) -> None:
         host.taking = None
         if taking.folder.parent.name == INCOMING:
             host.gathered = taking
-            self._tell(host, "thanks", 0)
+            self._send_command(host, "thanks", 0)
         else:
             host.snapshot = taking
 
     # What goes out
 
-    def _tell(self, host: Host, do: str, asked: int, **more: object) -> None:
-        if host.lost is None and host.channel.greeted:
-            host.out += host.channel.frame(b"A", packed({"do": do, "number": asked, **more}))
+    def _send_command(self, host: Host, do: str, asked: int, **more: object) -> None:
+        if host.lost is None and host.channel.is_greeted:
+            host.out += host.channel.make_frame(b"A", encode_facts({"do": do, "number": asked, **more}))
             self._flush(host)
 
-    def ask(self, do: str, **more: object) -> int:
-        """Ask all hosts; returns the number by which they say that they have heard it."""
+    def send_command(self, do: str, **more: object) -> int:
+        """Send a command to all hosts; return its number, which hosts send back once they have done it."""
         self._number += 1
         for host in self.hosts:
-            self._tell(host, do, self._number, **more)
+            self._send_command(host, do, self._number, **more)
         return self._number
 
-    def heard(self, asked: int) -> bool:
-        """Whether all hosts that are still there have done what they were asked for."""
+    def has_been_done(self, asked: int) -> bool:
+        """Return whether all hosts that still answer have done the command with the number `asked`."""
         return all(host.heard >= asked or host.lost is not None for host in self.hosts)
 
-    def wait(self, asked: int, patience: float) -> None:
-        """Wait until all have, or for so long."""
+    def wait_until_done(self, asked: int, patience: float) -> None:
+        """Wait until all hosts have done the command with the number `asked`, at most `patience` seconds."""
         limit = time.monotonic() + patience
-        while not self.heard(asked) and time.monotonic() < limit:
+        while not self.has_been_done(asked) and time.monotonic() < limit:
             self.poll(0.05)
 
     # How far they are
@@ -285,10 +293,13 @@ class Hosts:
         """Those that no longer answer at all."""
         return [host for host in self.hosts if host.unreachable]
 
-    def progress(self, *, of_the_rest: bool = False) -> Progress | None:
-        """How far all are, or all that still answer; None where it is not known of every one right now."""
+    def progress(self, *, reachable_only: bool = False) -> HostsProgress | None:
+        """Return the progress of all hosts, None if one has not reported lately.
+
+        `reachable_only`: leave out the hosts that no longer answer.
+        """
         now = time.monotonic()
-        hosts = [host for host in self.hosts if not (of_the_rest and host.unreachable)]
+        hosts = [host for host in self.hosts if not (reachable_only and host.unreachable)]
         if not hosts or any(host.lost is not None or not host.facts or now - host.seen > FRESH for host in hosts):
             return None
         found: Counter[str] = Counter()
@@ -298,8 +309,8 @@ class Hosts:
                 found[job] += count
                 sizes[job] = max(size, sizes.get(job, 0))
         whole = bool(sizes) and all(0 < sizes[job] <= found[job] for job in sizes)
-        return Progress(
-            tuple((host.place, number(host.facts, "moves")) for host in hosts),
+        return HostsProgress(
+            tuple((host.place, read_number(host.facts, "moves")) for host in hosts),
             whole and all(host.facts["named"] for host in hosts),
             all(host.facts["inside"] for host in hosts) and any(host.facts["open"] for host in hosts),
             all(host.facts["events"] for host in hosts),
@@ -308,27 +319,27 @@ class Hosts:
     # At the end
 
     def gather(self, *, kill: bool, after: bool = False, how: str | None = None) -> None:
-        """Have each host put its records in order and give them; what does not come is named in the run's facts.
+        """Have each host finish its records and send them; note in the run's facts which hosts did not.
 
-        `kill`: no rank may stay; `after`: not before all is reported and `close` is called; `how`: what that end is
-        called.
+        `kill`: end all ranks that still run; `after`: only after the report, when `close` is called; `how`: how the run
+        ended, for tasks that do not see it.
         """
         self.poll()
         while True:
-            self.ask("finish", kill=kill, after=after, how=how or "")
-            self._await_all()
+            self.send_command("finish", kill=kill, after=after, how=how or "")
+            self._wait_for_records()
             for _ in range(20):  # the last thanks are on their way, and who was about to connect
                 self.poll(0.01)
             if all(host.lost is not None or host.done for host in self.hosts):
                 break
         shutil.rmtree(self.run.path / STANDSTILL, ignore_errors=True)
-        self.account(
-            [{"host": one.name, "ranks": one.numbers(), "why": one.lost or "", "folder": one.folder}
+        self.note_lost_hosts(
+            [{"host": one.name, "ranks": one.rank_numbers(), "why": one.lost or "", "folder": one.folder}
              for one in self.hosts if not one.done]
         )  # fmt: skip
 
-    def _await_all(self) -> None:
-        """Wait until each host has given its records, or is lost."""
+    def _wait_for_records(self) -> None:
+        """Wait until each host has sent its records or is lost."""
         while any(host.lost is None and not host.done for host in self.hosts):
             self.poll(0.1)
             for host in self.hosts:
@@ -337,85 +348,87 @@ class Hosts:
                 elif not host.done and signal.sigpending() & ENDING:
                     self._lose(host, "the gathering was interrupted")
 
-    def account(self, lost: list[dict[str, Any]]) -> None:
-        """Put into the run's facts who has given its records, and who has not."""
-        self.run.facts["hosts"] = [one.facts() for one in self._given()]
+    def note_lost_hosts(self, lost: list[dict[str, Any]]) -> None:
+        """Write into the run's facts which hosts gave their records, and those in `lost`, which did not."""
+        self.run.facts["hosts"] = [one.facts() for one in self._received_packs()]
         self.run.facts.pop("lost", None)
         if lost:
             self.run.facts["lost"] = lost
 
-    def adopt(self, path: Path) -> None:
-        """Take in what a host without a connection has packed into the run. WeftError where it is damaged."""
-        self._adopted[path] = read(path, self.run.path / INCOMING / f"pack-{len(self._adopted)}")
+    def unpack_from_run(self, path: Path) -> None:
+        """Take in the pack that a host without a connection put into the run. Raises WeftError if it is damaged."""
+        self._adopted[path] = unpack_file(path, self.run.path / INCOMING / f"pack-{len(self._adopted)}")
 
-    def whole(self) -> set[str]:
+    def complete_hosts(self) -> set[str]:
         """The hosts of which all is here."""
-        return {one.host for one in self._given()}
+        return {one.host for one in self._received_packs()}
 
-    def _given(self) -> list[Taking]:
+    def _received_packs(self) -> list[PackReceiver]:
         return [host.gathered for host in self.hosts if host.gathered is not None] + [*self._adopted.values()]
 
     def put_into_run(self) -> None:
-        """Put what was gathered where records belong."""
-        self.problems = records(self.run, self.folders())
+        """Move the gathered records to their places in the run."""
+        self.problems = move_records(self.run, self.folders())
         for path in self._adopted:
             path.unlink(missing_ok=True)
             with suppress(OSError):
                 path.parent.rmdir()
 
-    def clear(self) -> None:
+    def remove_incoming(self) -> None:
         """Take away what lay in the run meanwhile."""
         shutil.rmtree(self.run.path / INCOMING, ignore_errors=True)
 
     def folders(self) -> list[Path]:
         """What the hosts gave, each as a folder."""
-        return [one.folder for one in self._given()]
+        return [one.folder for one in self._received_packs()]
 
     def close(self) -> None:
-        """Nobody is listened to any more."""
+        """Close all connections and the port."""
         for host in self.all:
             self._lose(host, "the run is over")
         self._selector.close()
         self._listener.close()
 
 
-def state(facts: dict[str, Any]) -> dict[str, Any]:
-    """What a host says of its ranks. Raises Refused."""
+def check_state(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return a host's report about its ranks if it is well-formed. Raises ProtocolError."""
     worlds = facts.get("worlds")
     pairs = list(worlds.values()) if isinstance(worlds, dict) else [None]
     fits = all(isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, int) for n in pair) for pair in pairs)
     if not fits or not all(isinstance(facts.get(name), bool) for name in FLAGS):
-        raise Refused("a state that lacks parts")
+        raise ProtocolError("a state that lacks parts")
     for name, most in (("moves", 2**63), ("heard", 2**63), ("started", MOST_RANKS)):
-        number(facts, name, most)  # here, as who asks for it later refuses nobody
+        read_number(facts, name, most)  # here, as who asks for it later refuses nobody
     return facts
 
 
-def network(address: str) -> str:
-    """What of an address one stranger may have: all of it, of IPv6 the first 64 bits."""
+def network_prefix(address: str) -> str:
+    """Return the part of an address that counts as one network: all of IPv4, the first 64 bits of IPv6."""
     plain = address.removeprefix("::ffff:").partition("%")[0]
     return plain if ":" not in plain else socket.inet_pton(socket.AF_INET6, plain)[:8].hex()
 
 
-def listener(*, here: bool = False) -> socket.socket:
-    """A port of its own, on all networks of this host, or on none but its own."""
+def open_listener(*, here: bool = False) -> socket.socket:
+    """Open a port on all networks of this host; `here`: for this host only."""
     if here:
-        return ready(socket.create_server(("127.0.0.1", 0), backlog=1024))
+        return make_nonblocking(socket.create_server(("127.0.0.1", 0), backlog=1024))
     if socket.has_dualstack_ipv6():
         with suppress(OSError):
-            return ready(socket.create_server(("", 0), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True))
-    return ready(socket.create_server(("", 0), backlog=1024))
+            return make_nonblocking(
+                socket.create_server(("", 0), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True)
+            )
+    return make_nonblocking(socket.create_server(("", 0), backlog=1024))
 
 
-def ready(made: socket.socket) -> socket.socket:
-    """No connection is waited for, and no program that is started gets it."""
+def make_nonblocking(made: socket.socket) -> socket.socket:
+    """Make a socket nonblocking, and keep it from being inherited by programs; return it."""
     made.setblocking(False)
     os.set_inheritable(made.fileno(), False)
     return made
 
 
-def impatient(connection: socket.socket) -> None:
-    """A host that lost its power says no good-bye: the connection finds it out itself."""
+def detect_dead_peer(connection: socket.socket) -> None:
+    """Have the system notice within seconds that the peer of a connection lost its power."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", GONE)):
         if hasattr(socket, option):

@@ -1,6 +1,6 @@
-"""What a host recorded, in one piece: over a connection (wire.py) or as one file, with sizes and checksums.
+"""Send or store what a host recorded as one pack: over a connection (host_protocol.py) or in a file, with checksums.
 
-A pack is a list of parts, a kind and a body each; in a file, behind MAGIC, each with its length before it (u32).
+A pack is a list of parts, a kind and a body each; in a file, after MAGIC, each with its length before it (u32).
 
     B  {"host", "files"}        begin
     F  {"name", "size"}         a file; its bytes follow in parts of at most 256 KiB
@@ -8,8 +8,8 @@ A pack is a list of parts, a kind and a body each; in a file, behind MAGIC, each
     C  SHA-256 of the file, 32 bytes
     E  {"files", "bytes", "sha256"}    the end: of all checksums together
 
-Nothing of a pack is believed: names are those of a run's own files, sizes are held to what was announced and to the
-room on the disk, and no file gets its place before its checksum was looked at.
+A pack is not trusted: only names of a run's own files are accepted, sizes are checked against what was announced and
+against the room on the disk, and no file gets its place before its checksum is right.
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from weft.errors import OtherVersion, WeftError
-from weft.launch.local.wire import DATA, LENGTH, MOST, Refused, number, packed, text, unpacked
+from weft.launch.local.host_protocol import (
+    DATA,
+    LENGTH,
+    MOST,
+    ProtocolError,
+    decode_facts,
+    encode_facts,
+    read_number,
+    read_text,
+)
 from weft.safety.folders import open_regular
 
 _FAMILY: Final = b"weft-pack/"
@@ -48,27 +57,29 @@ Files = dict[str, Path]
 """Files by the names that they have within a run."""
 
 
-def files_of(folder: Path) -> Files:
-    """What belongs into the pack of a host, in order; `folder` may also hold records alone, as `RUN/ranks` does."""
+def list_pack_files(folder: Path) -> Files:
+    """Return the files that belong into a host's pack, by name; `folder` may also hold records only, as `RUN/ranks`
+    does.
+    """
     found = [path for below in ("ranks", "halo") for path in sorted((folder / below).glob("*"))]
     found += [folder / name for name in LOOKED_UP]
     named = {path.relative_to(folder).as_posix(): path for path in found}
     if not (folder / "ranks").is_dir():
         named |= {f"ranks/{path.name}": path for path in sorted(folder.glob("*.weft"))}
-    return {name: path for name, path in named.items() if NAME.fullmatch(name) and is_plain(path)}
+    return {name: path for name, path in named.items() if NAME.fullmatch(name) and is_regular_file(path)}
 
 
-def is_plain(path: Path) -> bool:
-    """Whether it is a file, and no link to one."""
+def is_regular_file(path: Path) -> bool:
+    """Return whether a path is a regular file and no link."""
     with suppress(OSError):
         return stat.S_ISREG(path.lstat().st_mode)
     return False
 
 
-def give(folder: Path, host: str, send: Send) -> int:
-    """Send the pack of a folder, part by part; returns the bytes of its files."""
-    files = files_of(folder)
-    send(b"B", packed({"host": host, "files": len(files)}))
+def send_pack(folder: Path, host: str, send: Send) -> int:
+    """Send the pack of a folder part by part with `send(kind, body)`; return the bytes of its files."""
+    files = list_pack_files(folder)
+    send(b"B", encode_facts({"host": host, "files": len(files)}))
     whole, total, count = hashlib.sha256(), 0, 0
     for name, path in files.items():
         try:
@@ -77,16 +88,16 @@ def give(folder: Path, host: str, send: Send) -> int:
             continue  # renamed or gone since
         with os.fdopen(file, "rb", buffering=0) as read:
             size = os.fstat(file).st_size
-            send(b"F", packed({"name": name, "size": size}))
-            checksum = give_file(read, size, send)
+            send(b"F", encode_facts({"name": name, "size": size}))
+            checksum = send_file(read, size, send)
         whole.update(checksum)
         total, count = total + size, count + 1
-    send(b"E", packed({"files": count, "bytes": total, "sha256": whole.hexdigest()}))
+    send(b"E", encode_facts({"files": count, "bytes": total, "sha256": whole.hexdigest()}))
     return total
 
 
-def give_file(read: IO[bytes], size: int, send: Send) -> bytes:
-    """Send what a file holds, as long as it was when it was announced; returns its checksum."""
+def send_file(read: IO[bytes], size: int, send: Send) -> bytes:
+    """Send the first `size` bytes of a file in parts, with zeros for what was cut off since; return its checksum."""
     checksum, left = hashlib.sha256(), size
     while left:
         data = read.read(min(DATA, left)) or bytes(min(DATA, left))  # cut meanwhile: what is lost is empty
@@ -97,8 +108,8 @@ def give_file(read: IO[bytes], size: int, send: Send) -> bytes:
     return checksum.digest()
 
 
-class Taking:
-    """A pack that comes in: its files lie in a folder of their own until they are whole."""
+class PackReceiver:
+    """Receives a pack into a folder of its own, and checks it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -111,35 +122,39 @@ class Taking:
         self._name, self._left = "", 0
         self._checksum, self._all = hashlib.sha256(), hashlib.sha256()
 
-    def take(self, kind: bytes, body: bytes) -> None:
-        """One part. Raises Refused for what is not a pack, OSError where it cannot be kept."""
+    def receive_part(self, kind: bytes, body: bytes) -> None:
+        """Check and store one part. Raises ProtocolError if it does not belong there, OSError if it cannot be
+        stored.
+        """
         if self.whole:
-            raise Refused("parts behind the end of a pack")
+            raise ProtocolError("parts behind the end of a pack")
         if kind == b"D" and self._file is not None:
             if len(body) > self._left:
-                raise Refused("more bytes than announced")
+                raise ProtocolError("more bytes than announced")
             self._file.write(body)
             self._checksum.update(body)
             self._left -= len(body)
             return
-        {b"B": self._begin, b"F": self._announced, b"C": self._ended, b"E": self._end}.get(kind, self._strange)(body)
+        {b"B": self._begin_pack, b"F": self._begin_file, b"C": self._end_file, b"E": self._end_pack}.get(
+            kind, self._refuse_part
+        )(body)
 
-    def _strange(self, _: bytes) -> None:
-        raise Refused("a part that fits nowhere")
+    def _refuse_part(self, _: bytes) -> None:
+        raise ProtocolError("a part that fits nowhere")
 
-    def _begin(self, body: bytes) -> None:
-        self.host = text(unpacked(body), "host")
+    def _begin_pack(self, body: bytes) -> None:
+        self.host = read_text(decode_facts(body), "host")
         shutil.rmtree(self.folder, ignore_errors=True)
         for below in ("ranks", "halo"):
             (self.folder / below).mkdir(parents=True)
 
-    def _announced(self, body: bytes) -> None:
-        facts = unpacked(body)
-        name, size = text(facts, "name"), number(facts, "size")
+    def _begin_file(self, body: bytes) -> None:
+        facts = decode_facts(body)
+        name, size = read_text(facts, "name"), read_number(facts, "size")
         if not self.host or self._file or not NAME.fullmatch(name) or name in self.names:
-            raise Refused(f"a file {name[:80]!r}")
+            raise ProtocolError(f"a file {name[:80]!r}")
         if len(self.names) >= MOST_FILES:
-            raise Refused("too many files")
+            raise ProtocolError("too many files")
         if size + SPARE > shutil.disk_usage(self.folder).free:
             raise OSError(28, "the disk is full", str(self.folder))
         target = self.folder / name
@@ -147,24 +162,24 @@ class Taking:
         self._file = os.fdopen(file, "wb")
         self._name, self._left, self._checksum = name, size, hashlib.sha256()
 
-    def _ended(self, body: bytes) -> None:
+    def _end_file(self, body: bytes) -> None:
         if self._file is None or self._left or body != self._checksum.digest():
-            raise Refused(f"the checksum of {self._name} does not fit")
+            raise ProtocolError(f"the checksum of {self._name} does not fit")
         self.bytes += self._file.tell()
         self._file.close()
         self._file = None
         self.names[self._name] = None
         self._all.update(body)
 
-    def _end(self, body: bytes) -> None:
-        facts = unpacked(body)
-        said = number(facts, "files"), number(facts, "bytes"), text(facts, "sha256")
+    def _end_pack(self, body: bytes) -> None:
+        facts = decode_facts(body)
+        said = read_number(facts, "files"), read_number(facts, "bytes"), read_text(facts, "sha256")
         if self._file or said != (len(self.names), self.bytes, self._all.hexdigest()):
-            raise Refused("the checksum of the pack does not fit")
+            raise ProtocolError("the checksum of the pack does not fit")
         self.sha256, self.whole = said[2], True
 
-    def stop(self) -> None:
-        """Nothing more comes: what is not whole is taken away."""
+    def discard_partial_file(self) -> None:
+        """Remove the file that is not complete, as nothing more arrives."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -175,13 +190,13 @@ class Taking:
         return {"host": self.host, "files": len(self.names), "bytes": self.bytes, "sha256": self.sha256}
 
 
-def write(folder: Path, host: str, target: Path) -> int:
-    """Pack a folder into one file, whole or not at all; returns the bytes of its files."""
+def write_pack(folder: Path, host: str, target: Path) -> int:
+    """Pack a folder into one file, completely or not at all; return the bytes of its files."""
     beside = target.with_name(f".{target.name}-{os.getpid()}")
     try:
         with beside.open("xb") as file:
             file.write(MAGIC)
-            total = give(folder, host, lambda kind, body: file.write(LENGTH.pack(1 + len(body)) + kind + body))
+            total = send_pack(folder, host, lambda kind, body: file.write(LENGTH.pack(1 + len(body)) + kind + body))
             file.flush()
             os.fsync(file.fileno())
         beside.replace(target)
@@ -192,46 +207,46 @@ def write(folder: Path, host: str, target: Path) -> int:
     return total
 
 
-def copy(source: Path, host: str, folder: Path) -> Taking:
-    """Copy the files of a host's folder, with the same care. WeftError where that fails."""
-    taking = Taking(folder)
+def copy_pack(source: Path, host: str, folder: Path) -> PackReceiver:
+    """Copy the files of a host's folder, with the same checks as a pack. Raises WeftError if that fails."""
+    taking = PackReceiver(folder)
     try:
-        give(source, host, taking.take)
-    except (Refused, OSError) as error:
+        send_pack(source, host, taking.receive_part)
+    except (ProtocolError, OSError) as error:
         raise WeftError(f"{source} cannot be copied: {error}") from error
     finally:
-        taking.stop()
+        taking.discard_partial_file()
     return taking
 
 
-def read(path: Path, folder: Path) -> Taking:
-    """Unpack a file into a folder. WeftError for one that is no pack, or damaged."""
-    taking = Taking(folder)
+def unpack_file(path: Path, folder: Path) -> PackReceiver:
+    """Unpack a file into a folder. Raises WeftError if it is no pack, or damaged."""
+    taking = PackReceiver(folder)
     try:
         with path.open("rb") as file:
-            for kind, body in parts(file):
-                taking.take(kind, body)
-    except Refused as error:
+            for kind, body in read_parts(file):
+                taking.receive_part(kind, body)
+    except ProtocolError as error:
         raise WeftError(f"{path} cannot be read: {error}. Copy it again from its host") from error
     except OSError as error:
         raise WeftError(f"{path} cannot be unpacked: {error.strerror}") from error
     finally:
-        taking.stop()
+        taking.discard_partial_file()
     if not taking.whole:
         raise WeftError(f"{path} is cut off. Copy it again from its host")
     return taking
 
 
-def parts(file: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """The parts of a file. Raises Refused, and OtherVersion for a pack of another version."""
+def read_parts(file: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the parts of a pack file. Raises ProtocolError, and OtherVersion for a pack of another version."""
     if (begin := file.read(len(MAGIC))) != MAGIC:
         if begin.startswith(_FAMILY):
             found = begin.removeprefix(_FAMILY).decode(errors="backslashreplace").strip()
             raise OtherVersion(file.name, found, 1)
-        raise Refused("it is not the pack of a host")
+        raise ProtocolError("it is not the pack of a host")
     while length := file.read(LENGTH.size):
         (size,) = LENGTH.unpack(length.ljust(LENGTH.size, b"\0"))
         part = file.read(size) if 0 < size <= MOST else b""
         if len(part) != size or not part:
-            raise Refused("it is cut off or damaged")
+            raise ProtocolError("it is cut off or damaged")
         yield part[:1], part[1:]

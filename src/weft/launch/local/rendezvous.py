@@ -1,8 +1,8 @@
-"""How the tasks of a Slurm step find who listens where their hosts see no common directory.
+"""Let the tasks of a Slurm step find the one that listens if their hosts see no common directory.
 
-The task of rank 0 answers at a port that follows from the step. Who has made the run on another host tells it the name
-of a file in that run: where it is seen, both see one directory. Else the answer is the place where the step's hosts
-meet, sealed by munge for this user alone, who must also be the one that sealed it: as Slurm does with its own messages.
+The task of rank 0 answers at a port derived from the step. A task that made the run on another host sends it the name
+of a file in that run: if the file is visible there, both see one directory. Otherwise the answer is the listener's
+address, sealed by munge for this user, who must also be the one that sealed it: as Slurm does with its own messages.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from weft.launch.job_step import JobStep
 from weft.launch.local.addresses import GIVEN
-from weft.launch.local.place import Place
-from weft.launch.step import Step
+from weft.launch.local.listener_address import ListenerAddress
 
 FIRST_PORT: Final = 20_000
 PORTS: Final = 10_000
@@ -49,70 +49,70 @@ SAME: Final = b"same"
 TOKEN: Final = re.compile(rb"seen-[0-9a-f]{16}\n")
 
 
-def possible(step: Step, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the step may be on several hosts and its tasks can find each other."""
+def is_possible(step: JobStep, environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the step may be on several hosts and its tasks can find each other."""
     nodes = environment.get("SLURM_STEP_NUM_NODES", "1")
     return step.system == "slurm" and nodes != "1" and all(map(shutil.which, ("munge", "unmunge")))
 
 
-def ports(step: Step) -> list[int]:
-    """The ports of a step, in order."""
+def list_step_ports(step: JobStep) -> list[int]:
+    """Return the ports at which the task of rank 0 may answer, in order."""
     begin = zlib.crc32(f"{step.name} {os.geteuid()}".encode())
     return [FIRST_PORT + (begin + k) % PORTS for k in range(TRIED)]
 
 
-class Answering:
-    """Who answers, in the task of rank 0: from before it has a run until its end."""
+class RendezvousServer:
+    """Answers the other hosts in the task of rank 0, from before it has a run until it ends."""
 
-    def __init__(self, step: Step, folder: Path) -> None:
+    def __init__(self, step: JobStep, folder: Path) -> None:
         self._step, self._folder = step, folder
-        self._place: Place | None = None
+        self._place: ListenerAddress | None = None
         self._made = False
         self._known = threading.Event()
         self._room = threading.Semaphore(AT_ONCE)
-        self._socket = next(filter(None, map(opened, ports(step))), None)
+        self._socket = next(filter(None, map(open_port, list_step_ports(step))), None)
         if self._socket is not None:
-            threading.Thread(target=self._answer, args=(self._socket,), daemon=True).start()
+            threading.Thread(target=self._accept_hosts, args=(self._socket,), daemon=True).start()
 
-    def makes(self) -> None:
-        """This host's run is made by this task: whoever else has made one sees another directory."""
+    def note_run_creation(self) -> None:
+        """Note that this task made its host's run: a task that made another run sees another directory."""
         self._made = True
 
-    def know(self, place: Place) -> None:
-        """The run is there, and this is where its hosts meet."""
+    def publish_address(self, place: ListenerAddress) -> None:
+        """Set the listener's address, for which other hosts wait."""
         self._place = place
         self._known.set()
 
-    def _answer(self, listener: socket.socket) -> None:
+    def _accept_hosts(self, listener: socket.socket) -> None:
         while True:
             with suppress(OSError):
                 one, _ = listener.accept()
                 if self._room.acquire(blocking=False):
-                    threading.Thread(target=self._serve, args=(one,), daemon=True).start()
+                    threading.Thread(target=self._answer_host, args=(one,), daemon=True).start()
                 else:
                     one.close()
 
-    def _serve(self, one: socket.socket) -> None:
-        with one, suppress(OSError), self._leaving():
+    def _answer_host(self, one: socket.socket) -> None:
+        with one, suppress(OSError), self._releasing_slot():
             one.settimeout(GREETING)
             one.sendall(MAGIC)
             token = one.recv(64)
             if TOKEN.fullmatch(token):
-                if self._sees(token.decode().strip()):
+                if self._wait_for_token_file(token.decode().strip()):
                     one.sendall(SAME)
                 elif self._known.wait(ANSWER) and self._place is not None:
-                    one.sendall(sealed(self._step, self._place))
+                    one.sendall(seal_address(self._step, self._place))
 
     @contextmanager
-    def _leaving(self) -> Iterator[None]:
-        """Make room for the next one at the end."""
+    def _releasing_slot(self) -> Iterator[None]:
+        """Release the slot of a connection at the end of a `with` block."""
         try:
             yield
         finally:
             self._room.release()
 
-    def _sees(self, token: str) -> bool:
-        """Whether a file of another host's run is in the directory that this one sees."""
+    def _wait_for_token_file(self, token: str) -> bool:
+        """Return whether the file of another host's run becomes visible in this host's directory."""
         limit = time.monotonic() + SEEN
         while not self._made and time.monotonic() < limit:
             if (self._folder / token).exists():
@@ -121,27 +121,30 @@ class Answering:
         return False
 
 
-def opened(port: int) -> socket.socket | None:
-    """A socket that listens there; None where another program does."""
+def open_port(port: int) -> socket.socket | None:
+    """Return a socket that listens at a port, None if another program does."""
     with suppress(OSError):
         return socket.create_server(("", port), backlog=1024)
     return None
 
 
-def ask(step: Step, folder: Path) -> Place | None:
-    """Where the hosts of a step meet; None where that is in this host's own run, in `folder`, or nobody answers."""
+def find_listener(step: JobStep, folder: Path) -> ListenerAddress | None:
+    """Return the address at which the step's hosts connect; None if it is in this host's own run, or nobody answers.
+
+    `folder`: the step's folder in this host's run.
+    """
     token = f"seen-{os.urandom(8).hex()}"
     (folder / token).touch()
     try:
         limit = time.monotonic() + PATIENCE
         until = time.monotonic() + ANSWER
         while time.monotonic() < limit:
-            for address in first_host():
-                for port in ports(step):
-                    answer = answered(address, port, token, until)
+            for address in find_first_host():
+                for port in list_step_ports(step):
+                    answer = query_port(address, port, token, until)
                     if answer == SAME:
                         return None
-                    if answer and (place := opened_seal(step, answer)) is not None:
+                    if answer and (place := unseal_address(step, answer)) is not None:
                         return place
             time.sleep(0.2)
     finally:
@@ -149,8 +152,8 @@ def ask(step: Step, folder: Path) -> Place | None:
     return None
 
 
-def answered(address: str, port: int, token: str, until: float) -> bytes:
-    """What somebody says there to the name of a file; nothing where nobody does until then (of time.monotonic)."""
+def query_port(address: str, port: int, token: str, deadline: float) -> bytes:
+    """Send a token to a port and return the answer; empty without one before `deadline` (of time.monotonic)."""
     try:
         with socket.create_connection((address, port), CONNECT) as one:
             one.settimeout(GREETING)
@@ -158,7 +161,7 @@ def answered(address: str, port: int, token: str, until: float) -> bytes:
                 return b""
             one.sendall(f"{token}\n".encode())
             answer = bytearray()
-            while len(answer) < MOST and (left := until - time.monotonic()) > 0:
+            while len(answer) < MOST and (left := deadline - time.monotonic()) > 0:
                 one.settimeout(left)
                 if not (more := one.recv(MOST - len(answer))):
                     return bytes(answer)
@@ -168,8 +171,8 @@ def answered(address: str, port: int, token: str, until: float) -> bytes:
         return b""
 
 
-def first_host(environment: Mapping[str, str] = os.environ) -> Iterator[str]:
-    """Where the task of rank 0 may be reached: on the first node of the step."""
+def find_first_host(environment: Mapping[str, str] = os.environ) -> Iterator[str]:
+    """Yield the names or addresses at which the task of rank 0 may be reached: on the first node of the step."""
     if given := environment.get(GIVEN):
         yield from given.split(",")
     nodes = environment.get("SLURM_STEP_NODELIST", "")
@@ -180,13 +183,13 @@ def first_host(environment: Mapping[str, str] = os.environ) -> Iterator[str]:
     try:
         socket.getaddrinfo(name, None)
     except OSError:  # a node that is called otherwise than its host
-        found = re.search(r"\bNodeAddr=(\S+)", told("scontrol", "show", "node", name))
+        found = re.search(r"\bNodeAddr=(\S+)", run_command("scontrol", "show", "node", name))
         name = found[1] if found else name
     yield name
 
 
-def told(*command: str, given: bytes = b"") -> str:
-    """What a command prints; nothing where it fails."""
+def run_command(*command: str, given: bytes = b"") -> str:
+    """Return what a command prints, empty if it fails; `given`: its standard input."""
     try:
         done = subprocess.run(command, input=given, capture_output=True, timeout=COMMANDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -194,26 +197,26 @@ def told(*command: str, given: bytes = b"") -> str:
     return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
 
 
-def munged() -> Sequence[str]:
-    """The options by which munge's commands find the daemon that Slurm uses."""
-    found = re.search(r"^AuthInfo\s*=.*\bsocket=([^\s,]+)", told("scontrol", "show", "config"), re.M)
+def find_munge_options() -> Sequence[str]:
+    """Return the options by which munge's commands find the daemon that Slurm uses."""
+    found = re.search(r"^AuthInfo\s*=.*\bsocket=([^\s,]+)", run_command("scontrol", "show", "config"), re.M)
     return (f"--socket={found[1]}",) if found else ()
 
 
-def sealed(step: Step, place: Place) -> bytes:
-    """Where the hosts of a step meet, for this user alone, on hosts of this cluster; nothing where munge fails."""
+def seal_address(step: JobStep, place: ListenerAddress) -> bytes:
+    """Seal the listener's address with munge for this user on hosts of this cluster; return nothing if munge fails."""
     text = json.dumps({"step": step.name, "place": asdict(place)}).encode()
-    return told("munge", f"--restrict-uid={os.geteuid()}", *munged(), given=text).encode()
+    return run_command("munge", f"--restrict-uid={os.geteuid()}", *find_munge_options(), given=text).encode()
 
 
-def opened_seal(step: Step, seal: bytes) -> Place | None:
-    """What this user has sealed for a step; None for anything else, as for what another step was told."""
-    found = told("unmunge", "--numeric", "--keys=STATUS,UID", *munged(), given=seal)
+def unseal_address(step: JobStep, seal: bytes) -> ListenerAddress | None:
+    """Return the address that this user sealed for this step; None for anything else."""
+    found = run_command("unmunge", "--numeric", "--keys=STATUS,UID", *find_munge_options(), given=seal)
     head, _, body = found.partition("\n\n")
     if not re.search(rf"^UID:\s+{os.geteuid()}$", head, re.M):
         return None
     with suppress(ValueError, RecursionError):
         facts = json.loads(body)
         if isinstance(facts, dict) and facts.get("step") == step.name:
-            return Place.from_facts(facts.get("place"))
+            return ListenerAddress.from_facts(facts.get("place"))
     return None

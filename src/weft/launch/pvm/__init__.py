@@ -1,1 +1,1 @@
-"""Starting programs of PVM: which use it, a virtual machine for each run, its group server's record put in order."""
+"""Start PVM programs: detect which use PVM, run a virtual machine for each run, close its group server's record."""

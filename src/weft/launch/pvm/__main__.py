@@ -1,9 +1,9 @@
-"""`python -m weft.launch.pvm PROGRAM ARGS`: see machine.py."""
+"""Run `python -m weft.launch.pvm PROGRAM ARGS`: see machine.py."""
 
 from __future__ import annotations
 
 import sys
 
-from weft.launch.pvm.attendant import run
+from weft.launch.pvm.supervisor import run_and_exit
 
-run(sys.argv[1:])
+run_and_exit(sys.argv[1:])

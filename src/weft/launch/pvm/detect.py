@@ -1,4 +1,4 @@
-"""Whether a program uses PVM, found without running it."""
+"""Find out whether a program uses PVM, without running it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LOOKED_AT: Final = 1 << 26
 
 
 @dataclass(frozen=True)
-class Uses:
-    """How a program uses PVM. `static`: it holds PVM's code itself, so that its calls cannot be recorded."""
+class PVMUse:
+    """How a program uses PVM. `static`: it contains PVM's code, so that its calls cannot be recorded."""
 
     path: Path
     library: Path | None
@@ -26,23 +26,25 @@ class Uses:
     static: bool = False
 
 
-def of_program(program: Sequence[str]) -> Uses | None:
-    """How a program (with its arguments) uses PVM, None where it does not. Wrappers such as `env` are passed."""
+def detect_in_program(program: Sequence[str]) -> PVMUse | None:
+    """Return how a program with its arguments uses PVM, None if it does not. Wrappers such as `env` are skipped."""
     for word in program[:32]:
-        found = library.executable(word)
-        if found is not None and library.is_elf(found) and (uses := of_executable(found)) is not None:
+        found = library.find_executable(word)
+        if found is not None and library.is_elf(found) and (uses := detect_in_executable(found)) is not None:
             return uses
     return None
 
 
-def of_executable(path: Path) -> Uses | None:
-    """How a native program uses PVM."""
-    loaded = {match[1]: Path(one) for one in library.needed(path) if (match := _LIBRARY.match(Path(one).name))}
+def detect_in_executable(path: Path) -> PVMUse | None:
+    """Return how a native program uses PVM, None if it does not."""
+    loaded = {
+        match[1]: Path(one) for one in library.find_needed_files(path) if (match := _LIBRARY.match(Path(one).name))
+    }
     if "" in loaded:
-        return Uses(path, loaded[""], groups="g" in loaded)
+        return PVMUse(path, loaded[""], groups="g" in loaded)
     try:
         with path.open("rb") as file:
             text = file.read(_LOOKED_AT)
     except OSError:
         return None
-    return Uses(path, None, static=True) if _STATIC in text and b"pvmd" in text else None
+    return PVMUse(path, None, static=True) if _STATIC in text and b"pvmd" in text else None

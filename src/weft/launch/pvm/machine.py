@@ -1,9 +1,9 @@
-"""A virtual machine of its own for one run: `python -m weft.launch.pvm PROGRAM ARGS`, started by `weft run`.
+"""Run one program on a PVM virtual machine of its own: `python -m weft.launch.pvm PROGRAM ARGS`, started by `weft run`.
 
-It starts a daemon that no other program knows of, the group server where the program uses groups, and the program;
-shows what spawned tasks print, each line with its task's name; waits until all tasks are done; ends the daemon, and
-ends as the program ended. Whatever ends it, signals or the death of `weft run`, it leaves nothing behind: the daemon
-and its tasks end with it (PR_SET_PDEATHSIG), its folder is taken away.
+The process starts a daemon that no other program knows, the group server if the program uses groups, and the program;
+shows what spawned tasks print, each line with its task's name; waits until all tasks have ended; ends the daemon, and
+ends as the program ended. It leaves nothing behind, whatever ends it, also the death of `weft run`: the daemon and its
+tasks end with it (PR_SET_PDEATHSIG), and its folder is removed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from weft.base.lifetime import die_with_parent
-from weft.launch import survivors
-from weft.launch.pvm import records
-from weft.launch.pvm.place import PREFIX, clean, daemon, note_of, root
-from weft.launch.survivors import maps_file
+from weft.launch import rank_processes
+from weft.launch.pvm import task_records
+from weft.launch.pvm.installation import PREFIX, find_daemon, find_pvm_root, folder_note_path, remove_machine_folder
+from weft.launch.rank_processes import maps_file
 from weft.native.headers.pvm_tasks import TaskState
 from weft.pvm import tasks as registry
 
@@ -44,20 +44,20 @@ class MachineError(Exception):
     """The virtual machine cannot be started."""
 
 
-def as_if_alone() -> None:
-    """What the daemon and the group server do before they begin: end with us, and take signals as usual."""
+def prepare_helper_process() -> None:
+    """Have a new helper process end with this one, and unblock its signals; runs between fork and exec."""
     die_with_parent(signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-class Machine:
-    """The daemon of one run, its folder, and the tasks."""
+class VirtualMachine:
+    """The PVM daemon of one run, its folder and its tasks."""
 
     def __init__(self, run: Path, environment: Mapping[str, str]) -> None:
         self.run = run
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        registry.create(run, 1)
-        note_of(run).write_text(str(self.folder))
+        registry.create_task_file(run, 1)
+        folder_note_path(run).write_text(str(self.folder))
         self.environment = dict(environment)
         self.preload = self.environment.pop(PRELOAD, "")
         self.groups = bool(self.environment.pop(GROUPS, ""))
@@ -67,17 +67,17 @@ class Machine:
         self._buried: set[int] = set()
         self._waiting_since: float | None = None
         self._lost_at: float | None = None
-        registry.create(run, 2 if self.groups else 1)
-        self.tasks = registry.Tasks(run)
-        self._file = registry.file_of(run)
+        registry.create_task_file(run, 2 if self.groups else 1)
+        self.tasks = registry.LiveTasks(run)
+        self._file = registry.task_file(run)
 
     no_server = "did not start"
     """What is said of a group server that cannot be used."""
 
     def start(self, program: str) -> None:
-        """Start the daemon, and the group server. MachineError where that fails."""
-        installed = root()
-        arch = self.environment.get("PVM_ARCH") or architecture(installed)
+        """Start the daemon, and the group server if the program uses groups. Raises MachineError if that fails."""
+        installed = find_pvm_root()
+        arch = self.environment.get("PVM_ARCH") or find_architecture(installed)
         own = {"PVM_ROOT": str(self.folder / "root"), "PVM_TMP": str(self.folder / "tmp"), "PVM_ARCH": arch,
                "PVMLOGMAX": str(1 << 40)}  # fmt: skip
         if os.geteuid() == 0:
@@ -85,13 +85,15 @@ class Machine:
         for name in ("PVMSOCK", "PVMTID", "PVMEPID", "PVMTMASK"):
             self.environment.pop(name, None)  # of a machine that this is not
         self.environment |= own
-        self._lay_out(installed, arch)
-        command = daemon() or "pvmd"
+        self._make_pvm_root(installed, arch)
+        command = find_daemon() or "pvmd"
         hosts = self.folder / "hosts"
-        hosts.write_text(f"* ep={self._places(installed, arch, program)}\n127.0.0.1\n")
+        hosts.write_text(f"* ep={self._build_search_path(installed, arch, program)}\n127.0.0.1\n")
         with (self.folder / "daemon.log").open("wb") as log:
             try:
-                self._daemon = self._beside([command, "-n127.0.0.1", str(hosts)], self._plain(), log)
+                self._daemon = self._start_helper(
+                    [command, "-n127.0.0.1", str(hosts)], self._unrecorded_environment(), log
+                )
             except OSError as error:
                 raise MachineError(f"cannot start {command}: {error.strerror}") from error
         self._await_daemon()
@@ -99,25 +101,25 @@ class Machine:
             self._start_server(installed)
 
     @staticmethod
-    def _beside(command: list[str], environment: Mapping[str, str], log: BinaryIO) -> subprocess.Popen[bytes]:
-        """Start what is not the program, out of reach of the terminal's signals."""
+    def _start_helper(command: list[str], environment: Mapping[str, str], log: BinaryIO) -> subprocess.Popen[bytes]:
+        """Start the daemon or the group server, out of reach of the terminal's signals."""
         return subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            preexec_fn=as_if_alone,  # noqa: PLW1509 - this process has one thread
+            preexec_fn=prepare_helper_process,  # noqa: PLW1509 - this process has one thread
         )  # fmt: skip
 
-    def _plain(self) -> dict[str, str]:
-        """The environment of what is not recorded."""
+    def _unrecorded_environment(self) -> dict[str, str]:
+        """Return the environment of a process that is not recorded."""
         return {name: value for name, value in self.environment.items() if not name.startswith("WEFT_")}
 
-    def recorded(self, rank: int) -> dict[str, str]:
-        """The environment of a process that is recorded as this rank."""
+    def recorded_environment(self, rank: int) -> dict[str, str]:
+        """Return the environment of a process that is recorded as rank `rank`."""
         before = self.environment.get("LD_PRELOAD")
         preload = f"{self.preload}:{before}" if before else self.preload
         return {**self.environment, "LD_PRELOAD": preload, "WEFT_INTERNAL_PVM_RANK": str(rank)}
 
-    def _lay_out(self, installed: Path, arch: str) -> None:
-        """A root of its own: what is installed, by links."""
+    def _make_pvm_root(self, installed: Path, arch: str) -> None:
+        """Make a PVM root folder of its own, with links to what is installed."""
         (self.folder / "tmp").mkdir()
         programs = self.folder / "root/bin" / arch
         programs.mkdir(parents=True)
@@ -130,8 +132,10 @@ class Machine:
         for name, path in found.items():
             (programs / name).symlink_to(path)
 
-    def _places(self, installed: Path, arch: str, program: str) -> str:
-        """Where the daemon looks for what is spawned: where PVM does, then beside the program, then on the PATH."""
+    def _build_search_path(self, installed: Path, arch: str, program: str) -> str:
+        """Return where the daemon looks for spawned programs: where PVM does, then beside the program, then on the
+        PATH.
+        """
         home = Path.home() / "pvm3/bin" / arch
         beside = Path(shutil.which(program) or program).absolute().parent
         path = self.environment.get("PATH", "").split(os.pathsep)
@@ -148,25 +152,25 @@ class Machine:
             time.sleep(0.005)
 
     def _start_server(self, installed: Path) -> None:
-        """The group server, before the first task needs it, so that none of them starts it by chance."""
+        """Start the group server before the first task needs it, so that no task starts it by chance."""
         command = shutil.which(registry.SERVER) or str(installed / "lib" / registry.SERVER)
         with (self.folder / "server.log").open("wb") as log:
             try:
-                self._server = self._beside([command], self.recorded(1), log)
+                self._server = self._start_helper([command], self.recorded_environment(1), log)
             except OSError as error:
                 raise MachineError(
                     f"the program uses groups, and {command} cannot be started: {error.strerror}"
                 ) from error
         limit = time.monotonic() + STARTING
-        while self.tasks.all()[1].state != TaskState.SERVING:
+        while self.tasks.read_tasks()[1].state != TaskState.SERVING:
             if self._server.poll() is not None or time.monotonic() > limit:
                 raise MachineError(f"the program uses groups, and PVM's group server ({command}) {self.no_server}")
             time.sleep(0.005)
 
     # While it runs
 
-    def lost_for(self, now: float) -> float:
-        """Seconds since the daemon ended, which nobody asked it to do but by killing it; 0 while it is there."""
+    def seconds_without_daemon(self, now: float) -> float:
+        """Return the seconds since the daemon was killed, 0 while it runs; report its end once."""
         if self._daemon is None or self._daemon.poll() is None:
             return 0.0
         if self._lost_at is None:
@@ -176,8 +180,10 @@ class Machine:
             print(f"weft: the PVM daemon ended ({how}) while tasks were there", file=sys.stderr, flush=True)
         return max(now - self._lost_at, 1e-9)
 
-    def show(self) -> bool:
-        """Pass on what spawned tasks have printed, each whole line with the name of its task; whether there was any."""
+    def forward_output(self) -> bool:
+        """Print what spawned tasks have printed, each whole line with its task's name; return whether there was
+        anything.
+        """
         before = self._shown
         for log in (self.folder / "tmp").glob("pvml.*"):
             with log.open("rb") as file:
@@ -185,59 +191,61 @@ class Machine:
                 data = file.read()
             whole = data.rfind(b"\n") + 1
             self._shown += whole
-            lines = [self._named(line) for line in data[:whole].splitlines(keepends=True)]
+            lines = [self._label_line(line) for line in data[:whole].splitlines(keepends=True)]
             text = b"".join(line for line in lines if line is not None)
             if text:
                 os.write(sys.stderr.fileno(), text)
         return self._shown > before
 
-    def _named(self, line: bytes) -> bytes | None:
-        """`... [t40003] text` as the task of that tid says it; None for what the daemon says of itself."""
+    def _label_line(self, line: bytes) -> bytes | None:
+        """Put the name of its task before a line of the daemon's log; None for what the daemon says about itself."""
         found = _PRINTED.match(line)
         if found is None:
             return None
-        tasks, tid, text = self.tasks.all(), int(found[1], 16), found[2]
+        tasks, tid, text = self.tasks.read_tasks(), int(found[1], 16), found[2]
         rank = next((task.rank for task in reversed(tasks) if task.tid == tid), None)
         if rank is None or text.strip() in (b"EOF", b"BEGIN"):
             return None
-        return f"[{self.label(rank)}] ".encode() + text
+        return f"[{self.format_task(rank)}] ".encode() + text
 
-    def busy(self) -> int | None:
-        """A task but the group server that is still there, by its rank; it may have something to do behind pvm_exit."""
+    def find_running_task(self) -> int | None:
+        """Return the rank of a task that still runs, also after pvm_exit, None if none does. The group server does not
+        count.
+        """
         now = time.monotonic()
         self._waiting_since = self._waiting_since or now
-        for task in self.tasks.all():
-            if task.serves or not task.tid:
+        for task in self.tasks.read_tasks():
+            if task.is_group_server or not task.tid:
                 continue
-            if task.pid == 0 and now - self._waiting_since < STARTING and self._alive(task.tid):
+            if task.pid == 0 and now - self._waiting_since < STARTING and self._may_still_start(task.tid):
                 return task.rank
-            if task.pid and not gone(task.pid) and maps_file(task.pid, self._file) is not False:
+            if task.pid and not has_ended(task.pid) and maps_file(task.pid, self._file) is not False:
                 return task.rank
         return None
 
-    def label(self, rank: int) -> str:
+    def format_task(self, rank: int) -> str:
         """A task as it is called."""
-        return f"rank {rank}, {registry.label_of(self.tasks.all(), rank)}"
+        return f"rank {rank}, {registry.render_label(self.tasks.read_tasks(), rank)}"
 
-    def _alive(self, tid: int) -> bool:
-        """Whether a spawned task has not made its first call: it may yet, or it is no program of PVM and has ended."""
+    def _may_still_start(self, tid: int) -> bool:
+        """Return whether a spawned task may still make its first call of PVM."""
         children = Path(f"/proc/{self._daemon.pid}/task/{self._daemon.pid}/children") if self._daemon else None
         try:
             return bool(children and children.read_text().split())
         except OSError:
             return True
 
-    def bury(self) -> None:
-        """Say of tasks that were killed, in their records, that they have ended: others may wait for them."""
-        for task in self.tasks.all():
-            if task.pid and task.rank not in self._buried and gone(task.pid):
+    def mark_killed_tasks(self) -> None:
+        """Mark in their records that killed tasks have ended, as other tasks may wait for them."""
+        for task in self.tasks.read_tasks():
+            if task.pid and task.rank not in self._buried and has_ended(task.pid):
                 self._buried.add(task.rank)
-                records.bury(self.run, task.rank)
+                task_records.mark_task_ended(self.run, task.rank)
 
     # The end
 
     def stop(self) -> None:
-        """End all tasks, then the daemon, so that none of them hears of the other's end; take the folder away."""
+        """End all tasks, then the daemon, so that no task sees another one's end; remove the folder."""
         self._end_tasks()
         for process in (self._daemon, self._server):
             if process is not None and process.poll() is None:
@@ -253,38 +261,38 @@ class Machine:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(GRACE)  # else the kernel keeps it: nothing can be done here, and nobody waits for it
         self._end_tasks()
-        self.show()
-        registry.trim(self.run)
-        clean(self.run)
+        self.forward_output()
+        registry.trim_task_file(self.run)
+        remove_machine_folder(self.run)
 
     def _end_tasks(self) -> None:
-        """End the tasks that are there: one may be in a computation, and hear of nothing."""
+        """End the tasks that still run, by SIGTERM and then SIGKILL."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            left = self._living()
+            left = self._find_living_tasks()
             for pid in left:
-                survivors.kill(pid, self._file, number)
+                rank_processes.signal_process(pid, self._file, number)
             limit = time.monotonic() + GRACE
             while left and time.monotonic() < limit:
                 time.sleep(0.02)
-                left = self._living()
+                left = self._find_living_tasks()
             if not left:
                 return
 
-    def _living(self) -> list[int]:
-        """Processes that surely are tasks of this run: a pid alone proves nothing, but they map its file of tasks."""
-        return [task.pid for task in self.tasks.all() if task.pid and maps_file(task.pid, self._file)]
+    def _find_living_tasks(self) -> list[int]:
+        """Return the pids of this run's tasks: processes that map its file of tasks, as a pid alone proves nothing."""
+        return [task.pid for task in self.tasks.read_tasks() if task.pid and maps_file(task.pid, self._file)]
 
 
-def gone(pid: int) -> bool:
-    """Whether a process has ended, waited for or not."""
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended, waited for or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (OSError, IndexError):
         return True
 
 
-def architecture(installed: Path) -> str:
-    """PVM's name for this kind of machine."""
+def find_architecture(installed: Path) -> str:
+    """Return PVM's name for the architecture of this machine."""
     for command in (shutil.which("pvmgetarch"), str(installed / "lib/pvmgetarch")):
         if command and Path(command).exists():
             done = subprocess.run([command], capture_output=True, text=True, timeout=20, check=False)

@@ -1,1 +1,1 @@
-"""Programs in Cilk itself: MIT Cilk-5, compiled by the person's own copy with Weft's part in each frame."""
+"""Programs in the language of MIT Cilk-5, compiled by the user's own copy with Weft's part in each frame."""

@@ -1,4 +1,4 @@
-"""The backend for Cilk-5: gdb as it is, and the records that Weft's part keeps in the frames of the procedures."""
+"""The backend for Cilk-5: an unmodified gdb, and the records of Weft's part in the frames of the procedures."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from weft.errors import DebuggerError
 from weft.gdb.point import Point
 from weft.tasks.backend import How, Stop
 from weft.tasks.cilk5 import layout
-from weft.tasks.cilk5.build import Procedures, build, split
-from weft.tasks.cilk5.layout import Row, Table
-from weft.tasks.cilk5.variables import CLONE, Place, evaluate, plain
-from weft.tasks.gdb import Frame, Gdb, Terminal, is_own
-from weft.tasks.layout import pedigree
-from weft.tasks.model import SourceLine, Task, Wait
-from weft.tasks.mutexes import with_mutexes
-from weft.tasks.openmp import NativeBackend, top
-from weft.tasks.stacks import cropped
+from weft.tasks.cilk5.build import Procedures, build_program, split_command
+from weft.tasks.cilk5.layout import Cilk5Row, Cilk5Table
+from weft.tasks.cilk5.variables import CLONE, Cilk5Frame, evaluate_in_procedure, source_name
+from weft.tasks.gdb import Frame, Gdb, Terminal, is_program_frame
+from weft.tasks.layout import format_pedigree
+from weft.tasks.model import SourceLine, TaskRow, Wait
+from weft.tasks.mutexes import add_mutex_waits
+from weft.tasks.openmp import NativeBackend, innermost_line
+from weft.tasks.stacks import frames_of_part
 
 HOW_FAR = 60
 """Lines of cilk2c's own between the begin of a clone and the first line of the program in it."""
@@ -33,8 +33,8 @@ HEAD = 4096
 """Bytes of a procedure's code in which its first line is looked for."""
 
 
-class CilkGdb(Gdb):
-    """gdb for a program of Cilk-5: whose frames are whose, by the names of its procedures."""
+class Cilk5Gdb(Gdb):
+    """gdb for a program of Cilk-5; finds the tasks of frames by the names of the procedures."""
 
     def __init__(self, procedures: Procedures) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class CilkGdb(Gdb):
             self.console(f"skip -gfile {files}")
 
     def stack(self, thread: int) -> list[Frame]:
-        """All frames of a thread, innermost first; `begins`: the first one of a task."""
+        """Return all frames of a thread, innermost first; `begins` marks the first frame of a task."""
         frames = super().stack(thread)
         for frame in frames:
             function = str(frame.get("func", ""))
@@ -54,17 +54,21 @@ class CilkGdb(Gdb):
         return frames
 
     def arm(self, points: Sequence[Point]) -> None:
-        """Take these as the breakpoints.
+        """Replace all breakpoints by these.
 
-        cilk2c puts blocks of its own into the line of a spawn, and gdb has a place in each: only the first one counts.
-        What is meant by a procedure is its first line behind the begin of a clone.
+        cilk2c adds blocks of its own to the line of a spawn, and gdb has a location in each: only the first one is
+        kept. A breakpoint at a procedure stops at its first line after the head of a clone.
         """
         before = set(self.points)
         super().arm(points)
         for number in set(self.points) - before:
             first: dict[str, tuple[int, str]] = {}
             made = self._made(number)
-            if not self.points[number].line and self.is_opening(made) and (inside := self._inside(made)):
+            if (
+                not self.points[number].line
+                and self.is_procedure_head(made)
+                and (inside := self._first_body_address(made))
+            ):
                 point = self.points.pop(number)
                 self.ask(f"-break-delete {number}")
                 self.points[str(self.insert(point, f"*{inside:#x}")["bkpt"]["number"])] = point
@@ -81,16 +85,16 @@ class CilkGdb(Gdb):
         body = self.ask(f"-break-info {number}").get("BreakpointTable", {}).get("body", [])
         return body[0] if body else {}
 
-    def _inside(self, head: Frame) -> int:
-        """The first address of a procedure behind its head; 0 where none is known."""
+    def _first_body_address(self, head: Frame) -> int:
+        """Return the first address of a procedure after its head; 0 if unknown."""
         start = int(str(head["addr"]), 16)
-        for address, line in self.lines(start, start + HEAD):
-            if address > start and not self.is_opening({**head, "line": line}):
+        for address, line in self.instruction_lines(start, start + HEAD):
+            if address > start and not self.is_procedure_head({**head, "line": line}):
                 return address
         return 0
 
-    def is_opening(self, frame: Frame) -> bool:
-        """Whether a frame stands at the head of its procedure, whose lines are cilk2c's own begin of a clone."""
+    def is_procedure_head(self, frame: Frame) -> bool:
+        """Return whether a frame is at the head of its procedure, whose lines are cilk2c's own beginning of a clone."""
         function = str(frame.get("func", ""))
         found = CLONE.match(function)
         opened = self.procedures.opened.get(found[1] if found else function, 0)
@@ -100,14 +104,14 @@ class CilkGdb(Gdb):
         return line <= opened or linecache.getline(str(frame["fullname"]), line).strip() in ("{", "}")
 
 
-class CilkBackend(NativeBackend):
+class Cilk5Backend(NativeBackend):
     """One program of Cilk-5 under gdb."""
 
     runtime = "Cilk-5"
 
     def __init__(self, command: Sequence[str]) -> None:
         super().__init__([])
-        self._sources, self._arguments = split(command)
+        self._sources, self._arguments = split_command(command)
         self._folder = Path(tempfile.mkdtemp(prefix="weft-cilk-"))
         self._over = 0  # the record of what lies on the task that is followed
         self._followed = self._taking = 0  # the records of that task, and of it while a worker takes it up
@@ -116,18 +120,18 @@ class CilkBackend(NativeBackend):
         self._procedures = Procedures()
 
     def start(self) -> Stop:
-        """Compile the program, start it, and come to the first line of its main procedure."""
-        program, self._procedures = build(self._sources, self._folder)
+        """Compile and start the program, and run to the first line of its main procedure."""
+        program, self._procedures = build_program(self._sources, self._folder)
         self._program = str(program)
         self._terminal = Terminal()
-        self._gdb = self._cilk = CilkGdb(self._procedures)
-        self._gdb.begin(self._program, self._arguments, {}, self._terminal.name)
-        self._took()
+        self._gdb = self._cilk = Cilk5Gdb(self._procedures)
+        self._gdb.start_program(self._program, self._arguments, {}, self._terminal.name)
+        self._on_program_loaded()
         if "cilk_main" not in self._procedures.scopes:
-            return self._here("start", self._thread())
-        self._watch(True)
-        stop = self._run("-exec-continue", "next", None)
-        self._watch(False)
+            return self._make_stop("start", self._current_thread())
+        self._set_spawn_watch(True)
+        stop = self._run_and_interpret("-exec-continue", "next", None)
+        self._set_spawn_watch(False)
         return replace(stop, why="start") if stop.why == "line" else stop
 
     def close(self) -> None:
@@ -137,21 +141,21 @@ class CilkBackend(NativeBackend):
 
     # The table
 
-    def _table(self) -> Table | None:
+    def _table(self) -> Cilk5Table | None:
         if not self._base and self._gdb.exited is None:
-            self._base = self._gdb.address("weft_tasks")
-        return Table(self._gdb.read, self._base) if self._base and self._gdb.exited is None else None
+            self._base = self._gdb.symbol_address("weft_tasks")
+        return Cilk5Table(self._gdb.read, self._base) if self._base and self._gdb.exited is None else None
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[Cilk5Row]:
         table = self._table()
         return table.rows if table is not None else []
 
-    def _records(self) -> tuple[Any, dict[int, int]]:
+    def _read_records(self) -> tuple[Any, dict[int, int]]:
         """The living tasks, as what this shares with OpenMP asks for them."""
         return [as_dict(row) for row in self._rows()], {}
 
-    def tasks(self) -> list[Task]:
-        """The table."""
+    def tasks(self) -> list[TaskRow]:
+        """Return the table of tasks."""
         table = self._table()
         if table is None:
             return []
@@ -160,19 +164,22 @@ class CilkBackend(NativeBackend):
         for row in rows:
             children.setdefault(row.parent, []).append(row.id)
         above = {row.id: row for row in rows}
-        stacks = self._stacks(row.worker for row in rows if row.state == "top")
-        made = [self._task(row, above.get(row.above), tuple(children.get(row.id, ())), deques, stacks) for row in rows]
-        return with_mutexes(self._gdb, made, stacks)
+        stacks = self._read_stacks(row.worker for row in rows if row.state == "top")
+        made = [
+            self._make_row(row, above.get(row.above), tuple(children.get(row.id, ())), deques, stacks) for row in rows
+        ]
+        return add_mutex_waits(self._gdb, made, stacks)
 
-    def _task(
+    def _make_row(
         self,
-        row: Row,
-        above: Row | None,
+        row: Cilk5Row,
+        above: Cilk5Row | None,
         children: tuple[int, ...],
         deques: dict[int, int],
         stacks: dict[int, list[Frame]],
-    ) -> Task:
-        site, wait = self._gdb.site, None
+    ) -> TaskRow:
+        """Return the row of a task by its record."""
+        site, wait = self._gdb.return_site, None
         created = self._named(site(row.created))
         if above is not None:
             at = self._named(site(above.created))
@@ -181,59 +188,59 @@ class CilkBackend(NativeBackend):
                     "deque", (), at, free=True, what=f"of worker {deques[row.address]}, where any other may take it"
                 )
         elif row.state == "top":
-            at = self._named(top(stacks.get(row.worker, [])))
+            at = self._named(innermost_line(stacks.get(row.worker, [])))
         else:
             at = self._named(site(row.waiting)) if row.waiting else created
             wait = Wait("sync", children, at) if row.wait == layout.SYNC else None
         on = row.state != "heap"
-        return Task(
+        return TaskRow(
             row.id, row.parent or None, row.state, self._names.get(row.id, ""), created, at, wait, row.worker or None,
-            row.above or None, row.beneath if on else None, None if on else row.address, pedigree(row.pedigree),
+            row.above or None, row.beneath if on else None, None if on else row.address, format_pedigree(row.pedigree),
         )  # fmt: skip
 
     def _named(self, at: SourceLine | None) -> SourceLine | None:
-        return replace(at, function=plain(at.function, self._procedures.scopes)) if at is not None else None
+        return replace(at, function=source_name(at.function, self._procedures.scopes)) if at is not None else None
 
-    def _record(self, task: int) -> Any:
+    def _find_record(self, task: int) -> Any:
         return next((as_dict(row) for row in self._rows() if row.id == task), None)
 
-    def _at(self, address: int) -> Any:
+    def _record_at(self, address: int) -> Any:
         table = self._table()
         row = table.at(address) if table is not None else None
         return as_dict(row) if row is not None else None
 
-    def on(self, worker: int) -> int | None:
+    def task_on_worker(self, worker: int) -> int | None:
         """The task on top of a worker."""
         return next((row.id for row in self._rows() if row.state == "top" and row.worker == worker), None)
 
     # Running
 
-    def _trace(self, record: Any, what: int) -> None:
+    def _set_trace_flags(self, record: Any, what: int) -> None:
         self._gdb.write(int(record["address"]) + layout.TRACED, what, 4)
 
-    def _watch(self, on: bool) -> None:
-        base = self._base = self._base or self._gdb.address("weft_tasks")
+    def _set_spawn_watch(self, on: bool) -> None:
+        base = self._base = self._base or self._gdb.symbol_address("weft_tasks")
         self._gdb.write(base + layout.WATCH, layout.RUNS if on else 0, 4)
         for row in self._rows():
             if row.traced:
-                self._trace(as_dict(row), 0)
+                self._set_trace_flags(as_dict(row), 0)
 
-    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has come on."""
-        record = self._record(task) if task is not None and self._gdb.exited is None else None
+    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has moved on, and return where it stopped."""
+        record = self._find_record(task) if task is not None and self._gdb.exited is None else None
         self._followed, self._over, self._taking = int(record["address"]) if record else 0, 0, 0
         self._apart = False
         # Told now: suspended and taken up again by another worker it may be before anything of that is seen here, and
         # while it is, the table may no longer have its line.
-        line = self._suspended = self._line(int(record["id"])) if record and how != "continue" else 0
-        stop = super().go(how, task, child=child)
-        if record and line and how in ("next", "step") and self._comes_again(stop, record, line):
-            return self.go(how, task, child=child)
+        line = self._suspended = self._line(int(record["id"])) if record and movement != "continue" else 0
+        stop = super().advance(movement, task, child=child)
+        if record and line and movement in ("next", "step") and self._comes_again(stop, record, line):
+            return self.advance(movement, task, child=child)
         return stop
 
     def _comes_again(self, stop: Stop, record: Any, line: int) -> bool:
         """Whether a task is told at the line that it leaves, as the clone that another worker took up begins there."""
-        here = self._record(int(record["id"])) if stop.why == "line" and stop.task == record["id"] else None
+        here = self._find_record(int(record["id"])) if stop.why == "line" and stop.task == record["id"] else None
         return here is not None and here["worker"] != record["worker"] and stop.at is not None and stop.at.line == line
 
     def _line(self, task: int) -> int:
@@ -241,208 +248,229 @@ class CilkBackend(NativeBackend):
         at = next((row.at for row in self.tasks() if row.id == task), None)
         return at.line if at is not None else 0
 
-    def _again(self, how: How) -> Stop:
-        """Something else stopped the program: on with the task that is followed, wherever it is."""
-        record = self._at(self._followed) if self._followed else None
+    def _resume_followed_task(self, how: How) -> Stop:
+        """Continue with the followed task, wherever it is, after something else has stopped the program."""
+        record = self._record_at(self._followed) if self._followed else None
         if record is None or how == "continue":
-            return self._run("-exec-continue", how, None)
+            return self._run_and_interpret("-exec-continue", how, None)
         if self._apart and int(record["worker"]):  # its being taken up is told next
-            return self._run("-exec-continue", how, self._followed)
+            return self._run_and_interpret("-exec-continue", how, self._followed)
         if self._taking == self._followed:
-            return self._into(self._gdb.threads[int(record["worker"])], self._followed, new=False)
-        return self._onward(how, self._followed)
+            return self._run_into_body(self._gdb.threads[int(record["worker"])], self._followed, new=False)
+        return self._continue_task(how, self._followed)
 
-    def _onward(self, how: How, address: int) -> Stop:
-        """Let the traced task come on from where it is."""
-        record = self._at(address)
+    def _continue_task(self, how: How, address: int) -> Stop:
+        """Let the followed task move on from where it is now."""
+        record = self._record_at(address)
         if record is None:
-            return self._run("-exec-continue", how, None)
+            return self._run_and_interpret("-exec-continue", how, None)
         thread = self._gdb.threads.get(int(record["worker"]))
         if thread is None or record["above"]:
-            return self._elsewhere(how, record, thread)
-        return super()._onward(how, address)
+            return self._wait_for_task_above(how, record, thread)
+        return super()._continue_task(how, address)
 
-    def _elsewhere(self, how: How, record: Any, thread: int | None) -> Stop:
-        """The task is on the heap, or beneath another one in its worker's stack: that one is to come to its end."""
+    def _wait_for_task_above(self, how: How, record: Any, thread: int | None) -> Stop:
+        """Continue with a task on the heap, or beneath another one in its worker's stack, which has to end first."""
         address, self._apart = int(record["address"]), True
         if thread is not None:
             above = next(row for row in self._rows() if row.id == record["above"])
-            self._trace(as_dict(above), layout.RUNS)
+            self._set_trace_flags(as_dict(above), layout.RUNS)
             self._over = above.address
-        return self._run("-exec-continue", how, address)
+        return self._run_and_interpret("-exec-continue", how, address)
 
-    def _signalled(self, event: tuple[str, int, int, int], how: How) -> Stop:
+    def _handle_event(self, event: tuple[str, int, int, int], how: How) -> Stop:
+        """Handle an event that Weft's part in the program reports, and return the next stop."""
         name, of, other, thread = event
         if name == "done" and of == self._over:
-            return self._back(how, other, thread)
+            return self._return_to_followed_task(how, other, thread)
         if name == "done" and of != self._followed:  # what lay on it, and was on its way when another worker took it
-            return self._again(how)
+            return self._resume_followed_task(how)
         if name == "done":
             self._over = 0
-            row = self._at(of)
+            row = self._record_at(of)
             self._aborted = f"task {row['id']} was aborted" if row and row["wait"] == layout.ABORTED else ""
         if name == "joined" and self._aborted:
-            stop = super()._signalled(event, how)
+            stop = super()._handle_event(event, how)
             told, self._aborted = self._aborted, ""
             return replace(stop, text=told) if stop.why == "joined" else stop
         if name == "resume" and how == "finish":
-            return self._run("-exec-continue", how, of)
+            return self._run_and_interpret("-exec-continue", how, of)
         self._taking = of if name == "resume" else 0
         self._apart = self._apart and name != "resume"
-        stop = super()._signalled(event, how)
+        stop = super()._handle_event(event, how)
         self._taking = 0
         return stop
 
-    def _to_child(self, child: int) -> Stop:
+    def _follow_child(self, child: int) -> Stop:
         self._followed = child
-        return super()._to_child(child)
+        return super()._follow_child(child)
 
-    def _to_join(self, done: int) -> Stop:
-        onward = self._joiner(self._at(done), ())
+    def _follow_to_join(self, done: int) -> Stop:
+        onward = self._find_joining_record(self._record_at(done), ())
         self._followed, self._apart = int(onward["address"]) if onward is not None else 0, False
-        return super()._to_join(done)
+        return super()._follow_to_join(done)
 
-    def _joiner(self, record: Any, rows: Any) -> Any:
+    def _find_joining_record(self, record: Any, rows: Any) -> Any:
         """In Cilk it is always the parent: it lives until all that it made are done."""
-        return self._at(record["maker"])
+        return self._record_at(record["maker"])
 
-    def _back(self, how: How, address: int, thread: int) -> Stop:
-        """What lay on the traced task has come to its end: back to that task's line, unless it was stolen."""
+    def _return_to_followed_task(self, how: How, address: int, thread: int) -> Stop:
+        """After the end of the task above, run to the followed task's line, unless the task was stolen."""
         self._over = 0
-        record, done = self._at(address), self._gdb.stack(thread)
-        frames = cropped(done, 1)
+        record, done = self._record_at(address), self._gdb.stack(thread)
+        frames = frames_of_part(done, 1)
         if how == "finish":
-            return self._run("-exec-continue", how, address)
-        if not record or record["worker"] != self._gdb.lwp(thread) or not frames:
-            return self._again(how)
-        if (stop := self._return(thread, address, how, frames[0])) is not None:
+            return self._run_and_interpret("-exec-continue", how, address)
+        if not record or record["worker"] != self._gdb.kernel_thread_id(thread) or not frames:
+            return self._resume_followed_task(how)
+        if (stop := self._run_to_caller(thread, address, how, frames[0])) is not None:
             return stop
         self._depth, self._apart = len(frames), False
-        return self._onward(how, address)
+        return self._continue_task(how, address)
 
-    def _arrived(self, how: How, address: int) -> int:
+    def _thread_at_next_line(self, how: How, address: int) -> int:
         """Where the traced task stands at its next line; the head of a clone is none."""
-        thread = super()._arrived(how, address)
-        return 0 if thread and self._cilk.is_opening(self._gdb.stack(thread)[0]) else thread
+        thread = super()._thread_at_next_line(how, address)
+        return 0 if thread and self._cilk.is_procedure_head(self._gdb.stack(thread)[0]) else thread
 
-    def _happened(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
-        """What a stop means; where a clone has lost its task to another worker, its lines mean nothing."""
+    def _interpret_stop(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
+        """Return what a stop means; lines of a clone that has lost its task to another worker mean nothing."""
         stepped = stop.get("reason") in ("end-stepping-range", "function-finished")
         if stepped and address is not None and self._gdb.exited is None:
             thread = int(str(stop.get("thread-id", 0)))
-            here = next((r for r in self._rows() if r.state == "top" and r.worker == self._gdb.lwp(thread)), None)
+            here = next(
+                (r for r in self._rows() if r.state == "top" and r.worker == self._gdb.kernel_thread_id(thread)), None
+            )
             if here is None or here.address != address:
                 if how != "step" or here is None or here.maker != address:
-                    return self._onward(how, address)
+                    return self._continue_task(how, address)
                 address, self._depth = here.address, 0  # into a task that it spawned
                 self._followed = address
-                self._watch(False)
-                self._trace(as_dict(here), layout.RUNS)
+                self._set_spawn_watch(False)
+                self._set_trace_flags(as_dict(here), layout.RUNS)
             frame = self._gdb.stack(thread)[0]
-            if is_own(frame) and self._cilk.is_opening(frame) and frame.get("begins"):
-                return self._onward(how, address)
+            if is_program_frame(frame) and self._cilk.is_procedure_head(frame) and frame.get("begins"):
+                return self._continue_task(how, address)
         if stop.get("reason") == "breakpoint-hit" and stop.get("bkptno") in self._gdb.points:
-            return self._hit(stop, how, address)
-        return super()._happened(stop, how, address)
+            return self._stop_at_breakpoint(stop, how, address)
+        return super()._interpret_stop(stop, how, address)
 
-    def _hit(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
-        """A person's breakpoint: none where a clone has lost its task; at a procedure's head, on to its first line."""
+    def _stop_at_breakpoint(self, stop: dict[str, Any], how: How, address: int | None) -> Stop:
+        """Return the stop at a breakpoint of the user; at a procedure's head, run on to its first line."""
         thread = int(str(stop.get("thread-id", 0)))
         frame = self._gdb.stack(thread)[0]
-        if not frame.get("begins") or not self._cilk.is_opening(frame):
-            return super()._happened(stop, how, address)
+        if not frame.get("begins") or not self._cilk.is_procedure_head(frame):
+            return super()._interpret_stop(stop, how, address)
         point = self._gdb.points[str(stop["bkptno"])]
-        if (other := self._past(thread, how, address, set())) is not None:
+        if (other := self._run_past_head(thread, how, address, set())) is not None:
             return other
-        here = self.on(self._gdb.lwp(thread))
-        return self._here("breakpoint", thread, point=point.id) if here is not None and self.meant(point, thread) else (
-            self._resume(how, address))  # fmt: skip
+        here = self.task_on_worker(self._gdb.kernel_thread_id(thread))
+        if here is not None and self.is_meant_for_thread(point, thread):
+            return self._make_stop("breakpoint", thread, point=point.id)
+        return self._resume_task(how, address)
 
-    def meant(self, point: Point, thread: int) -> bool:
+    def is_meant_for_thread(self, point: Point, thread: int) -> bool:
         """Whether a breakpoint is for the task that hit it; a clone that has lost its task has none."""
-        return self.on(self._gdb.lwp(thread)) is not None and super().meant(point, thread)
+        return self.task_on_worker(self._gdb.kernel_thread_id(thread)) is not None and super().is_meant_for_thread(
+            point, thread
+        )
 
-    def _into(self, thread: int, address: int, *, new: bool) -> Stop:
-        """A worker is about to begin or take up the traced task: on to its next line."""
-        inside = not is_own(self._gdb.stack(thread)[0])  # of the runtime still, not stopped in a line by something else
-        if inside and (stop := self._return(thread, address, "next")) is not None:
+    def _run_into_body(self, thread: int, address: int, *, new: bool) -> Stop:
+        """Run a worker that is about to begin or resume the followed task to its next line."""
+        inside = not is_program_frame(
+            self._gdb.stack(thread)[0]
+        )  # of the runtime still, not stopped in a line by something else
+        if inside and (stop := self._run_to_caller(thread, address, "next")) is not None:
             return stop
-        stop = self._past(thread, "next", address, set() if new else {self._suspended}, of=address)
-        return stop if stop is not None else self._here("line", thread)
+        stop = self._run_past_head(thread, "next", address, set() if new else {self._suspended}, of=address)
+        return stop if stop is not None else self._make_stop("line", thread)
 
-    def _past(self, thread: int, how: How, address: int | None, skipped: set[int], *, of: int = 0) -> Stop | None:
-        """On to a line of the program that is neither the head of a procedure nor one of these. `of`: of that task."""
+    def _run_past_head(
+        self, thread: int, how: How, address: int | None, skipped: set[int], *, of: int = 0
+    ) -> Stop | None:
+        """Run to a line of the program outside the heads of procedures and the lines in `skipped`. `of`: the task's
+        address.
+        """
         for _ in range(HOW_FAR):
             frame = self._gdb.stack(thread)[0]
-            if is_own(frame) and int(frame["line"]) not in skipped and not self._cilk.is_opening(frame):
+            if (
+                is_program_frame(frame)
+                and int(frame["line"]) not in skipped
+                and not self._cilk.is_procedure_head(frame)
+            ):
                 return None
             self._gdb.run(f"-exec-next --thread {thread}")
-            happened = self._await()
+            happened = self._wait_for_stop()
             if happened.get("looked"):
                 continue
             if self._gdb.exited is not None or happened.get("reason") != "end-stepping-range":
-                return self._happened(happened, how, address)
+                return self._interpret_stop(happened, how, address)
             if of and self._on_address(thread) != of:
-                return self._onward(how, of)
+                return self._continue_task(how, of)
         return None
 
     def _on_address(self, thread: int) -> int:
         """The record of the task that runs on a thread; 0 for none."""
-        lwp = self._gdb.lwp(thread)
+        lwp = self._gdb.kernel_thread_id(thread)
         return next((row.address for row in self._rows() if row.state == "top" and row.worker == lwp), 0)
 
     @property
     def _bodies(self) -> Any:
-        return Unmade()
+        return NoOutlinedBodies()
 
     # Looking
 
-    def _here(self, why: Any, thread: int, *, point: int | None = None, text: str = "") -> Stop:
-        stop = super()._here(why, thread, point=point, text=text)
+    def _make_stop(self, why: Any, thread: int, *, point: int | None = None, text: str = "") -> Stop:
+        stop = super()._make_stop(why, thread, point=point, text=text)
         return replace(stop, at=self._named(stop.at))
 
-    def frames(self, task: int | None, *, every: bool = False) -> Any:
-        """A task's own frames, innermost first, and the chain of spawns."""
-        lines, made = super().frames(task, every=every)
+    def frames(self, task: int | None, *, with_libraries: bool = False) -> Any:
+        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
+        lines, made = super().frames(task, with_libraries=with_libraries)
         if not lines and (row := next((row for row in self.tasks() if row.id == task), None)) and row.at:
             lines = [row.at]
         return [self._named(line) for line in lines], made
 
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
         """The value of an expression in a task's frame, variables by their names in the source."""
-        return self._in_words(task, text, level, partial(self._gdb.value, form=form))
+        return self._evaluate_translated(task, text, level, partial(self._gdb.value, form=form))
 
-    def _words(self, task: int | None, text: str, level: int) -> tuple[int, int, str]:
-        """gdb's numbers of a task's thread and frame, and C's words for an expression there."""
+    def _gdb_expression(self, task: int | None, text: str, level: int) -> tuple[int, int, str]:
+        """Return gdb's numbers of a task's thread and frame, and the expression in C's names there."""
         asked: list[tuple[int, int, str]] = []
 
         def keep(words: str, thread: int, at: int) -> str:
             asked.append((thread, at, words))
             return self._gdb.value(words, thread, at)
 
-        self._in_words(task, text, level, keep)
+        self._evaluate_translated(task, text, level, keep)
         return asked[-1]
 
-    def _in_words(self, task: int | None, text: str, level: int, value: Callable[[str, int, int], str]) -> str:
-        """What `value` makes of C's words for an expression, in a thread and frame of gdb's."""
-        thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
+    def _evaluate_translated(
+        self, task: int | None, text: str, level: int, value: Callable[[str, int, int], str]
+    ) -> str:
+        """Translate an expression to C's names in a task's frame, and return what `value` makes of it.
+
+        `value`: is called with the expression, and gdb's numbers of the thread and frame.
+        """
+        thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         if not frames:
-            return self._on_heap(task, text, value)
+            return self._evaluate_on_heap(task, text, value)
         frame = frames[min(level, len(frames) - 1)]
-        record = self._record(task or 0)
+        record = self._find_record(task or 0)
         at = int(frame["level"])
-        where = Place(str(frame.get("func", "")), self._variables(thread, at), record["entry"] if record else 0)
-        return evaluate(text, where, self._procedures, lambda words: value(words, thread, at))
+        where = Cilk5Frame(str(frame.get("func", "")), self._variables(thread, at), record["entry"] if record else 0)
+        return evaluate_in_procedure(text, where, self._procedures, lambda words: value(words, thread, at))
 
     def _variables(self, thread: int, level: int) -> list[str]:
-        """The names that C has in a frame."""
+        """Return the names of the variables of a frame in C."""
         place = f"--thread {thread} --frame {level}"
         told = self._gdb.ask(f"-stack-list-variables {place} --no-values").get("variables", [])
         return [str(one["name"]) for one in told]
 
     def locals(self, task: int | None, level: int) -> list[tuple[str, str]]:
-        """The variables of a task's frame, and their values: those in C, and those that its procedure's frame has."""
-        thread, frames = self._frames(task, {row.id: row for row in self.tasks()})
+        """Return the variables of a task's frame and their values: those in C, and those in its procedure's frame."""
+        thread, frames = self._thread_and_frames(task, {row.id: row for row in self.tasks()})
         names: list[str] = []
         if frames:
             frame = frames[min(level, len(frames) - 1)]
@@ -465,8 +493,8 @@ class CilkBackend(NativeBackend):
         """cilk2c's name of the procedure that a line is in."""
         return "cilk_main" if at and at.function == "main" else at.function if at else ""
 
-    def _on_heap(self, task: int | None, text: str, value: Callable[[str, int, int], str]) -> str:
-        """Of a task on the heap all that there is lies in its frame."""
+    def _evaluate_on_heap(self, task: int | None, text: str, value: Callable[[str, int, int], str]) -> str:
+        """Evaluate an expression for a task on the heap, by the variables in its procedure's frame."""
         table = self._table()
         row = next((row for row in table.rows if row.id == task), None) if table is not None else None
         if table is None or row is None:
@@ -474,29 +502,29 @@ class CilkBackend(NativeBackend):
         at = next(one.at for one in self.tasks() if one.id == task)
         name = self._procedure(at)
         frame = f"((struct _cilk_{name}_frame *){row.address - table.offset:#x})"
-        return evaluate(
+        return evaluate_in_procedure(
             text,
-            Place(f"_cilk_{name}_slow", ()),
+            Cilk5Frame(f"_cilk_{name}_slow", ()),
             self._procedures,
-            lambda words: value(words.replace("_cilk_frame->", f"{frame}->"), self._thread(), 0),
+            lambda words: value(words.replace("_cilk_frame->", f"{frame}->"), self._current_thread(), 0),
         )
 
 
-class Unmade:
-    """What a compiler of OpenMP makes up, cilk2c does not."""
+class NoOutlinedBodies:
+    """Replaces OutlinedBodies: unlike OpenMP compilers, cilk2c makes up no lines."""
 
-    def is_made_up(self, frame: Frame) -> bool:
+    def is_compiler_line(self, frame: Frame) -> bool:
         """Nothing."""
         return False
 
-    is_elsewhere = is_made_up
+    is_line_executed_elsewhere = is_compiler_line
 
-    def places(self, file: str, line: int) -> list[int]:
+    def line_addresses(self, file: str, line: int) -> list[int]:
         """None other than gdb's own."""
         return []
 
 
-def as_dict(row: Row) -> dict[str, Any]:
+def as_dict(row: Cilk5Row) -> dict[str, Any]:
     """A row as records of OpenMP are read: by name, and with numbers for states."""
     return {**{name: getattr(row, name) for name in row.__slots__}, "state": STATE[row.state], "scope": 0}
 

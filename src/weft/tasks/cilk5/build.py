@@ -1,6 +1,6 @@
-"""From sources in Cilk-5's language to a program with Weft's part: cpp, cilk2c, cpp and gcc, as its cilkc does it.
+"""Compiles sources in Cilk-5's language to a program with Weft's part: cpp, cilk2c, cpp and gcc, as cilkc does.
 
-Cilk-5 is the person's own, and stays as it is: a header in front of its `cilk-cilk2c.h` says what the output calls.
+Cilk-5 is the user's own and stays unchanged: a header before its `cilk-cilk2c.h` defines what the output calls.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KEPT = re.compile(r"_cilk_sync(\d+):((?:\w+=_cilk_frame->scope\d+\.\w+;)*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Cilk:
+class CilkInstallation:
     """A Cilk-5 of this machine."""
 
     compiler: Path
@@ -50,11 +50,11 @@ class Cilk:
 
 @dataclass(slots=True)
 class Procedures:
-    """What cilk2c says of a program's procedures, by their names.
+    """What cilk2c's output tells of a program's procedures, by their names.
 
-    `opened`: the last line of the head, with the end of its parameters. `scopes`: the blocks of its frame with each
-    variable. `kept`: what a slow clone takes back from the frame at a spawn or sync. `saved`: the variables that are
-    ever put into the frame.
+    `opened`: the last line of the head, with the end of the parameters. `scopes`: the blocks of the procedure's frame
+    with each variable. `kept`: what a slow clone takes back from the frame at a spawn or sync. `saved`: the variables
+    that are ever stored in the frame.
     """
 
     opened: dict[str, int] = field(default_factory=dict)
@@ -63,7 +63,8 @@ class Procedures:
     saved: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
-def _roots() -> Iterator[Path]:
+def _cilk_roots() -> Iterator[Path]:
+    """Yield the folders in which a Cilk-5 may be installed."""
     if os.environ.get("CILK_ROOT"):
         yield Path(os.environ["CILK_ROOT"])
         return
@@ -71,21 +72,21 @@ def _roots() -> Iterator[Path]:
         yield Path(found).resolve().parent.parent
 
 
-def find() -> Cilk:
-    """The person's Cilk-5. UsageError where there is none, or half of one, with what to do."""
-    for root in _roots():
+def find_cilk() -> CilkInstallation:
+    """Return the user's Cilk-5. UsageError with what to do if there is none, or only a part of one."""
+    for root in _cilk_roots():
         compiler = next((p for p in (root / "bin/cilk2c", root / "lib/cilk/cilk2c") if p.is_file()), None)
         headers = next((p for p in (root / "include/cilk", root / "include") if (p / "cilk.h").is_file()), None)
         libraries = tuple(p for p in (root / "lib", root / "lib/cilk") if p.is_dir())
         if compiler is None or headers is None or not libraries:
             missing = "cilk2c" if compiler is None else "cilk.h" if headers is None else "lib"
             raise UsageError(f"{root} is not a Cilk-5: it has no {missing}. {PLACES}")
-        return Cilk(compiler, headers, libraries)
+        return CilkInstallation(compiler, headers, libraries)
     raise UsageError(f"there is no Cilk-5 here, which compiles .cilk files: {PLACES}; `--as-openmp` needs none")
 
 
-def split(command: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """The sources at a command line's begin, and the program's arguments."""
+def split_command(command: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Return the sources at the beginning of a command line, and the program's arguments."""
     count = next((n for n, word in enumerate(command) if not word.endswith(SOURCES)), len(command))
     sources = [Path(word) for word in command[:count]]
     if missing := next((path for path in sources if not path.is_file()), None):
@@ -93,19 +94,25 @@ def split(command: Sequence[str]) -> tuple[list[Path], list[str]]:
     return sources, list(command[count:])
 
 
-def build(sources: Sequence[Path], folder: Path) -> tuple[Path, Procedures]:
-    """The program of these sources, in a folder. UsageError with the compiler's own words where that fails."""
-    cilk, known = find(), Procedures()
+def build_program(sources: Sequence[Path], folder: Path) -> tuple[Path, Procedures]:
+    """Compile sources in a folder, and return the program and its procedures. UsageError with the
+    compiler's own words.
+    """
+    cilk, known = find_cilk(), Procedures()
     options = shlex.split(os.environ.get("CILKFLAGS", ""))
     parts = [
-        _procedures(source, folder / f"{n}-{source.stem}", cilk, options, known) if source.suffix == ".cilk" else source
+        _compile_source(source, folder / f"{n}-{source.stem}", cilk, options, known)
+        if source.suffix == ".cilk"
+        else source
         for n, source in enumerate(sources)
     ]
     program = folder / sources[0].stem
     where = [option for place in cilk.libraries for option in (f"-L{place}", f"-Wl,-rpath,{place}")]
     named = [word for word in options if word.startswith(("-O", "-l", "-L"))]
-    _run([*_compiler(), "-g", "-O0", *_paths(cilk), *options, "-w", *map(str, parts), str(NATIVE / "weft-cilk.c"),
-          "-o", str(program), *where, *named, "-lcilkrt0", "-lcilk", "-ldl", "-lm", "-pthread"])  # fmt: skip
+    _run_compiler([
+        *_compiler(), "-g", "-O0", *_paths(cilk), *options, "-w", *map(str, parts), str(NATIVE / "weft-cilk.c"), "-o",
+        str(program), *where, *named, "-lcilkrt0", "-lcilk", "-ldl", "-lm", "-pthread",
+    ])  # fmt: skip
     return program, known
 
 
@@ -113,29 +120,29 @@ def _compiler() -> list[str]:
     return shlex.split(os.environ.get("CC") or "gcc")
 
 
-def _paths(cilk: Cilk) -> list[str]:
+def _paths(cilk: CilkInstallation) -> list[str]:
     return [f"-I{NATIVE / 'header'}", f"-I{NATIVE}", f"-I{cilk.headers}", "-D_REENTRANT"]
 
 
-def _procedures(source: Path, base: Path, cilk: Cilk, options: list[str], known: Procedures) -> Path:
-    """One source's object. What is in `known` afterwards are its procedures too."""
+def _compile_source(source: Path, base: Path, cilk: CilkInstallation, options: list[str], known: Procedures) -> Path:
+    """Compile one source, add its procedures to `known`, and return the object file."""
     plain = [
         option for option in options if not option.startswith("-O")
     ]  # with one, headers hold what cilk2c cannot read
     expanded, made, target = (base.with_suffix(suffix) for suffix in (".cilki", ".c", ".o"))
-    _run([*_compiler(), "-E", "-xc", "-include", str(cilk.headers / "cilk.h"), f"-I{NATIVE / 'first'}",
+    _run_compiler([*_compiler(), "-E", "-xc", "-include", str(cilk.headers / "cilk.h"), f"-I{NATIVE / 'first'}",
           f"-I{cilk.headers}", "-D__CILK__", "-D__CILK2C__", "-D__REENTRANT", *plain, str(source.resolve()),
           "-o", str(expanded)])  # fmt: skip
-    _run([str(cilk.compiler), str(expanded), "-o", str(made)])
-    made.write_text(with_records(made.read_text("latin-1"), known), "latin-1")  # bytes as they are
-    _run([*_compiler(), "-g", "-O0", *_paths(cilk), *options, "-w", "-c", str(made), "-o", str(target)])
+    _run_compiler([str(cilk.compiler), str(expanded), "-o", str(made)])
+    made.write_text(insert_records(made.read_text("latin-1"), known), "latin-1")  # bytes as they are
+    _run_compiler([*_compiler(), "-g", "-O0", *_paths(cilk), *options, "-w", "-c", str(made), "-o", str(target)])
     return target
 
 
-def with_records(text: str, known: Procedures) -> str:
-    """cilk2c's output, with the record of a task in each frame; its procedures are noted.
+def insert_records(text: str, known: Procedures) -> str:
+    """Insert the record of a task into each frame in cilk2c's output, and add the procedures to `known`.
 
-    The record is in the frame's own type, so that all sizes and offsets that cilk2c asks the C compiler for hold.
+    The record is in the frame's own type, so that all sizes and offsets that cilk2c asks the C compiler for stay true.
     """
     for name, blocks in SCOPES.findall(text):
         known.scopes[name] = [(int(n), a or b) for inner, n in SCOPE.findall(blocks) for a, b in FIELD.findall(inner)]
@@ -151,7 +158,8 @@ def with_records(text: str, known: Procedures) -> str:
     return FRAME.sub(r"_cilk_\1_frame{CilkStackFrame header;struct weft_cilk_task weft;", text)
 
 
-def _run(command: list[str]) -> None:
+def _run_compiler(command: list[str]) -> None:
+    """Run one compiler. UsageError with the end of its output if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()

@@ -1,4 +1,4 @@
-"""The records in Cilk's frames as Python reads them: the layout of cilk5/native/weft-cilk.h."""
+"""Reads the records in the frames of Cilk-5: the layout of cilk5/native/weft-cilk.h."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ Read = Callable[[int, int], bytes]
 
 
 @dataclass(slots=True)
-class Row:
-    """A living task: its record, and what follows from where that lies."""
+class Cilk5Row:
+    """A living task: its record, and what follows from the record's place."""
 
     address: int
     id: int
@@ -53,11 +53,11 @@ class Row:
     beneath: int = 0
 
 
-class Table:
+class Cilk5Table:
     """All records that can be found now."""
 
     def __init__(self, read: Read, base: int) -> None:
-        self._read, self._seen = read, dict[int, tuple[Row, int, int]]()
+        self._read, self._seen = read, dict[int, tuple[Cilk5Row, int, int]]()
         head = read(base, WORKERS)
         if head[:8] != MAGIC:
             raise DebuggerError("the program's table of tasks is of another version of Weft: start it again")
@@ -65,17 +65,19 @@ class Table:
         self.offset = int.from_bytes(head[OFFSET : OFFSET + 8], "little")
         self.workers = np.frombuffer(read(base + WORKERS, count * WORKER.itemsize), WORKER)
         for worker in self.workers:
-            self._stack(int(worker["top"]), int(worker["thread"]))
+            self._set_worker_stack(int(worker["top"]), int(worker["thread"]))
         for row in list(self.rows):
             self._makers(row)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Cilk5Row]:
         """The living tasks, by their numbers."""
         return sorted((row for row, _, _ in self._seen.values()), key=lambda row: row.id)
 
-    def _record(self, address: int) -> tuple[Row, int, int] | None:
-        """The record at an address, what lies below it, and the thread that ran it last; None where none lives."""
+    def _read_record(self, address: int) -> tuple[Cilk5Row, int, int] | None:
+        """Return the record at an address, the address below it, and the thread that ran it last; None if no task lives
+        there.
+        """
         if not address:
             return None
         if address not in self._seen:
@@ -83,14 +85,16 @@ class Table:
             if int(r["self"]) != address:
                 return None
             fields: dict[str, Any] = {name: int(r[name]) for name in STORED}
-            self._seen[address] = Row(address, **fields), int(r["below"]), int(r["thread"])
+            self._seen[address] = Cilk5Row(address, **fields), int(r["below"]), int(r["thread"])
         return self._seen[address]
 
-    def _stack(self, top: int, thread: int) -> None:
-        """A worker's own: down to the first frame that another one runs now."""
+    def _set_worker_stack(self, top: int, thread: int) -> None:
+        """Set state and place of the tasks on a worker's stack, down to the first frame that
+        another worker runs now.
+        """
         state: State = "top"
-        above, line = 0, list[Row]()
-        while (found := self._record(top)) is not None and found[2] == thread and found[0].state == "heap":
+        above, line = 0, list[Cilk5Row]()
+        while (found := self._read_record(top)) is not None and found[2] == thread and found[0].state == "heap":
             row, top, _ = found
             row.state, row.worker, row.above = state, thread, above
             state, above = "middle", row.id
@@ -98,17 +102,17 @@ class Table:
         for beneath, row in enumerate(reversed(line)):
             row.beneath = beneath
 
-    def _makers(self, row: Row) -> None:
-        while (found := self._record(row.maker)) is not None:
+    def _makers(self, row: Cilk5Row) -> None:
+        while (found := self._read_record(row.maker)) is not None:
             row = found[0]
 
-    def at(self, address: int) -> Row | None:
+    def at(self, address: int) -> Cilk5Row | None:
         """The task with its record there; None where it is done."""
-        found = self._record(address)
+        found = self._read_record(address)
         return found[0] if found is not None else None
 
     def deques(self) -> dict[int, int]:
-        """For each frame that another worker could take now, by its record's address, the worker that has it.
+        """Return the worker that has each frame which another worker could take now, by the record's address.
 
         A deque is Cilk's own: its worker's state begins with pointers to its head and its tail; the frame at the tail
         is the one that runs.

@@ -1,7 +1,7 @@
-"""A variable of a Cilk procedure by its name in the source, wherever cilk2c has put it.
+"""Finds a variable of a Cilk procedure by its name in the source, wherever cilk2c has put it.
 
-A fast clone has all of them as C has. A slow clone, which runs what was stolen, has those that live across spawns in
-the procedure's frame, in one `scopeN` a block; of the others it takes back what it needs, and the rest is gone.
+A fast clone has all variables as C has. A slow clone, which runs what was stolen, has those that live across spawns in
+the procedure's frame, in one `scopeN` for each block; of the others it takes back what it needs, and the rest is gone.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ GONE = "not used any more when another worker took the task up: as it was kept b
 Value = Callable[[str], str]
 
 
-def plain(function: str, procedures: Collection[str]) -> str:
-    """A function as the source calls it: a procedure for its clones, an inlet for its copies."""
+def source_name(function: str, procedures: Collection[str]) -> str:
+    """Return a function's name in the source: that of the procedure for its clones, of the inlet for its copies."""
     found = CLONE.match(function)
     name = found[1] if found else function
-    if (inlet := inlet_of(function, procedures)) is not None:
+    if (inlet := find_inlet(function, procedures)) is not None:
         name = inlet[1]
     return "main" if name == "cilk_main" else name
 
 
-def inlet_of(function: str, procedures: Collection[str]) -> tuple[str, str] | None:
-    """The procedure and the name of an inlet, from cilk2c's name for one of its copies."""
+def find_inlet(function: str, procedures: Collection[str]) -> tuple[str, str] | None:
+    """Return the procedure and the name of an inlet, by cilk2c's name for one of its copies; None
+    for other functions.
+    """
     if not INLET.search(function):
         return None
     bare = INLET.sub("", function.removeprefix("_cilk_"))
@@ -41,21 +43,21 @@ def inlet_of(function: str, procedures: Collection[str]) -> tuple[str, str] | No
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A frame of a task: its function in C, the variables that C has there, where its slow clone took the task up."""
+class Cilk5Frame:
+    """A frame of a task: its function in C, its variables in C, and where its slow clone took the task up."""
 
     function: str
     here: Collection[str]
     entry: int = 0
 
 
-def evaluate(text: str, place: Place, procedures: Procedures, value: Value) -> str:
-    """An expression in a frame of a procedure. `value`: gdb's word for one of C.
+def evaluate_in_procedure(text: str, place: Cilk5Frame, procedures: Procedures, value: Value) -> str:
+    """Evaluate an expression in a frame of a procedure. `value`: returns the value of an expression in C's names.
 
-    DebuggerError for what is kept nowhere.
+    DebuggerError for a variable that is stored nowhere.
     """
     function, here, entry = place.function, place.here, place.entry
-    inlet = inlet_of(function, procedures.scopes)
+    inlet = find_inlet(function, procedures.scopes)
     slow = None if inlet else CLONE.match(function)
     owner = slow[1] if slow else inlet[0] if inlet else ""
     if owner not in procedures.scopes:

@@ -1,1 +1,3 @@
-"""Programs of OpenCilk, over gdb alone: the runtime's own deques and closures, and the stacks of its workers."""
+"""Programs of OpenCilk, with gdb alone: the runtime's own deques and closures, and the stacks of
+its workers, are read.
+"""

@@ -1,4 +1,6 @@
-"""The backend for OpenCilk: gdb as it is, what the runtime itself keeps of its tasks, and the stacks of its workers."""
+"""The backend for OpenCilk: an unmodified gdb, the runtime's own records of its tasks, and the
+stacks of its workers.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,16 @@ from typing import Any
 from weft.errors import DebuggerError, UsageError
 from weft.gdb.point import Point
 from weft.tasks.backend import How, Spawn, Stop
-from weft.tasks.gdb import Frame, Terminal, is_own, site_of
-from weft.tasks.model import SourceLine, Task, Wait
-from weft.tasks.mutexes import with_mutexes
+from weft.tasks.gdb import Frame, Terminal, frame_site, is_program_frame
+from weft.tasks.model import SourceLine, TaskRow, Wait
+from weft.tasks.mutexes import add_mutex_waits
 from weft.tasks.opencilk import code
-from weft.tasks.opencilk.cactus import Activation, Stack, Unwinder
-from weft.tasks.opencilk.course import Course
-from weft.tasks.opencilk.gdb import CilkGdb
-from weft.tasks.opencilk.layout import Memory
-from weft.tasks.opencilk.table import ROOT, Numbers, Place, Table, waits_at
-from weft.tasks.openmp import NO_LINES, NativeBackend, spawns
+from weft.tasks.opencilk.cactus import Activation, CactusStack, Unwinder
+from weft.tasks.opencilk.course import TaskMovement
+from weft.tasks.opencilk.gdb import OpenCilkGdb
+from weft.tasks.opencilk.layout import OpenCilkMemory
+from weft.tasks.opencilk.table import ROOT, ChildNumbers, OpenCilkTable, OpenCilkTask, waits_at
+from weft.tasks.openmp import NO_LINES, NativeBackend, find_spawns
 
 REGION, WORKER = "__cilkrts_need_to_cilkify", "__cilkrts_tls_worker"
 """What the runtime exports: false while its workers have the program; and, in each thread, its worker."""
@@ -37,56 +39,59 @@ class OpenCilkBackend(NativeBackend):
     def __init__(self, command: Sequence[str]) -> None:
         super().__init__(command)
         self._workers: dict[int, int] = {}  # by gdb's threads: what never changes again
-        self._seen: tuple[int, Table] | None = None
+        self._seen: tuple[int, OpenCilkTable] | None = None
         self._region = 0
         self._last = 0  # the thread that stopped last
         self._told: dict[int, tuple[str, bytes]] = {}  # where threads stand that have not moved since their last stop
 
     def start(self) -> Stop:
-        """Start the program; it stands at its main."""
-        self.code = code.of(self._program)
+        """Start the program, and stop it at its main. UsageError if no function of it spawns anything."""
+        self.code = code.read_program_code(self._program)
         if not self.code.resumed:
             raise UsageError(
                 f"{self._program}: no function of it spawns anything (those of shared libraries are not followed)"
             )
         self._terminal = Terminal()
-        self._gdb = self.gdb = CilkGdb(self.code)
-        self._gdb.begin(self._program, self._arguments, {}, self._terminal.name)
+        self._gdb = self.gdb = OpenCilkGdb(self.code)
+        self._gdb.start_program(self._program, self._arguments, {}, self._terminal.name)
         groups = self._gdb.ask("-list-thread-groups").get("groups", [])
         self._gdb.pid = int(groups[0].get("pid", 0)) if groups else 0
-        self.code.loaded(self._gdb.address("main"))
-        self._memory = Memory(self._gdb.read)
-        self._numbers = Numbers(self._memory, self._gdb.write)
+        self.code.loaded(self._gdb.symbol_address("main"))
+        self._memory = OpenCilkMemory(self._gdb.read)
+        self._numbers = ChildNumbers(self._memory, self._gdb.write)
         self._unwinder = Unwinder(self._gdb, self.code, self._memory)
-        stop = replace(self._here("start", self._thread()), task=ROOT)
+        stop = replace(self._make_stop("start", self._current_thread()), task=ROOT)
         return stop if stop.at is not None else replace(stop, text=f"{self._program} {NO_LINES}")
 
     # The table
 
-    def table(self) -> Table:
-        """All tasks, as the program stands now."""
+    def read_table(self) -> OpenCilkTable:
+        """Return all tasks at the current stop; read once for each stop."""
         if self._seen is None or self._seen[0] != self.gdb.moves:
-            self._seen = self.gdb.moves, self._read()
+            self._seen = self.gdb.moves, self._read_new_table()
         return self._seen[1]
 
-    def _read(self) -> Table:
-        table = Table(self._memory, self._unwinder, self._numbers)
+    def _read_new_table(self) -> OpenCilkTable:
+        """Read all tasks. DebuggerError for an unknown version of OpenCilk."""
+        table = OpenCilkTable(self._memory, self._unwinder, self._numbers)
         if self._gdb.exited is not None:
             return table
-        self._region = self._region or self._gdb.address(REGION)
-        workers = self._all_workers()
+        self._region = self._region or self._gdb.symbol_address(REGION)
+        workers = self._find_workers()
         if self._memory.read(self._region, 1) != b"\0" or not workers:
-            table.outside(self.unwound(self._gdb.threads[self._gdb.pid]))
+            table.outside(self.unwind_thread(self._gdb.threads[self._gdb.pid]))
             return table
-        closures = self._memory.closures(self._memory.state(next(iter(workers.values()))))
+        closures = self._memory.read_closures(self._memory.state(next(iter(workers.values()))))
         if not closures or not closures[0].status:
             raise DebuggerError("the program's OpenCilk has another version than the one that Weft knows (ABI 4)")
-        found = ((thread, self._memory.worker(worker)) for thread, worker in workers.items())
-        table.within([(self.unwound(thread), worker) for thread, worker in found if worker.runs], closures)
+        found = ((thread, self._memory.read_worker(worker)) for thread, worker in workers.items())
+        table.read_workers([(self.unwind_thread(thread), worker) for thread, worker in found if worker.runs], closures)
         return table
 
-    def _all_workers(self) -> dict[int, int]:
-        """The runtime's workers, by gdb's numbers of their threads; a thread that has none yet has the main one's."""
+    def _find_workers(self) -> dict[int, int]:
+        """Return the address of each worker by gdb's thread number; a thread without a worker sees that of the main
+        thread.
+        """
         main = self._gdb.threads.get(self._gdb.pid, 0)
         for thread in sorted(self._gdb.threads.values(), key=lambda thread: thread != main):
             if thread not in self._workers:
@@ -96,89 +101,92 @@ class OpenCilkBackend(NativeBackend):
         living = set(self._gdb.threads.values())
         return {thread: worker for thread, worker in self._workers.items() if thread in living}
 
-    def unwound(self, thread: int) -> Stack:
+    def unwind_thread(self, thread: int) -> CactusStack:
         """What a thread's stack leads to."""
-        return self._unwinder.stack(thread, self._gdb.lwp(thread))
+        return self._unwinder.unwind_thread(thread, self._gdb.kernel_thread_id(thread))
 
-    def on_top(self, thread: int) -> Place | None:
+    def task_on_thread(self, thread: int) -> OpenCilkTask | None:
         """The task on top of a thread."""
-        return next((p for p in self.table().rows if p.state == "top" and p.thread == thread), None)
+        return next((p for p in self.read_table().rows if p.state == "top" and p.thread == thread), None)
 
-    def line(self, place: Place, one: Activation) -> SourceLine | None:
-        """Where an activation of a task stands, or goes on."""
+    def activation_line(self, place: OpenCilkTask, one: Activation) -> SourceLine | None:
+        """Return the line at which an activation of a task is, or at which it will continue."""
         if place.waits and one is place.activations[0]:
-            found = self.code.resumption(place.waits)
+            found = self.code.resumption_at(place.waits)
             if found is not None and found.at is not None:
                 return found.at
-        return site_of(one.frame) if is_own(one.frame) else self._gdb.site(one.pc)
+        return frame_site(one.frame) if is_program_frame(one.frame) else self._gdb.return_site(one.pc)
 
-    def tasks(self) -> list[Task]:
-        """The table."""
-        places = self.table().rows
+    def tasks(self) -> list[TaskRow]:
+        """Return the table of tasks."""
+        places = self.read_table().rows
         children: dict[int, list[int]] = {}
         for place in places:
             children.setdefault(place.parent, []).append(place.id)
-        made = [self._task(place, tuple(children.get(place.id, ()))) for place in places]
-        return with_mutexes(self._gdb, made, self._stacks(place.worker for place in places if place.state == "top"))
+        made = [self._make_row(place, tuple(children.get(place.id, ()))) for place in places]
+        return add_mutex_waits(
+            self._gdb, made, self._read_stacks(place.worker for place in places if place.state == "top")
+        )
 
-    def _task(self, place: Place, children: tuple[int, ...]) -> Task:
-        at = self.line(place, place.own[0]) if place.own else None
+    def _make_row(self, place: OpenCilkTask, children: tuple[int, ...]) -> TaskRow:
+        """Return the row of a task."""
+        at = self.activation_line(place, place.own[0]) if place.own else None
         wait = None
         if place.state == "middle":
             wait = Wait("deque", (), at, free=True, what=f"of worker {place.worker}, where any other may take it")
         elif place.state == "heap" and place.status == "suspended":
             wait = Wait("sync", children, waits_at(place, self.code) or at)
         on = place.state != "heap"
-        created = self._gdb.site(place.caller.pc) if place.caller is not None else None
+        created = self._gdb.return_site(place.caller.pc) if place.caller is not None else None
         address = None if on or not place.activations else place.activations[0].cfa
-        return Task(
+        return TaskRow(
             place.id, place.parent or None, place.state, self._names.get(place.id, ""), created, at, wait,
             place.worker or None, place.above or None, place.beneath if on else None, address,
         )  # fmt: skip
 
-    def _records(self) -> tuple[Any, dict[int, int]]:
+    def _read_records(self) -> tuple[Any, dict[int, int]]:
         """The living tasks, as what this shares with OpenMP asks for them."""
-        return [{"id": place.id, "parent": place.parent, "pedigree": 0} for place in self.table().rows], {}
+        return [{"id": place.id, "parent": place.parent, "pedigree": 0} for place in self.read_table().rows], {}
 
-    def on(self, worker: int) -> int | None:
+    def task_on_worker(self, worker: int) -> int | None:
         """The task on top of a worker."""
-        return next((p.id for p in self.table().rows if p.state == "top" and p.worker == worker), None)
+        return next((p.id for p in self.read_table().rows if p.state == "top" and p.worker == worker), None)
 
     # Running
 
-    def go(self, how: How, task: int | None, *, child: bool) -> Stop:
-        """Let the program run until one task has come on."""
+    def advance(self, movement: How, task: int | None, *, child: bool) -> Stop:
+        """Let the program run until one task has moved on, and return where it stopped."""
         if self._gdb.exited is not None:
-            return self._ended()
+            return self._make_end_stop()
         self._looks = 0
-        place = self.table().places.get(task or 0)
-        if how != "continue" and place is not None and place.own:
-            return Course(self, place, how, child=child).run()
+        place = self.read_table().places.get(task or 0)
+        if movement != "continue" and place is not None and place.own:
+            return TaskMovement(self, place, movement, child=child).run()
         while True:
             self._gdb.run("-exec-continue")
-            if (told := self.told(self.stopped())) is not None:
+            if (told := self.make_user_stop(self.next_stop())) is not None:
                 return told
 
-    def stopped(self) -> dict[str, Any]:
-        """The next stop of the program; one without a reason for what was told already.
+    def next_stop(self) -> dict[str, Any]:
+        """Return the next stop of the program, without its reason if it repeats a stop that was reported before.
 
-        Where two threads come to breakpoints at once, gdb tells the second one before the first one has moved, and then
+        If two threads reach breakpoints at once, gdb reports the second one before the first one has moved, and then
         the first one once more.
         """
-        stop: dict[str, Any] = self._await()
+        stop: dict[str, Any] = self._wait_for_stop()
         if self._gdb.exited is not None:
             return stop
         thread = int(stop.get("thread-id", 0) or 0)
-        stay = {one: where for one, where in self._told.items() if self._position(one) == where}
+        stay = {one: where for one, where in self._told.items() if self._thread_position(one) == where}
         again = thread in stay and thread != self._last and stop.get("reason") == "breakpoint-hit"
         stay.pop(thread, None)
         if stop.get("reason") == "breakpoint-hit":
-            stay[thread] = self._position(thread)
+            stay[thread] = self._thread_position(thread)
         self._last, self._told = thread, stay
         return {"thread-id": str(thread)} if again else stop
 
-    def _position(self, thread: int) -> tuple[str, bytes]:
-        """A thread's registers and the end of its stack; nothing where it is no more."""
+    def _thread_position(self, thread: int) -> tuple[str, bytes]:
+        """Return a thread's registers and the end of its stack; empty if the thread has gone."""
         if thread not in self._gdb.threads.values():
             return "", b""
         registers = self._gdb.ask(f"-data-list-register-values --thread {thread} x {REGISTERS}")["register-values"]
@@ -186,62 +194,64 @@ class OpenCilkBackend(NativeBackend):
         size = self._gdb.pointer("$rbp", thread) - sp
         return str(registers), self._gdb.read(sp, size) if 0 < size < NEAR else b""
 
-    def told(self, stop: dict[str, Any]) -> Stop | None:
-        """A stop for a person: a breakpoint, a watch, a signal, a deadlock, the end; None where it is none."""
+    def make_user_stop(self, stop: dict[str, Any]) -> Stop | None:
+        """Return the stop for the user: a breakpoint, watchpoint, signal, deadlock or the end; None for other stops."""
         if self._gdb.exited is not None:
-            return self._ended()
+            return self._make_end_stop()
         if "deadlock" in stop:
             found = stop["deadlock"]
             first = found.tasks[0]
             return Stop("deadlock", first.id, first.at, text=found.message, name=first.name)
         thread = int(stop.get("thread-id", 0) or 0)
-        if (watched := self._changed(stop, thread)) is not None:
+        if (watched := self._make_watchpoint_stop(stop, thread)) is not None:
             return watched
         if stop.get("reason") == "breakpoint-hit":
-            return self._visited(stop, thread)
+            return self._make_breakpoint_stop(stop, thread)
         if stop.get("reason") == "signal-received" and stop.get("signal-name") not in ("SIGINT", "0"):
-            return self._here("signal", thread, text=f"{stop.get('signal-name')}: ")
+            return self._make_stop("signal", thread, text=f"{stop.get('signal-name')}: ")
         return None
 
-    def here(self, why: Any, thread: int) -> Stop:
+    def make_stop(self, why: Any, thread: int) -> Stop:
         """A stop where a thread stands."""
-        return self._here(why, thread)
+        return self._make_stop(why, thread)
 
-    def meant(self, point: Point, thread: int) -> bool:
-        """Whether a breakpoint is for the task that hit it."""
+    def is_meant_for_thread(self, point: Point, thread: int) -> bool:
+        """Return whether a breakpoint is for the task that a thread runs. UsageError for a pedigree."""
         if point.pedigree:
             raise UsageError("tasks of OpenCilk have no pedigrees here: `break WHERE task ID`")
-        return super().meant(point, thread)
+        return super().is_meant_for_thread(point, thread)
 
-    def forget(self) -> None:
+    def stop_following(self) -> None:
         """Nothing is followed between two commands."""
 
     # Looking
 
-    def frames(self, task: int | None, *, every: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
-        """A task's own frames, innermost first, and the chain of spawns."""
-        place = self.table().places.get(task or 0)
+    def frames(self, task: int | None, *, with_libraries: bool = False) -> tuple[list[SourceLine], list[Spawn]]:
+        """Return a task's frames, innermost first, and the creations of the task and its ancestors."""
+        place = self.read_table().places.get(task or 0)
         rows = {row.id: row for row in self.tasks()}
-        if place is None or every:
-            return super().frames(task, every=every)
-        lines = [self.line(place, one) for one in place.own]
-        return [line for line in lines if line is not None], spawns(task, rows)
+        if place is None or with_libraries:
+            return super().frames(task, with_libraries=with_libraries)
+        lines = [self.activation_line(place, one) for one in place.own]
+        return [line for line in lines if line is not None], find_spawns(task, rows)
 
-    def _frames(self, task: int | None, rows: dict[int, Task], *, every: bool = False) -> tuple[int, list[Frame]]:
-        place = self.table().places.get(task or 0)
+    def _thread_and_frames(
+        self, task: int | None, rows: dict[int, TaskRow], *, with_libraries: bool = False
+    ) -> tuple[int, list[Frame]]:
+        place = self.read_table().places.get(task or 0)
         if self._gdb.exited is not None or place is None:
-            return super()._frames(task, rows, every=every)
+            return super()._thread_and_frames(task, rows, with_libraries=with_libraries)
         found = [one for one in place.own if one.level >= 0]
         if place.own and not found:
             raise DebuggerError("the task lies between two workers: one `next` brings it to its line")
-        if every and found:
+        if with_libraries and found:
             first = 0 if place.state == "top" else found[0].level
             return place.thread, self._gdb.stack(place.thread)[first : found[-1].level + 1]
         return place.thread, [one.frame for one in found]
 
-    def _level(self, task: int | None, level: int) -> tuple[int, int]:
-        """gdb's numbers of a task's thread and frame. DebuggerError where gdb does not come to it."""
-        place = self.table().places.get(task or 0)
+    def _gdb_frame(self, task: int | None, level: int) -> tuple[int, int]:
+        """Return gdb's numbers of a task's thread and frame. DebuggerError if gdb cannot reach the frame."""
+        place = self.read_table().places.get(task or 0)
         if place is not None and level < len(place.own) and place.own[level].level < 0:
             raise DebuggerError("gdb does not come to that frame: it lies on a stack below that of what it called")
-        return super()._level(task, level)
+        return super()._gdb_frame(task, level)

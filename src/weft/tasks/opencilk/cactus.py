@@ -1,8 +1,8 @@
-"""The cactus of stacks: which activations of functions lie on each worker, and where one task ends in another.
+"""Reads the cactus stack: which activations of functions are on each worker, and where one task ends in another.
 
-An activation is known by its function and by the canonical frame address: a thief runs it from a stack of its own, but
-its variables stay where they are. So the stacks of a parent's thief and of its robbed child both lead to the same
-activation; a task is the activations from a helper that has detached itself up to the next such one.
+An activation is identified by its function and the canonical frame address: a thief runs it from a stack of its own,
+but its variables stay where they are. So the stacks of a parent's thief and of its robbed child both lead to the same
+activation; a task is the activations from a helper that has detached itself up to the next such helper.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft.errors import DebuggerError
-from weft.tasks.gdb import Frame, Gdb, is_own
-from weft.tasks.opencilk.code import Code
-from weft.tasks.opencilk.layout import DETACHED, FRAME, MAGIC, Memory
+from weft.tasks.gdb import Frame, Gdb, is_program_frame
+from weft.tasks.opencilk.code import ProgramCode
+from weft.tasks.opencilk.layout import DETACHED, FRAME, MAGIC, OpenCilkMemory
 
 ROOM = 4096
 """Bytes of a function's frame in which its descriptor is looked for; it has few variables beside it."""
@@ -28,7 +28,7 @@ ENTERS = "__cilkrts_internal_invoke_cilkified_root"
 
 @dataclass(slots=True)
 class Activation:
-    """One call of a function that goes on. `level`: gdb's, in the stack where it was found; -1: in none of gdb's."""
+    """One call of a function that has not returned. `level`: gdb's frame number; -1 if gdb does not reach it."""
 
     function: int
     cfa: int
@@ -52,19 +52,21 @@ class Activation:
     @property
     def own(self) -> bool:
         """Whether it is of the program."""
-        return is_own(self.frame) or self.level < 0
+        return is_program_frame(self.frame) or self.level < 0
 
 
 @dataclass(slots=True)
-class Stack:
-    """What a thread's stack leads to, innermost first, without the runtime's calls on top of the program's."""
+class CactusStack:
+    """The activations that a thread's stack leads to, innermost first, without the runtime's calls on top of the
+    program's.
+    """
 
     thread: int
     worker: int
     activations: list[Activation] = field(default_factory=list)
 
-    def parts(self) -> list[list[Activation]]:
-        """Those of each task, the one on top first; every part but the last ends with its helper."""
+    def split_by_task(self) -> list[list[Activation]]:
+        """Return the activations of each task, the task on top first; every part but the last ends with its helper."""
         found: list[list[Activation]] = [[]]
         for one in self.activations:
             found[-1].append(one)
@@ -76,45 +78,50 @@ class Stack:
 class Unwinder:
     """Reads the stacks of a stopped program."""
 
-    def __init__(self, gdb: Gdb, code: Code, memory: Memory) -> None:
+    def __init__(self, gdb: Gdb, code: ProgramCode, memory: OpenCilkMemory) -> None:
         self._gdb, self._code, self._memory = gdb, code, memory
         self._offsets: dict[int, int] = {}
 
-    def stack(self, thread: int, worker: int) -> Stack:
-        """A thread's, from the program's innermost activation on; empty where it runs nothing of the program."""
+    def unwind_thread(self, thread: int, worker: int) -> CactusStack:
+        """Return a thread's stack from the program's innermost activation on; empty if it runs
+        nothing of the program.
+        """
         frames = self._gdb.stack(thread)
-        first = next((i for i, frame in enumerate(frames) if is_own(frame)), None)
-        found = Stack(thread, worker)
+        first = next((i for i, frame in enumerate(frames) if is_program_frame(frame)), None)
+        found = CactusStack(thread, worker)
         if first is None or any(frame.get("func") == ENTERS for frame in frames[:first]):
             return found
-        for frame, cfa in self._frames(thread, frames[first:]):
-            found.activations.append(self._activation(frame, cfa, int(frame["level"])))
+        for frame, cfa in self._frames_with_addresses(thread, frames[first:]):
+            found.activations.append(self._make_activation(frame, cfa, int(frame["level"])))
         if found.activations and found.activations[-1].frame.get("func") != "main":
             last = found.activations[-1].fp  # gdb gives up where a caller lies on a stack at a lower address
             with suppress(DebuggerError):
                 fp, pc = np.frombuffer(self._memory.read(last, 16), "<u8").tolist()
-                found.activations += self.walked(pc, fp)
+                found.activations += self.walk_frame_pointers(pc, fp)
         return found
 
-    def _activation(self, frame: Frame, cfa: int, level: int) -> Activation:
+    def _make_activation(self, frame: Frame, cfa: int, level: int) -> Activation:
+        """Return the activation of a frame. `cfa`: its canonical frame address."""
         pc = int(frame["addr"], 16)
-        function = self._code.of(pc)
+        function = self._code.function_at(pc)
         one = Activation(function.start if function else 0, cfa, pc, level, frame)
         one.helper = function is not None and function.helper
         if one.helper:
-            one.descriptor = self.descriptor(one)
+            one.descriptor = self.find_descriptor(one)
             flags = self._memory.number(one.descriptor) if one.descriptor else 0
             one.detached = bool(flags & DETACHED)
         return one
 
-    def walked(self, pc: int, fp: int) -> list[Activation]:
-        """A frame and its callers, as far as the program's functions go, by their frame pointers."""
+    def walk_frame_pointers(self, pc: int, fp: int) -> list[Activation]:
+        """Return the activations of a frame and its callers by their frame pointers, as far as they are the program's
+        functions.
+        """
         found = list[Activation]()
         for _ in range(DEEP):
-            function = self._code.of(pc)
+            function = self._code.function_at(pc)
             if function is None or not fp:
                 break
-            found.append(self._activation({"addr": hex(pc), "func": function.name, "level": "-1"}, fp + 16, -1))
+            found.append(self._make_activation({"addr": hex(pc), "func": function.name, "level": "-1"}, fp + 16, -1))
             if function.name == "main":
                 break
             try:
@@ -123,13 +130,13 @@ class Unwinder:
                 break
         return found
 
-    def _frames(self, thread: int, frames: list[Frame]) -> Iterable[tuple[Frame, int]]:
-        """Frames that are no inlined ones, and the canonical frame address of each.
+    def _frames_with_addresses(self, thread: int, frames: list[Frame]) -> Iterable[tuple[Frame, int]]:
+        """Yield the frames that are not inlined, each with its canonical frame address.
 
-        A caller's frame pointer leads to its own caller's and to the address where that goes on, as gdb has it; where
-        it does not, gdb is asked.
+        A caller's frame pointer leads to its own caller's and to the return address; gdb is asked if that does not
+        agree with gdb's frames.
         """
-        outer, pointer = calls(frames), 0
+        outer, pointer = merge_inlined_frames(frames), 0
         for frame, caller in zip(outer, [*outer[1:], None], strict=False):
             cfa = 0
             if caller is None:
@@ -147,8 +154,8 @@ class Unwinder:
             if frame.get("func") == "main":
                 return
 
-    def descriptor(self, one: Activation) -> int:
-        """Where an activation has its frame descriptor; 0 where it has none (yet)."""
+    def find_descriptor(self, one: Activation) -> int:
+        """Return the address of an activation's frame descriptor; 0 if it has none (yet)."""
         offset = self._offsets.get(one.function, 0)
         if offset:
             found = one.cfa - offset
@@ -162,8 +169,8 @@ class Unwinder:
         return 0
 
 
-def calls(frames: list[Frame]) -> list[Frame]:
-    """One frame of each real call: of those that are inlined into one, the program's innermost."""
+def merge_inlined_frames(frames: list[Frame]) -> list[Frame]:
+    """Return one frame for each real call: of the frames inlined into it, the program's innermost."""
     found: list[list[Frame]] = []
     for frame in frames:
         inner = found[-1][-1] if found else None
@@ -171,4 +178,4 @@ def calls(frames: list[Frame]) -> list[Frame]:
             found[-1].append(frame)
         else:
             found.append([frame])
-    return [next(filter(is_own, group), group[0]) for group in found]
+    return [next(filter(is_program_frame, group), group[0]) for group in found]

@@ -1,8 +1,8 @@
-"""What a compiler made of spawns: where frames are resumed, and which functions are helpers, from the program's code.
+"""Reads from the program's code where frames are resumed, and which functions are helpers of spawns.
 
-A frame is resumed where its `__builtin_setjmp` says: an address within its own function, which the function itself puts
-into the frame's descriptor (`lea`, relative to the program counter). A helper is what a spawn calls: it pushes its
-parent, calls what was spawned, and asks the runtime (`Cilk_exception_handler`) where the parent was stolen meanwhile.
+A frame is resumed at the address of its `__builtin_setjmp`: an address in its own function, which the function itself
+stores in the frame's descriptor (`lea`, relative to the program counter). A helper is what a spawn calls: it pushes its
+parent, calls the spawned function, and asks the runtime (`Cilk_exception_handler`) whether the parent was stolen.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ INLINED = "cilk2c_inlined.c"
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """A function of the program in its file, to its last instruction. `resumed`: where frames of it are resumed, and
-    what says so there."""
+class CompiledFunction:
+    """A function of the program, by addresses in its file. `resumed`: (address at which frames are resumed, storing
+    address).
+    """
 
     name: str
     start: int
@@ -49,19 +50,19 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """The line at which a frame is resumed at an address, and whether that is a sync's, not a spawn's."""
+    """The line at which a frame is resumed, and whether the resumption is that of a sync and not of a spawn."""
 
     at: SourceLine | None
     sync: bool
 
 
-class Code:
-    """A program's functions, as loaded at a distance from where its file has them.
+class ProgramCode:
+    """A program's functions; `shift` is the distance between their addresses in the process and in the file.
 
-    `folder`: where the runtime's own sources lie, as far as they are in the program.
+    `folder`: the folder of the runtime's own sources, as far as they are compiled into the program.
     """
 
-    def __init__(self, functions: list[Function], main: int, chains: dict[int, list[SourceLine]]) -> None:
+    def __init__(self, functions: list[CompiledFunction], main: int, chains: dict[int, list[SourceLine]]) -> None:
         self._functions = sorted(functions, key=lambda function: function.start)
         self._main, self._chains = main, chains
         self.shift = 0
@@ -76,8 +77,8 @@ class Code:
     def _starts(self) -> list[int]:
         return [function.start for function in self._functions]
 
-    def of(self, pc: int) -> Function | None:
-        """The function that an address of the process is in; None for one that is not the program's."""
+    def function_at(self, pc: int) -> CompiledFunction | None:
+        """Return the function that contains an address of the process; None if it is not the program's."""
         at = bisect.bisect_right(self._starts, pc - self.shift) - 1
         found = self._functions[at] if at >= 0 else None
         return found if found is not None and pc - self.shift <= found.end else None
@@ -87,9 +88,9 @@ class Code:
         """Where frames are resumed, in the process."""
         return [at + self.shift for function in self._functions for at, _ in function.resumed]
 
-    def resumption(self, pc: int) -> Resumption | None:
-        """What is resumed at an address of the process; None where that is no such address."""
-        function = self.of(pc)
+    def resumption_at(self, pc: int) -> Resumption | None:
+        """Return the resumption at an address of the process; None if no frame is resumed there."""
+        function = self.function_at(pc)
         said = dict(function.resumed).get(pc - self.shift) if function is not None else None
         if said is None:
             return None
@@ -97,20 +98,21 @@ class Code:
         own = chain[-1] if chain and folder_of(chain[-1].file) != self.folder else None
         return Resumption(own, any(line.function.startswith(SYNC) for line in chain))
 
-    def resuming(self, pc: int, function: str) -> SourceLine | None:
-        """The line for an address at which a frame of that function is just resumed: the compiler gives it the
-        runtime's."""
-        found = self.of(pc)
+    def line_of_resumption(self, pc: int, function: str) -> SourceLine | None:
+        """Return the line of a frame that is just being resumed, as the compiler gives its address
+        the runtime's line.
+        """
+        found = self.function_at(pc)
         if found is None or found.name != function:
             return None
         last = max((at for at, _ in found.resumed if at <= pc - self.shift), default=None)
-        one = self.resumption(last + self.shift) if last is not None else None
+        one = self.resumption_at(last + self.shift) if last is not None else None
         return one.at if one is not None else None
 
     @cached_property
     def syncs(self) -> frozenset[tuple[str, int]]:
         """Files and lines of all syncs, as far as they are known."""
-        found = (self.resumption(pc) for pc in self.resumed)
+        found = (self.resumption_at(pc) for pc in self.resumed)
         return frozenset((one.at.file, one.at.line) for one in found if one is not None and one.sync and one.at)
 
     @property
@@ -124,12 +126,13 @@ def folder_of(file: str) -> str:
     return str(Path(os.path.normpath(file)).parent) if file else ""
 
 
-def read(text: str) -> list[Function]:
+def read(text: str) -> list[CompiledFunction]:
     """The functions of what `objdump -d` prints."""
-    return [_function(opened, lines) for opened, lines in _listed(text)]
+    return [_parse_function(opened, lines) for opened, lines in _split_functions(text)]
 
 
-def _listed(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
+def _split_functions(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
+    """Yield the heading and the instructions of each function in the output of objdump."""
     opened, lines = None, list[str]()
     for line in text.splitlines():
         if (begins := FUNCTION.match(line)) is not None:
@@ -142,37 +145,43 @@ def _listed(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
         yield opened, lines
 
 
-def _function(opened: re.Match[str], lines: list[str]) -> Function:
+def _parse_function(opened: re.Match[str], lines: list[str]) -> CompiledFunction:
+    """Return a function by its heading and instructions."""
     start, name = int(opened[1], 16), opened[2]
     end = int(lines[-1].partition(":")[0], 16) if lines else start
     if OWN.match(name):
-        return Function(name, start, end, (), False)
+        return CompiledFunction(name, start, end, (), False)
     labels = [label for label in map(RESUMED.match, lines) if label is not None and label[3] == name]
     resumed = tuple((int(label[2], 16), int(label[1], 16)) for label in labels)
     calls = [call[1] for call in map(CALLED.search, lines) if call is not None]
-    return Function(name, start, end, resumed, LEAVES in calls)
+    return CompiledFunction(name, start, end, resumed, LEAVES in calls)
 
 
-def of(program: str) -> Code:
-    """The code of a program. UsageError where it cannot be read."""
-    functions = read(_said("objdump", "-d", "--no-show-raw-insn", program))
+def read_program_code(program: str) -> ProgramCode:
+    """Read the code of a program. UsageError if that is impossible, for example as the program is stripped."""
+    functions = read(_run_tool("objdump", "-d", "--no-show-raw-insn", program))
     main = next((function.start for function in functions if function.name == "main"), None)
     if main is None:
         raise UsageError(f"{program}: its functions cannot be told apart (objdump finds no main): do not strip it")
-    return Code(functions, main, chains(program, [said for f in functions for _, said in f.resumed]))
+    return ProgramCode(functions, main, read_inline_chains(program, [said for f in functions for _, said in f.resumed]))
 
 
-def chains(program: str, addresses: Iterable[int]) -> dict[int, list[SourceLine]]:
-    """For each address the line in it, and those of the calls that are inlined around it.
+def read_inline_chains(program: str, addresses: Iterable[int]) -> dict[int, list[SourceLine]]:
+    """Return, for each address, its line and those of the calls that are inlined around it.
 
-    LLVM's addr2line is asked first: that of binutils cannot read these of DWARF 5.
+    LLVM's addr2line is preferred: that of binutils cannot read this part of DWARF 5.
     """
     tool = shutil.which("llvm-addr2line") or "addr2line"
     given = [hex(address) for address in addresses]
-    return dict(_chains(_said(tool, "-a", "-f", "-i", "-e", program, *given).splitlines())) if given else {}
+    return (
+        dict(_parse_inline_chains(_run_tool(tool, "-a", "-f", "-i", "-e", program, *given).splitlines()))
+        if given
+        else {}
+    )
 
 
-def _chains(lines: list[str]) -> Iterator[tuple[int, list[SourceLine]]]:
+def _parse_inline_chains(lines: list[str]) -> Iterator[tuple[int, list[SourceLine]]]:
+    """Yield address and lines of each chain in the output of addr2line."""
     at, chain, function = 0, list[SourceLine](), ""
     for line in lines:
         if line.startswith("0x") and not function:
@@ -190,6 +199,6 @@ def _chains(lines: list[str]) -> Iterator[tuple[int, list[SourceLine]]]:
         yield at, chain
 
 
-def _said(*command: str) -> str:
+def _run_tool(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.stdout

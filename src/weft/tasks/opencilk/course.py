@@ -1,8 +1,8 @@
-"""One task come on by a command, wherever its frames are resumed.
+"""Moves one task on by a command, wherever its frames are resumed.
 
-gdb steps one thread. What it cannot know: that a thief goes on with the frame behind a spawn, or another worker behind
-a sync. Both come to an address that the function itself has given, with its frame pointer: breakpoints there, on any
-thread, tell each such moment, and after each the task is looked for anew.
+gdb steps one thread. It does not know that a thief continues the frame after a spawn, or another worker after a sync.
+Both reach an address that the function itself has stored, with its frame pointer: breakpoints there, on any thread,
+report each such moment, and after each the task is looked for anew.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from weft.tasks.backend import How, Stop
-from weft.tasks.gdb import is_own
+from weft.tasks.gdb import is_program_frame
 from weft.tasks.model import SourceLine
-from weft.tasks.opencilk.cactus import Activation, Stack
-from weft.tasks.opencilk.code import LEAVES, Code
-from weft.tasks.opencilk.gdb import CilkGdb
-from weft.tasks.opencilk.table import Place, Table
+from weft.tasks.opencilk.cactus import Activation, CactusStack
+from weft.tasks.opencilk.code import LEAVES, ProgramCode
+from weft.tasks.opencilk.gdb import OpenCilkGdb
+from weft.tasks.opencilk.table import OpenCilkTable, OpenCilkTask
 
 Key = tuple[int, int]
 HELPER_LINES = 60
@@ -26,48 +26,48 @@ HELPER_LINES = 60
 STEPPED = ("end-stepping-range", "function-finished")
 
 
-class Stepped(Protocol):
-    """The program that a task is a part of: opencilk.backend.OpenCilkBackend."""
+class SteppedProgram(Protocol):
+    """The program of a moving task: opencilk.backend.OpenCilkBackend."""
 
-    gdb: CilkGdb
-    code: Code
+    gdb: OpenCilkGdb
+    code: ProgramCode
 
-    def table(self) -> Table:
+    def read_table(self) -> OpenCilkTable:
         """All tasks as they are now."""
         ...
 
-    def line(self, place: Place, one: Activation) -> SourceLine | None:
+    def activation_line(self, place: OpenCilkTask, one: Activation) -> SourceLine | None:
         """Where an activation of a task stands."""
         ...
 
-    def unwound(self, thread: int) -> Stack:
+    def unwind_thread(self, thread: int) -> CactusStack:
         """What lies on a thread's stack."""
         ...
 
-    def on_top(self, thread: int) -> Place | None:
+    def task_on_thread(self, thread: int) -> OpenCilkTask | None:
         """The task that a thread runs."""
         ...
 
-    def stopped(self) -> dict[str, Any]:
+    def next_stop(self) -> dict[str, Any]:
         """The next stop of the program."""
         ...
 
-    def told(self, stop: dict[str, Any]) -> Stop | None:
+    def make_user_stop(self, stop: dict[str, Any]) -> Stop | None:
         """What a stop says that is no step's."""
         ...
 
-    def here(self, why: Any, thread: int) -> Stop:
+    def make_stop(self, why: Any, thread: int) -> Stop:
         """A stop where a thread stands."""
         ...
 
 
-class Course:
-    """A task on its way. `child`: on in what it spawns."""
+class TaskMovement:
+    """The movement of one task by a command. `child`: follow the next task that it spawns."""
 
-    def __init__(self, backend: Stepped, place: Place, how: How, *, child: bool) -> None:
+    def __init__(self, backend: SteppedProgram, place: OpenCilkTask, how: How, *, child: bool) -> None:
         self._backend, self._how, self._child = backend, how, child
         self._task = place.id
-        self._chain = keys(place)
+        self._chain = followed_activations(place)
         self._helper = place.activations[-1].key if place.caller is not None else None
         self._parent = place.caller.key if place.caller is not None else None
         self._resumed: set[str] = set()
@@ -76,18 +76,19 @@ class Course:
         self._lines: set[int] = set()
 
     def run(self) -> Stop:
-        """On, until the task has come to where the command wants it; from its end to its parent's join."""
-        with self._breakpoints():
+        """Run until the command is done, and return the stop; after the task's end, run to its parent's join."""
+        with self._temporary_breakpoints():
             if self._how == "finish":
-                stop = self._finished()
+                stop = self._run_to_caller()
             else:
                 at = self._line(self._chain[0])
                 self._lines = {at.line} if at is not None else set()
-                stop = self._on(self._how)
-            return self._joined() if stop.why == "done" and stop.task == self._task else stop
+                stop = self._run_to_other_line(self._how)
+            return self._run_to_join() if stop.why == "done" and stop.task == self._task else stop
 
     @contextmanager
-    def _breakpoints(self) -> Iterator[None]:
+    def _temporary_breakpoints(self) -> Iterator[None]:
+        """Set the breakpoints at resumptions, helpers and ends of tasks inside a `with` block."""
         gdb, code = self._backend.gdb, self._backend.code
         try:
             self._resumed = {self._insert(f"*{pc:#x}") for pc in code.resumed}
@@ -105,20 +106,24 @@ class Course:
 
     # Where it is
 
-    def _find(self, key: Key) -> tuple[Place, Activation] | None:
+    def _find(self, key: Key) -> tuple[OpenCilkTask, Activation] | None:
         """The task that an activation is of, and the activation; on its own worker, if it is on any."""
-        found = [(place, one) for place in self._backend.table().rows for one in place.activations if one.key == key]
+        found = [
+            (place, one) for place in self._backend.read_table().rows for one in place.activations if one.key == key
+        ]
         return min(found, key=lambda pair: pair[0].state == "heap", default=None)
 
     def _line(self, key: Key) -> SourceLine | None:
         found = self._find(key)
-        return self._backend.line(*found) if found is not None else None
+        return self._backend.activation_line(*found) if found is not None else None
 
     # Moves
 
-    def _come(self, key: Key) -> int | Stop | None:
-        """On until an activation is on top of a thread: that thread. A stop where another one came first; None where
-        the activation is no more."""
+    def _run_to_activation(self, key: Key) -> int | Stop | None:
+        """Run until an activation is on top of a thread, and return the thread.
+
+        A stop if another one came first; None if the activation has returned.
+        """
         while True:
             found = self._find(key)
             if found is None:
@@ -126,50 +131,50 @@ class Course:
             place, one = found
             if place.state == "top" and place.own[0].key == key:
                 return place.thread
-            stop = self._moved("-exec-continue", back=None if place.state == "heap" else (place.thread, one))
-            if (told := self._told(stop)) is not None:
+            stop = self._run_to_stop("-exec-continue", back=None if place.state == "heap" else (place.thread, one))
+            if (told := self._find_end_of_movement(stop)) is not None:
                 return told
 
-    def _moved(self, command: str, back: tuple[int, Activation] | None = None) -> dict[str, Any]:
-        """Let the program run to its next stop. `back`: to where a thread comes back to an activation, too."""
+    def _run_to_stop(self, command: str, back: tuple[int, Activation] | None = None) -> dict[str, Any]:
+        """Let the program run to its next stop. `back`: also stop where a thread returns to an activation."""
         gdb, number = self._backend.gdb, ""
         if back is not None:
             thread, one = back
             number = self._insert(f'-p {thread} -c "$rbp == {one.fp:#x}" *{one.pc:#x}')
         try:
             gdb.run(command)
-            return self._backend.stopped()
+            return self._backend.next_stop()
         finally:
             if number and gdb.exited is None and not gdb.running:
                 gdb.ask(f"-break-delete {number}")
 
-    def _told(self, stop: dict[str, Any]) -> Stop | None:
-        """A stop that ends the way: one for a person, the task's end, or what it has spawned."""
+    def _find_end_of_movement(self, stop: dict[str, Any]) -> Stop | None:
+        """Return the stop if it ends the movement: one for the user, the task's end, or a spawned child; else None."""
         number, thread = str(stop.get("bkptno", "")), int(stop.get("thread-id", 0) or 0)
         if number and number == self._leaves:
-            stack = self._backend.unwound(thread).activations
+            stack = self._backend.unwind_thread(thread).activations
             if self._helper is not None and stack and stack[0].key == self._helper:
                 return Stop("done", self._task)
             return None
         if number in self._spawns:
-            top = self._backend.on_top(thread)
-            return self._settled(thread) if top is not None and top.id == self._task else None
+            top = self._backend.task_on_thread(thread)
+            return self._run_to_detached_child(thread) if top is not None and top.id == self._task else None
         if number in self._resumed:
             return None
-        return self._backend.told(stop)
+        return self._backend.make_user_stop(stop)
 
-    def _noted(self, key: Key) -> None:
-        """Where the activation that is followed is being resumed, its line there, behind a spawn, is not a new one."""
+    def _skip_resumed_line(self, key: Key) -> None:
+        """Do not count the line at which the followed activation is just being resumed after a spawn as a new one."""
         found = self._find(key)
-        resumed = self._backend.code.resumption(found[1].pc) if found is not None else None
+        resumed = self._backend.code.resumption_at(found[1].pc) if found is not None else None
         if resumed is not None and resumed.at is not None:
             self._lines.add(resumed.at.line)
 
-    def _on(self, how: How) -> Stop:
-        """On to another line: of the innermost activation, of its caller, or (`step`) of what it calls."""
+    def _run_to_other_line(self, how: How) -> Stop:
+        """Run to another line of the innermost activation, of its caller, or (`step`) of what it calls."""
         begun = self._backend.gdb.moves
         while self._chain:
-            came = self._come(self._chain[0])
+            came = self._run_to_activation(self._chain[0])
             if isinstance(came, Stop):
                 return came
             if came is None:  # it has returned
@@ -177,70 +182,70 @@ class Course:
                 at = self._line(self._chain[0]) if self._chain else None
                 self._lines = {at.line} if at is not None else set()
                 continue
-            self._noted(self._chain[0])
+            self._skip_resumed_line(self._chain[0])
             at = self._line(self._chain[0])
             if self._backend.gdb.moves != begun and at is not None and at.line not in self._lines:
-                return self._backend.here("line", came)
-            stop = self._moved(f"-exec-{how} --thread {came}")
+                return self._backend.make_stop("line", came)
+            stop = self._run_to_stop(f"-exec-{how} --thread {came}")
             if stop.get("reason") in STEPPED and self._backend.gdb.exited is None:
-                if (new := self._stepped(int(stop.get("thread-id", 0) or 0))) is not None:
+                if (new := self._make_step_stop(int(stop.get("thread-id", 0) or 0))) is not None:
                     return new
-            elif (told := self._told(stop)) is not None:
+            elif (told := self._find_end_of_movement(stop)) is not None:
                 return told
         return Stop("done", self._task)
 
-    def _stepped(self, thread: int) -> Stop | None:
-        """gdb has stepped a thread to another line: None where that is no line for a person."""
-        if not is_own(self._backend.gdb.stack(thread)[0]):
+    def _make_step_stop(self, thread: int) -> Stop | None:
+        """Return the stop after gdb has stepped a thread; None if the line is not one for the user."""
+        if not is_program_frame(self._backend.gdb.stack(thread)[0]):
             return None
-        top = self._backend.on_top(thread)
+        top = self._backend.task_on_thread(thread)
         if top is None or not top.own:
             return None
         inner = top.own[0]
-        if top.id != self._task and self._task not in self._backend.table().places:
+        if top.id != self._task and self._task not in self._backend.read_table().places:
             return Stop("done", self._task)
         if inner.helper and not inner.detached and inner.key != self._chain[0]:
-            return self._settled(thread)
+            return self._run_to_detached_child(thread)
         if inner.key == self._chain[0] and int(inner.frame.get("line", 0)) in self._lines:
             return None
-        return self._backend.here("line", thread)
+        return self._backend.make_stop("line", thread)
 
-    def _settled(self, thread: int) -> Stop:
-        """A helper has begun: on until it has detached itself, from where on it is the child."""
+    def _run_to_detached_child(self, thread: int) -> Stop:
+        """Run a helper that has begun until it has detached itself, as from then on it is the child."""
         self._child, self._spawns = False, self._disabled(self._spawns)
         for _ in range(HELPER_LINES):
-            inner = next((one for one in self._backend.unwound(thread).activations if one.own), None)
+            inner = next((one for one in self._backend.unwind_thread(thread).activations if one.own), None)
             if inner is None or inner.detached or not inner.helper:
                 break
-            stop = self._moved(f"-exec-next --thread {thread}")
-            if stop.get("reason") not in STEPPED and (told := self._backend.told(stop)) is not None:
+            stop = self._run_to_stop(f"-exec-next --thread {thread}")
+            if stop.get("reason") not in STEPPED and (told := self._backend.make_user_stop(stop)) is not None:
                 return told
-        return self._backend.here("line", thread)
+        return self._backend.make_stop("line", thread)
 
     def _disabled(self, numbers: set[str]) -> set[str]:
         if numbers:
             self._backend.gdb.ask("-break-delete " + " ".join(numbers))
         return set()
 
-    def _finished(self) -> Stop:
-        """To the caller of the innermost activation, or to the task's end."""
+    def _run_to_caller(self) -> Stop:
+        """Run to the caller of the innermost activation, or to the task's end."""
         for key in self._chain[1:]:
-            came = self._come(key)
+            came = self._run_to_activation(key)
             if came is not None:
-                return came if isinstance(came, Stop) else self._backend.here("line", came)
-        while (place := self._backend.table().places.get(self._task)) is not None:
+                return came if isinstance(came, Stop) else self._backend.make_stop("line", came)
+        while (place := self._backend.read_table().places.get(self._task)) is not None:
             back = (place.thread, place.caller) if place.caller is not None and place.state != "heap" else None
-            if (told := self._told(self._moved("-exec-continue", back))) is not None:
+            if (told := self._find_end_of_movement(self._run_to_stop("-exec-continue", back))) is not None:
                 return told
         return Stop("done", self._task)
 
-    def _joined(self) -> Stop:
-        """The task is done: on with its parent, until that is past the sync that waits for it."""
+    def _run_to_join(self) -> Stop:
+        """After the task's end, run its parent until it is past the sync that waits for the task."""
         found = self._find(self._parent) if self._parent is not None else None
         if found is None:
             return Stop("done", self._task)
         place, _ = found
-        chain = keys(place)
+        chain = followed_activations(place)
         self._chain = chain[chain.index(self._parent) :] if self._parent in chain else chain
         self._task, self._child = place.id, False
         self._helper = place.activations[-1].key if place.caller is not None else None
@@ -249,7 +254,7 @@ class Course:
             key = self._chain[0]
             at = self._line(key)
             self._lines = {at.line} if at is not None else set()
-            stop = self._on("next")
+            stop = self._run_to_other_line("next")
             if stop.why != "line":
                 return stop
             syncs = self._backend.code.syncs
@@ -257,6 +262,6 @@ class Course:
                 return replace(stop, why="joined")
 
 
-def keys(place: Place) -> list[Key]:
-    """What a task is followed by: its activations, without a helper that is on its way to be a child, or was one."""
+def followed_activations(place: OpenCilkTask) -> list[Key]:
+    """Return the keys of a task's activations, without helpers that are becoming or were a child."""
     return [one.key for one in place.own if not one.helper or one.detached]

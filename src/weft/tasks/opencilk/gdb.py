@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from weft.tasks.gdb import Frame, Gdb
-from weft.tasks.opencilk.code import Code, folder_of
+from weft.tasks.opencilk.code import ProgramCode, folder_of
 
 
-class CilkGdb(Gdb):
-    """gdb for a program of OpenCilk: what the runtime has compiled into it is not the program's."""
+class OpenCilkGdb(Gdb):
+    """gdb for a program of OpenCilk; code that the runtime has compiled into it does not count as the program's."""
 
-    def __init__(self, known: Code) -> None:
+    def __init__(self, known: ProgramCode) -> None:
         super().__init__()
         self._code, self._folder = known, known.folder
         self.moves = 0
@@ -18,12 +18,12 @@ class CilkGdb(Gdb):
             self.console(f"skip -gfile {known.folder}/*")
 
     def stack(self, thread: int) -> list[Frame]:
-        """All frames of a thread, innermost first."""
+        """Return all frames of a thread, innermost first."""
         frames = super().stack(thread)
         for frame in frames:
             if self._folder and folder_of(str(frame.get("fullname", ""))) == self._folder:
                 del frame["fullname"]
-                at = self._code.resuming(int(frame["addr"], 16), str(frame.get("func", "")))
+                at = self._code.line_of_resumption(int(frame["addr"], 16), str(frame.get("func", "")))
                 if at is not None:
                     frame["fullname"], frame["file"], frame["line"] = at.file, at.file, str(at.line)
         return frames

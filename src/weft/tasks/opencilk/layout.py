@@ -1,8 +1,8 @@
-"""What OpenCilk's runtime keeps of its tasks, as Python reads it: frames, workers, deques, closures (ABI 4, x86-64).
+"""Reads what OpenCilk's runtime stores of its tasks: frames, workers, deques, closures (ABI 4, x86-64).
 
-A function that spawns has a frame descriptor on its stack. A spawned child begins where its helper sets DETACHED in a
-descriptor of its own and pushes that of its parent on the worker's deque; a thief takes the oldest one there and goes
-on behind the spawn, on a stack of its own, with the frame where it was. What was stolen has a closure.
+A function that spawns has a frame descriptor on its stack. A spawned child begins when its helper sets DETACHED in a
+descriptor of its own and pushes that of its parent on the worker's deque; a thief takes the oldest one there and
+continues after the spawn, on a stack of its own, with the frame at its old place. What was stolen has a closure.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ DEPTH = 1 << 20
 """No deque and no chain of closures is longer."""
 
 
-def magic() -> int:
-    """What stands in each frame descriptor of this ABI (frame.h)."""
+def descriptor_magic() -> int:
+    """Return the number that each frame descriptor of this ABI contains (frame.h)."""
     value = ABI
     for name in ("fp", "magic", "flags", "call_parent", "extension"):
         value = value * 13 + FRAME.fields[name][1]  # type: ignore[index]
     return value & 0xFFFFFFFF
 
 
-MAGIC = magic()
+MAGIC = descriptor_magic()
 
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """A frame that was stolen, or what was left to its victim (`frame` 0); the addresses of its relatives."""
+    """A frame that was stolen, or what was left to its victim (`frame` 0), with the addresses of related closures."""
 
     address: int
     frame: int
@@ -58,11 +58,11 @@ class Closure:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
-    """A worker: the descriptors that lie in its deque, the oldest first, and whether its last child was robbed.
+class OpenCilkWorker:
+    """A worker: the descriptors in its deque, the oldest first, and whether its last child was robbed.
 
-    `runs`: it is in the program, not in the scheduler. `behind`: what lies where the next one would; a child that
-    leaves has its parent there for a moment.
+    `runs`: whether it is in the program and not in the scheduler. `behind`: the word after the deque's end, in which a
+    child that leaves has its parent for a moment.
     """
 
     address: int
@@ -73,7 +73,7 @@ class Worker:
     runs: bool
 
 
-class Memory:
+class OpenCilkMemory:
     """The runtime's structures in a stopped program."""
 
     def __init__(self, read: Read) -> None:
@@ -96,8 +96,8 @@ class Memory:
         """The runtime's global state; 0 where the worker has not begun."""
         return self.word(worker + WORKER["global"]) if worker else 0
 
-    def worker(self, address: int) -> Worker:
-        """A worker that has begun."""
+    def read_worker(self, address: int) -> OpenCilkWorker:
+        """Read a worker that has begun."""
         head, tail = self.word(address + WORKER["head"]), self.word(address + WORKER["tail"])
         count = max(min((tail - head) // 8, DEPTH), 0)
         kept = np.frombuffer(self.read(head, 8 * count + 8), "<u8").tolist() if head and tail >= head else [0]
@@ -106,29 +106,29 @@ class Memory:
         bottom = self.word(deque + DEQUE["bottom"])
         local = self.word(address + WORKER["local"])
         runs = int.from_bytes(self.read(local + STATE, 2), "little") == RUNS
-        return Worker(address, tuple(kept[:-1]), int(kept[-1]), head > tail, bottom, runs)
+        return OpenCilkWorker(address, tuple(kept[:-1]), int(kept[-1]), head > tail, bottom, runs)
 
-    def closure(self, address: int) -> Closure:
-        """A closure."""
+    def read_closure(self, address: int) -> Closure:
+        """Read a closure."""
         fields = {name: self.word(address + CLOSURE[name]) for name in ("frame", "call_parent", "spawn_parent")}
         status = STATUS.get(self.read(address + CLOSURE["status"], 1)[0], "")
         return Closure(address, status=status, **fields)
 
-    def upwards(self, closure: int) -> Iterator[Closure]:
-        """A closure and those that called or spawned it, and so on."""
+    def closure_ancestors(self, closure: int) -> Iterator[Closure]:
+        """Yield a closure and those that called or spawned it, from the inside out."""
         for _ in range(DEPTH):
             if not closure:
                 return
-            found = self.closure(closure)
+            found = self.read_closure(closure)
             yield found
             closure = found.spawn_parent or found.call_parent
 
-    def closures(self, state: int) -> list[Closure]:
-        """All that live, from the root down."""
+    def read_closures(self, state: int) -> list[Closure]:
+        """Read all living closures, from the root down."""
         found, todo = list[Closure](), [self.word(state + GLOBAL["root_closure"])]
         while todo and len(found) < DEPTH:
             at = todo.pop()
             if at:
-                found.append(self.closure(at))
+                found.append(self.read_closure(at))
                 todo += [self.word(at + CLOSURE[name]) for name in ("callee", "left_sib", "right_most_child")]
         return found

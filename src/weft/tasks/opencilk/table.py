@@ -1,4 +1,4 @@
-"""The table of OpenCilk's tasks: what runs on which worker, what lies in its deque, and what waits at a sync."""
+"""Builds the table of OpenCilk's tasks: what runs on each worker, what is in its deque, and what waits at a sync."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from weft.tasks.model import SourceLine, State
-from weft.tasks.opencilk.cactus import Activation, Stack, Unwinder
-from weft.tasks.opencilk.code import Code
-from weft.tasks.opencilk.layout import MAGIC, MARK, Closure, Memory, Worker
+from weft.tasks.opencilk.cactus import Activation, CactusStack, Unwinder
+from weft.tasks.opencilk.code import ProgramCode
+from weft.tasks.opencilk.layout import MAGIC, MARK, Closure, OpenCilkMemory, OpenCilkWorker
 
 ROOT = 1
 """The number of the task that the program itself is."""
 
 
 @dataclass(slots=True)
-class Place:
-    """A living task: its activations, innermost first, and in which thread's stack they were found (0: in none)."""
+class OpenCilkTask:
+    """A living task: its activations, innermost first, and the thread in whose stack they were found (0: in none)."""
 
     id: int
     parent: int
@@ -38,19 +38,19 @@ class Place:
         return [one for one in self.activations if one.own]
 
 
-class Numbers:
-    """The number of each child: it is put into the upper half of the flags of its helper's descriptor.
+class ChildNumbers:
+    """The number of each child, which is stored in the upper half of the flags of its helper's descriptor.
 
-    The runtime has no use for these bits, and clears them where the next child begins at the same address.
+    The runtime does not use these bits, and clears them when the next child begins at the same address.
     """
 
-    def __init__(self, memory: Memory, write: Callable[[int, int, int], None]) -> None:
+    def __init__(self, memory: OpenCilkMemory, write: Callable[[int, int, int], None]) -> None:
         self._memory, self._write = memory, write
         self._known: dict[int, tuple[int, int]] = {}  # by the descriptor's address: what is written there, the number
         self._next = ROOT
 
-    def of(self, descriptor: int) -> int:
-        """A child's number, a new one where it has none yet."""
+    def child_number(self, descriptor: int) -> int:
+        """Return the number of the child with a descriptor, a new one if it has none yet."""
         mark = self._memory.number(descriptor) >> MARK
         known = self._known.get(descriptor)
         if known is not None and known[0] == mark:
@@ -62,70 +62,75 @@ class Numbers:
         return self._next
 
 
-class Table:
+class OpenCilkTable:
     """All tasks of a stopped program."""
 
-    def __init__(self, memory: Memory, unwinder: Unwinder, numbers: Numbers) -> None:
+    def __init__(self, memory: OpenCilkMemory, unwinder: Unwinder, numbers: ChildNumbers) -> None:
         self._memory, self._unwinder, self._numbers = memory, unwinder, numbers
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, OpenCilkTask] = {}
 
     @property
-    def rows(self) -> list[Place]:
+    def rows(self) -> list[OpenCilkTask]:
         """The living tasks, by their numbers."""
         return sorted(self.places.values(), key=lambda place: place.id)
 
-    def outside(self, stack: Stack) -> None:
+    def outside(self, stack: CactusStack) -> None:
         """No worker works: the program is one task, on the stack of its thread."""
-        self.places[ROOT] = Place(ROOT, 0, stack.activations, stack.thread, "top", stack.worker)
+        self.places[ROOT] = OpenCilkTask(ROOT, 0, stack.activations, stack.thread, "top", stack.worker)
 
-    def within(self, stacks: Iterable[tuple[Stack, Worker]], closures: list[Closure]) -> None:
-        """The workers work: what each has on its stack, and then what none has."""
+    def read_workers(self, stacks: Iterable[tuple[CactusStack, OpenCilkWorker]], closures: list[Closure]) -> None:
+        """Add the tasks while the workers work: those on each worker's stack, and then those on none."""
         descriptors = {closure.frame for closure in closures if closure.frame}
-        others: list[tuple[Stack, list[list[Activation]]]] = []
+        others: list[tuple[CactusStack, list[list[Activation]]]] = []
         for stack, worker in stacks:
-            parts = stack.parts()
+            parts = stack.split_by_task()
             if worker.robbed and parts[0] and parts[0][0].helper and not parts[0][0].detached:
                 parts[0].pop(0)  # a child at its end, whose parent is elsewhere
                 count = 0
             else:
-                count = self._of_worker(parts, worker)
-            self._take(stack, parts, count)
+                count = self._count_own_parts(parts, worker)
+            self._add_worker_tasks(stack, parts, count)
             others.append((stack, parts))
         for stack, parts in others:
-            self._lost(stack, parts)  # of several that lead to a task the longest is that of its innermost spawn
-        self._between(closures, descriptors)
-        self._waiting(closures)
+            self._add_heap_tasks(
+                stack, parts
+            )  # of several that lead to a task the longest is that of its innermost spawn
+        self._add_tasks_without_stack(closures, descriptors)
+        self._set_wait_status(closures)
 
-    def _of_worker(self, parts: list[list[Activation]], worker: Worker) -> int:
-        """How many of the parts of its stack are the worker's own: those from the top whose parents are not stolen."""
-        gone = [closure.spawn_parent for closure in self._memory.upwards(worker.bottom) if closure.spawn_parent]
-        stolen = {self._memory.closure(closure).frame for closure in gone}
+    def _count_own_parts(self, parts: list[list[Activation]], worker: OpenCilkWorker) -> int:
+        """Return how many parts of its stack belong to a worker: those from the top whose parents are not stolen."""
+        gone = [
+            closure.spawn_parent for closure in self._memory.closure_ancestors(worker.bottom) if closure.spawn_parent
+        ]
+        stolen = {self._memory.read_closure(closure).frame for closure in gone}
         every = [one for part in parts for one in part]
         count = 1 if parts[0] else 0
         while count < len(parts) and parts[count]:
             parent = parts[count][0]
-            if holds(stolen, parent, every):
+            if contains_descriptor(stolen, parent, every):
                 break
             innermost = count == 1 and parts[0][0].detached  # on its way into its deque, or out of it
-            if not (innermost or holds((*worker.deque, worker.behind), parent, every)):
+            if not (innermost or contains_descriptor((*worker.deque, worker.behind), parent, every)):
                 break
             count += 1
         return count
 
     def _id(self, part: list[Activation]) -> int:
-        return self._numbers.of(part[-1].descriptor) if part[-1].detached else ROOT
+        return self._numbers.child_number(part[-1].descriptor) if part[-1].detached else ROOT
 
-    def _chain(self, stack: Stack, parts: list[list[Activation]], at: int) -> Place:
-        """A part as a task, still on the heap."""
+    def _make_task(self, stack: CactusStack, parts: list[list[Activation]], at: int) -> OpenCilkTask:
+        """Return the part of a stack with an index as a task on the heap."""
         part = parts[at]
         after = parts[at + 1] if at + 1 < len(parts) else []
         parent = self._id(after) if after else 0
-        return Place(self._id(part), parent, part, stack.thread, caller=after[0] if after else None)
+        return OpenCilkTask(self._id(part), parent, part, stack.thread, caller=after[0] if after else None)
 
-    def _take(self, stack: Stack, parts: list[list[Activation]], count: int) -> None:
+    def _add_worker_tasks(self, stack: CactusStack, parts: list[list[Activation]], count: int) -> None:
+        """Add the first `count` parts of a stack as tasks on the worker."""
         above = 0
         for at in range(count):
-            place = self._chain(stack, parts, at)
+            place = self._make_task(stack, parts, at)
             known = self.places.get(place.id)
             if known is not None and known.state == "top":
                 continue
@@ -133,24 +138,24 @@ class Table:
             place.above, place.beneath, above = above, count - 1 - at, place.id
             self.places[place.id] = place
 
-    def _lost(self, stack: Stack, parts: list[list[Activation]]) -> None:
-        """What a stack leads to and is no worker's own: on the heap, where it is not on another worker."""
+    def _add_heap_tasks(self, stack: CactusStack, parts: list[list[Activation]]) -> None:
+        """Add the parts of a stack that are not on another worker as tasks on the heap."""
         for at, part in enumerate(parts):
             held = self.places.get(self._id(part)) if part else None
             if part and (held is None or (held.state == "heap" and len(held.activations) < len(part))):
-                self.places[self._id(part)] = self._chain(stack, parts, at)
+                self.places[self._id(part)] = self._make_task(stack, parts, at)
 
-    def _between(self, closures: list[Closure], descriptors: set[int]) -> None:
-        """Tasks that no stack leads to: their last child is done, and a worker is about to go on with them."""
+    def _add_tasks_without_stack(self, closures: list[Closure], descriptors: set[int]) -> None:
+        """Add the tasks that no stack leads to: their last child is done, and a worker is about to continue them."""
         known = {one.key for place in self.places.values() for one in place.activations}
         for descriptor in descriptors:
             frame = self._memory.frame(descriptor)
-            stack = Stack(0, 0, self._unwinder.walked(int(frame["pc"]), int(frame["fp"])))
+            stack = CactusStack(0, 0, self._unwinder.walk_frame_pointers(int(frame["pc"]), int(frame["fp"])))
             if int(frame["magic"]) == MAGIC and stack.activations and stack.activations[0].key not in known:
-                self._lost(stack, stack.parts())
+                self._add_heap_tasks(stack, stack.split_by_task())
 
-    def _waiting(self, closures: list[Closure]) -> None:
-        """The status of those that have a closure, and where those on the heap go on."""
+    def _set_wait_status(self, closures: list[Closure]) -> None:
+        """Set the status of tasks that have a closure, and where those on the heap will continue."""
         for closure in closures:
             if not closure.frame:
                 continue
@@ -162,14 +167,14 @@ class Table:
                     place.waits = int(frame["pc"]) if place.state == "heap" else 0
 
 
-def holds(descriptors: Iterable[int], one: Activation, every: list[Activation]) -> bool:
-    """Whether one of the descriptors lies in an activation: in no other of the same stack, and right below its end."""
+def contains_descriptor(descriptors: Iterable[int], one: Activation, every: list[Activation]) -> bool:
+    """Return whether an activation contains one of the descriptors, and no other activation of the same stack does."""
     ends = [other.cfa for other in every if other.cfa < one.cfa]
     start = max((one.cfa - (1 << 20), *ends))
     return any(start <= descriptor < one.cfa for descriptor in descriptors)
 
 
-def waits_at(place: Place, code: Code) -> SourceLine | None:
+def waits_at(place: OpenCilkTask, code: ProgramCode) -> SourceLine | None:
     """The line of the sync at which a task on the heap waits; None where it waits at none."""
-    found = code.resumption(place.waits) if place.waits else None
+    found = code.resumption_at(place.waits) if place.waits else None
     return found.at if found is not None and found.sync else None

@@ -1,0 +1,265 @@
+"""Buffers that the program touches while an operation has them (MPI-4.1, 3.7.3, 6.12, 12.3).
+
+A buffer that MPI reads may not be written before the operation is complete; one that MPI writes may not be touched at
+all. The record has the bytes of each access, and between which calls of its thread it lay; the operation was pending
+from its start to the call that completed it. Both together are the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from weft.access.recorded_accesses import AccessTable, BufferTable, ByteRanges, PlacedRows, return_ticks
+from weft.access.wording import add_access_site, format_bytes, format_site
+from weft.base.event_id import EventId
+from weft.base.lazy import dataclass
+from weft.deadlock.collective_calls import Gatherings
+from weft.deadlock.traffic import Traffic, behind
+from weft.evidence import MetPending
+from weft.findings import Finding
+from weft.mpi.meaning import Form, Share, base
+from weft.terms import calls
+from weft.terms.argument_columns import Ints
+from weft.terms.byte_layouts import Layout
+from weft.terms.calls import masks
+from weft.terms.datatype_layouts import blocks
+from weft.terms.describe import where
+from weft.terms.event_findings import finding, left_out, said
+from weft.trace import Event, Flag, Rank, Trace
+from weft.trace.layout import GUESSED, TouchKind
+from weft.usage.epochs import read_epochs
+from weft.usage.rma_completion import find_completing_events
+
+_EVER: Final = 2**63 - 1
+_BLOCKING: Final = (
+    calls.SENDS | calls.RECVS | calls.SENDRECVS | {"Mrecv"} | calls.among_data(lambda m: m.sends is not Share.NOTHING)
+)
+_REDUCTIONS: Final = calls.forms(calls.REDUCTIONS, Form.NONBLOCKING, Form.PERSISTENT)
+MOST_ROWS: Final = 2000
+"""Accesses that are held against a buffer of very many blocks."""
+MOST_OF_A_PAIR: Final = 20
+"""Findings of one line and one call of a rank that are told; they become one."""
+
+
+def find_buffer_reuse(trace: Trace) -> list[Finding]:
+    """Return findings for accesses to buffers of pending operations, of every rank whose accesses are recorded."""
+    gatherings = None
+    found: list[Finding] = []
+    for rank in trace.own:
+        if not len(rank.touches) or not len(rank):
+            continue
+        placed = PlacedRows(rank)
+        touches, holds = placed.touches(), placed.holds()
+        if len(touches) and len(holds):
+            gatherings = gatherings or Gatherings(trace)
+            found += _PendingBuffers(rank, touches, holds, gatherings).find()
+    return found
+
+
+@dataclass(frozen=True)
+class BufferAccess:
+    """An access to the buffer of a pending operation: rows of the access and buffer tables, and the shared bytes."""
+
+    touch: int
+    hold: int
+    low: int
+    high: int
+
+
+class _PendingBuffers:
+    """The buffers of one rank, each until the call that completes its operation."""
+
+    def __init__(self, rank: Rank, touches: AccessTable, holds: BufferTable, gatherings: Gatherings) -> None:
+        self.rank, self.touches, self.holds = rank, touches, holds
+        self.end = completion_events(rank, holds, gatherings)
+        self.several = len(rank.threads) > 1 or bool((touches.slot < 0).any())
+        self.by_clock = np.argsort(touches.first, kind="stable")
+        self.clock = touches.first[self.by_clock]
+        self.left: int | None = None
+        """A hold whose blocks are too many to look at."""
+
+    def find(self) -> Iterator[Finding]:
+        told: dict[tuple[int, int], int] = {}
+        for met in self.met():
+            key = int(self.touches.site[met.touch]), int(self.rank.events["site"][self.holds.event[met.hold]])
+            told[key] = told.get(key, 0) + 1
+            if told[key] <= MOST_OF_A_PAIR:
+                yield self._make_finding(met)
+        if self.left is not None:
+            event = self.rank.event(int(self.holds.event[self.left]))
+            yield left_out("buffer-reuse", event, "the program touches them meanwhile")
+
+    def met(self) -> Iterator[BufferAccess]:
+        """Yield the accesses to pending buffers, each with the first bytes that they share."""
+        touches, holds = self.touches, self.holds
+        writes = touches.writes
+        for hold in np.flatnonzero((holds.event >= 0) & (self.end >= 0)).tolist():
+            rows = self._rows_while_pending(hold)
+            rows = rows[
+                (touches.low[rows] < _highest_address(holds, hold))
+                & (touches.high[rows] > _lowest_address(holds, hold))
+            ]
+            rows = rows if holds.written[hold] else rows[writes[rows]]
+            yield from self._accesses_to_blocks(hold, rows)
+
+    def _rows_while_pending(self, hold: int) -> Ints:
+        """Return the accesses during an operation: between its calls, or by the clock if there are several threads."""
+        start, end = int(self.holds.event[hold]), int(self.end[hold])
+        if not self.several:
+            before = self.touches.before
+            return np.arange(np.searchsorted(before, start, "right"), np.searchsorted(before, end, "right"))
+        blocking, events = start == end, self.rank.events
+        begun = int(events["enter"][start]) if blocking else int(return_ticks(self.rank, np.array([start]))[0])
+        over = int(events["enter"][end]) if end < len(self.rank) else _EVER
+        over = int(return_ticks(self.rank, np.array([start]))[0]) if blocking else over
+        first, last = np.searchsorted(self.clock, begun, "right"), np.searchsorted(self.clock, over)
+        rows = self.by_clock[first:last]
+        own = self.rank.locate(start)[0].slot
+        return rows[self.touches.slot[rows] != own] if blocking else rows
+
+    def _accesses_to_blocks(self, hold: int, rows: Ints) -> Iterator[BufferAccess]:
+        if not len(rows):
+            return
+        datatype, count, address = (
+            int(column[hold]) for column in (self.holds.datatype, self.holds.count, self.holds.address)
+        )
+        layout = blocks(self.rank.datatype(datatype), count)
+        each = layout.blocks() if layout else None
+        if each is None:
+            yield from self._accesses_to_layout(hold, rows, layout, address) if layout else ()
+            return
+        parts = ByteRanges(address + each.offset, address + each.offset + each.length)
+        for row in self.touches.near(rows, parts).tolist():
+            met = self.touches.overlap_with_ranges(row, parts)
+            if met:
+                yield BufferAccess(row, hold, *met)
+
+    def _accesses_to_layout(self, hold: int, rows: Ints, layout: Layout, address: int) -> Iterator[BufferAccess]:
+        """Yield the accesses to a buffer of too many blocks to list, by its layout."""
+        if not layout.is_known or len(rows) > MOST_ROWS:
+            self.left = hold if self.left is None else self.left
+        for row in rows[:MOST_ROWS].tolist() if layout.is_known else ():
+            met = self.touches.overlap_with_layout(row, layout, address)
+            if met:
+                yield BufferAccess(row, hold, *met)
+
+    def _make_finding(self, met: BufferAccess) -> Finding:
+        rank, touches, holds = self.rank, self.touches, self.holds
+        start = rank.event(int(holds.event[met.hold]))
+        end = int(self.end[met.hold])
+        maker = _buffer_call(rank, start, int(holds.request[met.hold]))
+        completed = rank.event(end) if end < len(rank) else None
+        kind, site = int(touches.kind[met.touch]), rank.site(int(touches.site[met.touch]))
+        verb = "stores to" if kind & TouchKind.WRITE else "loads from"
+        begun = f", started{where(start)}," if maker is not start else ""
+        other = " (in another thread)" if touches.slot[met.touch] != rank.locate(start.index)[0].slot else ""
+        until = f"{said(completed)} completes it" if completed else "nothing completes it"
+        until = "it has not returned" if end == start.index else until
+        early = bool(holds.written[met.hold]) and not kind & TouchKind.WRITE
+        early &= base(maker.function.name) in _REDUCTIONS
+        made = finding(
+            "early-reduction-use" if early else "buffer-reuse",
+            f"rank {rank.index} {verb} {format_bytes(met.low, met.high, int(holds.address[met.hold]))} of a buffer"
+            f"{format_site(site)}{other} while {said(maker)}{begun} has it: {until}",
+            [start, *([completed] if completed else [])],
+            evidence=self._make_evidence(met, start, completed),
+            cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{format_site(site)}; "
+            f"{maker.function.name}{where(maker)}",
+        )
+        return add_access_site(made, rank, site, kind)
+
+    def _make_evidence(self, met: BufferAccess, start: Event, completed: Event | None) -> MetPending:
+        touches = self.touches
+        return MetPending(
+            access="write" if touches.kind[met.touch] & TouchKind.WRITE else "read",
+            bytes=[met.low, met.high],
+            before=EventId(self.rank.index, int(touches.before[met.touch])),
+            ticks=int(touches.first[met.touch]),
+            started=start.id,
+            completed=completed.id if completed else None,
+        )
+
+
+def _highest_address(holds: BufferTable, hold: int) -> int:
+    return int(holds.address[hold] + holds.bytes[hold]) + _slack(holds, hold)
+
+
+def _lowest_address(holds: BufferTable, hold: int) -> int:
+    return int(holds.address[hold]) - _slack(holds, hold)
+
+
+def _slack(holds: BufferTable, hold: int) -> int:
+    """Return how far a datatype may begin before or end after the address that is given."""
+    return int(holds.bytes[hold])
+
+
+def _buffer_call(rank: Rank, start: Event, of_request: int) -> Event:
+    """Return the call that names the buffer: the start itself, or the init of the persistent request that it starts."""
+    if start.function.name not in ("MPI_Start", "MPI_Startall"):
+        return start
+    event, request, init = Traffic(rank).starts
+    rows = np.flatnonzero((event == start.index) & (request == of_request) & (init >= 0))
+    return rank.event(int(init[rows[0]])) if len(rows) else start
+
+
+def completion_events(rank: Rank, holds: BufferTable, gatherings: Gatherings) -> Ints:
+    """Return for each buffer the event that completes its operation.
+
+    The number of events if none does; -1 if the completion is only a guess.
+    """
+    found = np.full(len(holds), len(rank), np.int64)
+    of = Traffic(rank)
+    frees = masks(rank.trace.functions).where(rank, frozenset(("Request_free",)))
+    ids, at = of.done
+    checks, checked = _status_checks(rank, holds.request)
+    done = np.concatenate([ids, rank.events["object"][frees].astype(np.int64), checks])
+    event = np.concatenate([at, frees, checked])
+    asked = np.flatnonzero(holds.request > 1)
+    if len(asked) and len(done):
+        row = behind(done, event, holds.request[asked], holds.event[asked])
+        found[asked[row >= 0]] = event[row[row >= 0]]
+    _enter_one_sided_completions(rank, holds, gatherings, found)
+    blocking = (holds.event >= 0) & masks(rank.trace.functions).table(_BLOCKING)[rank.events["function"][holds.event]]
+    found[blocking] = holds.event[blocking]
+    known = np.flatnonzero(found < len(rank))
+    completed = found[known]
+    waits = masks(rank.trace.functions).table(calls.COMPLETIONS)[rank.events["function"][completed]]
+    found[known[waits & (rank.events["buffer"][completed] == GUESSED)]] = -1
+    return found
+
+
+def _status_checks(rank: Rank, requests: Ints) -> tuple[Ints, Ints]:
+    """Return (request, event) of each request that MPI_Request_get_status found complete: its buffer is free again."""
+    which = masks(rank.trace.functions).where(rank, calls.STATUS_CHECKS)
+    true = which[(rank.events["flags"][which] & Flag.TRUE) != 0]
+    pairs = [(int(id), event) for event in true.tolist() for id in _checked_requests(rank.event(event), requests)]
+    if not pairs:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    ids, events = np.array(pairs, np.int64).T
+    return ids, events
+
+
+def _checked_requests(event: Event, requests: Ints) -> list[int]:
+    if event.function.name == "MPI_Request_get_status":
+        return [event.object]
+    return [int(id) for id in requests]  # one of several: which is not asked here
+
+
+def _enter_one_sided_completions(rank: Rank, holds: BufferTable, gatherings: Gatherings, found: Ints) -> None:
+    """Enter the events that complete one-sided operations at their origin into `found`, in place."""
+    names = calls.RMA | calls.REQUEST_RMA
+    which = np.flatnonzero(
+        (holds.event >= 0) & masks(rank.trace.functions).table(names)[rank.events["function"][holds.event]]
+    )
+    of = read_epochs(rank, gatherings) if len(which) else None
+    if of is None:
+        return
+    over = find_completing_events(rank, of).local
+    row = np.searchsorted(of.event, holds.event[which])
+    row = np.minimum(row, len(of.event) - 1)
+    hit = of.event[row] == holds.event[which]
+    end = np.where(hit, over[row], -1)
+    found[which] = np.where(end >= 0, end, len(rank))

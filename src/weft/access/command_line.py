@@ -1,0 +1,199 @@
+"""Rewrite a compiler's command line so that access hooks are compiled in and linked.
+
+The hooks are those of -fsanitize=thread; its runtime must not be linked, so that a command that compiles and links at
+once becomes one command for each source and one for the link.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from weft.base.lazy import dataclass
+from weft.errors import UsageError
+
+_WITH_VALUE: Final = frozenset(
+    "-o -I -L -l -D -U -x -include -imacros -isystem -iquote -idirafter -iprefix -iwithprefix -isysroot -MF -MT -MQ -J"
+    " -T -u -z -e -h -A -B -G -Xlinker -Xassembler -Xpreprocessor -Xclang -mllvm --param -aux-info -dumpbase -dumpdir"
+    " -wrapper -specs -target --sysroot -soname -rpath".split()
+)
+_ENDS_EARLIER: Final = frozenset(("-E", "-M", "-MM", "-fsyntax-only"))
+"""Options with which nothing is compiled."""
+_OF_LINKS: Final = (
+    "-l",
+    "-L",
+    "-Wl,",
+    "-shared",
+    "-static",
+    "-pie",
+    "-no-pie",
+    "-rdynamic",
+    "-nostdlib",
+    "-nodefaultlibs",
+    "-nostartfiles",
+    "-fuse-ld",
+    "-s",
+)
+_OF_LINKS_WITH_VALUE: Final = frozenset(
+    ("-o", "-L", "-l", "-T", "-u", "-z", "-e", "-h", "-Xlinker", "-soname", "-rpath")
+)
+_SOURCES: Final = frozenset(
+    ".c .i .cc .cpp .cxx .c++ .cp .ii .C .CPP .f .for .ftn .F .FOR .FTN .fpp"
+    " .f90 .f95 .f03 .f08 .F90 .F95 .F03 .F08".split()
+)
+
+
+@dataclass(frozen=True)
+class CommandArgument:
+    """An argument with its separate value, if it has one; `source`: it names a file to compile."""
+
+    words: tuple[str, ...]
+    source: bool = False
+
+
+@dataclass(frozen=True)
+class CompilerCommand:
+    """A compiler's command line: the compiler and its arguments."""
+
+    compiler: str
+    arguments: tuple[CommandArgument, ...]
+
+    @property
+    def sources(self) -> list[str]:
+        """The files that the command compiles."""
+        return [argument.words[0] for argument in self.arguments if argument.source]
+
+    def has(self, *options: str) -> bool:
+        """Return whether one of the options is given."""
+        return any(argument.words[0] in options for argument in self.arguments)
+
+    @property
+    def output(self) -> str:
+        """The name of the output file."""
+        named = [a.words[-1].removeprefix("-o") for a in self.arguments if a.words[0].startswith("-o") and not a.source]
+        return named[-1] if named else "a.out"
+
+    @property
+    def is_compile_only(self) -> bool:
+        """Whether nothing is linked."""
+        return self.has("-c", "-S")
+
+    @property
+    def passes(self) -> bool:
+        """Whether the command needs no hooks: it compiles nothing."""
+        return self.has(*_ENDS_EARLIER) or not (self.sources or self._has_inputs)
+
+    @property
+    def _has_inputs(self) -> bool:
+        return any(not a.words[0].startswith("-") for a in self.arguments)
+
+
+def parse_command(command: Sequence[str]) -> CompilerCommand:
+    """Parse a compiler's command line. UsageError if it has -fsanitize=thread, whose hooks Weft needs itself."""
+    compiler, *rest = command
+    words = list(_expand_response_files(rest))
+    if any(word.startswith("-fsanitize=") and "thread" in word for word in words):
+        raise UsageError("weft cc: the line has -fsanitize=thread, whose hooks weft cc needs itself: leave it out")
+    arguments: list[CommandArgument] = []
+    named_language = False
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word in _WITH_VALUE and at + 1 < len(words):
+            arguments.append(CommandArgument((word, words[at + 1])))
+            named_language |= word == "-x" and words[at + 1] != "none"
+            at += 2
+            continue
+        plain = not word.startswith("-")
+        arguments.append(
+            CommandArgument((word,), (plain and (named_language or Path(word).suffix in _SOURCES)) or word == "-")
+        )
+        at += 1
+    return CompilerCommand(compiler, tuple(arguments))
+
+
+def _expand_response_files(words: Sequence[str]) -> Sequence[str]:
+    """Return the words with those of response files (@FILE) in their place."""
+    found: list[str] = []
+    for word in words:
+        file = Path(word[1:])
+        if word.startswith("@") and file.is_file():
+            found += _expand_response_files(shlex.split(file.read_text()))
+        else:
+            found.append(word)
+    return found
+
+
+def compile_command(line: CompilerCommand, hooks: Sequence[str]) -> list[str]:
+    """Return a command that only compiles, with hooks added."""
+    return [line.compiler, *_flatten(line.arguments), *hooks, *_no_lto_option(line)]
+
+
+def compile_commands(line: CompilerCommand, hooks: Sequence[str], folder: Path) -> list[list[str]]:
+    """Return, for a command that also links, one command for each source that compiles it to an object in `folder`."""
+    kept = [
+        a for a in line.arguments if not a.source and a.words[0].startswith("-") and not _is_link_option(a.words[0])
+    ]
+    lines = []
+    for number, source in enumerate(line.sources):
+        made = ["-c", source, "-o", str(_object_path(folder, number, source)), *_dependency_options(line, source)]
+        lines.append([line.compiler, *_flatten(kept), *hooks, *_no_lto_option(line), *made])
+    return lines
+
+
+def link_command(line: CompilerCommand, folder: Path, more: Sequence[str]) -> list[str]:
+    """Return the command with objects in `folder` in place of its sources, and the words `more` at its end."""
+    words: list[str] = []
+    number = 0
+    for argument in line.arguments:
+        if argument.source:
+            words.append(str(_object_path(folder, number, argument.words[0])))
+            number += 1
+        elif argument.words[0] != "-x" and not argument.words[0].startswith("-M"):
+            words += argument.words
+    return [line.compiler, *words, *_no_lto_option(line), *more]
+
+
+def command_entries(line: CompilerCommand, folder: Path) -> list[dict[str, object]]:
+    """Return the record of a command given in `folder`: an entry for each source, and one for its link."""
+    entry: dict[str, object] = {"directory": str(folder), "arguments": [line.compiler, *_flatten(line.arguments)]}
+    linked = [] if line.is_compile_only else [entry]
+    return [*({**entry, "file": source} for source in line.sources), *linked]
+
+
+def embed_command_record(command: Sequence[str], hooks: Sequence[str], file: Path) -> list[str]:
+    """Return a compile command whose assembler also reads `file`, so that the object holds the record of its command.
+
+    The command is returned as it is if that is impossible: clang runs no assembler. -pipe is removed: an assembler that
+    reads a pipe would read only that file.
+    """
+    if "-S" in command or "-mllvm" in hooks or "," in str(file):
+        return list(command)
+    return [*(word for word in command if word != "-pipe"), f"-Wa,{file}"]
+
+
+def _flatten(arguments: Sequence[CommandArgument]) -> list[str]:
+    return [word for argument in arguments for word in argument.words]
+
+
+def _is_link_option(word: str) -> bool:
+    return word in _OF_LINKS_WITH_VALUE or (word.startswith(_OF_LINKS) and not word.startswith("-std"))
+
+
+def _object_path(folder: Path, number: int, source: str) -> Path:
+    return folder / f"{number}-{Path(source).stem or 'stdin'}.o"
+
+
+def _dependency_options(line: CompilerCommand, source: str) -> list[str]:
+    """Return options that write the list of headers beside the output, where gcc writes it for the unsplit command."""
+    if not line.has("-MD", "-MMD") or line.has("-MF"):
+        return []
+    output = Path(line.output)
+    return ["-MF", str(output.with_name(f"{output.stem}-{Path(source).stem}.d"))]
+
+
+def _no_lto_option(line: CompilerCommand) -> list[str]:
+    """Return -fno-lto for a command with -flto: hooks must be inserted when each file is compiled."""
+    return ["-fno-lto"] if any(a.words[0].startswith("-flto") for a in line.arguments) else []

@@ -1,0 +1,235 @@
+"""The recorded accesses, buffers and windows of one rank as columns, placed between the rank's events.
+
+An access is between two calls of its thread: `before` is the second of them. If a thread makes no calls, or several
+threads do, it is placed by the clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.base.lazy import dataclass
+from weft.terms.argument_columns import Ints
+from weft.terms.byte_layouts import Layout, shared
+from weft.terms.strided_blocks import Strided
+from weft.trace import Rank
+from weft.trace.layout import NO_EVENTS, TouchKind, decode_durations
+
+_HOLDS_FROM: Final = int(TouchKind.SENT)
+
+
+@dataclass(frozen=True)
+class AccessTable:
+    """Accesses sorted by `before`; one row stands for accesses of one line at equal steps.
+
+    A row is `count` accesses of `size` bytes, the first at `low`, `stride` bytes apart; `high` is the end of all.
+    `before`: the rank's next event, or its number of events. `slot`: the thread, -1 for one that makes no calls.
+    `first`, `last`: ticks. `again`: accesses to what the row had already.
+    """
+
+    low: Ints
+    high: Ints
+    size: Ints
+    stride: Ints
+    count: Ints
+    kind: Ints
+    site: Ints
+    before: Ints
+    slot: Ints
+    first: Ints
+    last: Ints
+    again: Ints
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def pick(self, rows: Any) -> AccessTable:
+        """Return a table of some of the rows."""
+        return AccessTable(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    @property
+    def writes(self) -> NDArray[np.bool_]:
+        """Which rows store."""
+        result: NDArray[np.bool_] = (self.kind & TouchKind.WRITE) != 0
+        return result
+
+    def meets(self, row: int, low: int, high: int) -> tuple[int, int] | None:
+        """Return the first bytes of a row's accesses within [low, high): one access's part of it; None if there are
+        none.
+        """
+        at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
+        first = max(0, -(-(low - size + 1 - at) // stride))
+        if first >= int(self.count[row]) or at + first * stride >= high:
+            return None
+        begin = at + first * stride
+        return max(begin, low), min(begin + size, high)
+
+    def layout(self, row: int) -> Layout:
+        """Return the bytes of a row's accesses as a layout."""
+        count = max(int(self.count[row]), 1)
+        return Layout([Strided(int(self.low[row]), int(self.size[row])).repeated(int(self.stride[row]), count)])
+
+    def overlap_with_layout(self, row: int, layout: Layout, address: int) -> tuple[int, int] | None:
+        """Return the first bytes that a row's accesses share with a layout at an address; None if there are none."""
+        found = shared(layout, self.layout(row), -address)
+        if found is None:
+            return None
+        (at, length), (low, size) = found
+        return max(at + address, low), min(at + address + length, low + size)
+
+    def overlap_with_ranges(self, row: int, parts: ByteRanges) -> tuple[int, int] | None:
+        """Return the first bytes that a row's accesses share with byte ranges; None if there are none."""
+        at, size, stride = int(self.low[row]), int(self.size[row]), max(int(self.stride[row]), 1)
+        near = slice(np.searchsorted(parts.high, at, "right"), np.searchsorted(parts.low, self.high[row]))
+        low, high = parts.low[near], parts.high[near]
+        first = np.maximum(0, -((at + size - 1 - low) // stride))
+        met = np.flatnonzero((first < self.count[row]) & (at + first * stride < high))
+        return self.meets(row, int(low[met[0]]), int(high[met[0]])) if len(met) else None
+
+    def near(self, rows: Ints, parts: ByteRanges) -> Ints:
+        """Return the rows that may share bytes with byte ranges, without those that fall between them."""
+        if not len(parts.low):
+            return np.zeros(0, np.int64)
+        low, stride, size = self.low[rows], np.maximum(self.stride[rows], 1), self.size[rows]
+        among = np.searchsorted(parts.high, low, "right") < np.searchsorted(parts.low, self.high[rows])
+        step = np.gcd(stride, parts.step)
+        behind = (low - parts.low[0]) % np.maximum(step, 1)
+        apart = (step > 0) & (self.count[rows] > 1) & (behind >= parts.longest) & (behind + size <= step)
+        left: Ints = rows[among & ~apart]
+        return left
+
+
+@dataclass(frozen=True)
+class ByteRanges:
+    """Byte ranges [low, high) of a buffer, in ascending order."""
+
+    low: Ints
+    high: Ints
+
+    @property
+    def step(self) -> int:
+        """The greatest common divisor of the distances between their starts; 0 for one range."""
+        return int(np.gcd.reduce(np.diff(self.low), initial=0))
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest range in bytes."""
+        return int((self.high - self.low).max(initial=0))
+
+
+@dataclass(frozen=True)
+class BufferTable:
+    """Buffers of operations. `event` made the call, `request` is its request or 0; `datatype` and `count` give the
+    contents.
+    """
+
+    address: Ints
+    count: Ints
+    datatype: Ints
+    bytes: Ints
+    request: Ints
+    event: Ints
+    written: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+
+@dataclass(frozen=True)
+class WindowMemoryTable:
+    """Memory of windows from one event to another. `target`: the rank in the window's group that owns it."""
+
+    window: Ints
+    low: Ints
+    high: Ints
+    target: Ints
+    unit: Ints
+    begin: Ints
+    end: Ints
+    separate: NDArray[np.bool_]
+
+
+class PlacedRows:
+    """The recorded rows of a rank, each with its place among the rank's events."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        raw = rank.touches
+        self.raw = raw[(raw["low"] != 0) & (raw["count"] < 1 << 62)]
+        self.slot = self.raw["thread"].astype(np.int64) - 1
+        self.before = self._next_events()
+
+    def _next_events(self) -> Ints:
+        rows, enter = self.raw, self.rank.events["enter"]
+        by_the_clock: Ints = np.searchsorted(enter, rows["first"]).astype(np.int64)
+        if len(self.rank.threads) != 1:
+            return by_the_clock
+        own = np.minimum(rows["event"], len(enter)).astype(np.int64)
+        return np.where(rows["event"] == NO_EVENTS, by_the_clock, own)
+
+    def touches(self) -> AccessTable:
+        """Return the accesses."""
+        rows = np.flatnonzero(self.raw["kind"] < _HOLDS_FROM)
+        rows = rows[np.argsort(self.before[rows], kind="stable")]
+        raw = self.raw[rows]
+        low, size, stride, count = (_int_column(raw, name) for name in ("low", "size", "stride", "count"))
+        steps: Ints = np.maximum(count, 1) - 1
+        high: Ints = low + steps * stride + size
+        kind, site, first, last, again = (_int_column(raw, name) for name in ("kind", "site", "first", "last", "again"))
+        before, slot = self.before[rows], self.slot[rows]
+        return AccessTable(low, high, size, stride, count, kind, site, before, slot, first, last, again)
+
+    def _recording_calls(self, rows: Ints) -> Ints:
+        """Return for each row the call of its thread during which it was recorded."""
+        own = np.full(len(rows), -1, np.int64)
+        for number, thread in enumerate(self.rank.threads):
+            places = np.flatnonzero(self.rank.event_threads == number)
+            mine = self.slot[rows] == thread.slot
+            at = self.raw["event"][rows[mine]].astype(np.int64) - 1
+            own[mine] = places[np.clip(at, 0, len(places) - 1)] if len(places) else -1
+        return own
+
+    def holds(self) -> BufferTable:
+        """Return the buffers of operations."""
+        kinds = self.raw["kind"]
+        rows = np.flatnonzero((kinds == TouchKind.SENT) | (kinds == TouchKind.WRITTEN))
+        raw = self.raw[rows]
+        low, count, datatype, bytes_, request = (
+            _int_column(raw, name) for name in ("low", "count", "size", "stride", "object")
+        )
+        return BufferTable(
+            low, count, datatype, bytes_, request, self._recording_calls(rows), raw["kind"] == TouchKind.WRITTEN
+        )
+
+    def memory(self) -> WindowMemoryTable:
+        """Return the memory of windows."""
+        kinds = self.raw["kind"]
+        rows = np.flatnonzero((kinds == TouchKind.UNIFIED) | (kinds == TouchKind.SEPARATE))
+        gone = np.flatnonzero(kinds == TouchKind.GONE)
+        begin, ended = self._recording_calls(rows), self._recording_calls(gone)
+        raw = self.raw[rows]
+        end = np.full(len(rows), len(self.rank), np.int64)
+        for row, at in zip(gone.tolist(), ended.tolist(), strict=True):
+            same = (raw["object"] == self.raw["object"][row]) & (raw["low"] == self.raw["low"][row]) & (begin < at)
+            end[same & (end == len(self.rank))] = at
+        window, low, bytes_, target, unit = (
+            _int_column(raw, name) for name in ("object", "low", "stride", "count", "size")
+        )
+        separate = raw["kind"] == TouchKind.SEPARATE
+        return WindowMemoryTable(window, low, low + bytes_, target, unit, begin, end, separate)
+
+
+def _int_column(rows: NDArray[Any], name: str) -> Ints:
+    column: Ints = rows[name].astype(np.int64)
+    return column
+
+
+def return_ticks(rank: Rank, events: Ints) -> Ints:
+    """Return the ticks at which calls returned."""
+    chosen = rank.events[events]
+    result: Ints = (chosen["enter"] + decode_durations(chosen["duration"])).astype(np.int64)
+    return result

@@ -1,0 +1,222 @@
+"""Find the sources of a program that is named by its folder, a compilation database, or the program file itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from weft.base.words import plural
+from weft.check.front_ends import load_front_ends
+from weft.dataparallel.compilation import CompileOptions
+from weft.errors import UsageError
+from weft.sources.calls import within
+
+T = TypeVar("T")
+DATABASE: Final = "compile_commands.json"
+TOOLS: Final = ("build", "_build", "builddir", "node_modules", "CMakeFiles")
+"""Folders that a tool fills: what lies there, or in a hidden one, is none of the program."""
+MARKS: Final = ("CMakeCache.txt", "meson-private", "pyvenv.cfg", "conda-meta")
+"""What lies in a folder that a tool made: trees of a build, and environments of Python."""
+MOST_LEFT: Final = 4
+WITH_VALUE: Final = ("-o", "-MF", "-MT", "-MQ", "-x", "-arch")
+KEPT: Final = ("-std=", "-f", "-m", "-W", "-U", "-pthread")
+"""Options of a compiler's call that change what a source means."""
+OBJECT: Final = re.compile(r"\.(?:o|a|so(?:\.[\d.]+)?)$")
+WRAPPER: Final = re.compile(r"(?:^|/)mpi[\w+.-]*$")
+ASK_SECONDS: Final = 60
+HOOKED: Final = b"__tsan_"
+"""Names that an object of `weft cc` asks the linker for."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredSources:
+    """The sources of a program, with the compiler options of each."""
+
+    sources: tuple[Path, ...]
+    own: Mapping[Path, CompileOptions] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+    """What a named folder holds that was not taken, a phrase each."""
+    linked: tuple[str, ...] = ()
+    """What calls that only link give the linker."""
+
+    @property
+    def link(self) -> tuple[str, ...]:
+        """The linker options of all compiler calls."""
+        return drop_duplicates((*self.linked, *(word for options in self.own.values() for word in options.link)))
+
+
+def find_sources(names: Sequence[Path]) -> DiscoveredSources:
+    """Return the sources that files, folders and compilation databases name. UsageError for a folder without sources.
+
+    If files are named beside a database that has them, only they are taken, with the options of their calls there.
+    """
+    parts = [find_sources_of_name(name) for name in names]
+    own = {source.resolve(): options for part in parts for source, options in part.own.items()}
+    named = [name for name in names if name.resolve() in own]
+    sources = named or drop_duplicates(source for part in parts for source in part.sources)
+    left = () if named else drop_duplicates(phrase for part in parts for phrase in part.left)
+    return DiscoveredSources(tuple(sources), {one: own[one.resolve()] for one in sources if one.resolve() in own}, left)
+
+
+def source_suffixes() -> frozenset[str]:
+    """Return the file suffixes of all sources that a compiler reads."""
+    return frozenset(suffix for one in load_front_ends().values() if not one.script for suffix in one.suffixes)
+
+
+def drop_duplicates(items: Iterable[T]) -> tuple[T, ...]:
+    """Return the items without repetitions, in the order of their first occurrence."""
+    return tuple(dict.fromkeys(items))
+
+
+def find_sources_of_name(name: Path) -> DiscoveredSources:
+    """Return the sources that one file, folder or database names."""
+    if name.is_dir():
+        kept = next((path for path in (name / DATABASE, name / "build" / DATABASE) if path.is_file()), None)
+        return read_compilation_database(kept) if kept else find_sources_in_folder(name)
+    return read_compilation_database(name) if name.suffix == ".json" else DiscoveredSources((name,))
+
+
+def find_sources_in_folder(name: Path) -> DiscoveredSources:
+    """Return the sources in a folder and its subfolders, without folders of build tools; those are reported as
+    unchecked.
+    """
+    found: list[Path] = []
+    skipped: list[Path] = []
+    for at, folders, names in os.walk(name):
+        made = [one for one in sorted(folders) if is_tool_folder(Path(at, one))]
+        skipped += [Path(at, one) for one in made]
+        folders[:] = sorted(set(folders) - set(made))
+        found += filter_sources(Path(at), names)
+    left = [path for path in skipped if any(filter_sources(Path(at), names) for at, _, names in os.walk(path))]
+    shown = ", ".join(map(str, left[:MOST_LEFT])) + (f" and {len(left) - MOST_LEFT} more" if left[MOST_LEFT:] else "")
+    if not found:
+        beside = f" but those of {shown}, which a tool put there," if left else ""
+        raise UsageError(f"{name} holds no sources{beside} and no {DATABASE}; name the program's sources")
+    phrases = (f"{plural(len(left), 'folder')} of builds and tools, with sources ({shown})",) if left else ()
+    return DiscoveredSources(tuple(found), left=phrases)
+
+
+def filter_sources(at: Path, names: Iterable[str]) -> list[Path]:
+    """Return the sources among the file names of folder `at`, sorted."""
+    return sorted(at / one for one in names if Path(one).suffix.lower() in source_suffixes() and (at / one).is_file())
+
+
+def is_tool_folder(path: Path) -> bool:
+    """Return whether a folder belongs to a tool: it is hidden, a build tree, or a Python environment."""
+    named = path.name in TOOLS or path.name.startswith((".", "cmake-build-"))
+    return named or any((path / mark).exists() for mark in MARKS)
+
+
+def read_compilation_database(path: Path) -> DiscoveredSources:
+    """Return the sources of a compilation database, with the options of their calls. UsageError if it is not one."""
+    try:
+        return parse_entries(json.loads(path.read_text(encoding="utf-8")), path.parent)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path} is not a compilation database: {error}") from error
+
+
+def find_built_program(words: Sequence[str]) -> tuple[int, DiscoveredSources]:
+    """Return which word of a command is a program that `weft cc` built, and its sources with their compiler options.
+
+    The words before it are its launcher. UsageError if no word is such a program.
+    """
+    paths = [Path(shutil.which(word) or word) for word in words]
+    read = ((number, within(path)) for number, path in enumerate(paths) if path.is_file() and is_elf_file(path))
+    at, calls = next(((number, calls) for number, calls in read if calls), (0, []))
+    if not calls:
+        gone = next((word for word, path in zip(words, paths, strict=True) if "/" in word and not path.exists()), None)
+        missing = f"{gone} is not there" if gone else f"{words[0]} does not say what it is made of"
+        raise UsageError(
+            f"{missing}: build the program with `weft cc` before the calls of gcc, g++ or gfortran, or name its "
+            "sources: weft check prog.c"
+        )
+    path = paths[at]
+    build = parse_entries([one for one in calls if "file" in one], path.parent)
+    left = [source for source in build.sources if not source.is_file()]
+    if left:
+        raise UsageError(f"{path} was built from {left[0]}, which is not there any more")
+    linked = drop_duplicates(word for one in calls if "file" not in one for word in link_inputs(one))
+    return at, dataclasses.replace(build, linked=linked)
+
+
+def is_elf_file(path: Path) -> bool:
+    """Return whether a file is an ELF file: a program, library or object."""
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def link_inputs(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a recorded link gives the linker: libraries, their folders, and objects without recorded sources."""
+    folder = Path(entry["directory"])
+    for word in entry["arguments"][1:]:
+        path = folder / word
+        if word.startswith("-") or not OBJECT.search(word) or not path.is_file():
+            continue
+        if path.suffix == ".o" and within(path):
+            continue
+        if path.suffix == ".o" and HOOKED in path.read_bytes():
+            raise UsageError(
+                f"{path} has hooks, but no call: clang or an older `weft cc` made it; make it again, with gcc"
+            )
+        yield str(path)
+    yield from parse_compiler_options(entry["arguments"], folder).link
+
+
+def parse_entries(entries: Iterable[Mapping[str, Any]], base: Path) -> DiscoveredSources:
+    """Return the sources that entries of a compilation database list; relative folders are below `base`."""
+    own: dict[Path, CompileOptions] = {}
+    for entry in entries:
+        folder = base / entry.get("directory", "")
+        source = folder / entry["file"]
+        words = list(entry["arguments"]) if "arguments" in entry else shlex.split(entry["command"])
+        if source.suffix.lower() in source_suffixes() and source not in own:
+            own[source] = parse_compiler_options(words, folder)
+    return DiscoveredSources(tuple(own), own)
+
+
+@cache
+def wrapper_options(compiler: str) -> tuple[str, ...]:
+    """Return the options that an MPI compiler wrapper adds to a call, as it prints them for `-show`."""
+    if not WRAPPER.search(compiler) or shutil.which(compiler) is None:
+        return ()
+    done = subprocess.run([compiler, "-show"], capture_output=True, text=True, check=False, timeout=ASK_SECONDS)
+    return tuple(shlex.split(done.stdout)[1:]) if done.returncode == 0 else ()
+
+
+def parse_compiler_options(words: Sequence[str], folder: Path) -> CompileOptions:
+    """Return the include folders, macros, flags and linker options of one compiler call, made in `folder`."""
+    include: list[Path] = []
+    define: list[str] = []
+    flags: list[str] = []
+    link: list[str] = []
+    waiting = iter((*words[1:], *wrapper_options(words[0])))
+    for word in waiting:
+        if word in WITH_VALUE:
+            next(waiting, None)
+        elif word in ("-isystem", "-iquote"):
+            include.append(folder / next(waiting, ""))
+        elif word.startswith("-I"):
+            include.append(folder / (word[2:] or next(waiting, "")))
+        elif word.startswith("-D"):
+            define.append(word[2:] or next(waiting, ""))
+        elif word == "-include":
+            flags += [word, str(folder / next(waiting, ""))]
+        elif word.startswith("-L"):
+            link.append(f"-L{folder / (word[2:] or next(waiting, ''))}")
+        elif word.startswith("-l"):
+            link.append(word if word[2:] else word + next(waiting, ""))
+        elif word.startswith("-Wl,"):
+            link.append(word)
+        elif word.startswith(KEPT) and not word.startswith("-fsanitize"):
+            flags.append(word)
+    return CompileOptions(tuple(include), tuple(define), tuple(flags), tuple(link))

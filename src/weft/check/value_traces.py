@@ -1,0 +1,185 @@
+"""Record the values of a program with directives twice: without them, and with each processor of a grid in turn.
+
+Both runs are of one build. The runtime (`native/turns.h`) hands each processor's values to a library of its own
+(`weft.values`), so that they are recorded like those of a rank, and compared as such.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+from weft.check.front_ends import find_front_end
+from weft.dataparallel.front_end import CheckRequest, MarkingFrontEnd
+from weft.dataparallel.process import ProcessEnd, run_process
+from weft.dataparallel.program import build_program
+from weft.dataparallel.source_map import MarkedSource, SourceMap, format_loop_line
+from weft.errors import UsageError
+from weft.native.headers.rules import ValuesLevel
+from weft.safety.started import own_python
+from weft.values import recording
+from weft.values.configuration import Configuration, read
+from weft.values.folder import FOLDER, PROCESSORS, Recorded
+
+GRID: Final = "2x2"
+"""The processors where nobody said how many."""
+MOST: Final = 256
+
+_STEP: Final = re.compile(r"(?<!void )weft_check_iteration(\d?)\(([^;\n]*)\);")
+_FORTRAN_STEP: Final = re.compile(r"^(\s*)call weft_check_iteration(\d?)\((.*)\)\s*$", re.M)
+_ARRAY: Final = re.compile(r"weft_check_(?:array|argument)\((\d+), [^;\n]*?, sizeof\(([^;\n]*?)\), \d+, WEFT_LONGS\(")
+_DATA: Final = re.compile(r"(?<!void )weft_check_data\((\d+), \(void \*\)&\((\w+)\), ")
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRuns:
+    """How both runs ended and what was recorded; `notes` are for the user."""
+
+    ended: tuple[ProcessEnd, ...]
+    kept: tuple[Recorded, ...]
+    processors: int
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class TracePlan:
+    """Where the values of both runs are recorded, which of them, and a function that watches the second run."""
+
+    sequential: Path
+    turns: Path
+    configuration: Path | None = None
+    watch: Callable[[], bool] | None = None
+
+
+def count_processors(grid: str) -> int:
+    """Return how many processors a grid such as `2x3` has. UsageError if there are more than MOST."""
+    count = 1
+    for word in grid.split("x"):
+        count *= int(word)
+    if count > MOST:
+        raise UsageError(f"-p {grid} has {count} processors; at most {MOST} are run in turn")
+    return count
+
+
+def trace_both_runs(request: CheckRequest, folder: Path, plan: TracePlan) -> TracedRuns:
+    """Build a program in `folder` and run it both ways. UsageError if that is impossible."""
+    front_end = find_front_end(request.sources)
+    for source in request.sources:
+        if not source.is_file():
+            raise UsageError(f"{source} is not a file; name the program's sources")
+    marking = isinstance(front_end, MarkingFrontEnd)
+    front_end.verify(request if marking else dataclasses.replace(request, grid=""))  # threads are a grid, too
+    grid = request.grid or (GRID if isinstance(front_end, MarkingFrontEnd) else "4")
+    count = count_processors(grid)
+    command = (
+        build_marked_program(front_end, request, folder)
+        if isinstance(front_end, MarkingFrontEnd)
+        else python_command(request, folder)
+    )
+    copy_values_library(folder, count)
+    known = plan.configuration if plan.configuration is not None and plan.configuration.exists() else None
+    accesses = most_detailed_accesses(read(known)) if known is not None else 2
+    variables = {
+        "WEFT_INTERNAL_CHECK_TRACE": str(folder), "WEFT_INTERNAL_CHECK_GRID": grid,
+        "WEFT_INTERNAL_CHECK_ACCESSES": str(accesses),
+    }  # fmt: skip
+    if not isinstance(front_end, MarkingFrontEnd):
+        variables["NUMBA_NUM_THREADS"] = str(count)
+    ended, kept = [], []
+    for run, turns in ((plan.sequential, 0), (plan.turns, count)):
+        variables["WEFT_INTERNAL_CHECK_TURNS"] = str(turns)
+        variables["WEFT_INTERNAL_CHECK_FINDINGS"] = str(folder / f"findings-{turns}.jsonl")
+        ended.append(run_once(command, variables | recording.begin(run, known), request, plan, turns > 0))
+        if (run / FOLDER).is_dir():
+            (run / FOLDER / PROCESSORS).write_text(f"{grid if turns else 1}\n")
+        kept.append(recording.end(run, plan.configuration if not turns else None))
+    return TracedRuns(tuple(ended), tuple(kept), count)
+
+
+def build_marked_program(front_end: MarkingFrontEnd, request: CheckRequest, folder: Path) -> list[str]:
+    """Build a program of marked sources and return the command that runs it."""
+    marked, texts = front_end.mark(request.sources, request.options)
+    program = build_program([make_traceable(one) for one in marked], folder, request.options)
+    (folder / "names").write_text("".join(name_lines(texts)), encoding="utf-8", errors="surrogateescape")
+    return [str(program), *request.arguments]
+
+
+def python_command(request: CheckRequest, folder: Path) -> list[str]:
+    """Return the command that runs a Python program with its values traced."""
+    # A front end is imported to ask for its suffixes; its engine is not.
+    from weft.numba.program import needs_numba
+    from weft.numba.runtime import library
+
+    needs_numba()
+    (folder / "names").write_text("")
+    texts = folder / "texts.json"
+    inside = own_python("-m", "weft.numba.inside", str(texts), str(library()))
+    return [*inside, str(request.sources[0]), *request.arguments]
+
+
+def run_once(
+    command: Sequence[str], variables: dict[str, str], request: CheckRequest, plan: TracePlan, again: bool
+) -> ProcessEnd:
+    """Run the program; in the second run (`again`) its output is discarded and its input read again."""
+    Path(variables["WEFT_INTERNAL_CHECK_FINDINGS"]).touch()
+    environment = {**os.environ, **variables}
+    if not again:
+        return run_process(command, environment, request.timeout)
+    with reopen_standard_input() as given:
+        return run_process(
+            command, environment, request.timeout, stdin=given, stdout=subprocess.DEVNULL, watch=plan.watch
+        )
+
+
+def reopen_standard_input() -> IO[bytes]:
+    """Open standard input from its beginning if it is a file, else an empty one."""
+    try:
+        regular = stat.S_ISREG(os.fstat(0).st_mode)
+        return Path("/dev/fd/0" if regular else os.devnull).open("rb")
+    except OSError:
+        return Path(os.devnull).open("rb")
+
+
+def most_detailed_accesses(configuration: Configuration) -> int:
+    """Return the most that any rule of a configuration records of accesses: 2 reads and writes, 1 writes, 0 none."""
+    levels = [rule.level for rule in configuration.rules]
+    general = next((rule.level for rule in configuration.rules if rule.scope == "program"), -1)
+    most = max([*levels, int(ValuesLevel.FULL) if general < 0 else general])
+    return 2 if most >= ValuesLevel.FULL else 1 if most >= ValuesLevel.CHANGES else 0
+
+
+def copy_values_library(folder: Path, count: int) -> None:
+    """Copy the library that records values once for each processor: a library loaded twice is still only one."""
+    source = recording.library()
+    if source is None:
+        raise UsageError("what keeps values is not built (python setup.py build_ext --inplace)")
+    for processor in range(count):
+        shutil.copyfile(source, folder / f"{processor}.so")
+
+
+def make_traceable(marked: MarkedSource) -> MarkedSource:
+    """Return a marked source in which processors skip the iterations of others, and report number types of arrays."""
+    text = marked.text
+    if marked.suffix.startswith(".f"):
+        text = _FORTRAN_STEP.sub(r"\1if (weft_check_skips\2(\3) /= 0) cycle", text)
+    else:
+        text = _STEP.sub(r"if (weft_check_skips\1(\2)) continue;", text)
+        text = _ARRAY.sub(r"weft_check_type(\1, WEFT_TYPE(\2)); \g<0>", text)
+        text = _DATA.sub(r"weft_check_type(\1, WEFT_TYPE(\2)); \g<0>", text)
+    return dataclasses.replace(marked, text=text)
+
+
+def name_lines(texts: SourceMap) -> Iterator[str]:
+    """Yield a line for each variable and construct that tells the runtime what its number means (native/trace.c)."""
+    for number, variable in texts.variables.items():
+        yield f"v\t{number}\t{variable.name}\n"
+    for number, construct in texts.constructs.items():
+        yield f"l\t{number}\t{format_loop_line(construct)}\n"

@@ -1,0 +1,112 @@
+"""Tell what a check covered and what it did not, so that a clean result is not mistaken for more than it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from weft.base.words import plural
+from weft.dataparallel.runtime_output import RuntimeOutput
+from weft.dataparallel.source_map import SourceConstruct, SourceMap
+
+LOOPS: Final = frozenset(("parallel", "prange"))
+WORK: Final = LOOPS | {"on", "task_region", "region", "remote_access", "own", "own computations", "task"}
+"""Constructs whose accesses are compared with what was declared; the others only declare or move."""
+NO_DIRECTIVES: Final = frozenset(("own", "own computations"))
+"""Constructs that no directive asks for."""
+MOST_PLACES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ConstructRun:
+    """A construct that ran: how often, and with how many iterations in all."""
+
+    construct: SourceConstruct
+    times: int
+    iterations: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the construct and its counts as JSON values."""
+        one = self.construct
+        return {
+            "kind": one.kind,
+            "file": one.file,
+            "line": one.line,
+            "text": one.text,
+            "times": self.times,
+            "iterations": self.iterations,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckCoverage:
+    """The constructs that ran, in the order of their first run, how many places were checked, and what was not."""
+
+    ran: tuple[ConstructRun, ...] = ()
+    places: int = 0
+    unchecked: tuple[str, ...] = ()
+    full_stack: int = 0
+    """The KiB of the stack that was too small for the program; 0: it was not."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no access was compared with what a directive promises."""
+        return not any(one.construct.kind in WORK for one in self.ran)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts and the unchecked parts as JSON values."""
+        loops = [one for one in self.ran if one.construct.kind in LOOPS]
+        written = [one for one in self.ran if one.construct.kind not in NO_DIRECTIVES]
+        return {
+            "directives": len(written),
+            "loops": len(loops),
+            "instances": sum(one.times for one in loops),
+            "iterations": sum(one.iterations for one in loops),
+            "places": self.places,
+            "not": list(self.unchecked),
+        }
+
+
+def summarize_coverage(told: RuntimeOutput, texts: SourceMap, left: Iterable[str] = ()) -> CheckCoverage:
+    """Return what a run covered, from the runtime's output; `left` are more phrases for what was not checked."""
+    ran = tuple(
+        ConstructRun(texts.constructs[id], *counts)
+        for id, counts in told.construct_runs.items()
+        if id in texts.constructs
+    )
+    return CheckCoverage(
+        ran, told.places, (*texts.unchecked, *_describe_never_run(texts, told.construct_runs), *left), told.stack
+    )
+
+
+def _describe_never_run(texts: SourceMap, ran: Iterable[int]) -> Iterator[str]:
+    """Yield a phrase for the parallel loops that never ran.
+
+    Each compilation of a Numba function adds its loops again: if one of them ran, all count as run.
+    """
+    done = {(one.file, one.line) for id in ran if (one := texts.constructs.get(id)) is not None}
+    never = {(one.file, one.line) for one in texts.constructs.values() if one.kind in LOOPS} - done
+    if never:
+        yield f"{plural(len(never), 'parallel loop')} that never ran ({format_places(sorted(never))})"
+
+
+def format_places(places: Sequence[tuple[str, int]]) -> str:
+    """Return places as text: `a.c:4, 12; b.c:7 and 3 more`."""
+    lines: dict[str, list[str]] = defaultdict(list)
+    for file, line in places[:MOST_PLACES]:
+        lines[file].append(str(line))
+    more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
+    return "; ".join(f"{file}:{', '.join(held)}" for file, held in lines.items()) + more
+
+
+def render_coverage(looked: CheckCoverage) -> str:
+    """Return the sentence `Looked at: 12 directives, 3 parallel loops (40 runs, 64,000 iterations), accesses at 57
+    places`.
+    """
+    held = looked.to_json()
+    counts = f"{plural(held['instances'], 'run')}, {plural(held['iterations'], 'iteration')}"
+    loops = f"{plural(held['loops'], 'parallel loop')} ({counts})"
+    directives, places = plural(held["directives"], "directive"), plural(held["places"], "place")
+    return f"Looked at: {directives}, {loops}, accesses at {places}"

@@ -1,0 +1,180 @@
+"""The messages of findings about OpenMP programs, one sentence each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from weft.dataparallel.source_map import AccessPlace
+from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
+from weft.openmp.variable_names import preprocessed_line, source_line
+
+_COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
+
+_WORKSHARE: Final = re.compile(r"\bworkshare\b", re.I)
+
+LEFT: Final = {
+    "crowd": "neighbours among the many millions of iterations of a loop ({at}): 64 of a thread count as one",
+    "locks": "the order of locks and what they protect, beyond the first 60 locks ({at})",
+}
+"""What the runtime's reasons to leave something out mean."""
+ONE_MEMORY: Final = "which copies of the target regions are old: the program requires one memory ({at})"
+KEPT: Final = "iterations of one thread among each other where the compiler takes no schedule ({at})"
+
+
+def describe_barrier(why: str, other: AccessPlace) -> str:
+    """Say that the threads of a team do not meet at one barrier.
+
+    `why`: `work` (not all reach a worksharing construct), `left` (some have left the region), else they wait at
+    `other`.
+    """
+    if why == "work":
+        return "Some threads of a team come to this construct and others do not: all must share in its work, or none"
+    if why == "left":
+        return "Threads wait at this barrier, which others of their team never reach: they have left the region"
+    return f"Threads wait at this barrier while others of their team wait at another one (line {other.line})"
+
+
+def describe_lock_order(other: AccessPlace) -> str:
+    """Say that two locks are taken in both orders; `other` is the place of the other order."""
+    where = f" at line {other.line}" if other.line else ""
+    return f"A lock is taken here while another is held; elsewhere{where} the two are taken in the other order"
+
+
+def describe_deadlock(other: AccessPlace) -> str:
+    """Say that no thread can continue; `other` is the place at which another thread waits."""
+    where = f", another at line {other.line}" if other.line else ""
+    return f"No thread can go on: one waits here for ever{where}"
+
+
+def describe_wrong_reduction(name: str, declared: str, does: str, loop: bool) -> str:
+    """Say that a reduction is declared with another operation than its loop (`loop`) or its block computes."""
+    what = f"the {'loop' if loop else 'block'} {'computes' if ' ' in does else 'combines by'} {does}"
+    return (
+        f"`{name}` is declared as a reduction by {declared}, and {what}: the threads' results are put together wrongly"
+    )
+
+
+def describe_uninitialised_read(name: str, one: str) -> str:
+    """Say that `one`, an iteration, task or thread, reads the private variable `name` before it has a value."""
+    text = f"{one} reads `{name}`, which is private there and has no value yet: write it first, or make it firstprivate"
+    return text[0].upper() + text[1:]
+
+
+def describe_strand(strand: Strand, place: AccessPlace) -> str:
+    """Name a strand: `iteration 3 of the loop at line 8`, `task 2 made at line 12`, `thread 1`."""
+    where = f" at line {place.line}" if place.line else ""
+    what, index = strand.what, strand.index
+    if what == "iteration":
+        return f"iteration {index} of the loop{where}"
+    if what == "lane":
+        return f"iteration {index} of the simd loop{where}"
+    if what == "section":
+        return f"section {index + 1} of the sections{where}"
+    if what == "single":
+        return f"the {'workshare' if _WORKSHARE.search(source_line(place)) else 'single'} block{where}"
+    if what == "target":
+        return f"the target region{where}"
+    if what == "copy":
+        return "the copy between host and device"
+    if what == "host":
+        return "the host"
+    if what == "task":
+        return f"task {index} made{where}" if where else f"task {index}"
+    return f"thread {index} of the region{where}" if what == "thread" else "the thread that began the region"
+
+
+def describe_race(record: RawOpenMPFinding, who: tuple[str, str], fortran: bool) -> str:
+    """Say which two accesses race; `who` names the strands of the later and of the earlier access."""
+    one, two = who
+    other = record.other_access
+    line = f" at line {other.place.line}" if other.place.line else ""
+    name = record.named.render(fortran)
+    text = f"{one} {record.access.does}s {name}, which {two} {other.does}s{line}: nothing orders the two"
+    return text[0].upper() + text[1:]
+
+
+def suggest_clause(races: Iterable[RawOpenMPFinding], named: NamedElement, place: AccessPlace, fortran: bool) -> str:
+    """Suggest `private` or `reduction` for a shared scalar, if the source line shows which; "" otherwise.
+
+    `races`: all races on the scalar; `place`: the access whose line is read.
+    """
+    if not named.scalar or not named.name:
+        return ""
+    text = preprocessed_line(place)
+    name = re.escape(named.name)
+    if re.search(rf"\bfor\s*\(\s*{name}\s*=|^\s*do\s+(?:\d+\s+)?{name}\s*=", text, re.I if fortran else 0):
+        return f"; `{named.name}` counts an inner loop, and belongs in private"
+    again = re.search(rf"\b{name}\s*=(?!=)[^;]*\b{name}\b", text, re.I if fortran else 0)
+    if again or re.search(rf"(?:\b{name}\s*(?:{_COMPOUND.pattern})|(?:\+\+|--)\s*{name}\b)", text):
+        return f"; if all add to `{named.name}`, it belongs in a reduction"
+    if all(one.access.write for one in races):  # none reads another one's value: each writes first
+        return f"; if each needs a value of its own, `{named.name}` belongs in private"
+    return ""
+
+
+def suggest_taskwait(record: RawOpenMPFinding) -> str:
+    """Suggest `taskwait` or `depend` if one of two accesses is in a construct that the device runs asynchronously."""
+    if record.access.strand.beside != record.other_access.strand.beside:
+        return "; a `taskwait` between them is missing, or a `depend` at both"
+    return ""
+
+
+def suggest_static_schedule(record: RawOpenMPFinding) -> str:
+    """Suggest `schedule(static)` if the accesses are by the same iteration of two loops, one of which has `nowait`."""
+    one, two = record.access.strand, record.other_access.strand
+    loops = one.what == two.what == "iteration" and one.pc != two.pc
+    if not loops or one.index != two.index:
+        return ""
+    return "; only with schedule(static) on both loops, which are as long, is one thread sure to run both"
+
+
+def describe_copy_fault(record: RawOpenMPFinding, name: str) -> str:
+    """Say what is wrong with a copy on the device, or that there is none; `name` is the variable as text."""
+    if record.kind == "old-copy":
+        return describe_old_copy(record, name)
+    if record.kind == "beyond":
+        return f"A map goes {record.bytes:,} bytes beyond the block of memory in which it begins"
+    return describe_unmapped(record, name)
+
+
+def describe_old_copy(record: RawOpenMPFinding, name: str) -> str:
+    """Say that host or device reads a copy that is older than the other side's, or has no value; add the remedy."""
+    line = record.other_access.place.line
+    what, remedy = _OLD[record.why, record.device]
+    reader = f"The target region at line {record.region.line}" if record.device else "The host"
+    return f"{reader} reads {name}, {what.format(at=f' at line {line}' if line else '')}: {remedy}"
+
+
+_OLD: Final = {
+    ("none", True): ("which the map{at} brings no value to, on the device", "map it with `to` or `tofrom`"),
+    ("none", False): (
+        "which a copy from the device has overwritten: no region wrote it there, and the map{at} brought no value",
+        "map it with `to` or `tofrom`",
+    ),
+    ("host", True): ("which the host has written{at} since it was copied", "a `target update to` is missing"),
+    ("host", False): (
+        "which the host has written{at}, and the end of the map has overwritten by the older copy",
+        "a `target update to` is missing before it, or its `from` is one too many",
+    ),
+    ("device", True): (
+        "which a target region has written{at} and no copy brought back before it was mapped again",
+        "map it there with `from`, or keep it on the device by a data region around both",
+    ),
+    ("device", False): (
+        "which a target region has written{at} on the device",
+        "a `from` in its map, or a `target update from`, is missing",
+    ),
+}
+"""By what made a copy old, and whether the device reads it: what happened, and the remedy."""
+
+
+def describe_unmapped(record: RawOpenMPFinding, name: str) -> str:
+    """Say that a target region accesses data that is not on the device, or only in part."""
+    if record.why == "part":
+        return "A map of data of which another map has brought a part to the device already: no map can grow"
+    return (
+        f"The target region at line {record.region.line} {record.access.does}s {name}, "
+        "which no map brings to the device"
+    )

@@ -1,0 +1,127 @@
+"""Findings as the simulated OpenMP runtime writes them: two accesses to one memory, or two places, with their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weft.dataparallel.raw_findings import NOWHERE
+from weft.dataparallel.runtime_output import RuntimeOutput
+from weft.dataparallel.source_map import AccessPlace
+
+
+@dataclass(frozen=True, slots=True)
+class NamedElement:
+    """The variable, and its element if it is an array, that a finding is about; `scalar`: it is a single number."""
+
+    name: str = ""
+    index: tuple[int, ...] = ()
+    scalar: bool = False
+    line: int = 0
+
+    def render(self, fortran: bool) -> str:
+        """Return the element as the program writes it: `a[3][4]`, in Fortran `a(4, 3)`."""
+        if not self.name:
+            return "data without a name"
+        if not self.index:
+            return f"`{self.name}`"
+        if fortran:
+            return f"`{self.name}({', '.join(map(str, self.index))})`"
+        return f"`{self.name}{''.join(f'[{i}]' for i in self.index)}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Strand:
+    """What executes code and accesses memory: an iteration, a task, a thread. `what`: its kind; `index`: its number."""
+
+    what: str = ""
+    index: int = 0
+    pc: int = 0
+    at: AccessPlace = NOWHERE
+    """Where its construct stands."""
+    beside: int = 0
+    """The task of a target construct that it is of; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access to memory: its place in the source, its program counter, whether it writes, and the strand that makes
+    it.
+    """
+
+    place: AccessPlace
+    pc: int
+    write: bool
+    strand: Strand
+
+    @property
+    def does(self) -> str:
+        """`write` or `read`."""
+        return "write" if self.write else "read"
+
+
+@dataclass(slots=True)
+class RawOpenMPFinding:
+    """A finding as the runtime wrote it; of a race, `access` is the later access, and `named` the memory that both
+    touch.
+    """
+
+    id: int
+    kind: str
+    why: str
+    count: int
+    access: Access
+    other_access: Access
+    address: int
+    bytes: int
+    device: bool
+    """The copy on the device is meant."""
+    near: tuple[int, ...]
+    """What is mapped before and behind the memory."""
+    block: int | None
+    """Where the block of the heap begins that it lies in."""
+    frame: tuple[int, int] | None
+    """Of the function on whose stack it lies: the return address into it, and where its variables are counted from."""
+    region: AccessPlace
+    """The target region."""
+    named: NamedElement = NamedElement()
+
+
+def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> list[RawOpenMPFinding]:
+    """Return the raw findings of a process, with program counters replaced by their source places."""
+
+    def at(pc: int) -> AccessPlace:
+        return places.get(pc, NOWHERE)
+
+    def strand(held: Mapping[str, Any] | None) -> Strand:
+        return Strand(**held, at=at(held["pc"])) if held else Strand()
+
+    def record(held: Mapping[str, Any]) -> RawOpenMPFinding:
+        here, there, frame, block = held["pc"], held["other_pc"], held.get("frame"), held.get("block")
+        return RawOpenMPFinding(
+            id=held["id"],
+            kind=held["kind"],
+            why=held["why"],
+            count=held["count"],
+            access=Access(at(here), here, held.get("write", False), strand(held.get("strand"))),
+            other_access=Access(at(there), there, held.get("other_write", False), strand(held.get("other"))),
+            address=held.get("address", 0),
+            bytes=held.get("bytes", 0),
+            device=held.get("device", False),
+            near=tuple(held.get("near", ())),
+            block=block["low"] if block else None,
+            frame=(frame["pc"], frame["cfa"]) if frame else None,
+            region=at(held.get("region_pc", 0)),
+        )
+
+    return [record(one) for one in told.raw_findings.values()]
+
+
+def collect_program_counters(told: RuntimeOutput) -> set[int]:
+    """Return all program counters in the output of a process, to be looked up in the debugging information."""
+    found = {held["pc"] for held in (*told.raw_findings.values(), *told.constructs)}
+    for held in told.raw_findings.values():
+        found |= {held["other_pc"], held.get("region_pc", 0)}
+        found |= {held[key]["pc"] for key in ("strand", "other") if key in held}
+    return found - {0}

@@ -1,0 +1,280 @@
+"""Name the memory of a finding by the program's debugging information, else by the source lines that access it."""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from weft.dataparallel.source_map import AccessPlace
+from weft.debuginfo.dwarf import Module, Shape, Symbol, Variable
+from weft.openmp.raw_findings import Access, NamedElement, RawOpenMPFinding
+
+_KEYWORDS: Final = frozenset(
+    "if else for while do return int long double float char unsigned signed const static struct sizeof void auto bool"
+    " switch case break continue size_t new delete then end call write print read real integer logical complex".split()
+)
+_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)\b(?!\s*\()")
+_FORTRAN_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]\w*)")
+_ATOMIC: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|!\$omp)\s+atomic\b", re.I)
+_SINGLE: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\b(?!\s*end\b).*\b(?:single|workshare)\b", re.I)
+_PRAGMA: Final = re.compile(r"\s*(?:#\s*pragma|!\$)", re.I)
+_ASSIGNED: Final = re.compile(
+    r"(?:(?:\+\+|--)\s*)?(?P<name>[A-Za-z_]\w*)\s*(?P<index>(?:\[[^;=]*\]|\([^;=]*\)|->\w+|\.\w+)*)\s*"
+    r"(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
+)
+
+
+MOST_LINES: Final = 60
+"""Of a single block, before an access in it."""
+MOST_SHIFTED: Final = 4
+"""Columns that macros make of a difference."""
+
+
+class VariableNames:
+    """Variables of one program, looked up by address; `base` is the address at which the program was loaded."""
+
+    def __init__(self, program: Path, base: int) -> None:
+        self.base = base
+        try:
+            self.module: Module | None = Module(program)
+        except (OSError, ValueError):
+            self.module = None
+        self.symbols = self.module.symbols() if self.module else []
+        self.starts = [one.at for one in self.symbols]
+
+    def close(self) -> None:
+        """Close the program's file."""
+        if self.module:
+            self.module.close()
+
+    def name_memory(
+        self, record: RawOpenMPFinding, places: Sequence[tuple[AccessPlace, bool]], fortran: bool
+    ) -> NamedElement:
+        """Return the variable and element that a raw finding is about.
+
+        `places`: the place of each access, and whether it writes; the lines give the name if debugging information does
+        not.
+        """
+        address, pc = record.address, record.access.pc - self.base
+        found = self._name_static_variable(address - self.base, pc, fortran) or self._name_local_variable(
+            record, fortran
+        )
+        if found is not None:
+            return found
+        name = guess_common_name(places, fortran)
+        if not name:
+            return NamedElement()
+        shape = self._find_shape(pc, name)
+        element = (shape.element or shape.size) if shape else 0
+        if record.block is not None and element and _count_subscripts(places, name, fortran) == 1:
+            return NamedElement(name, ((address - record.block) // element + fortran,))
+        scalar = record.block is None and not _count_subscripts(places, name, fortran)
+        return NamedElement(name, (), scalar)
+
+    def is_same_variable(self, record: RawOpenMPFinding, near: int) -> bool:
+        """Return whether the address `near` is in the variable that a raw finding is about."""
+        address = record.address
+        one = self._find_symbol(address - self.base)
+        if one is not None:
+            return one.at <= near - self.base < one.at + one.size
+        return any(
+            v.at <= address - cfa < v.at + v.shape.size and v.at <= near - cfa < v.at + v.shape.size
+            for v, cfa in self._frame_variables(record)
+        )
+
+    def _find_symbol(self, address: int) -> Symbol | None:
+        before = bisect_right(self.starts, address)
+        return next((s for s in self.symbols[max(0, before - 4) : before] if s.at <= address < s.at + s.size), None)
+
+    def access_column(self, pc: int) -> int:
+        """Return the source column of an access from its return address; 0 if it is unknown."""
+        try:
+            return self.module.column(pc - self.base - 1) if self.module else 0
+        except Exception:  # what a strange file makes of the reader's insides cannot be foreseen
+            return 0
+
+    def place_with_column(self, access: Access) -> AccessPlace:
+        """Return the place of an access, with its column."""
+        return dataclasses.replace(access.place, column=self.access_column(access.pc))
+
+    def _find_shape(self, pc: int, name: str) -> Shape | None:
+        try:
+            return self.module.named(pc - 1, name) if self.module else None
+        except Exception:  # as above
+            return None
+
+    def _name_static_variable(self, address: int, pc: int, fortran: bool) -> NamedElement | None:
+        symbol = self._find_symbol(address)
+        if symbol is None or self.module is None:
+            return None
+        known = [v for v in (*self.module.globals(pc - 1), *self.module.statics(pc - 1)) if v.at == symbol.at]
+        name = known[0].name if known else re.sub(r"\.\d+$", "", symbol.name)
+        if known:
+            return name_element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
+        return NamedElement(name, (), symbol.size <= 8)
+
+    def _name_local_variable(self, record: RawOpenMPFinding, fortran: bool) -> NamedElement | None:
+        for one, cfa in self._frame_variables(record):
+            at = record.address - cfa
+            if one.at <= at < one.at + max(one.shape.size, 1):
+                return name_element(one.name, one.shape, at - one.at, fortran, one.line)
+        return None
+
+    def _frame_variables(self, record: RawOpenMPFinding) -> Iterator[tuple[Variable, int]]:
+        """Yield the variables of the function whose frame holds the memory, each with the frame's canonical address
+        (CFA).
+        """
+        if record.frame is None or self.module is None:
+            return
+        pc, cfa = record.frame
+        try:
+            variables = self.module.locals(pc - self.base - 1)
+        except Exception:  # as above
+            return
+        for one in variables:
+            if not one.static:
+                yield one, cfa
+
+
+def name_element(name: str, shape: Shape, offset: int, fortran: bool, line: int) -> NamedElement:
+    """Return the element of a variable at `offset`, in bytes from its start. Fortran indices begin at 1, last index
+    slowest.
+    """
+    lengths = [int(n) for n in re.findall(r"\[(\d+)\]", shape.text)]
+    size = shape.element or shape.size
+    for one in lengths:
+        if shape.element == 0:
+            size //= max(one, 1)
+    if not lengths or not size:
+        return NamedElement(name, (), not lengths and shape.size <= 16, line)
+    number, index = offset // size, []
+    for length in lengths if fortran else reversed(lengths):
+        index.append(number % length)
+        number //= length
+    if fortran:  # the first index is the fastest; counted from 1, whatever the bounds are
+        return NamedElement(name, tuple(i + 1 for i in index), False, line)
+    return NamedElement(name, tuple(reversed(index)), False, line)
+
+
+def is_fortran_place(place: AccessPlace) -> bool:
+    """Return whether a place is in a Fortran file."""
+    return Path(place.file).suffix.lower().startswith(".f")
+
+
+def source_line(place: AccessPlace) -> str:
+    """Return the text of the source line of a place; "" if it cannot be read."""
+    return linecache.getline(place.file, place.line) if place.file and place.line else ""
+
+
+def preprocessed_line(place: AccessPlace) -> str:
+    """Return a source line as GCC's preprocessor spaces it, so that columns fit; macros are not expanded, pragmas are
+    "".
+    """
+    text = source_line(place)
+    if _PRAGMA.match(text):
+        return ""
+    text = re.sub(r"//.*|/\*.*?\*/", " ", text).rstrip()
+    return re.sub(r"(?<=\S)\s+", " ", text)
+
+
+def find_single_directive(at: AccessPlace, access: AccessPlace) -> AccessPlace:
+    """Return the place of the directive of a single block that holds `access`.
+
+    gfortran gives some blocks another line (`at`); then the last such directive before the access counts.
+    """
+    if at.file != access.file or (at.line <= access.line and _SINGLE.match(source_line(at))):
+        return at
+    for line in range(access.line, max(0, access.line - MOST_LINES), -1):
+        if _SINGLE.match(linecache.getline(at.file, line)):
+            return dataclasses.replace(at, line=line)
+    return at
+
+
+def atomic_statement_line(file: str, line: int) -> int:
+    """Return the line of the statement after a directive `atomic`, as the compiler gives it the directive's line.
+
+    Any other line is returned as it is.
+    """
+    if not _ATOMIC.match(linecache.getline(file, line) if file and line else ""):
+        return line
+    for k in range(line + 1, line + 4):
+        text = linecache.getline(file, k).strip()
+        if text and text != "{" and not text.startswith(("//", "/*", "!")):
+            return k
+    return line
+
+
+def guess_common_name(places: Sequence[tuple[AccessPlace, bool]], fortran: bool) -> str:
+    """Guess the variable that two accesses share: a name that all their lines hold, preferably one that is written."""
+    texts = [preprocessed_line(place) for place, _ in places]
+    sets = [set(_identifiers(text, fortran)) for text in texts]
+    common = set.intersection(*sets) if sets else set()
+    for (place, write), text in zip(places, texts, strict=True):
+        assigned = list(_ASSIGNED.finditer(text)) if write else []
+        here = [found for found in assigned if found.start() < place.column <= _statement_end(text, found.end())]
+        for found in here[-1:] or assigned:
+            name = found["name"].lower() if fortran else found["name"]
+            if name in common:
+                return name
+    for (place, write), text in zip(places, texts, strict=True):
+        if not write and not fortran and (name := _subscripted_name(text, place.column)) in common:
+            return name
+    for text in texts:
+        for name in _identifiers(text, fortran):
+            if name in common and re.search(rf"\b{re.escape(name)}\s*[\[(]", text, re.I if fortran else 0):
+                return name
+    return next((name for text in texts for name in _identifiers(text, fortran) if name in common), "")
+
+
+def _subscripted_name(text: str, column: int) -> str:
+    """Return the name whose subscript begins near `column`, as the column of an element's read is its last bracket.
+
+    Macros earlier in the line shift columns a little.
+    """
+    begins = [k for k, one in enumerate(text, 1) if one == "[" and abs(k - column) <= MOST_SHIFTED]
+    if not column or not begins:
+        return ""
+    before = text[: min(begins, key=lambda k: abs(k - column)) - 1].rstrip()
+    while before.endswith("]"):
+        depth, at = 1, len(before) - 1
+        while at and depth:
+            at -= 1
+            depth += (before[at] == "]") - (before[at] == "[")
+        before = before[:at].rstrip()
+    found = re.search(r"[A-Za-z_]\w*$", before)
+    return found[0] if found else ""
+
+
+def _statement_end(text: str, at: int) -> int:
+    """Return the index of the end of the statement that holds index `at`."""
+    return next((k for k in range(at, len(text)) if text[k] in ";{}"), len(text))
+
+
+def _identifiers(text: str, fortran: bool) -> Iterable[str]:
+    """Yield the identifiers of a line that are no keywords and not in strings."""
+    pattern = _FORTRAN_NAME if fortran else _NAME
+    for found in pattern.findall(re.sub(r'"[^"]*"', "", text)):
+        name = found.lower() if fortran else found
+        if name not in _KEYWORDS:
+            yield name
+
+
+def _count_subscripts(places: Sequence[tuple[AccessPlace, bool]], name: str, fortran: bool) -> int:
+    """Return how many subscripts a name has in the line of the first place."""
+    text = preprocessed_line(places[0][0])
+    if fortran:
+        found = re.search(rf"\b{re.escape(name)}\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text, re.I)
+        return re.sub(r"\([^()]*\)", "", found[1]).count(",") + 1 if found else 0
+    found = re.search(rf"\b{re.escape(name)}\s*((?:\[[^\]]*(?:\[[^\]]*\][^\]]*)*\]\s*)+)", text)
+    if not found:
+        return 0
+    depth = count = 0
+    for one in found[1]:
+        count += one == "[" and not depth
+        depth += (one == "[") - (one == "]")
+    return count
