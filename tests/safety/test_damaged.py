@@ -110,11 +110,11 @@ def test_a_run_json_that_says_of_mpi_what_it_is_not_tells_nothing_of_files(tmp_p
 def test_ids_beyond_what_calls_can_have_made_take_no_memory() -> None:
     trace = finished(messages())
     rank = trace.ranks[1]
-    assert object_ids.end_of_ids(rank) > 256 + len(rank)
+    assert object_ids.end_of_believable_ids(rank) > 256 + len(rank)
     b = messages()
     b.ranks[1].call("MPI_Request_free", request=1 << 27)
     damaged = finished(b)
-    assert len(pending_buffers.first_done(pending_buffers.Traffic(damaged.ranks[1])).at) < 1 << 20
+    assert len(pending_buffers.find_request_ends(pending_buffers.Traffic(damaged.ranks[1])).at) < 1 << 20
     assert not examine(damaged).failures
 
 
@@ -147,9 +147,9 @@ def test_a_ring_that_says_to_have_dropped_any_number_of_calls_takes_no_memory_fo
         path.write_bytes(data)
     trace = weft.open(tmp_path / "run")
     rank = trace.ranks[0]
-    assert object_ids.end_of_ids(rank) == object_ids.MOST_IDS, "it is believed to have dropped so many"
+    assert object_ids.end_of_believable_ids(rank) == object_ids.MOST_IDS, "it is believed to have dropped so many"
     of = pending_buffers.Traffic(rank)
-    assert len(pending_buffers.first_done(of).at) < 1 << 18
+    assert len(pending_buffers.find_request_ends(of).at) < 1 << 18
     life = Requests(of)
     assert len(life.made) < 1 << 18
     assert len(life.makers) == np.count_nonzero(rank.events["function"] == b.functions["MPI_Isend"].id) - 2

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from weft.terms.buffer_blocks import no_shapes
 from weft.terms.byte_layouts import Layout
 from weft.terms.strided_blocks import Strided
-from weft.usage.pending_buffers import Accesses, overlaps
+from weft.usage.pending_buffers import BufferAccesses, find_overlapping_rows
 
 ROW = st.tuples(st.integers(0, 12), st.integers(0, 20), st.integers(1, 8), st.booleans(), st.integers(0, 3))
 """How long it is pending, its first byte, bytes, whether it writes, its line."""
 
 
-def made(rows: list[tuple[int, int, int, bool, int]]) -> tuple[Accesses, np.ndarray]:
+def made(rows: list[tuple[int, int, int, bool, int]]) -> tuple[BufferAccesses, np.ndarray]:
     begin = np.arange(len(rows), dtype=np.int64)
     span, low, size, writes, site = (np.array([r[i] for r in rows]) for i in range(5))
     low = low.astype(np.uint64)
-    accesses = Accesses(
+    accesses = BufferAccesses(
         begin, begin + span, begin, low, low + size.astype(np.uint64), writes.astype(np.bool_), no_shapes(len(rows))
     )
     return accesses, site.astype(np.uint32)
@@ -40,7 +40,7 @@ def test_the_sweep_finds_the_lines_that_the_definition_finds(rows: list[tuple[in
         and rows[b][1] < rows[a][1] + rows[a][2]
         and (rows[a][3] or rows[b][3])
     }
-    found = overlaps(accesses, site, len(rows)).pairs
+    found = find_overlapping_rows(accesses, site, len(rows)).pairs
     assert set(found) <= meet
     assert len(found) == len({(site[a], site[b]) for a, b in found})
     assert {(site[a], site[b]) for a, b in found} == {(site[a], site[b]) for a, b in meet}
@@ -49,7 +49,7 @@ def test_the_sweep_finds_the_lines_that_the_definition_finds(rows: list[tuple[in
 def test_a_hundred_thousand_pending_on_one_buffer_are_told_once() -> None:
     n = 100_000
     accesses, site = made([(n, 0, 8, True, 1)] * n)
-    assert len(overlaps(accesses, site, n).pairs) == 1
+    assert len(find_overlapping_rows(accesses, site, n).pairs) == 1
 
 
 SHAPES = [
@@ -78,14 +78,14 @@ def test_rows_with_gaps_are_told_where_bytes_of_theirs_meet(
         each = layout.blocks()
         assert each is not None
         bytes_of.append({row[1] + int(at) + i for at, n in zip(*each, strict=True) for i in range(int(n))})
-    accesses = Accesses(plain.begin, plain.end, plain.args, plain.low, high, plain.writes, shape)
+    accesses = BufferAccesses(plain.begin, plain.end, plain.args, plain.low, high, plain.writes, shape)
     meet = {
         (a, b)
         for b in range(len(rows))
         for a in range(b)
         if a + rows[a][0][0] > b and bytes_of[a] & bytes_of[b] and (rows[a][0][3] or rows[b][0][3])
     }
-    found = overlaps(accesses, site, len(rows))
+    found = find_overlapping_rows(accesses, site, len(rows))
     assert found.undecided is None
     assert set(found.pairs) <= meet
     assert {(site[a], site[b]) for a, b in found.pairs} == {(site[a], site[b]) for a, b in meet}
@@ -96,11 +96,11 @@ def test_many_pending_layouts_that_never_meet_end_in_their_budget() -> None:
     accesses, site = made([(n, 16 * k, 8, k == 0, 1) for k in range(n)])
     shape, layout = no_shapes(n), Layout([Strided(0, 8)], 16 * n, 1000)
     shape.fill(layout)
-    accesses = Accesses(
+    accesses = BufferAccesses(
         accesses.begin, accesses.end, accesses.args, accesses.low, accesses.low + np.uint64(layout.high),
         np.ones(n, np.bool_), shape,
     )  # fmt: skip
     begun = time.process_time()
-    found = overlaps(accesses, site, n)
+    found = find_overlapping_rows(accesses, site, n)
     assert found.pairs == []
     assert time.process_time() - begun < 5

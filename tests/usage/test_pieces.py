@@ -13,7 +13,7 @@ from weft.trace.builder import Builder, RankBuilder, Request
 from weft.trace.layout import PROC_NULL
 from weft.usage import long_ranks
 from weft.usage.long_ranks import find
-from weft.usage.requests import of_rank
+from weft.usage.requests import check_rank_requests
 
 
 @pytest.fixture(autouse=True, params=[3, 8, 30])
@@ -162,8 +162,8 @@ def test_what_is_clean_piece_by_piece_has_no_findings(tmp_path: Path) -> None:
     for seed in range(36):
         program = Program(seed, tmp_path / str(seed), wrong=(0, 0, 0.01, 0.05)[seed % 4])
         rank = program.rank(160, handles=seed % 3 == 0)
-        whole = of_rank(rank)
-        if long_ranks.clean(rank):
+        whole = check_rank_requests(rank)
+        if long_ranks.has_clean_requests(rank):
             clean += 1
             assert whole == [], seed
         else:
@@ -193,7 +193,7 @@ def test_a_rank_without_faults_is_clean_in_many_pieces(tmp_path: Path, monkeypat
     for r in b.ranks:
         r.finalize()
     rank = b.open().ranks[0]
-    assert long_ranks.clean(rank)
+    assert long_ranks.has_clean_requests(rank)
     assert len(seen) >= 5
     assert max(seen) < len(rank) / 2
 

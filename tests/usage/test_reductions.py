@@ -16,7 +16,7 @@ from weft.findings import Finding
 from weft.match import match
 from weft.trace.builder import Builder
 from weft.trace.layout import HASHED, HashSide
-from weft.usage.reduction_batches import suspects
+from weft.usage.reduction_batches import find_wrong_results
 from weft.usage.reductions import find
 
 SITE = ("r.c", 3, "main")
@@ -160,7 +160,7 @@ def test_of_many_that_are_wrong_at_one_line_the_first_ones_are_told() -> None:
     trace = many(300, dict.fromkeys(range(5, 300), 7.0))
     found = find(trace, match(trace))
     assert [one.events[0] for one in found] == [(1, k) for k in range(5, 25)]
-    assert len(suspects(trace, match(trace))) == 295
+    assert len(find_wrong_results(trace, match(trace))) == 295
 
 
 def test_reductions_take_no_python_step_each() -> None:

@@ -52,7 +52,7 @@ def test_no_call_that_breaks_a_rule_is_left_out(calls: list[tuple[str, dict[str,
         b.ranks[i % RANKS].call(name, site=("a.c", i + 1, "f"), **args)
     trace = b.open()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arguments, "suspects", lambda rank, sorts: np.arange(len(rank.events), dtype=np.int64))
+        patch.setattr(arguments, "find_suspect_events", lambda rank, sorts: np.arange(len(rank.events), dtype=np.int64))
         everything = arguments.find(trace)
     assert arguments.find(trace) == everything
 
@@ -80,6 +80,8 @@ def test_no_collective_whose_members_differ_is_left_out(rounds: list[tuple[Any, 
     trace = b.open()
     found = match(trace)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collectives, "_uneven", lambda trace, found: np.arange(len(found.instances), dtype=np.int64))
+        patch.setattr(
+            collectives, "_find_suspect_instances", lambda trace, found: np.arange(len(found.instances), dtype=np.int64)
+        )
         everything = collectives.find(trace, found)
     assert collectives.find(trace, found) == everything

@@ -30,8 +30,8 @@ from weft.terms.describe import where
 from weft.terms.event_findings import finding, left_out, said
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import GUESSED, TouchKind
-from weft.usage.epochs import epochs
-from weft.usage.rma_completion import completion
+from weft.usage.epochs import read_epochs
+from weft.usage.rma_completion import find_completing_events
 
 _EVER: Final = 2**63 - 1
 _BLOCKING: Final = (
@@ -254,10 +254,10 @@ def _enter_one_sided_completions(rank: Rank, holds: BufferTable, gatherings: Gat
     which = np.flatnonzero(
         (holds.event >= 0) & masks(rank.trace.functions).table(names)[rank.events["function"][holds.event]]
     )
-    of = epochs(rank, gatherings) if len(which) else None
+    of = read_epochs(rank, gatherings) if len(which) else None
     if of is None:
         return
-    over = completion(rank, of).local
+    over = find_completing_events(rank, of).local
     row = np.searchsorted(of.event, holds.event[which])
     row = np.minimum(row, len(of.event) - 1)
     hit = of.event[row] == holds.event[which]

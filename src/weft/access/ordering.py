@@ -13,7 +13,7 @@ from weft.terms.calls import masks, words
 from weft.terms.windows import EXCLUSIVE
 from weft.trace import Rank, Trace
 from weft.usage.lock_handovers import Handovers
-from weft.usage.window_accesses import Accesses
+from weft.usage.window_accesses import RmaAccesses
 
 _ASKS: Final = words(
     "Wait Win_sync Iprobe Test Wtime Win_flush Win_flush_all Win_flush_local Win_flush_local_all Win_lock Win_unlock"
@@ -29,20 +29,20 @@ class AccessOrdering:
     rank.
     """
 
-    def __init__(self, trace: Trace, order: Order, operations: Accesses) -> None:
+    def __init__(self, trace: Trace, order: Order, operations: RmaAccesses) -> None:
         self.trace, self.order = trace, order
         self._handed = Handovers(trace, order, operations)
         self._fetched: dict[int, int] = {}
         self._repeated: dict[int, int] = {}
         self._polled: dict[tuple[int, int], int] = {}
 
-    def is_access_first(self, program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
+    def is_access_first(self, program: WindowAccesses, row: int, of: RmaAccesses, op: int) -> bool:
         """Return whether access `row` is over when operation `op` of `of` may begin at the target."""
         rank, before = program.rank.index, int(program.touches.before[row])
         begins = (int(of.rank[op]), int(of.begin[op])), (int(of.target[op]), int(of.opened[op]))
         return any(self._reaches(rank, before, *begin) for begin in begins if begin[1] >= 0)
 
-    def is_operation_first(self, program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
+    def is_operation_first(self, program: WindowAccesses, row: int, of: RmaAccesses, op: int) -> bool:
         """Return whether operation `op` of `of` is complete at the target before access `row`."""
         rank, behind = program.rank.index, int(program.touches.before[row]) - 1
         ends = (int(of.rank[op]), int(of.end[op])), (int(of.target[op]), int(of.closed[op]))
@@ -64,7 +64,7 @@ class AccessOrdering:
         )
 
     @staticmethod
-    def is_excluded_from_operation(program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
+    def is_excluded_from_operation(program: WindowAccesses, row: int, of: RmaAccesses, op: int) -> bool:
         """Return whether locks exclude an access and an operation from each other, or a fence separates them."""
         if program.rank.index == int(of.rank[op]):
             return False
@@ -79,7 +79,7 @@ class AccessOrdering:
         parted = int(one.fence[a]) != int(two.fence[b])
         return (0 not in locks and EXCLUSIVE in locks) or parted
 
-    def is_access_over_first(self, program: WindowAccesses, row: int, of: Accesses, op: int) -> bool:
+    def is_access_over_first(self, program: WindowAccesses, row: int, of: RmaAccesses, op: int) -> bool:
         """Return whether the access ended, by the clock, before the operation did."""
         end = int(of.end[op])
         over = self.trace.event(int(of.rank[op]), end).exit_ns if end >= 0 else None

@@ -16,7 +16,7 @@ from weft.terms.argument_columns import Ints
 from weft.terms.windows import SHARED
 from weft.trace import Rank, Trace
 from weft.trace.layout import TouchKind
-from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Window, epochs
+from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Window, read_epochs
 
 Key = tuple[int, int, int]
 """Index of the window's communicator, its ordinal there, index of the rank whose memory it is."""
@@ -55,7 +55,7 @@ class _RankWindows:
         placed = PlacedRows(rank)
         self.rank, self.gatherings = rank, gatherings
         self.touches, self.memory = placed.touches(), placed.memory()
-        self.of = epochs(rank, gatherings) if len(self.memory.window) and len(self.touches) else None
+        self.of = read_epochs(rank, gatherings) if len(self.memory.window) and len(self.touches) else None
 
     def find(self) -> Iterator[tuple[Key, WindowAccesses]]:
         for number in range(len(self.memory.window)) if len(self.touches) else ():

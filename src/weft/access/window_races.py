@@ -29,8 +29,8 @@ from weft.terms.describe import loops
 from weft.terms.event_findings import cause, finding, said
 from weft.trace import Trace
 from weft.trace.layout import TouchKind
-from weft.usage.one_sided import operations
-from weft.usage.window_accesses import READ, UPDATE, WRITE, Accesses
+from weft.usage.one_sided import collect_operation_accesses
+from weft.usage.window_accesses import READ, UPDATE, WRITE, RmaAccesses
 
 MAX_ASKED: Final = 500_000
 """Questions about order for one window and target; more is told."""
@@ -44,7 +44,7 @@ def find_window_races(trace: Trace, order: Order) -> list[Finding]:
     parts = collect_window_accesses(trace, gatherings)
     if not parts:
         return []
-    accesses = operations(trace, gatherings)
+    accesses = collect_operation_accesses(trace, gatherings)
     ordering = AccessOrdering(trace, order, accesses)
     memories: list[_WindowMemory] = []
     for key, mine in sorted(parts.items()):
@@ -75,7 +75,7 @@ class _WindowMemory:
     """The memory of one rank in one window, with all accesses and operations on it."""
 
     def __init__(
-        self, trace: Trace, ordering: AccessOrdering, target: int, programs: list[WindowAccesses], of: Accesses
+        self, trace: Trace, ordering: AccessOrdering, target: int, programs: list[WindowAccesses], of: RmaAccesses
     ) -> None:
         self.trace, self.ordering, self.target = trace, ordering, target
         self.programs, self.of = programs, of

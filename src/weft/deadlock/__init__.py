@@ -1,4 +1,4 @@
-"""Deadlock: who can never go on, proven from the record of a run that hangs or was killed."""
+"""Find deadlocks: which ranks can never go on, proven from the record of a run that hangs or was killed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ STOOD_NS = 1e9
 
 
 def find(trace: Trace, gone: Collection[int] = ()) -> list[Finding]:
-    """One finding for each set of ranks that are blocked for ever; none where somebody may still go on.
+    """Report each set of ranks that are blocked for ever; nothing if some rank may still go on.
 
-    A proof from the record, not a guess from time: it holds for a live run in which these calls stay as they are.
-    `gone` names ranks, by index, whose process is known to have ended though their record does not tell.
+    The proof comes from the record, not from time: it holds for a live run in which these calls stay as they are.
+    `gone` names ranks, by index, whose process is known to have ended though their record does not say so.
     """
     standstill = Standstill(trace, gone)
     if not standstill.open_calls or not standstill.stuck:
@@ -39,7 +39,9 @@ def _told(standstill: Standstill, part: frozenset[int]) -> Finding:
 
 
 def _stood_still(standstill: Standstill) -> bool:
-    """Whether sends that are open are known to wait: the launcher saw them stand, or they stood till the run's end."""
+    """Return whether open sends are known to wait: the launcher saw them stand still, or they did until the run's
+    end.
+    """
     trace = standstill.trace
     ended = trace.run.get("ended")
     if ended in ("running", "deadlock", None):

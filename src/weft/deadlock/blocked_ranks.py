@@ -1,4 +1,4 @@
-"""What each rank of a run that stands still waits for, call by call, and hence who can never go on."""
+"""Find what each rank of a run that stands still waits for, call by call, and hence which ranks can never go on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Blocked:
-    """One call that has not returned: what it needs, and the parts of that which are not there."""
+    """A call that has not returned: what it needs, and which parts of that are missing."""
 
     event: Event
     need: Need

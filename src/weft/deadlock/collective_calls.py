@@ -1,4 +1,4 @@
-"""Who has come to a collective call and who has not: over communicators, windows, files, and MPI_Finalize."""
+"""Find who has come to a collective call and who has not: on communicators, windows, files, and at MPI_Finalize."""
 
 from __future__ import annotations
 

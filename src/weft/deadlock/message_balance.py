@@ -1,4 +1,4 @@
-"""Which messages were sent and not taken, and which receives were posted and not served, at the end of a record.
+"""Count which messages were sent and not taken, and which receives were posted and not served, at the end of a record.
 
 MPI keeps order per (communicator, source, destination, tag) (MPI-4.1, 3.5): of n sends and m receives of one channel
 the first min(n, m) meet, whatever the times. So counting decides all but what a pending wildcard receive takes; from
@@ -83,7 +83,7 @@ class Ledger:
             del self.left[channel]
 
     def serves(self, event: int, request: int, wanted: Channel) -> bool:
-        """Whether the receive posted by `event` has its message, or may have it as far as the record tells."""
+        """Return whether the receive posted by `event` has its message, or may have it as far as the record tells."""
         if wanted.comm in self.uncertain:
             return True
         if any(p.event == event and p.request == request for p in self.pending):
@@ -98,12 +98,12 @@ class Ledger:
         return int(np.count_nonzero(same))
 
     def offers(self, wanted: Channel) -> bool:
-        """Whether a message that fits waits for a receive or probe yet to come; `wanted` may hold wildcards."""
+        """Return whether an untaken message fits a receive or probe yet to come; `wanted` may hold wildcards."""
         probe = Pending(0, 0, wanted)
         return wanted.comm in self.uncertain or any(probe.fits(channel) for channel in self.left)
 
     def leaves(self, channel: Channel, sent_after: int) -> bool:
-        """Whether the message of `channel` behind which `sent_after` more were sent is taken by no receive."""
+        """Return whether no receive takes the message of `channel` after which `sent_after` more were sent."""
         return channel.comm not in self.uncertain and sent_after < self.left.get(channel, 0) < _ANY_NUMBER
 
 

@@ -10,7 +10,7 @@ from weft.trace import Event, Rank
 
 
 def missing(of: Rank, init: Event, start: int) -> list[int]:
-    """The partitions of a send that `init` made which no call after event `start` said to be ready."""
+    """Return the partitions of a send, made by `init`, that no call after event `start` marked as ready."""
     ready: set[int] = set()
     rows = masks(of.trace.functions).where(of, calls.READIES)
     for index in rows[(rows > start) & (of.events["object"][rows] == init.object)].tolist():
@@ -22,7 +22,7 @@ def missing(of: Rank, init: Event, start: int) -> list[int]:
 
 
 def made_ready(event: Event) -> Iterable[int]:
-    """The partitions that a call says to be ready."""
+    """Return the partitions that a call marks as ready."""
     args = event.args
     if "partition_low" in args:
         return range(args["partition_low"], min(args["partition_high"], 1 << 20) + 1)
@@ -31,7 +31,7 @@ def made_ready(event: Event) -> Iterable[int]:
 
 
 def unready(of: Rank, receive: Event) -> bool:
-    """Whether a partitioned send of `of` to the caller of the MPI_Precv_init `receive` was started and is not ready."""
+    """Return whether a partitioned send of rank `of` to the caller of `receive` was started and is not ready."""
     comm = receive.comm
     inits = masks(of.trace.functions).where(of, frozenset(("Psend_init",)))
     starts = masks(of.trace.functions).where(of, calls.STARTS)

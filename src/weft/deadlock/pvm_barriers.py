@@ -1,4 +1,4 @@
-"""Barriers of PVM's groups: who came, who of the group did not.
+"""Explain barriers of PVM's groups: which tasks came, and which of the group did not.
 
 Tasks wait there for PVM's group server, and not for each other.
 """
@@ -17,7 +17,7 @@ BARRIER = "pvm_barrier"
 
 
 def message(standstill: Standstill, part: frozenset[int]) -> str | None:
-    """What keeps a set of blocked ranks where all of them wait in one barrier of a group; else None."""
+    """Say what keeps a set of blocked ranks if all of them wait in one barrier of a group; else None."""
     trace = standstill.trace
     if not trace.system.grows:
         return None
@@ -44,7 +44,7 @@ def _barrier(rank: Rank) -> Event | None:
 
 
 def members(trace: Trace, group: str) -> list[int]:
-    """The ranks that joined a group and did not leave it."""
+    """Return the ranks that joined a group and did not leave it."""
     found = []
     for rank in trace.ranks:
         rows = np.flatnonzero(trace.functions.mask(("pvm_joingroup", "pvm_lvgroup"))[rank.events["function"]])

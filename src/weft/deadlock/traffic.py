@@ -1,4 +1,4 @@
-"""The messages that a rank sent and asked for, as columns, and what its requests came to."""
+"""Read the messages that a rank sent and asked for as columns, and how its requests ended."""
 
 from __future__ import annotations
 
@@ -336,10 +336,10 @@ def _known(found: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
 
 
 def behind(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
-    """For each use of a request at an event, the first of the rows (id, event) of that request behind it, or -1.
+    """Return for each use of a request at an event the first row (id, event) of that request after it, or -1.
 
-    Of a persistent request what lies before a start is of an earlier one, or of an inactive request: a wait for that
-    returns at once (MPI-4.1, 3.7.3).
+    What comes before a start of a persistent request belongs to an earlier start, or to an inactive request: a wait for
+    that returns at once (MPI-4.1, 3.7.3).
     """
     found = np.full(len(request), NONE, np.int64)
     if not len(ids) or not len(request):

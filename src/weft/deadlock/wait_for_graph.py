@@ -1,7 +1,7 @@
-"""The AND-OR wait-for graph: what each blocked rank needs, and who can never get it.
+"""Solve the AND-OR wait-for graph: what each blocked rank needs, and which ranks can never get it.
 
-After Hilbrich, Protze, Schulz, de Supinski, Müller, "MPI Runtime Error Detection with MUST" (SC 2012): release what
-can go on until nothing changes; what stays is deadlocked, and that is a proof.
+After Hilbrich, Protze, Schulz, de Supinski, Müller, "MPI Runtime Error Detection with MUST" (SC 2012): release what can
+go on until nothing changes; what stays is deadlocked, and that is a proof.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.base.lazy import dataclass
 
 @dataclass(frozen=True, eq=False)
 class Need:
-    """What must come before a call can return: that ranks go on, all of them (`every`) or any.
+    """What must happen before a call can return: that ranks go on, all of them (`every`) or any.
 
     Needs are compared by identity, so that a thousand members of one barrier share the one set of absent ranks.
     """
@@ -61,7 +61,7 @@ def any_of(needs: Iterable[Need]) -> Need:
 
 
 def stuck(needs: Mapping[int, Need]) -> frozenset[int]:
-    """The ranks in `needs` that can never go on. A rank without a need can always go on.
+    """Return the ranks in `needs` that can never go on. A rank without a need can always go on.
 
     Linear in the size of the needs, shared ones counted once.
     """
@@ -145,7 +145,7 @@ def components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozens
 
 
 def core(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
-    """The strongly connected parts of `ranks` that wait for nobody outside themselves: where a deadlock starts.
+    """Return the strongly connected sets of `ranks` that wait for nobody outside themselves: where a deadlock starts.
 
     Tarjan 1972, without recursion. Needs shared by many ranks are walked through once, as nodes of their own.
     """

@@ -59,7 +59,9 @@ class Choice(NamedTuple):
 
 
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
-    """One finding for each wildcard and each receive that would wait for ever; none for a run that does hang."""
+    """Report each wildcard and each receive that would wait for ever after another choice; nothing for a run that does
+    hang.
+    """
     choices = _choices(match, order)
     if not len(choices.recv) or Standstill(trace).stuck:
         return []
@@ -108,7 +110,7 @@ def _bounded(tried: int, left: int) -> Finding:
 
 
 def bounded(one: Finding) -> bool:
-    """Whether a finding only tells how many other matches were tried, and how many were not."""
+    """Return whether a finding only says how many other matches were tried, and how many were not."""
     return isinstance(one.evidence, Untried)
 
 
@@ -181,7 +183,7 @@ class _Beyond(Exception):
 
 
 class _Rematch:
-    """The messages to one rank in one communicator, matched again from a wildcard on that makes another choice."""
+    """The messages to one rank in one communicator, matched again from a wildcard on that takes another message."""
 
     def __init__(self, match: Match, choice: Choice) -> None:
         self.match = match
@@ -344,7 +346,7 @@ class _Replays:
         return constraints_of(match, self.processes, waits, self.together, never)
 
     def stuck(self, match: Match) -> list[_Stuck]:
-        """Who cannot go on."""
+        """Carry the run out with another match; return which processes cannot go on."""
         constraints = self.constraints(match)
         place = constraints.run()
         rows = np.flatnonzero(place < constraints.first[1:]).tolist()
@@ -358,6 +360,7 @@ def _events(posts: Posts, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
+    """Try one choice; return the finding if somebody would wait for ever. Raises _Beyond."""
     try:
         again = _Rematch(match, choice)
     except _Unclear:

@@ -1,4 +1,4 @@
-"""Which findings of other analyses only follow from how a rank ended: they are told with that, not beside it."""
+"""Find which findings of other analyses only follow from how a rank ended: these are reported with that end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_TOLD: Final = 16
 
 
 class Consequences:
-    """The findings that only follow, each with the finding of an end that it follows from."""
+    """The findings that only follow from others, each with the finding that it follows from."""
 
     def __init__(self) -> None:
         self._of: dict[int, int] = {}
@@ -50,16 +50,16 @@ class Consequences:
             told.append(f"{following.message} [{following.kind}]")
 
     def of(self, finding: Finding) -> bool:
-        """Whether the finding only follows from another."""
+        """Return whether a finding only follows from another."""
         return id(finding) in self._of
 
     def behind(self, finding: Finding) -> list[str]:
-        """What follows from the finding, in words; a deadlock is in its own words already."""
+        """Return what follows from a finding, in words; a deadlock is left out, as the end's own message tells it."""
         return self._behind.get(id(finding), [])
 
 
 def consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
-    """What of the findings follows from the ends that others of them tell."""
+    """Return which of the findings follow from ends of ranks that others of them report."""
     found = list(findings)
     causes: dict[int, Finding | None] = dict.fromkeys(_interrupted(trace))
     causes |= {rank: one for one in reversed(found) if one.kind in KINDS.values() for rank in one.ranks}
@@ -82,7 +82,7 @@ def consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
 
 
 def _may_follow(trace: Trace, one: Finding, end: Finding | None) -> bool:
-    """Whether a finding can come of an end at all: what a rank did before it ended does not.
+    """Return whether a finding can follow from an end at all: what a rank did before it ended does not.
 
     MPI may end a rank inside the very call that is wrong, or in MPI_Finalize, when it had done all that it does.
     Exceptions are different: calls on the way out come after.
@@ -106,7 +106,9 @@ def _in_finalize(trace: Trace, end: Finding) -> bool:
 
 
 def _refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Finding, Finding]]:
-    """Calls of which only MPI's own words are known, each with the finding that says what was wrong with them."""
+    """Yield calls for which only MPI's own words are known, each with the finding that says what was wrong with
+    them.
+    """
     for one in found:
         if one.kind != "invalid-argument" or not isinstance(one.evidence, Refused):
             continue
@@ -122,7 +124,7 @@ def _refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Find
 
 
 def _tells(other: Finding, refused: Finding, how: Refused) -> bool:
-    """Whether a finding says more of the call that MPI refused: it is about it, or about what its words name."""
+    """Return whether a finding says more of the call that MPI refused: it names that call, or what MPI's words name."""
     if set(other.events) & set(refused.events):
         return True
     on_window = how.inside.startswith("MPI_Win_") or "synchronization of RMA" in how.said
@@ -130,7 +132,7 @@ def _tells(other: Finding, refused: Finding, how: Refused) -> bool:
 
 
 def _too_late(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Finding]]:
-    """Collectives that others never enter as the call came after MPI_Finalize, each with the finding that says that."""
+    """Yield collectives that some ranks call after MPI_Finalize, each with the finding that says that."""
     told = {event: one for one in found if one.kind == "invalid-argument" for event in one.events}
     for one in found:
         if one.kind == "collective-mismatch":
@@ -142,20 +144,20 @@ def _too_late(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Fin
 
 
 def _interrupted(trace: Trace) -> list[int]:
-    """Ranks that a signal from outside ended: what they have not done tells nothing of the program."""
+    """Return the ranks that a signal from outside ended: what they have not done says nothing of the program."""
     if trace.run.get("ended") not in ("interrupted", "killed"):
         return []
     return [end.rank.index for end in ends(trace) if end.how is How.SIGNAL and not end.open_calls]
 
 
 def _alone(trace: Trace, ended: list[int]) -> frozenset[int]:
-    """Ranks that could never go on even if those who ended had gone on."""
+    """Return the ranks that could never go on even if those that ended had gone on."""
     standstill = Standstill(trace, ended, buffering=moved(trace))
     return standstill.stuck_with(ended) - standstill.gone
 
 
 def _cause(trace: Trace, one: Finding, causes: Collection[int], alone: frozenset[int]) -> int | None:
-    """The rank whose end a finding follows from."""
+    """Return the rank whose end a finding follows from, None if there is none."""
     if one.kind == "deadlock":
         if alone.intersection(one.ranks):
             return None
@@ -166,7 +168,7 @@ def _cause(trace: Trace, one: Finding, causes: Collection[int], alone: frozenset
 
 
 def _touched(trace: Trace, one: Finding) -> set[int]:
-    """The ranks that a finding is about, and those that its calls deal with."""
+    """Return the ranks that a finding is about, and those that its calls deal with."""
     ranks = set(one.ranks) | set(one.evidence.absent if isinstance(one.evidence, Absent) else ())
     for rank, index in one.events[:64]:
         event = trace.event(rank, index)
@@ -177,10 +179,10 @@ def _touched(trace: Trace, one: Finding) -> set[int]:
 
 
 def _why(end: Finding, found: list[Finding], result: Consequences) -> tuple[Finding, Finding] | None:
-    """What follows from what where another finding tells the same error: (what follows, its cause).
+    """Return (what follows, its cause) if another finding reports the same error as an end, else None.
 
-    mpi4py raises what MPI returns: the exception tells it all. Where MPI itself ended the process, the finding that
-    says what was wrong with the call tells more than its end.
+    mpi4py raises what MPI returns: the exception says it all. If MPI itself ended the process, the finding that says
+    what was wrong with the call says more than its end.
     """
     how = _how(end)
     raised = how == How.EXCEPTION and isinstance(end.evidence, Ended) and "mpi4py" in (end.evidence.name or "")

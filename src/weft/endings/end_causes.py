@@ -1,4 +1,4 @@
-"""How each rank ended: one cause for each, out of what its record tells and what the run knows."""
+"""Determine how each rank ended: one cause for each, from its record and from what the run knows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OWN: Final = (How.EXCEPTION, How.CRASH, How.WEFT, How.ABORT, How.ERROR, How.EXIT
 
 @dataclass(frozen=True)
 class End:
-    """How one rank ended. `ending` is what its record tells of it, None where it tells nothing."""
+    """How one rank ended. `ending` is what its record says of it, None if it says nothing."""
 
     rank: Rank
     how: How
@@ -76,16 +76,18 @@ class End:
 
 
 def ends(trace: Trace) -> list[End]:
-    """The end of every rank, in order of rank. A run of level `outcomes` tells only of those whose process told."""
+    """Return the end of every rank, in order of rank. A run of level `outcomes` only knows those whose process reported
+    it.
+    """
     found = [_end(rank) for rank in trace.at_end.ranks]
     felled = _felled(trace, found)
     return [replace(end, how=How.CUT_OFF, ending=None) if end.rank.index in felled else end for end in found]
 
 
 def _felled(trace: Trace, found: list[End]) -> frozenset[int]:
-    """Ranks that MPI ended inside calls of which they would never have come: Weft had ended their partners before.
+    """Return ranks that MPI ended inside calls which could never have failed, as Weft had ended their partners before.
 
-    It ends a job only once it has proven a deadlock; then none of those in it can come to an error of its own.
+    Weft ends a job only once it has proven a deadlock; then no rank in it can reach an error of its own.
     """
     inside = {end.rank.index for end in found if end.how is How.ERROR and end.open_calls}
     if trace.run.get("ended") != "deadlock" or not inside:
@@ -104,6 +106,7 @@ def _end(rank: Rank) -> End:
 
 
 def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
+    """Return how a rank ended, and the record of that end. `told`: all that the record says of ends."""
     interrupted = _first(told, EndingKind.WARNED)
     exception = next((e for e in told if e.kind is EndingKind.EXCEPTION and not e.who), None)
     if exception is not None and not (interrupted and exception.name == "KeyboardInterrupt"):
@@ -125,7 +128,7 @@ def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
 
 
 def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
-    """A rank that says nothing bad of its end: it finished, exited too soon, or was cut off."""
+    """Return how a rank ended that reports nothing bad: it finished, exited too soon, or was cut off."""
     if (last := own_finalize(rank)) is not None:
         return How.ERROR if last.error else How.CUT_OFF if last.open else How.FINISHED, left
     early = _first(rank.endings, EndingKind.NOT_INITIALISED)
@@ -146,7 +149,7 @@ def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
 
 
 def own_finalize(rank: Rank) -> Event | None:
-    """The call of MPI_Finalize that the program itself made, None where it made none."""
+    """Return the call of MPI_Finalize that the program itself made, None if it made none."""
     rows = masks(rank.trace.functions).where(rank, calls.ENDS)
     made = [event for row in rows[-2:] if not (event := rank.event(int(row))).leaving]
     return made[-1] if made else None
@@ -160,9 +163,9 @@ def _first(told: Iterable[Ending], kind: EndingKind) -> Ending | None:
 
 
 def own_line(ending: Ending) -> CallSite | None:
-    """The innermost line that is the user's: not Python's library, nor what pip installed.
+    """Return the innermost call site in the user's own code: not in Python's library, nor in what pip installed.
 
-    Where no line of the user's is known: the innermost place in the user's own code, and then the innermost known line.
+    If no line of the user's is known: the innermost place in the user's own code, and then the innermost known line.
     """
     return innermost_own(ending.stack) or ending.site
 

@@ -1,4 +1,4 @@
-"""Where the ranks of a run ended: the lines that come first in every report, and the same for scripts."""
+"""Summarise where the ranks of a run ended: the lines that come first in every report, and the same for scripts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ORDER: Final = list(How)
 
 
 def lines(trace: Trace, told: Collection[int] = ()) -> list[str]:
-    """A line for all ranks that ended alike, first those of their own doing; none for a run that finished.
+    """Return a line for all ranks that ended alike, those of their own doing first; none for a run that finished.
 
-    `told` names ranks whose end a finding tells: they are left out where they would be in the first lines.
+    `told`: ranks whose end a finding reports; they are left out of these lines.
     """
     if trace.level == Level.OUTCOMES:
         return []
@@ -37,7 +37,7 @@ def lines(trace: Trace, told: Collection[int] = ()) -> list[str]:
 
 
 def _killed(trace: Trace, found: list[End]) -> list[str]:
-    """What is known where the job fell by SIGKILL and no rank tells why."""
+    """Return what is known if SIGKILL ended the job and no rank says why."""
     own = any(end.how in OWN for end in found)
     if own or trace.run.get("ended") != "crashed" or trace.run.get("exit_code") not in (9, 137):
         return []
@@ -54,7 +54,7 @@ def _killed(trace: Trace, found: list[End]) -> list[str]:
 
 
 def _groups(trace: Trace, found: list[End]) -> list[tuple[str, list[End]]]:
-    """Ranks that ended alike with what is said of them; a silent end comes before the launcher's signal."""
+    """Group ranks that ended alike, each with its sentence; a silent end comes before the launcher's signal."""
     outside = trace.run.get("ended") in ("interrupted", "killed", "running", "deadlock")
     fell = not outside and any(end.how in OWN for end in found)
     order = {
@@ -68,7 +68,9 @@ def _groups(trace: Trace, found: list[End]) -> list[tuple[str, list[End]]]:
 
 
 def to_json(trace: Trace) -> list[dict[str, Any]]:
-    """How the ranks ended, for the report's JSON: `ranks`, `how` (a word of `How`), `message`, and place and status."""
+    """Return how the ranks ended for the report's JSON: `ranks`, `how` (a word of `How`), `message`, place and
+    status.
+    """
     if trace.level == Level.OUTCOMES:
         return []
     return [_json(said, group) for said, group in _groups(trace, ends(trace))]

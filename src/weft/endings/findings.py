@@ -1,4 +1,4 @@
-"""The findings that ends of ranks make, and those of other analyses that are only their consequences."""
+"""Make the findings of how ranks ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ MAX_WAITS: Final = 4
 
 
 def find(trace: Trace) -> list[Finding]:
-    """One finding for all ranks that ended alike by their own doing, and who waits for them for ever."""
+    """Report ranks that ended by their own doing, one finding for all that ended alike, with the ranks that wait for
+    them for ever.
+    """
     if trace.level == Level.OUTCOMES:
         return []
     everyone = ends(trace)
@@ -40,7 +42,7 @@ def _when(one: Finding) -> int:
 
 
 class Scene:
-    """A run at its end: who ended by its own doing, and who can never go on because of that."""
+    """A run at its end: which ranks ended by their own doing, and which can never go on because of that."""
 
     def __init__(self, trace: Trace, everyone: list[End]) -> None:
         self.trace = trace
@@ -50,17 +52,17 @@ class Scene:
         self.guilty = [end for end in own if end.how is not How.EXIT or self._too_soon(end)]
 
     def _waiting(self, gone: set[int]) -> frozenset[int]:
-        """Those who could go on if the ranks that are gone were there, and cannot as they are not."""
+        """Return the ranks that could go on if the ranks `gone` were there, and cannot without them."""
         if not gone:
             return frozenset()
         return self.standstill.stuck - self.standstill.stuck_with(gone)
 
     def _too_soon(self, end: End) -> bool:
-        """Whether an exit is a fault: others wait for it, or the process never came to MPI_Finalize."""
+        """Return whether an exit is a fault: others wait for that rank, or its process never reached MPI_Finalize."""
         return not (finalized(end.rank) or _on_its_way(end)) or bool(self.waiting_for({end.rank.index}))
 
     def waiting_for(self, gone: set[int]) -> frozenset[int]:
-        """Those of `waiting` who need one of these, or somebody who does."""
+        """Return those of `waiting` that need one of the ranks `gone`, or a rank that does."""
         needs = self.standstill.needs
         found: set[int] = set()
         while more := {i for i in self.waiting - found if needs[i].all_ranks() & (gone | found)}:
@@ -68,7 +70,7 @@ class Scene:
         return frozenset(found)
 
     def tell(self, group: list[End]) -> Finding:
-        """The finding for ranks that ended alike."""
+        """Make the finding for ranks that ended alike."""
         first = group[0]
         ranks = [end.rank.index for end in group]
         message = f"{rank_words(ranks)} {words(first, len(ranks))}"
@@ -93,7 +95,7 @@ class Scene:
         )
 
     def _waits(self, behind: frozenset[int], whom: str, *, ended: bool) -> str:
-        """`ranks 0 and 2 wait for it in barrier at exc.py:7`; `ended`: `were ended by it in barrier`."""
+        """Return `ranks 0 and 2 wait for it in barrier at exc.py:7`; with `ended`: `were ended by it in barrier`."""
         one, many, link = ("was ended", "were ended", "by") if ended else ("waits", "wait", "for")
         groups: dict[str, list[int]] = {}
         for index in sorted(behind):
@@ -114,23 +116,23 @@ def _on_its_way(end: End) -> bool:
 
 
 def _ends_all(end: End) -> bool:
-    """Whether MPI took the other ranks along at once: those do not wait any more."""
+    """Return whether MPI ended the other ranks at once: those do not wait any more."""
     return end.how is How.ABORT or (end.how is How.ERROR and end.rank.definitions.ended is not None)
 
 
 def _lost(trace: Trace) -> list[str]:
-    """The hosts of the run that were lost, in words: MPI takes their ranks' silence for an error."""
+    """Return the hosts that the run lost, in words: MPI takes their ranks' silence for an error."""
     lost = trace.run.get("lost")
     return [f"host {one.get('host')}" for one in lost if isinstance(one, dict)] if isinstance(lost, list) else []
 
 
 def moved(trace: Trace) -> bool:
-    """Whether nobody saw the ranks stand: then a standard send that is open need not be waiting."""
+    """Return whether nobody saw the ranks stand still: then a standard send that is open need not be waiting."""
     return trace.run.get("ended") not in ("running", "deadlock", None)
 
 
 def _alike(guilty: list[End]) -> list[list[End]]:
-    """Ranks that ended in one way at one place, the earliest first."""
+    """Group ranks that ended in one way at one place, the earliest first."""
     groups: dict[tuple[object, ...], list[End]] = {}
     for end in guilty:
         ending = end.ending
@@ -144,7 +146,7 @@ def _alike(guilty: list[End]) -> list[list[End]]:
 
 
 def sites(end: End) -> list[Site]:
-    """The place of an end, as findings hold places; without one the last call."""
+    """Return the call site of an end in the form that findings hold, or else that of the last call."""
     if end.how is How.WEFT:
         return []
     if end.ending is None or (at := own_line(end.ending)) is None:
@@ -165,6 +167,7 @@ def _last_events(group: list[End]) -> list[Event]:
 
 
 def _evidence(end: End, behind: list[tuple[int, Event]]) -> Ended:
+    """Return the facts of an end for the finding. `behind`: ranks that wait for it, with their calls."""
     ending = end.ending
     waiting = tuple(Waiting(rank=index, call=describe.call(event)) for index, event in behind[:64])
     if ending is None:
@@ -190,7 +193,7 @@ def _frames(stack: tuple[CallSite, ...]) -> list[Frame]:
 
 
 def _thread(end: End, one: Ending) -> Finding:
-    """An exception in a thread or a task of a rank, which the rank itself may outlive."""
+    """Make the finding for an exception in a thread or a task, which the rank itself may outlive."""
     at = own_line(one)
     behind = tuple((s.file or "", s.line, s.function or "") for s in callers(one)[:6])
     rank = end.rank.index

@@ -1,4 +1,4 @@
-"""The end of a rank in the words of a person."""
+"""Say in words how a rank ended."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _ENTRY: Final = frozenset(("<module>", "main", "MAIN__"))
 
 
 def words(end: End, ranks: int = 1, *, fell: bool = False) -> str:
-    """What is said behind `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`.
+    """Return what follows `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`.
 
-    `ranks`: how many it is said of. `fell`: another rank's end made the launcher end the job.
+    `ranks`: how many ranks the sentence is about. `fell`: another rank's end made the launcher end the job.
     """
     taken_along = fell and end.how in (How.SIGNAL, How.CUT_OFF)
     said = f"was ended with the job, while{_stood(end)}" if taken_along else _WORDS[end.how](end)
@@ -45,7 +45,7 @@ def words(end: End, ranks: int = 1, *, fell: bool = False) -> str:
 
 
 def of_thread(ending: Ending) -> str:
-    """The same of a thread or task: what is said behind `thread writer of rank 1`."""
+    """Return the same for a thread or task: what follows `thread writer of rank 1`."""
     return printable(f"ended by {_exception(ending)}{at(ending)}")
 
 
@@ -86,7 +86,9 @@ _WORKS: Final[Mapping[str, str]] = {
 
 
 def _by_weft(end: End) -> str:
-    """That the fault is Weft's own, what to send, and how to record without its part; never a line of the program."""
+    """Say that the fault is Weft's own, what to send, and how to record without the faulty part; never a line of the
+    program.
+    """
     ending = end.ending
     assert ending is not None
     part = ending.part_of_weft
@@ -117,7 +119,7 @@ def _by_error(end: End) -> str:
 
 
 def error_text(text: str) -> str:
-    """The reason in what MPI said: the last line of MPICH's error stack, or the middle one of Open MPI's."""
+    """Return the reason in MPI's message: the last line of MPICH's error stack, or the middle one of Open MPI's."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     stack = [found[1] for line in lines if (found := _STACK.match(line))]
     return stack[-1] if stack else next((line for line in lines if "MPI_ERR" in line), lines[-1] if lines else "")
@@ -159,7 +161,7 @@ def _cut_off(end: End) -> str:
 
 
 def _stood(end: End) -> str:
-    """Where it was: in its open calls, at the line where it was asked, or behind its last call."""
+    """Say where the rank was: in its open calls, at the line where it was asked, or after its last call."""
     if end.open_calls:
         inside = [call(e) + where(e) + in_task(e) for e in end.open_calls]
         return " in " + listed(inside)
@@ -202,7 +204,7 @@ def first_line(text: str) -> str:
 
 
 def at(ending: Ending) -> str:
-    """` at exc.py:4 in work (called at exc.py:6)`, nothing where no line is known."""
+    """Return ` at exc.py:4 in work (called at exc.py:6)`; empty if no line is known."""
     site = own_line(ending)
     if site is None:
         return ""

@@ -1,1 +1,1 @@
-"""Arrays that ranks share by ghost cells: what a program does to them is written down and judged after the run."""
+"""Watch arrays that ranks share by ghost cells: record what a program does to them, and judge it after the run."""

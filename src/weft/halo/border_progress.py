@@ -1,8 +1,8 @@
-"""How far two ranks have come at a border between them, by the stores that both make there.
+"""Compare how far two ranks have come at a border between them, by the stores that both make there.
 
-Where the cell beside a ghost and the ghost's owner's cell are stored by the same lines in the same order, both ranks do
-the same work on either side. A rank that has stored n times needs what the owner has after n times, if the owner does
-not store that only later than the read.
+If the cell beside a ghost and the owner's cell are stored by the same lines in the same order, both ranks do the same
+work on either side. A rank that has stored n times needs what the owner has after n times, unless the owner stores that
+only later than the read.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Pace:
         self.common = next(differ, min(len(one) for one in lines))
 
     def needed(self, runs: int) -> int:
-        """The look at the owner's cells that a rank needs after so many uses; NOT_YET where that is not known."""
+        """Return which look at the owner's cells a rank needs after `runs` uses; NOT_YET if that is not known."""
         count = bisect_left(self.own, runs)
         if not 0 < count <= self.common:
             return NOT_YET

@@ -1,4 +1,6 @@
-"""Which elements of an array with ghost cells a view is, which it owns, and which its neighbours copy."""
+"""Compute which elements of an array with ghost cells a view has, which the rank owns, and which its neighbours
+copy.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ Cells = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 def numbers(cells: Cells, shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
-    """The numbers of some elements in an array of this shape and these strides; all of them must lie in it."""
+    """Return the flat indices of some elements in an array of this shape and these strides; all of them must lie
+    in the array.
+    """
     offset, form, steps = cells
     at = np.full(form, offset, np.int64)
     for axis, step in enumerate(steps):
@@ -32,14 +36,14 @@ def inside(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> list[tuple[
 
 
 def around(shape: Sequence[int], layers: int) -> NDArray[np.bool_]:
-    """Which elements lie in so many layers at the ends of some dimension."""
+    """Return which elements lie within `layers` layers of the ends of some dimension."""
     made = np.ones(shape, bool)
     made[tuple(slice(min(layers, n), max(n - layers, 0)) for n in shape)] = False
     return made
 
 
 def edges(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Which elements are owned and near enough to an edge that a neighbour has a copy."""
+    """Return which elements are owned and so near to an edge that a neighbour has a copy."""
     made = np.zeros(shape, bool)
     whole = [slice(*one) for one in inside(shape, halo)]
     for axis, (low, high) in enumerate(halo):

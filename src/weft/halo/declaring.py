@@ -1,4 +1,4 @@
-"""The line `weft.part(x, halo=1)` under `weft run`: what is declared, and the array to use from there on."""
+"""Declare a shared array under `weft run`: the line `weft.part(x, halo=1)`, and the array to use from there on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Known:
 
 
 def watch(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[tuple[int, int]] | None) -> Array:
-    """The array to use in place of `values`: itself where nothing is recorded."""
+    """Return the array to use in place of `values`: `values` itself if nothing is recorded."""
     if not _Known.asked:
         try:
             recorder = Recorder()
@@ -43,7 +43,7 @@ def watch(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[tuple[
 
 
 def declared(run: Path, values: Any, halo: Any, at: tuple[str, int, str], said: Mapping[str, Any]) -> Any:
-    """What `weft.part(values, halo=...)` gives under `weft run`. ValueError where the widths cannot be right."""
+    """Return what `weft.part(values, halo=...)` gives under `weft run`. ValueError if the widths cannot be right."""
     if not isinstance(values, np.ndarray) or isinstance(values, Watched):
         return values
     width = None if halo == INFERRED else widths(halo, values.shape)
@@ -67,7 +67,9 @@ def _listed(given: Any, dimensions: int) -> list[int] | None:
 
 
 def widths(halo: Any, shape: Sequence[int]) -> list[tuple[int, int]]:
-    """Ghost cells below and above, by dimension: a number for all, one for each, or pairs."""
+    """Return the ghost cells below and above by dimension, out of a number for all, one for each, or pairs.
+    ValueError if they do not fit.
+    """
     listed: Iterable[Any] = [halo] * len(shape) if np.ndim(halo) == 0 else halo
     found = [(int(one), int(one)) if np.ndim(one) == 0 else (int(one[0]), int(one[1])) for one in listed]
     if len(found) != len(shape):

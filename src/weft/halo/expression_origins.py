@@ -1,6 +1,6 @@
-"""What the elements of an expression were made of: which elements of shared arrays, and as of when.
+"""Remember what the elements of an expression were made of: which elements of shared arrays, and as of when.
 
-What counts as a use of a ghost cell is that a value made of it is stored at another element, or summed up with others.
+A ghost cell counts as used if a value made of it is stored at another element, or summed up with others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Remembering(np.ndarray):
 
 
 def plain_of(value: Any) -> Any:
-    """The same without watched arrays, in tuples, lists and dictionaries too."""
+    """Return the same value without watched arrays, also inside tuples, lists and dictionaries."""
     if isinstance(value, Remembering):
         return value.view(np.ndarray)
     if type(value) in (tuple, list):
@@ -78,7 +78,7 @@ def log_of(value: Any) -> Log | None:
 
 
 def guarded(part: Part, work: Callable[[Part], object]) -> None:
-    """Do what writes down, and give up writing where it fails."""
+    """Run code that records, and stop recording if it fails."""
     if part.log.here():
         try:
             work(part)
@@ -87,7 +87,7 @@ def guarded(part: Part, work: Callable[[Part], object]) -> None:
 
 
 def read(view: Remembering, at: Place) -> tuple[Origin, ...]:
-    """What an operand was made of: itself, where it lies in a part."""
+    """Return what an operand was made of: itself, if it lies in a part."""
     if view._from or view._part is None:
         return view._from
     part, plain = view._part, view.view(np.ndarray)
@@ -101,7 +101,7 @@ def read(view: Remembering, at: Place) -> tuple[Origin, ...]:
 
 
 def spread(origins: tuple[Origin, ...], shape: tuple[int, ...]) -> tuple[Origin, ...]:
-    """Origins in the shape of what was made of them."""
+    """Return origins in the shape of what was made of them."""
     for one in origins:
         if one.view.shape != shape:
             break
@@ -111,7 +111,7 @@ def spread(origins: tuple[Origin, ...], shape: tuple[int, ...]) -> tuple[Origin,
 
 
 def origins_of(ufunc: np.ufunc, inputs: Sequence[Any], watched: Sequence[Remembering], at: Place) -> tuple[Origin, ...]:
-    """What a result is made of, element by element; nothing where that is not known."""
+    """Return what a result is made of, element by element; nothing if that is not known."""
     try:
         found: tuple[Origin, ...] = ()
         for one in watched:
@@ -135,7 +135,7 @@ def _masks(value: Any) -> bool:
 
 
 def element(part: Part, array: Remembering, key: Any, at: Place) -> None:
-    """A single element is read."""
+    """Record that a single element is read."""
     plain = array.view(np.ndarray)
     view = view_of(plain, key)
     cells = part.cells(view)
@@ -155,7 +155,7 @@ def summed(part: Part, origins: Sequence[Origin], at: Place) -> None:
 
 
 def told(part: Part, key: tuple[Any, ...], origins: Sequence[Origin], at: Place, fields: dict[str, Any]) -> None:
-    """Write a use down, with the ghosts among what it was made of."""
+    """Record a use, with the ghosts among what it was made of."""
     reads = [(o, cells) for o in origins if (cells := o.part.cells(o.view)) and o.part.reaches(cells, ghosts=True)]
     if not reads and fields["what"] != "store":
         return

@@ -1,9 +1,9 @@
-"""Whether a ghost cell that was used held what its owner had: after the run, by values and happens-before.
+"""Judge after the run whether each ghost cell that was used held what its owner had, by values and happens-before.
 
 A rank that uses a ghost cell knows, by the messages that it got, of some changes that the owner made. If the ghost then
 holds a value that the owner's cell had before the last of these, and none that it had from there on, it is stale: a
-proof, whatever way values travel. If it holds one that the owner's cell never had, it was written here, or came from
-elsewhere, or never came.
+proof, whatever way values travel. If it holds a value that the owner's cell never had, it was written here, or came
+from elsewhere, or never came.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST: Final = 64
 
 
 class Judge:
-    """One run."""
+    """The judge of one run's ghost cells."""
 
     def __init__(self, trace: Trace, order: Order) -> None:
         self.trace, self.order = trace, order
@@ -65,12 +65,12 @@ class Judge:
         return self._covering[key]
 
     def find(self) -> Iterator[Finding]:
-        """What is wrong, of each use and owner the first."""
+        """Report wrong ghost cells, for each use and owner the first."""
         for rank, story in self.stories.items():
             yield from _OfRank(self, rank, story).find()
 
     def started(self, rank: int, moment: int) -> NDArray[np.int64]:
-        """By rank how many calls began that a rank knows of which has made so many calls itself."""
+        """Return for each rank how many of its calls a rank knows to have begun after `moment` calls of its own."""
         key = (rank, moment)
         if key not in self._started:
             count = len(self.trace.ranks[rank])
@@ -333,7 +333,7 @@ class _OfRank:
 
 
 def close(one: object, other: object) -> NDArray[np.bool_]:
-    """Whether values may be the same number, rounded in another way."""
+    """Return whether values may be the same number, rounded in another way."""
     a, b = np.asarray(one, np.float64), np.asarray(other, np.float64)
     with np.errstate(all="ignore"):
         near = np.abs(a - b) <= CLOSE * np.maximum(np.abs(a), np.abs(b))

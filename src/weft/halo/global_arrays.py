@@ -1,4 +1,4 @@
-"""Whose each ghost cell is: the parts that ranks declared, put together to global arrays."""
+"""Find the owner of each ghost cell: the parts that ranks declared, put together to global arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Side = tuple[int, int]
 
 @dataclass(frozen=True)
 class Declared:
-    """A part as a rank declared it."""
+    """A part of a global array as a rank declared it."""
 
     rank: int
     number: int
@@ -70,8 +70,8 @@ class Declared:
 class Placed:
     """A part with its place in the global array.
 
-    `owner` and `cell` are by ghost: the rank whose it is, and its number among the owner's edge cells; NOBODY at
-    physical boundaries, and where it is the rank's own. `unfilled` is the owner of a ghost that no receive fills.
+    `owner` and `cell` are by ghost: the rank that owns the cell, and its number among the owner's edge cells; NOBODY at
+    physical boundaries, and for the rank's own cells. `unfilled` is the owner of a ghost that no receive fills.
     """
 
     def __init__(self, of: Declared, lower: Sequence[int]) -> None:
@@ -88,7 +88,7 @@ class Placed:
         self.unfilled: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
 
     def leave_unfilled(self) -> None:
-        """Ghosts that no receive fills are nobody's copies."""
+        """Mark the ghosts that no receive fills as copies of no cell."""
         index = np.stack(np.unravel_index(self.ghosts, self.of.shape))
         for axis, end in self.of.unfilled:
             low, high = self.of.halo[axis]
@@ -97,13 +97,13 @@ class Placed:
             self.owner[there] = NOBODY
 
     def globally(self, places: Ints) -> Ints:
-        """Indices in the global array, a row for each place in the part."""
+        """Return the indices in the global array of some places in the part, a row for each."""
         local = np.stack(np.unravel_index(places, self.of.shape), axis=-1).astype(np.int64)
         shift = np.array([low - h for low, (h, _) in zip(self.lower, self.of.halo, strict=True)], np.int64)
         return np.asarray(local + shift)
 
     def locally(self, indices: Ints) -> Ints:
-        """Places in the part of global indices of what it owns, NOBODY for others."""
+        """Return the places in the part of some global indices, NOBODY for those that the part does not own."""
         first = np.array(self.lower)
         own = indices - first
         there = ((own >= 0) & (own < np.array(self.of.size))).all(axis=1)
@@ -155,7 +155,9 @@ class Field:
 
 
 def gathered(parts: Iterable[Declared]) -> list[list[Declared]]:
-    """Parts of one array: those that ranks declared with one name, at one line if it has none, in the same order."""
+    """Group the parts of one array: those that ranks declared with one name, at one line if it has none, in the
+    same order.
+    """
     groups: dict[Key, list[Declared]] = defaultdict(list)
     counts: dict[Key, int] = defaultdict(int)
     for part in parts:
@@ -178,7 +180,7 @@ def _inverse(places: Ints, size: int) -> NDArray[np.int32]:
 
 
 def _lowers(parts: Sequence[Declared]) -> tuple[list[tuple[int, ...]], tuple[int, ...]] | None:
-    """Where each part begins, and the shape of the whole; None where that is not known."""
+    """Return where each part begins, and the shape of the whole array; None if that is not known."""
     dimensions = {len(part.shape) for part in parts}
     if len(dimensions) != 1:
         return None
@@ -192,7 +194,7 @@ def _lowers(parts: Sequence[Declared]) -> tuple[list[tuple[int, ...]], tuple[int
 
 
 def axes(part: Declared) -> list[int]:
-    """The dimensions of the array that those of the communicator cut."""
+    """Return the dimensions of the array that those of the communicator cut."""
     every = list(range(len(part.shape)))
     if part.inferred and len(part.dims) == len(every):
         return every  # one that has no neighbours anywhere shows no ghosts
@@ -205,7 +207,7 @@ def cut_axes(part: Declared) -> list[int]:
 
 
 def neighbours(part: Declared, all_: Iterable[Declared]) -> set[Side]:
-    """The sides at which a part has a neighbour, for all that its communicator or the place of each part says."""
+    """Return the sides at which a part has a neighbour, as its communicator or the place of each part says."""
     found = set()
     if part.lower is not None:
         ends = np.array([np.add(one.lower, one.size) for one in all_ if one.lower is not None]).max(axis=0)

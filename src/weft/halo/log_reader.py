@@ -1,7 +1,7 @@
-"""What ranks wrote down of their shared arrays, read with care: the files may come from other people.
+"""Read what ranks recorded of their shared arrays, with care: the files may come from other people.
 
-What is not as a rank writes it ends the file there, with a problem that names the byte; sizes are held against what is
-there before anything of that size is made.
+A record that a rank would not write ends the file there, with a problem that names the byte; sizes are checked against
+what is there before memory of that size is allocated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Damaged(ValueError):
 
 
 def content(path: Path, run: Path) -> bytes:
-    """A file of a run. RunError where it cannot be read or leads out of the run, Damaged where it is too large."""
+    """Return a file of a run. RunError if it cannot be read or leads out of the run, Damaged if it is too large."""
     with os.fdopen(open_inside(path, run), "rb") as file:
         found = file.read(2 * MOST)
     if len(found) == 2 * MOST:
@@ -40,7 +40,9 @@ def content(path: Path, run: Path) -> bytes:
 
 
 def each(name: str, data: bytes, take: Callable[[Record], None]) -> None:
-    """Take the records of a file, as far as they are whole. Damaged for another file, and where one cannot be taken."""
+    """Pass each whole record of a file to `take`. Damaged for another kind of file, or if `take` cannot use a
+    record.
+    """
     at = len(MAGIC)
     if data[:at] != MAGIC:
         raise Damaged(f"{name} is not a file of ghost cells")
@@ -77,7 +79,7 @@ def line(given: Any) -> tuple[str, int, str]:
 
 
 def declared(rank: int, fields: Mapping[str, Any]) -> Declared:
-    """The part of a record PART. ValueError, KeyError or TypeError where it cannot be one."""
+    """Return the part that a record PART declares. ValueError, KeyError or TypeError if it is invalid."""
     grid, periodic = fields["grid"], fields["periodic"]
     shape = wholes(fields["shape"], None, 1)
     given = fields["halo"]
@@ -115,7 +117,7 @@ def _apart(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def cells_of(given: Any, part: Declared) -> Cells:
-    """Elements of a part. ValueError where some lie outside, or there are too many."""
+    """Return elements of a part. ValueError if some lie outside, or there are too many."""
     offset, form = whole(given[0]), wholes(given[1])
     steps = wholes(given[2], len(form), -_FAR)
     ways = [(n - 1) * step for n, step in zip(form, steps, strict=True)]

@@ -1,4 +1,4 @@
-"""Writes down what a Python program does to its shared arrays. Nothing here stops the program."""
+"""Record what a Python program does to its shared arrays. Nothing here stops the program."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Log:
         self.on = False
 
     def here(self) -> bool:
-        """Whether an access of this thread is to be written down; one of another thread ends it."""
+        """Return whether an access of this thread is to be recorded; an access of another thread ends the recording."""
         if self.on and threading.get_ident() != self.thread:
             self.fail("another thread than the one that declared the arrays uses them")
         return self.on
@@ -263,7 +263,7 @@ class Part:
         return numbers(cells, self.shape, self.strides)
 
     def look(self, kind: Kind, found: Kind | None = None) -> None:
-        """Write the values of OWNED or GHOSTS down if they have changed; as `found`, where that is another record."""
+        """Record the values of OWNED or GHOSTS if they have changed; as a record of kind `found` if that is given."""
         which = self.edge if kind is Kind.OWNED else self.ghosts
         if not len(which):
             return
@@ -281,7 +281,7 @@ class Part:
             self.ghosts_seen += 1
 
     def look_at_ghosts(self, moment: int) -> int:
-        """Their values as of now, if something can have changed them; how many looks there were."""
+        """Record the ghosts' values if something can have changed them; return how many looks there were."""
         if self._looked != (moment, self.changes):
             self._looked = (moment, self.changes)
             self.look_for_unseen(moment)
@@ -290,7 +290,7 @@ class Part:
         return self.ghosts_seen
 
     def look_for_unseen(self, moment: int) -> None:
-        """Whether something else than the stores that were seen has changed what neighbours copy: MPI, another name.
+        """Record changes of what neighbours copy that no seen store made: by MPI, or under another name.
 
         What changed between two calls of MPI, no message could have taken away.
         """

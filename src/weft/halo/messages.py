@@ -1,4 +1,4 @@
-"""What is said of ghost cells, for people."""
+"""Word the findings and notes about ghost cells."""
 
 from __future__ import annotations
 

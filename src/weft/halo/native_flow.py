@@ -21,7 +21,9 @@ NEAR: Final = 5
 
 
 def used(load: Line, store: Line, source: Placed, target: Placed, pairs: Ints) -> NDArray[np.bool_]:
-    """Of pairs (ghost, cell), places in their parts, those in which the ghost went into the cell."""
+    """Return for pairs (ghost, cell) whether the ghost went into the cell. `load`, `store`: lines; `source`,
+    `target`: parts.
+    """
     if load[:2] == store[:2]:
         return np.ones(len(pairs), bool)
     if source.of.size != target.of.size:

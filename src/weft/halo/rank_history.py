@@ -1,4 +1,4 @@
-"""What one rank did to its parts, read back from its log as columns."""
+"""Read what one rank did to its parts back from its log, as columns."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Story:
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
 
     def settle(self, found: Mapping[int, Declared]) -> None:
-        """Parts whose widths were not declared have these; what they are is unclear of those that are not given."""
+        """Set the widths of parts that were not declared; parts that are not in `found` are unclear."""
         seen: dict[int, list[int]] = {}
         for number, waiting in self.waiting.items():
             if number not in found:
@@ -200,7 +200,9 @@ class Story:
         return site.file or Path(site.module or "?").name, site.line, site.function or ""
 
     def known(self, part: int, started: int) -> int:
-        """The last look at what a rank owns that another knows of, who knows that so many of its calls began."""
+        """Return the last look at what a rank owns that another rank knows of, which knows that `started` of its
+        calls began.
+        """
         return bisect_right(self._moments.get(part, []), started - 1) - 1
 
     def complete(self, part: int) -> bool:
@@ -252,9 +254,9 @@ def stored(use: Use, part: Declared) -> Ints:
 
 
 def stories(trace: Trace) -> dict[int, Story]:
-    """The logs of the run, by rank: of those that call MPI from one thread, as moments count the calls of one.
+    """Read the logs of the run by rank, of ranks that call MPI from one thread, as moments count the calls of one.
 
-    What cannot be read, or is more than Weft looks at, becomes a problem of the trace.
+    What cannot be read, or is too large, becomes a problem of the trace.
     """
     found: dict[int, Story] = {}
     room, cells = MOST_OF_RUN, log_reader.MOST_CELLS
@@ -319,7 +321,7 @@ class Ghosts:
 
 
 def ghosts_of(use: Use, read: Read, source: Placed, target: Placed | None, owner: Ints | None = None) -> Ghosts:
-    """The ghosts of others among what is read, but those that only go to where they came from."""
+    """Return the ghosts of other ranks among what is read, without those that only go to where they came from."""
     owner = source.owner if owner is None else owner
     found = _paired(use, read, source, target) if read.cells is None else _aimed(use, read.cells, source, target)
     if found is None:

@@ -1,6 +1,6 @@
-"""Where receives of a rank put data into an array: of each the box of elements that it may fill.
+"""Find where receives of a rank put data into an array: for each the box of elements that it may fill.
 
-What a call may write is told by its arguments, so that one from MPI_PROC_NULL tells as much as any other.
+The arguments of a call say what it may write, so a call that receives from MPI_PROC_NULL says as much as any other.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Received:
 
 
 def received(rank: Rank, places: list[Place]) -> dict[int, list[Received]]:
-    """By number of the part what receives put there, each box once, in the order of the calls."""
+    """Return for each part what receives put there, each box once, in the order of the calls."""
     found: dict[int, dict[Box | None, int]] = {place.part.number: {} for place in places}
     for event in _calls(rank):
         for address, datatype, count in _written(rank.event(event)):
@@ -72,7 +72,7 @@ def received(rank: Rank, places: list[Place]) -> dict[int, list[Received]]:
 
 
 def _calls(rank: Rank) -> list[int]:
-    """The calls that receive: of those that are alike in all that a row holds the first ones."""
+    """Return the calls that receive, without those that equal an earlier one in all that a row of the record holds."""
     of = masks(rank.trace.functions)
     rows, others = of.where(rank, _IN_ROW), of.where(rank, _OTHERS)
     alike = np.stack([rank.events[name][rows].astype(np.uint64) for name in ("buffer", "count", "datatype")])
@@ -81,7 +81,7 @@ def _calls(rank: Rank) -> list[int]:
 
 
 def _written(event: Event) -> Iterator[tuple[int, Datatype | None, int]]:
-    """The buffers that a call receives into: address, datatype and count; -1: how many is not known."""
+    """Yield the buffers that a call receives into: address, datatype and count; -1 if the count is unknown."""
     name, args = masks(event.rank.trace.functions).name(event.function.id), event.args
     if event.error:
         return
@@ -119,7 +119,9 @@ def _bytes(part: Declared) -> int:
 
 
 def _box(part: Declared, offset: int, datatype: Datatype | None, count: int) -> Box | None:
-    """The elements of a part between which a buffer lies that begins so many bytes behind the part's first."""
+    """Return the elements of a part between which a buffer lies that begins `offset` bytes after the part's first;
+    None if unknown.
+    """
     layout = blocks(datatype, count) if count > 0 else None
     found = layout.blocks() if layout else None
     if found is None:

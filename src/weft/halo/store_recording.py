@@ -1,4 +1,4 @@
-"""Stores in shared arrays: where, and what of."""
+"""Record stores into shared arrays: where, and what the stored values were made of."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Stored(NamedTuple):
 
 
 def storing(part: Part, what: Stored, store: Callable[[], object]) -> None:
-    """Store, and write down where, and what was stored."""
+    """Call `store`, and record where and what was stored."""
     ready: list[Any] = []
 
     def before(of: Part) -> None:

@@ -1,4 +1,4 @@
-"""The array that `weft.part(x, halo=1)` returns under `weft run`: numpy's own, whose accesses are written down.
+"""The array that `weft.part(x, halo=1)` returns under `weft run`: numpy's own, whose accesses are recorded.
 
 An element of an expression remembers which elements of shared arrays it was made of.
 """

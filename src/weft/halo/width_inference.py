@@ -1,8 +1,9 @@
-"""How wide ghost cells are that no line declares: by where receives put data into the arrays of all ranks.
+"""Infer the width of ghost cells that no line declares, from where receives put data into the arrays of all ranks.
 
 A receive that fills layers at one end of one dimension shows that these are ghosts. What an array's receives leave open
 is taken from an array that has the same shape on every rank, as the two of a Jacobi step have; its own ghosts there are
-then not judged, as nobody knows that they should hold what their owner has. Whatever is ambiguous is told, not judged.
+then not judged, as nobody knows that they should hold what their owner has. Whatever is ambiguous is reported, not
+judged.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Shown:
 def inferred(
     parts: Sequence[Declared], got: Mapping[tuple[int, int], Sequence[Received]]
 ) -> Iterator[tuple[Declared, str]]:
-    """The parts with their widths, by the receives of each (rank, part), or one of an array and why it has none."""
+    """Yield the parts with their widths, or one part of an array and why its widths are unclear. `got`: receives
+    by rank and part.
+    """
     known: list[Shown] = []
     for group in gathered(parts):
         try:
@@ -74,7 +77,7 @@ def _shown(parts: dict[int, Declared], got: Mapping[tuple[int, int], Sequence[Re
 
 
 def _layers(part: Declared, got: Sequence[Received]) -> Layers:
-    """The layers of each side that receives of a rank fill."""
+    """Return the layers of each side that receives of a rank fill. Raises Unclear."""
     found: Layers = defaultdict(set)
     first: int | None = None
     middle: list[Received] = []
@@ -108,7 +111,7 @@ def _thin(part: Declared, box: Box) -> list[bool]:
 
 
 def _face(part: Declared, box: Box) -> tuple[Side, range] | None:
-    """The side at which a box lies, and its layers there; None where that is none, or not one."""
+    """Return the side at which a box lies, and its layers there; None if there is none or more than one."""
     thin = [axis for axis, is_thin in enumerate(_thin(part, box)) if is_thin]
     outer = [axis for axis in thin if box[axis][0] == 0 or box[axis][1] == part.shape[axis] - 1]
     if len(thin) > 1:
@@ -124,7 +127,7 @@ def _face(part: Declared, box: Box) -> tuple[Side, range] | None:
 
 
 def _among(part: Declared, box: Box, layers: Layers) -> bool:
-    """Whether all of a box lies in layers that are filled, as corners do."""
+    """Return whether all of a box lies in layers that are filled, as corners do."""
     for (axis, end), filled in layers.items():
         (first, last), n = box[axis], part.shape[axis]
         if (last if end == LOW else n - 1 - first) <= max(filled):
@@ -158,9 +161,10 @@ def _widths(shown: Shown, known: Sequence[Shown]) -> Iterator[tuple[Declared, st
 
 
 def _as_watched(parts: Mapping[int, Declared], made: dict[int, Declared]) -> dict[int, Declared]:
-    """Native programs' parts, which were watched with widths that a process guessed: they must be the right ones.
+    """Check native programs' parts, which were watched with guessed widths, against the inferred ones. Raises
+    Unclear.
 
-    Where no rank has a neighbour they are nobody's ghosts, and make no difference.
+    If no rank has a neighbour the ghosts belong to nobody, and make no difference.
     """
     if not any(part.guessed for part in parts.values()):
         return made
@@ -193,7 +197,7 @@ def _alike(one: Shown, other: Shown) -> bool:
 
 
 def settled(trace: Trace, stories: dict[int, Story]) -> dict[int, Story]:
-    """The stories, whose parts all have widths: what receives do not tell is told as not seen."""
+    """Return the histories with all widths set; a part whose widths receives do not show is noted as not seen."""
     waiting = {rank: story for rank, story in stories.items() if story.waiting}
     if not waiting:
         return stories

@@ -98,7 +98,9 @@ class Order:
         )  # fmt: skip
 
     def _by_process(self, first: NDArray[np.uint64], event: U32, process: U32) -> tuple[NDArray[np.uint64], U32 | None]:
-        """Where each process's rows begin, and the rows sorted by process and event (None: they lie so)."""
+        """Return where each process's rows begin, and the rows sorted by process and event (None if they already
+        are).
+        """
         p = self.processes
         if len(p.rank) == len(first) - 1:
             return first, None
@@ -114,11 +116,11 @@ class Order:
         return self.processes.of(rank, index), 2 * index + 1 + end
 
     def point(self, rank: int, index: int, *, end: bool = False) -> tuple[int, int]:
-        """Process and point of an event's start, or end, as `Cut.points` counts them."""
+        """Return process and point of an event's start, or end, as `Cut.points` counts them."""
         return self._point(EventId(rank, index), end)
 
     def past_points(self, process: int, point: int) -> U32:
-        """By process the latest point that happens before (or is) the point of a process."""
+        """Return for each process its latest point that happens before (or is) the given point."""
         key = process, point
         found = self._pasts.get(key)
         if found is None:
@@ -132,21 +134,27 @@ class Order:
         return found
 
     def reaches(self, a: EventId, b: EventId, *, a_end: bool = False, b_end: bool = True) -> bool:
-        """Whether a's start (with a_end: its end) happens before, or is, b's end (with b_end=False: its start)."""
+        """Return whether a's start (with a_end: its end) happens before, or is, b's end (with b_end=False: its
+        start).
+        """
         process, point = self._point(a, a_end)
         return int(self.past_points(*self._point(b, b_end))[process]) >= point
 
     def before(self, a: EventId, b: EventId) -> bool:
-        """Whether b cannot end unless a has started, in this run's matching. Members of a barrier are so both ways."""
+        """Return whether b cannot end unless a has started, in this run's matching. Members of a barrier are before
+        each other.
+        """
         return a != b and self.reaches(a, b)
 
     def concurrent(self, a: EventId, b: EventId) -> bool:
-        """Whether neither is before the other."""
+        """Return whether neither event is before the other."""
         return a != b and not self.before(a, b) and not self.before(b, a)
 
     def past(self, event: EventId, *, end: bool = True) -> Cut:
-        """All that has to happen before the event ends (with end=False: starts), the event itself included: the
-        least consistent cut that holds it."""
+        """Return all that has to happen before the event ends (with end=False: starts), the event itself included.
+
+        This is the least consistent cut that holds the event.
+        """
         points = self.past_points(*self._point(event, end))
         ranks = len(self.trace.ranks)
         started, ended = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
@@ -155,7 +163,11 @@ class Order:
         return Cut(started, ended, points)
 
     def future_points(self, seeds: Mapping[int, int]) -> U32:
-        """By process the earliest point that happens after (or is) one of the seeds, a point a process; else NONE."""
+        """Return for each process its earliest point that happens after (or is) one of the seeds, NONE if there is
+        none.
+
+        `seeds`: a point for each process.
+        """
         given = np.full(len(self.processes.rank), NONE, np.uint32)
         for process, point in seeds.items():
             given[process] = point
@@ -165,7 +177,7 @@ class Order:
         return points
 
     def future(self, event: EventId, *, end: bool = False) -> Cut:
-        """All that cannot happen unless the event starts (with end=True: ends), the event itself included."""
+        """Return all that cannot happen unless the event starts (with end=True: ends), the event itself included."""
         process, point = self._point(event, end)
         points = self.future_points({process: point})
         counts = np.array([len(r.events) for r in self.trace.ranks], np.int64)
@@ -177,6 +189,9 @@ class Order:
 
 
 def _decided(match: Match) -> tuple[U32, tuple[U32, U32]]:
+    """Return for each receive the event whose end proves that it was decided, and pairs of (earlier, later)
+    receives.
+    """
     r, p = match.recvs, match.probes
     known = np.empty(len(r), np.uint32)
     given = decided.DecidedInput(
@@ -196,7 +211,9 @@ def _decided(match: Match) -> tuple[U32, tuple[U32, U32]]:
 
 
 def _synchronous_chains(match: Match, order: Order) -> list[Part]:
-    """Synchronous sends whose receive had to wait for an earlier, pending one: that one's message came first."""
+    """Return edges to synchronous sends whose receive had to wait for an earlier, pending receive: its message came
+    first.
+    """
     earlier, later = order.pairs
     sends, recvs = match.sends, match.recvs
     if not len(later):

@@ -1,4 +1,4 @@
-"""What orders events of different processes, as arrays that the kernel reads.
+"""List what orders events of different processes, as arrays that the kernel reads.
 
 A process is one thread of one rank. Points: the start of event e is 2e + 1, its end 2e + 2.
 """
@@ -29,7 +29,7 @@ TARGET: Final = int(Coll.TARGET)
 
 
 def leaves(name: str) -> Leaves:
-    """Before what no member may leave a collective, whichever form of it."""
+    """Return what must come before a member may leave a collective, whichever form of it."""
     found = meaning.of(name)
     orders = found is not None and found.act is Act.COLLECTIVE and found.leaves is not Leaves.AFTER_NEIGHBOURS
     return found.leaves if found is not None and orders else Leaves.FREELY
@@ -46,12 +46,12 @@ class Processes(NamedTuple):
     counts: NDArray[np.uint64]
 
     def of(self, rank: int, event: int) -> int:
-        """The process that made the event."""
+        """Return the process that made an event."""
         threads = self.threads[rank]
         return int(self.first[rank]) + (0 if threads is None else int(threads[event]))
 
     def of_rows(self, first: NDArray[np.uint64], event: U32) -> U32:
-        """The process of each event of rows that lie rank by rank; 0 where the event is NONE."""
+        """Return the process of each event of rows that are sorted by rank; 0 if the event is NONE."""
         counts = np.diff(first).astype(np.int64)
         found = np.repeat(self.first[:-1], counts)
         for rank, threads in enumerate(self.threads):
@@ -64,7 +64,7 @@ class Processes(NamedTuple):
 
 
 def processes(trace: Trace) -> Processes:
-    """One process for each thread of each rank that recorded something, at least one a rank."""
+    """Number one process for each thread of each rank that recorded something, at least one for each rank."""
     threads: list[NDArray[np.int32] | None] = []
     events: list[U32 | None] = []
     counts: list[int] = []
@@ -104,7 +104,7 @@ def _columns(parts: list[Part]) -> list[U32]:
 
 
 def _probe_edges(match: Match, at: Processes) -> Part:
-    """A probe returns only when the message that it sees was sent."""
+    """Return edges from sends to probes: a probe returns only when the message that it sees was sent."""
     probes = np.flatnonzero((match.probes.partner != NONE) & (match.probes.decided != NONE))
     if not len(probes):
         return (probes,) * 4
@@ -116,9 +116,10 @@ def _probe_edges(match: Match, at: Processes) -> Part:
 
 
 def _synchronous_edges(match: Match, at: Processes) -> Part:
-    """A synchronous send completes only when its receive was posted, and has begun (MPI-4.1, 3.4).
+    """Return edges from receives to synchronous sends, which complete only when their receive has begun (MPI-4.1, 3.4).
 
-    A matched probe is not a receive: that is the call that takes the message it found (MPICH answers the sender there).
+    A matched probe is not a receive: the receive is the call that takes the message it found (MPICH answers the sender
+    there).
     """
     sends, recvs = match.sends, match.recvs
     sync = (sends.flags & Post.SYNCHRONOUS != 0) & (sends.partner != NONE) & (sends.completion != NONE)
@@ -135,9 +136,9 @@ def _synchronous_edges(match: Match, at: Processes) -> Part:
 
 
 def _spawn_edges(trace: Trace, at: Processes) -> list[Part]:
-    """Nothing of a child is before its spawn, which returns when the child initialises MPI (MPI-4.1, 11.8.2).
+    """Return edges between spawns and children: the spawn returns when the child initialises MPI (MPI-4.1, 11.8.2).
 
-    That of PVM waits for no call of the child.
+    PVM's spawn waits for no call of the child.
     """
     found: list[Part] = []
     system = trace.system
@@ -158,7 +159,7 @@ def _spawn_edges(trace: Trace, at: Processes) -> list[Part]:
 
 
 def _notice_edges(trace: Trace, at: Processes) -> list[Part]:
-    """A notice tells that a task has ended: it comes after all that the task did."""
+    """Return edges to PVM's notices that a task has ended: a notice comes after all that the task did."""
     found: list[Part] = []
     tells = trace.functions.ids(*pvm.NOTICES)
     for rank in trace.ranks if len(tells) else ():
@@ -171,8 +172,10 @@ def _notice_edges(trace: Trace, at: Processes) -> list[Part]:
 
 
 def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[Part]:
-    """Between threads only what must be so: MPI is initialised before other threads call it, a request is made
-    before it completes."""
+    """Return edges between threads of a rank, only those that must hold.
+
+    MPI is initialised before other threads call it, and a request is made before it completes.
+    """
     found: list[Part] = []
     initialisers = trace.functions.ids("MPI_Init", "MPI_Init_thread")
     for rank, threads in enumerate(at.threads):
@@ -197,7 +200,7 @@ def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[Part]:
 
 
 def generic_edges(trace: Trace, match: Match, at: Processes, more: list[Part]) -> Edges:
-    """All edges that are neither a message's nor a collective's."""
+    """Return all edges that are neither a message's nor a collective's."""
     across = [*_thread_edges(trace, match, at), *_spawn_edges(trace, at), *_notice_edges(trace, at)]
     parts = [_probe_edges(match, at), _synchronous_edges(match, at), *across, *more]
     process, event, target_process, target = _columns(parts)
@@ -209,7 +212,7 @@ def generic_edges(trace: Trace, match: Match, at: Processes, more: list[Part]) -
 
 @dataclass(slots=True)
 class CollectiveEdges:
-    """For each part of a collective its role and its place in a scan, for each instance its kind."""
+    """For each member's call in a collective its role and its place in a scan, for each collective its kind."""
 
     role: NDArray[np.uint8]
     place: U32
@@ -238,7 +241,9 @@ class _Tables:
 
 
 def collective_edges(trace: Trace, match: Match) -> CollectiveEdges:
-    """The roles of all parts. An instance whose members called different functions orders nothing."""
+    """Return the roles of all calls in collectives. A collective whose members called different functions orders
+    nothing.
+    """
     colls, instances = match.collectives, match.instances
     tables = _Tables(trace)
     role = np.zeros(len(colls), np.uint8)
@@ -251,7 +256,7 @@ def collective_edges(trace: Trace, match: Match) -> CollectiveEdges:
 
 
 def _kinds(match: Match, tables: _Tables, role: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The kind of each instance."""
+    """Return how each collective orders its members."""
     colls, rows = match.collectives, match.instances.rows
     starts = match.instances.first[:-1].astype(np.int64)  # no instance is empty
     words = tables.word[colls.function[rows]]
@@ -268,7 +273,7 @@ def _kinds(match: Match, tables: _Tables, role: NDArray[np.uint8]) -> NDArray[np
 
 
 def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Role and place in the communicator of each of one rank's parts. ROOT_BIT marks the root."""
+    """Return role and place in the communicator of each of one rank's calls in collectives. ROOT_BIT marks the root."""
     colls, part, events = match.collectives, match.collectives.of_rank(rank), trace.ranks[rank].events
     function = colls.function[part]
     leaving = tables.leaves[function]
@@ -303,7 +308,7 @@ def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDAr
 
 
 def plain_fences(rank: Rank, fences: U32 | NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which fences made no assertion: only then one surely acts as a barrier (MPI-4.1, 12.5.1)."""
+    """Return which fences made no assertion: only these surely act as barriers (MPI-4.1, 12.5.1)."""
     slots = rank.events[fences]
     plain, told = (np.zeros(len(fences), np.bool_) for _ in range(2))
     tails = rank.threads[0].tails if len(rank.threads) == 1 else plain[:0]

@@ -53,19 +53,21 @@ _READY: Final = named(Act.SEND, where=lambda row: row.mode is Mode.READY)
 
 
 def closable(trace: Trace, called: frozenset[int]) -> bool:
-    """Whether closed cuts are safe, by the functions that are called; that nobody receives of any source is `wild`."""
+    """Return whether closed cuts are safe for a run that calls these functions; `wild` decides about receives of any
+    source.
+    """
     ids = masks(trace.functions).ids
     restarted = recalls(trace, called) and called.intersection(ids(calls.STARTS))
     return not restarted and not called.intersection(ids(_UNDIVIDED))
 
 
 def recalls(trace: Trace, called: frozenset[int]) -> bool:
-    """Whether requests are cancelled: where somebody receives of any source, a look ahead may not see that they are."""
+    """Return whether requests are cancelled: with receives of any source, a look ahead may not see that they are."""
     return bool(called.intersection(masks(trace.functions).ids(calls.CANCELS)))
 
 
 def wild(rank: Rank) -> bool:
-    """Whether a rank receives or probes of any source, as its calls say, a part at a time."""
+    """Return whether a rank receives or probes from any source, reading its calls a part at a time."""
     table, events = masks(rank.trace.functions).table(calls.SENDRECVS | calls.ISENDRECVS), rank.events
     for start in range(0, len(events), _PART):
         part = events[start : start + _PART]
@@ -89,7 +91,7 @@ def uncut(trace: Trace, seen: Sequence[Seen]) -> Cuts:
 
 
 def sparse(of: Cuts, least: int = SEGMENT) -> bool:
-    """Whether some of the moments lie much farther apart than wanted."""
+    """Return whether some of the moments lie much farther apart than wanted."""
     return int(np.diff(of.at.sum(axis=1)).max()) > WIDER * apart(least, len(of.at[0]))
 
 
@@ -200,5 +202,5 @@ def _ahead(window: Segment) -> Ints:
 
 
 def _fair(found: Found, window: Segment, wanted: int) -> bool:
-    """Whether enough calls are before a cut."""
+    """Return whether enough calls are before a cut."""
     return int((found.cut - _ahead(window)).sum()) * WIDER >= wanted

@@ -53,7 +53,9 @@ class Known:
 
 
 def points(segment: Segment, past: Cut, known: Points) -> Points:
-    """By rank the last point of the run in a past of a segment, at whose beginning so much was known."""
+    """Return for each rank the last point of the run in a causal past of a segment. `known`: what was known at its
+    beginning.
+    """
     ahead = np.array([rank.ahead for rank in segment.ranks], np.int64)
     here = past.points.astype(np.int64)
     met = here > 2 * ahead

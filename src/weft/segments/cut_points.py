@@ -20,7 +20,7 @@ from weft.trace import Flag, Rank, Trace
 from weft.trace.layout import Def
 from weft.trace.mapping import let_go
 from weft.trace.segment import NOTHING, SEGMENT, Look, Segment, divisible
-from weft.usage.long_ranks import freed_at
+from weft.usage.long_ranks import match_frees_with_makers
 
 A_RANK: Final = 200
 """Calls of each rank in a segment at least: what is done once a rank is to cost little beside them."""
@@ -132,19 +132,19 @@ class Cuts:
 
 
 def worth_cutting(trace: Trace, least: int = SEGMENT) -> bool:
-    """Whether a run is long, and of a kind that can be cut up."""
+    """Return whether a run is long, and of a kind that can be cut into segments."""
     if any(rank.file is None for rank in trace.ranks) or len(trace.ranks) < 2:
         return False
     return trace.event_count >= 2 * apart(least, len(trace.ranks)) and divisible(trace)
 
 
 def apart(least: int, ranks: int) -> int:
-    """How many calls of all ranks lie between two cuts, about."""
+    """Return about how many calls of all ranks lie between two cuts."""
     return max(least, A_RANK * ranks)
 
 
 def look(rank: Rank) -> Seen:
-    """Look through the calls of a rank once, a part at a time."""
+    """Read the calls of a rank once, a part at a time, for collectives at which the run may be cut."""
     trace = rank.trace
     # Neither the catalogue of the whole rank nor its columns are made: they would be as long as the run.
     table = masks(trace.functions).table(_GATHERINGS)
@@ -182,19 +182,21 @@ def look(rank: Rank) -> Seen:
 
 
 def _freed(rank: Rank, made: Ints, frees: Ints) -> Ints:
-    """The call that frees what each of some calls made; as many as there are calls where none does.
+    """Return the call that frees what each of some calls made; the number of calls if none does.
 
-    Persistent collectives are paired by their order on the communicator, so that of these every rank has all.
+    Persistent collectives are paired by their order on the communicator, so every rank keeps all of them.
     """
     if not len(made):
         return made
-    found = freed_at(rank, made, frees)
+    found = match_frees_with_makers(rank, made, frees)
     found[masks(rank.trace.functions).table(calls.COLLECTIVE_INITS)[rank.events["function"][made]]] = len(rank.events)
     return found
 
 
 def _gathers(rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, windows: Ints) -> NDArray[np.bool_]:
-    """Which of some calls are over, and gather all ranks: those on communicators of all, fences on windows of all."""
+    """Return which of some calls returned and gather all ranks: those on communicators of all, fences on windows of
+    all.
+    """
     slots = rank.events[rows]
     good: NDArray[np.bool_] = (slots["flags"] & Flag.CLOSED != 0) & (slots["error"] == 0)
     fences = masks(rank.trace.functions).table(_FENCES)[called]
@@ -208,7 +210,7 @@ def _gathers(rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, wi
 
 
 def _of_all(rank: Rank) -> tuple[Ints, Ints]:
-    """The communicators that every rank is a member of, and the windows that every rank has a part of."""
+    """Return the communicators of which every rank is a member, and the windows of which every rank has a part."""
     everyone = len(rank.trace.ranks)
     comms = {
         id for id in rank.comm_ids() if (comm := rank.comm(id)) and not comm.inter and len(comm.members) == everyone
@@ -219,7 +221,9 @@ def _of_all(rank: Rank) -> tuple[Ints, Ints]:
 
 
 def cuts(trace: Trace, seen: Sequence[Seen], least: int = SEGMENT) -> Cuts | None:
-    """The moments at which the run may be cut, `least` calls apart; None where there are none or it must stay whole."""
+    """Return the moments at which the run may be cut, `least` calls apart; None if there are none or it must stay
+    whole.
+    """
     called = frozenset[int]().union(*(one.called for one in seen))
     if called.intersection(masks(trace.functions).ids(_UNDIVIDED)):
         return None
@@ -239,9 +243,9 @@ def cuts(trace: Trace, seen: Sequence[Seen], least: int = SEGMENT) -> Cuts | Non
 
 
 def within(of: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
-    """The same run cut between two of its moments only, at others about `wanted` calls apart; None where none is there.
+    """Return the run cut only between two of its moments, at others about `wanted` calls apart; None if there are none.
 
-    None also where something goes on across moments on windows or files.
+    None also if the state of windows or files lasts across moments.
     """
     if len(of.which) != len(of.at) or any(len(one.carried.calls) for one in of.seen):
         return None
@@ -264,7 +268,7 @@ def within(of: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
 
 
 def _apart(total: Ints, begin: int, end: int, wanted: int) -> list[int]:
-    """Of some moments, by how many calls are before each, those that lie about `wanted` calls apart."""
+    """Choose moments that lie about `wanted` calls apart. `total`: how many calls are before each."""
     chosen: list[int] = []
     before = begin
     for place, calls_ in enumerate(total.tolist()):

@@ -1,4 +1,4 @@
-"""The way down from the end of a window of calls to its greatest closed cut (closed_cuts.py)."""
+"""Find the greatest closed cut in a window of calls, stepping down from its end (closed_cuts.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.segments.quiescence import gathered
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.trace.segment import Segment
-from weft.usage.long_ranks import recalled
+from weft.usage.long_ranks import find_cancelled_requests
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -40,7 +40,7 @@ class Found:
     recvs: Mask
 
     def carried(self, of: Match, ranks: int) -> list[Ints]:
-        """By rank the calls before the cut whose messages belong behind it."""
+        """Return for each rank the calls before the cut whose messages belong after it."""
         found = []
         for rank in range(ranks):
             events = [posts.event[part][rows[part]] for posts, rows in ((of.sends, self.sends), (of.recvs, self.recvs))
@@ -50,7 +50,7 @@ class Found:
 
 
 def light(of: Match) -> Mask:
-    """Receives that may be pending over a cut: their message is received behind it."""
+    """Return which receives may be pending over a cut: their message is received after it."""
     flags = of.recvs.flags
     found: Mask = (flags & Post.NONBLOCKING != 0) & (flags & _HEAVY == 0)
     return found
@@ -80,7 +80,9 @@ class Descent:
         """The same of a send, whose post it is; none of a lost one."""
         self.parts_rank = of.collectives.ranks()
         self._out_alone(window)
-        self.between = [self._between(number, *recalled(rank)) for number, rank in enumerate(window.ranks)]
+        self.between = [
+            self._between(number, *find_cancelled_requests(rank)) for number, rank in enumerate(window.ranks)
+        ]
         self._ends: dict[int, Ints] = {}
         self.seen = self._seen()
 
@@ -207,7 +209,7 @@ def _rows(rows: Posts | Collectives, rank: int, low: int, high: int) -> slice:
 
 
 def before(of: Match, segment: Segment, found: Found) -> Match:
-    """The match of the segment up to a closed cut of a window, out of that of the window."""
+    """Return the match of a segment up to a closed cut, out of the match of the window."""
     cut, colls = found.cut, of.collectives
     sends, recvs, probes = (rows.event < cut[rows.ranks()] for rows in (of.sends, of.recvs, of.probes))
     return _some(
@@ -216,7 +218,7 @@ def before(of: Match, segment: Segment, found: Found) -> Match:
 
 
 def without(of: Match, segment: Segment) -> Match:
-    """The match of a segment without the messages of its calls that belong behind it."""
+    """Return the match of a segment without the messages of its calls that belong after it."""
     kept = []
     for posts in (of.sends, of.recvs):
         out = [np.isin(posts.event[posts.of_rank(rank)], segment.local_out(rank)) for rank in range(len(segment.ranks))]

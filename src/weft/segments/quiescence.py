@@ -1,6 +1,6 @@
-"""Whether nothing is under way at the end of a segment, by its match.
+"""Decide from a segment's match whether nothing is pending at its end.
 
-That its beginning is quiet is taken for granted: it is the end of the segment before.
+Its beginning is the end of the segment before, and is taken to be quiet.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from weft.usage import file_races, rma_quiescence
 
 
 def quiet(segment: Segment, match: Match) -> bool:
-    """Whether every message was sent and taken, every request is complete, and every collective has all its members.
+    """Return whether every message was sent and taken, every request is complete, and every collective has all its
+    members.
 
-    Every one-sided operation is complete at its target, and no epoch is open in which more is under way. What was
-    written to files is there for all that read them.
-
-    The last call of every rank is then one collective, which no rank left before all had come.
+    Every one-sided operation must be complete at its target, no epoch with anything pending may be open, and what was
+    written to files must be visible to all that read them. The last call of every rank is then one collective, which no
+    rank left before all had come.
     """
     return (
         _taken(match.sends) and _taken(match.recvs) and _gathered(segment, match)
-        and rma_quiescence.settled(segment, match) and file_races.settled(segment, match)
+        and rma_quiescence.is_rma_quiescent(segment, match) and file_races.are_files_quiescent(segment, match)
     )  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def _gathered(segment: Segment, match: Match) -> bool:
 
 
 def gathered(segment: Segment, match: Match) -> NDArray[np.bool_]:
-    """By collective whether all its members are there, and call the same function."""
+    """Return for each collective whether all its members are there and call the same function."""
     parts, of = match.collectives, match.instances
     members = np.array([len({*c.members, *c.remote_members} - {-1}) for c in segment.communicators], np.int64)
     sizes, starts = np.diff(of.first).astype(np.int64), of.first[:-1].astype(np.int64)
@@ -59,7 +59,7 @@ def gathered(segment: Segment, match: Match) -> NDArray[np.bool_]:
 
 
 def _together(segment: Segment, match: Match) -> bool:
-    """Whether the last calls of all ranks are one collective, which none leaves before all have come."""
+    """Return whether the last calls of all ranks are one collective, which no rank leaves before all have come."""
     parts = match.collectives
     if (np.diff(parts.first) == 0).any():
         return False

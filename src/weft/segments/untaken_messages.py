@@ -1,4 +1,4 @@
-"""Messages that no receive of the run ever takes: they stand in no cut's way."""
+"""Find messages that no receive of the run ever takes, so that they do not prevent a cut."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class Lost:
         """How many channels are yet to be looked for at this cut."""
 
     def of_window(self, of: Match, ends: Ints) -> Mask:
-        """The sends of a window that nobody takes, neither in it nor behind its end."""
+        """Return which sends of a window no receive takes, neither in the window nor after its end. `ends`: its last
+        call by rank.
+        """
         sends = of.sends
         found: Mask = (sends.partner == NONE) & (sends.flags & (Post.PERSISTENT | Post.HALF | Post.PARTITIONED) == 0)
         found &= sends.peer >= 0
@@ -76,7 +78,9 @@ class Lost:
         return known >= length
 
     def _taken_from(self, channel: _Channel, start: int) -> int:
-        """The first call of the receiver from `start` on that may take a message of a channel; its end for none."""
+        """Return the first call of the receiver from `start` on that may take a message of a channel; its number of
+        calls if none.
+        """
         rank, comm = self.run.ranks[channel.receiver], self.run.communicators[channel.comm]
         local, events, peers = comm.local_ids.get(rank.index), rank.events, comm.peers(rank.index)
         if local is None or channel.source not in peers:

@@ -1,8 +1,8 @@
-"""What goes on from call to call on a rank's windows and files, and so comes along into every segment behind it.
+"""Follow the state of a rank's windows and files from call to call, which every later segment of the run needs.
 
-Of each window that is there that is the call that made it and its last fence, the locks that are held, and the memory
-that is attached; of each open file the call that opened it, its view, its atomicity, and the last seek. It is followed
-in one look at the calls, and known at every moment at which the run may be cut.
+For each window that exists this is the call that made it and its last fence, the locks that are held, and the memory
+that is attached; for each open file the call that opened it, its view, its atomicity, and the last seek. One pass over
+the calls finds it for every moment at which the run may be cut.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _SORTS: Final = (
 
 @dataclass(frozen=True)
 class Carried:
-    """By moment the calls that go on there, in order.
+    """The calls that make up the state of windows and files at each moment, in order.
 
-    Those of moment k are rows `starts[n]` to `starts[n + 1]`, where `state[k]` is n: several may have the same ones.
+    Those of moment k are rows `starts[n]` to `starts[n + 1]`, where n is `state[k]`: several moments may share them.
     `fences`: how many fences of a call's window came before the last one.
     """
 
@@ -54,7 +54,7 @@ class Carried:
     fences: Ints
 
     def at(self, moment: int) -> tuple[Ints, Ints]:
-        """The calls that go on at a moment, and their fences."""
+        """Return the calls that make up the state at a moment, and their fences."""
         state = self.state[moment]
         part = slice(int(self.starts[state]), int(self.starts[state + 1]))
         return self.calls[part], self.fences[part]
@@ -66,7 +66,9 @@ Now = tuple[tuple[int, int], ...]
 
 @cache
 def _followed(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.bool_], Ints]:
-    """By function what is followed of it, and whether it begins something; the ids of those that are followed."""
+    """Return by function id which state it changes, and whether it begins something; and the ids of all such
+    functions.
+    """
     table = masks(functions).table
     of, begin = np.zeros(65536, np.uint8), np.zeros(65536, np.bool_)
     for sort, begins, ends in _SORTS:
@@ -76,7 +78,7 @@ def _followed(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.b
 
 
 class Following:
-    """Follows the calls of a rank, a part of them at a time."""
+    """Follows the calls of a rank on windows and files, a part of them at a time."""
 
     def __init__(self, rank: Rank) -> None:
         self._sort, self._begins, self.ids = _followed(rank.trace.functions)
@@ -88,7 +90,7 @@ class Following:
         self._now: Now | None = ()
 
     def through(self, part: NDArray[Any], function: NDArray[np.uint16], start: int, moments: Ints) -> list[Now]:
-        """Go through calls from call `start` of the rank on; what goes on behind each of `moments`, some of them."""
+        """Follow a part of the calls, from call `start` of the rank on; return the state after each of `moments`."""
         rows = np.flatnonzero(self._sort[function])
         of, sort = part["object"][rows].astype(np.int64), self._sort[function[rows]]
         peer = part["peer"][rows].astype(np.int64)
@@ -136,7 +138,7 @@ class Following:
 
 
 def _last_of(until: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Of the rows with one key up to one moment the last, in order, and how many there are of each."""
+    """Return the last row of each key up to each moment, in order, and how many rows each stands for."""
     by = np.lexsort((*key, until))
     differs = np.zeros(max(len(by) - 1, 0), np.bool_)
     for column in (until, *key):
@@ -153,12 +155,12 @@ def _changes(moments: Sequence[Now]) -> list[bool]:
 
 
 def held(moments: Sequence[Now]) -> int:
-    """How many calls are kept of some moments."""
+    """Return how many calls are stored for some moments."""
     return sum(len(now) for now, new in zip(moments, _changes(moments), strict=True) if new)
 
 
 def carried(moments: Sequence[Now]) -> Carried:
-    """What goes on at each of some moments."""
+    """Make the columns of Carried out of the state at each moment."""
     new = _changes(moments)
     states = [now for now, first in zip(moments, new, strict=True) if first]
     starts = np.concatenate([[0], np.cumsum([len(now) for now in states])]).astype(np.int64)

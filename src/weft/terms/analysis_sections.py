@@ -1,5 +1,6 @@
-"""Analyses that go rank by rank: several processes run them on ranks of their own (weft.report.parallel), and the
-findings are the same."""
+"""Split analyses into sections that go rank by rank, so that several processes can run them (weft.report.parallel) with
+the same findings.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from weft.trace import Trace
 class Part:
     """A section of an analysis, about the ranks in `trace.own`, in their order.
 
-    Its findings come in groups, of which a report tells the first `most` of all ranks; None: all.
+    `find` yields findings in groups, of which a report shows the first `most` of all ranks; None: all.
     """
 
     find: Callable[[Trace, Match], Iterable[list[Finding]]]
@@ -24,7 +25,7 @@ class Part:
 
 
 def in_turn(parts: Sequence[Part], trace: Trace, match: Match) -> list[Finding]:
-    """What the parts find, one behind the other."""
+    """Run the sections one after the other and return their findings."""
     return [found for part in parts for group in first(part.find(trace, match), part.most) for found in group]
 
 

@@ -1,4 +1,4 @@
-"""Arguments of many events at once: tails (native/format.h) decoded column by column."""
+"""Decode arguments of many events at once: the tails (native/format.h) column by column."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ Column = Ints | Ragged | Statuses | RaggedStatuses
 
 
 def distinct(values: NDArray[np.generic]) -> NDArray[Any]:
-    """The different values of a column of ids, sorted; small ones are counted, for sorting costs ten times that."""
+    """Return the different values of a column of ids, sorted; small values are counted, as sorting costs ten times as
+    much.
+    """
     values = values.ravel()
     if not len(values):
         return values
@@ -85,7 +87,7 @@ def distinct(values: NDArray[np.generic]) -> NDArray[Any]:
 
 
 def numbered(ids: NDArray[np.generic], values: NDArray[np.generic]) -> NDArray[np.uint32]:
-    """For each value its place among the sorted `ids`, of which it is one."""
+    """Return for each value its index in the sorted `ids`, which contain it."""
     if len(ids) and int(ids[0]) >= 0 and int(ids[-1]) < 1 << 20:
         table = np.zeros(int(ids[-1]) + 1, np.uint32)
         table[ids] = np.arange(len(ids))
@@ -96,16 +98,16 @@ def numbered(ids: NDArray[np.generic], values: NDArray[np.generic]) -> NDArray[n
 
 
 def ints(found: dict[str, Column], name: str) -> Ints:
-    """A scalar parameter of those that `columns` found; no values for any other."""
+    """Return a scalar parameter out of the result of `columns`; an empty array if it is not there."""
     values = found.get(name)
     return values if isinstance(values, np.ndarray) else np.zeros(0, np.int64)
 
 
 def columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[Ints, dict[str, Column]]]:
-    """The tail parameters `names` of the events `which` of a rank, function by function and thread by thread.
+    """Decode the tail parameters `names` of the events `which` of a rank, function by function and thread by thread.
 
-    Yields (events, values): for exit parameters the events must be closed. Parameters that a function has in its
-    slot, or not at all, are left out. A ticket and a large count are skipped.
+    Yields (events, values by name). Exit parameters are decoded only if all events of a function returned. Parameters
+    that a function has in its slot, or not at all, are left out.
     """
     which = np.ascontiguousarray(which, np.int64)
     functions = rank.events["function"][which]
@@ -119,7 +121,9 @@ def columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[In
 
 
 def argument(rank: Rank, event: Ints, name: str) -> Ints:
-    """A scalar argument of calls of one function, which ascend, from the slot or the tail."""
+    """Return a scalar argument of calls of one function, from the slot or the tail. `event`: their indices,
+    ascending.
+    """
     function = rank.trace.functions[int(rank.events["function"][event[0]])]
     for place, parameter in function.slot.items():
         if parameter.name == name:
@@ -134,7 +138,7 @@ def argument(rank: Rank, event: Ints, name: str) -> Ints:
 def _decode(
     rank: Rank, function: Function, which: Ints, tails: NDArray[np.uint8], names: frozenset[str]
 ) -> dict[str, Column]:
-    """The wanted parameters of events of one function, in native/kernel/columns.c."""
+    """Decode parameters of events of one function (native/kernel/columns.c)."""
     events = rank.events
     closed = bool(((events["flags"][which] & Flag.CLOSED) != 0).all())
     parameters = [*function.tail_in, *(function.tail_out if closed else ())]
@@ -155,7 +159,7 @@ def _decode(
 
 
 class _Made:
-    """A column while it is decoded: memory for what C writes."""
+    """A column that is being decoded: the memory that C fills."""
 
     def __init__(self, parameter: Parameter, wanted: bool, count: int) -> None:
         self.wanted, self.array, self.status = wanted, parameter.array, parameter.type == "status"
@@ -177,14 +181,14 @@ class _Made:
             setattr(self.structure, name, flags)
 
     def lengthen(self) -> bool:
-        """Make room for the elements of an array whose lengths are known now; whether there are any."""
+        """Allocate the elements of an array argument, whose lengths are known by now; return whether there are any."""
         if self.wanted and self.array:
             np.cumsum(self.starts, out=self.starts)
             self._room(int(self.starts[-1]))
         return self.wanted and self.array and bool(self.starts[-1])
 
     def column(self) -> Column:
-        """What was decoded."""
+        """Return the decoded column."""
         values = Statuses(self.flags[0], self.flags[1], *self.numbers) if self.status else self.numbers[0]
         if not self.array:
             return values

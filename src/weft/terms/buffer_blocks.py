@@ -1,4 +1,4 @@
-"""Where the buffers of a rank lie: block by block, or as one layout where these are many."""
+"""List where the buffers of a rank are: block by block, or as one layout if the blocks are many."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Shapes = Any
 
 
 class Spread(NamedTuple):
-    """Blocks of several buffers: of which buffer, how far from its start, and how long.
+    """Blocks of several buffers as columns: whose block it is, how far from the buffer's start, and how long.
 
-    Where `shape` is not None, it is all of a buffer, which has these bytes between its first and its last.
+    A row whose `shape` is not None stands for a whole buffer: the bytes of this layout between its first and last byte.
     """
 
     buffer: Ints
@@ -44,7 +44,7 @@ def no_shapes(count: int) -> Shapes:
 
 
 def numbered_shapes(column: Shapes) -> NDArray[np.uint32]:
-    """A column of layouts as numbers, in the order in which each comes first from 1 on; 0 for None."""
+    """Number a column of layouts from 1 on, in the order in which each comes first; 0 for None."""
     numbers = np.zeros(len(column), np.uint32)
     known: dict[int, int] = {}
     for row in np.flatnonzero(column != np.array(None)).tolist():
@@ -53,9 +53,10 @@ def numbered_shapes(column: Shapes) -> NDArray[np.uint32]:
 
 
 def spread(rank: Rank, datatype: Ints, count: Ints) -> Spread:
-    """The blocks of buffers of `count` elements of datatypes, in the order of the buffers; none where not known.
+    """Return the blocks of buffers of `count` elements of datatypes, in the order of the buffers; none for unknown
+    ones.
 
-    A buffer that is too much to be kept has a row whose shape is not known.
+    A buffer with too many blocks has a row whose shape is not known.
     """
     parts = list(_spread(rank, datatype, count))
     none = np.zeros(0, np.int64)
@@ -66,6 +67,7 @@ def spread(rank: Rank, datatype: Ints, count: Ints) -> Spread:
 
 
 def _spread(rank: Rank, datatype: Ints, count: Ints) -> Iterator[Spread]:
+    """Yield the blocks of the buffers, datatype by datatype."""
     room = _Room()
     for id in distinct(datatype).tolist():
         rows, of = np.flatnonzero(datatype == id), rank.datatype(id)
@@ -82,14 +84,14 @@ def _spread(rank: Rank, datatype: Ints, count: Ints) -> Iterator[Spread]:
 
 
 class _Room:
-    """What is left of the blocks and parts that may be kept for one rank."""
+    """The budget of blocks and parts that may still be stored for one rank."""
 
     def __init__(self) -> None:
         self.blocks = self.parts = MOST_SPREAD
         self.counts = MOST_COUNTS
 
     def of(self, rows: Ints, layout: Layout) -> Spread:
-        """The rows of buffers of one layout: block by block where these are few."""
+        """Return the rows of buffers of one layout, block by block if these are few."""
         n = len(rows)
         found = layout.blocks(MOST_APART) or _NO_BLOCK
         if layout.is_known and (not layout or (len(found.offset) and len(found.offset) * n <= self.blocks)):

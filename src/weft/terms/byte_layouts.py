@@ -1,7 +1,7 @@
-"""Which bytes a buffer takes, without a list of them, and whether two buffers have one in common.
+"""Describe which bytes a buffer takes without listing them, and compare two buffers for common bytes.
 
-What repeats stays as it is said: 20 million structures of a message are one part with a stride. Two layouts are held
-against each other by arithmetic (native/kernel/layouts.c).
+What repeats is stored once: 20 million structures of a message are one part with a stride. Two layouts are compared by
+arithmetic (native/kernel/layouts.c).
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ _MOST_JOINED: Final = 16
 
 
 class Layout:
-    """The bytes of a buffer beside its address: parts that are there `times` times, `stride` bytes behind each other.
+    """The bytes of a buffer relative to its address: parts that repeat `times` times, each `stride` bytes after the
+    last.
 
-    `low` to `high` are the first byte and the one behind the last. One that is not known is too much to be kept.
+    `low` to `high`: the first byte, and the one after the last. `is_known` is False if the layout is too large to
+    store.
     """
 
     __slots__ = ("_blocks", "_table", "high", "is_known", "low", "parts", "stride", "times")
@@ -61,15 +63,17 @@ class Layout:
 
     @property
     def number(self) -> int:
-        """How many blocks it is, each by itself."""
+        """The number of blocks."""
         return sum(part.blocks for part in self.parts) * self.times
 
     def whole(self) -> Iterator[Strided]:
-        """Its parts with all that repeats."""
+        """Yield the parts with the outer repetition applied."""
         return (part.repeated(self.stride, self.times) for part in self.parts)
 
     def blocks(self, most: int = MOST) -> Blocks | None:
-        """All blocks in the order of memory, those that touch as one; None where these are too many, or not known."""
+        """Return all blocks in the order of memory, joining those that touch; None if there are more than `most` or
+        they are unknown.
+        """
         if not self.is_known or self.number > most:
             return None
         if self._blocks is None:
@@ -77,6 +81,7 @@ class Layout:
         return self._blocks
 
     def _joined(self) -> Blocks:
+        """Join the blocks that touch or overlap."""
         offset, length = self._each()
         end = np.maximum.accumulate(offset + length)
         first = np.flatnonzero(np.concatenate([[True], offset[1:] > end[:-1]])[: len(offset)])
@@ -84,7 +89,7 @@ class Layout:
         return Blocks(offset[first], end[last] - offset[first])
 
     def _each(self) -> tuple[Ints, Ints]:
-        """Each block by itself, in the order of memory."""
+        """Return offset and length of each block, in the order of memory."""
         nothing = np.zeros(0, np.int64)
         parts = [(part.offsets(), part.length) for part in self.whole()]
         offset = np.concatenate([nothing, *(offsets for offsets, _ in parts)])
@@ -93,7 +98,7 @@ class Layout:
         return offset[order], length[order]
 
     def table(self) -> layouts.Layout:
-        """It as the kernels read it: from its first byte on."""
+        """Return the layout as the kernels read it, counted from its first byte."""
         if self._table is None:
             offset, length, end = (
                 np.array(column, np.int64).reshape(-1)
@@ -112,7 +117,7 @@ class Layout:
         return self._table
 
     def repeats(self) -> bool | None:
-        """Whether it has a byte more than once; None where that is not known."""
+        """Return whether the layout holds a byte more than once; None if that is not decided."""
         if not self.is_known:
             return None
         if self.number <= MOST // 16 or (len(self.parts) > _MOST_PAIRED and self.number <= MOST):
@@ -143,7 +148,7 @@ def whole(length: int) -> Layout:
 
 
 def merged(placed: Sequence[tuple[int, Layout]]) -> Layout:
-    """Several layouts, each so many bytes behind an address, as one."""
+    """Return several layouts, each at an offset, as one."""
     if len(placed) == 1 and placed[0][0] == 0:
         return placed[0][1]
     if not all(layout.is_known for _, layout in placed) or sum(len(layout.parts) for _, layout in placed) > MOST_PARTS:
@@ -158,7 +163,10 @@ TOO_MUCH: Final = Layout((), is_known=False)
 
 
 def meet(one: Layout, other: Layout, apart: int = 0) -> bool | None:
-    """Whether two layouts have a byte in common, the other's address `apart` behind the one's; None: not known."""
+    """Return whether two layouts have a byte in common; None if that is not decided.
+
+    `apart`: how many bytes the address of `other` is after that of `one`.
+    """
     if not one or not other:
         return False
     apart += other.low - one.low
@@ -170,7 +178,7 @@ def meet(one: Layout, other: Layout, apart: int = 0) -> bool | None:
 
 
 def _again(part: Strided) -> bool | None:
-    """Whether two blocks of one part share a byte."""
+    """Return whether two blocks of one part share a byte."""
     known: bool | None = False
     for place, (stride, times) in enumerate(part.levels):
         # Of the levels in which two blocks differ this is the first: there the one is behind the other.
@@ -188,9 +196,10 @@ def _again(part: Strided) -> bool | None:
 
 
 def shared(one: Layout, other: Layout, apart: int = 0) -> tuple[Block, Block] | None:
-    """Of two layouts that meet the first block of the other that does, and the first of the one that it meets.
+    """Return a block of each of two layouts that share bytes: the first of `other` that does, and the first of `one`
+    that it meets.
 
-    Offsets are those of each by itself. None where they do not meet as far as is known.
+    Offsets are relative to each layout. None if they share nothing, as far as is known.
     """
     if not meet(one, other, apart):
         return None
@@ -200,7 +209,7 @@ def shared(one: Layout, other: Layout, apart: int = 0) -> tuple[Block, Block] | 
 
 
 def _first(one: Layout, other: Layout, apart: int) -> Block:
-    """Of two layouts that meet the first block of the one that does."""
+    """Return the first block of `one` that shares bytes with `other`."""
     at, length = np.zeros(1, np.int64), np.zeros(1, np.int64)
     apart += other.low - one.low
     layouts.kernel().weft_first(one.table(), other.table(), apart, STEPS, at, length)
@@ -208,7 +217,9 @@ def _first(one: Layout, other: Layout, apart: int) -> Block:
 
 
 def _run(of: Layout, block: Block) -> Block:
-    """The bytes without a gap that a block belongs to; of very many as far as a walk of some steps finds them."""
+    """Extend a block to the bytes around it that the layout holds without a gap, for very many blocks by a few steps
+    only.
+    """
     each = of.blocks()
     if each is not None:
         at = int(np.searchsorted(each.offset, block[0], "right")) - 1
@@ -223,7 +234,7 @@ def _run(of: Layout, block: Block) -> Block:
 
 
 def _covered(of: Layout, at: int) -> int:
-    """Up to where there is no gap from a place on, as far as a walk of some steps finds it."""
+    """Return the end of the bytes that the layout holds without a gap from byte `at` on, followed for a few steps."""
     for _ in range(_MOST_JOINED):
         here = Layout([Strided(at, 1)])
         if not meet(of, here):
@@ -233,5 +244,5 @@ def _covered(of: Layout, at: int) -> int:
 
 
 def has(of: Layout, low: int, high: int) -> bool:
-    """Whether a layout has all bytes from one to another, of blocks that touch some."""
+    """Return whether a layout holds all bytes from `low` to before `high`."""
     return meet(of, Layout([Strided(low, 1)])) is True and _covered(of, low) >= high

@@ -1,4 +1,4 @@
-"""The buffers that a call names, with the bytes of each that the call may touch."""
+"""List the buffers that a call names, with the bytes of each that the call may touch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPES: Final = {
 
 
 class Region(NamedTuple):
-    """A buffer of a call: `low` to `high` are the bytes that the call may touch beside `address`."""
+    """A buffer of a call: `low` to `high` are the bytes that the call may touch relative to `address`."""
 
     parameter: str
     address: int
@@ -44,7 +44,7 @@ class Region(NamedTuple):
 
 
 def regions(event: Event) -> Iterator[Region]:
-    """The buffers of a call that count, and whose bytes are known; of a window its memory."""
+    """Yield the significant buffers of a call whose bytes are known; for MPI_Win_create the window's memory."""
     name, args = base(event.function.name), event.args
     if name == "Win_create" and args.get("base") and args.get("size", 0) > 0:
         yield Region("base", args["base"], 0, int(args["size"]), None, 0, written=True)
@@ -55,7 +55,9 @@ def regions(event: Event) -> Iterator[Region]:
 
 
 def pieces(event: Event, parameter: str) -> Layout | None:
-    """The bytes of a buffer of a call by their addresses; None where it does not count or the record does not tell."""
+    """Return the bytes of a buffer of a call by their addresses; None if it is not significant or the record does not
+    tell.
+    """
     name, args = base(event.function.name), event.args
     address = args.get(parameter, 0)
     if not isinstance(address, int) or address in (0, IN_PLACE) or not _counts(event, parameter):
@@ -77,6 +79,7 @@ def _counts(event: Event, parameter: str) -> bool:
 
 
 def _region(event: Event, name: str, parameter: str, address: int) -> Iterator[Region]:
+    """Yield the region of one buffer if its bytes are known."""
     written = parameter in _WRITTEN or (parameter in ("buf", "origin_addr") and name in _RECEIVES)
     datatype = _datatype(event, parameter)
     amounts = _blocks(event, name, parameter, datatype)
@@ -87,7 +90,7 @@ def _region(event: Event, name: str, parameter: str, address: int) -> Iterator[R
 
 
 def _blocks(event: Event, name: str, parameter: str, datatype: Datatype | None) -> Sequence[tuple[int, int]]:
-    """The displacements in bytes and the amounts of what a buffer holds."""
+    """Return displacement in bytes and number of elements of each block that a buffer holds."""
     args, row = event.args, of(name)
     kin = row.kin if row else name
     if kin == "Reduce_scatter":
@@ -112,6 +115,7 @@ def _peers(event: Event, row: Meaning) -> int:
 
 
 def _of_vector(args: Mapping[str, object], counts: str, datatype: Datatype | None) -> list[tuple[int, int]]:
+    """Return the blocks of a buffer with counts and displacements for each member."""
     displacements = args.get("sdispls" if counts == "sendcounts" else "rdispls", args.get("displs"))
     extent = (datatype.extent if datatype and datatype.extent is not None else datatype.size if datatype else 0) or 0
     many = args[counts]
@@ -121,6 +125,7 @@ def _of_vector(args: Mapping[str, object], counts: str, datatype: Datatype | Non
 
 
 def _of_reduce_scatter(event: Event, parameter: str) -> list[tuple[int, int]]:
+    """Return the block of a buffer of MPI_Reduce_scatter: all elements to send, the caller's own to receive."""
     counts, comm = event.args.get("recvcounts"), event.comm
     if not isinstance(counts, list) or comm is None or comm.inter:
         return []

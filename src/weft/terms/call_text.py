@@ -1,4 +1,4 @@
-"""One call with its arguments and results: as text for people, as values for programs."""
+"""Show one call with its arguments and results: as text for people, as values for programs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def error_text(system: System, error: int) -> str:
 
 
 def call_cells(event: Event, threaded: bool) -> tuple[str, ...]:
-    """One line of a table of calls, see HEADS; `threaded`: some rank of the run has several threads."""
+    """Return the cells of one line of a table of calls, see HEADS; `threaded`: some rank of the run has several
+    threads.
+    """
     took = OPEN if event.exit_ns is None else duration(event.exit_ns - event.enter_ns)
     rank = f"{event.rank.index}.{event.thread.slot}" if threaded else str(event.rank.index)
     task = [task_text(event.task)] if event.rank.trace.has_tasks else []
@@ -56,7 +58,7 @@ def call_cells(event: Event, threaded: bool) -> tuple[str, ...]:
 
 
 def task_text(task: LogicalTask | None) -> str:
-    """`7 worker`, `1 initial`, or nothing."""
+    """Return `7 worker`, `1 initial`, or an empty text."""
     if task is None:
         return ""
     kind = "" if task.kind == TaskKind.EXPLICIT else task.kind.name.lower()
@@ -64,7 +66,7 @@ def task_text(task: LogicalTask | None) -> str:
 
 
 def value_text(event: Event, name: str, value: object) -> str:
-    """One argument for people."""
+    """Return one argument as text; of a long array the first eight values."""
     parameter = event.function.by_name[name.removesuffix(":out")]
     if isinstance(value, list):
         shown = ", ".join(one_text(event, parameter, item) for item in value[:8])
@@ -73,7 +75,7 @@ def value_text(event: Event, name: str, value: object) -> str:
 
 
 def one_text(event: Event, parameter: Parameter, value: Any) -> str:
-    """One value for people."""
+    """Return one value as text; `parameter` says how to read it."""
     if isinstance(value, Status):
         return f"(from {value.source}, tag {value.tag}, {value.count} bytes)"
     if parameter.handle:
@@ -97,7 +99,7 @@ def is_wild(parameter: Parameter) -> bool:
 
 
 def event_json(event: Event) -> dict[str, object]:
-    """One line of the JSON."""
+    """Return one event as a line of JSON."""
     row: dict[str, Any] = {
         "rank": event.rank.index,
         "index": event.index,
@@ -123,7 +125,7 @@ def event_json(event: Event) -> dict[str, object]:
 
 
 def site_json(site: CallSite) -> dict[str, object]:
-    """A call site."""
+    """Return a call site as JSON."""
     row: dict[str, Any] = {"file": site.file, "line": site.line, "function": site.function, "module": site.module,
                            "offset": site.offset}  # fmt: skip
     if site.callers:
@@ -132,7 +134,7 @@ def site_json(site: CallSite) -> dict[str, object]:
 
 
 def task_json(task: LogicalTask | None) -> dict[str, object] | None:
-    """The task that made a call."""
+    """Return the task that made a call as JSON."""
     if task is None:
         return None
     made = {"file": task.site.file, "line": task.site.line, "function": task.site.function} if task.site.file else None
@@ -141,7 +143,7 @@ def task_json(task: LogicalTask | None) -> dict[str, object] | None:
 
 
 def value_json(event: Event, name: str, value: Any) -> object:
-    """One argument for programs: handles by name, a status as an object."""
+    """Return one argument as JSON: handles by name, a status as an object."""
     handle = event.function.by_name[name.removesuffix(":out")].handle
     if isinstance(value, list):
         return [value_json(event, name, item) for item in value]

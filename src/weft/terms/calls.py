@@ -1,4 +1,5 @@
-"""What MPI's functions do to progress: who sends, who receives, who waits, and what is collective over what.
+"""Classify MPI's functions by what they do to progress: who sends, who receives, who waits, and what is collective over
+what.
 
 Names are those of the standard without `MPI_` and without the large-count ending `_c`.
 """
@@ -81,7 +82,7 @@ POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, Act.EP
 
 
 def among_data(where: Callable[[Meaning], bool]) -> frozenset[str]:
-    """The blocking collectives of data for which `where` holds."""
+    """Return the blocking collectives that move data and for which `where` holds."""
     return named(Act.COLLECTIVE, where=lambda m: m.moves and m.form is Form.BLOCKING and where(m))
 
 
@@ -97,7 +98,9 @@ DATA_COLLECTIVES: Final = among_data(lambda m: True)
 
 
 def forms(kin: frozenset[str], *wanted: Form) -> frozenset[str]:
-    """The forms (all where none is named) of some blocking functions: Iallreduce and Allreduce_init of Allreduce."""
+    """Return the wanted forms (all if none is named) of blocking functions: Iallreduce and Allreduce_init for
+    Allreduce.
+    """
     acts = {meaning.every()[name].act for name in kin}
     return named(*acts, where=lambda m: m.kin in kin and (not wanted or m.form in wanted))
 
@@ -167,7 +170,7 @@ def spoken(name: str) -> str:
 
 
 class Masks:
-    """Which function ids belong to a set of names, as lookup tables for whole columns of events."""
+    """Lookup tables by function id: which functions belong to a set of names."""
 
     def __init__(self, functions: FunctionTable) -> None:
         self._bases = {function.id: base(function.name) for function in functions}
@@ -186,7 +189,7 @@ class Masks:
         return sorted(id for name in set(names) for id in self._ids.get(name, ()))
 
     def table(self, names: frozenset[str]) -> NDArray[np.bool_]:
-        """True at the ids of the functions in `names`; unknown ids are False."""
+        """Return a table that is True at the ids of the functions in `names`; unknown ids are False."""
         if names not in self._tables:
             table = np.zeros(65536, np.bool_)
             table[self.ids(names)] = True
@@ -194,7 +197,7 @@ class Masks:
         return self._tables[names]
 
     def where(self, rank: Rank, names: frozenset[str]) -> NDArray[np.int64]:
-        """Indices of the events of a rank that call one of `names`."""
+        """Return the indices of a rank's events that call one of `names`."""
         return catalogue(rank).where(self.table(names))
 
 
@@ -211,9 +214,9 @@ LONG: Final = 1 << 20
 
 
 class Catalogue:
-    """What the events of one rank call, read once: `function` by event, `counts` by the id of each that is called.
+    """Which functions the events of one rank call, read once: `function` by event, `counts` by function id.
 
-    `failed`, `open`, `changed`: how many returned an error, did not return, saw a buffer that was changed.
+    `failed`, `open`, `changed`: how many events returned an error, did not return, or saw a buffer that was changed.
     """
 
     def __init__(self, rank: Rank) -> None:
@@ -242,7 +245,7 @@ class Catalogue:
         return sum(count for id, count in self.counts.items() if table[id])
 
     def where(self, table: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Indices of these events."""
+        """Return the indices of the events that call a function which is True in a lookup table."""
         count = self.count(table)
         if count in (0, len(self.function)):
             return np.arange(count)
@@ -264,7 +267,7 @@ _CATALOGUES: WeakKeyDictionary[Rank, Catalogue] = WeakKeyDictionary()
 
 
 def catalogue(rank: Rank) -> Catalogue:
-    """The catalogue of a rank, made when it is first asked for."""
+    """Return the catalogue of a rank, which is made at the first call."""
     found = _CATALOGUES.get(rank)
     if found is None:
         found = _CATALOGUES[rank] = Catalogue(rank)

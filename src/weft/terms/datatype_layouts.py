@@ -1,4 +1,6 @@
-"""Which bytes the elements of a datatype take (MPI-4.1, 5.1), as a layout: what repeats is kept as what it repeats."""
+"""Lay out the bytes that elements of a datatype take (MPI-4.1, 5.1); what repeats is stored once, with a stride and a
+count.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _DEEPEST: Final = 50
 
 @dataclass(frozen=True)
 class _Element:
-    """One element of a datatype. Without parts it is not known, or `too_many`."""
+    """One element of a datatype. Without parts its bytes are unknown, or `too_many`."""
 
     extent: int | None
     parts: tuple[Strided, ...] | None
@@ -28,7 +30,7 @@ class _Element:
 
 
 def blocks(datatype: Datatype | None, count: int) -> Layout | None:
-    """The bytes of `count` elements beside the buffer's address; None where the record does not tell."""
+    """Return the bytes of `count` elements relative to the buffer's address; None if the record does not tell."""
     if datatype is None:
         return None
     if size := solid(datatype):
@@ -45,6 +47,7 @@ def blocks(datatype: Datatype | None, count: int) -> Layout | None:
 
 
 def _laid_out(key: tuple[int, int], make: Callable[[], Layout]) -> Layout:
+    """Return the layout that was cached under `key`, else make and cache it."""
     if key not in _laid:
         if len(_laid) >= _MOST_LAID:
             _laid.clear()
@@ -58,14 +61,16 @@ _laid: dict[tuple[int, int], Layout] = {}
 
 
 class _Kept:
-    """Elements by what they are made of: programs that make a datatype for each message make few that differ."""
+    """A cache of elements by what they are made of: programs that make a datatype for each message make few that
+    differ.
+    """
 
     def __init__(self) -> None:
         self.elements: dict[Hashable, _Element] = {}
         self.parts = 0
 
     def add(self, key: Hashable, element: _Element) -> _Element:
-        """Keep one; where these are too many, or their parts, all before it go."""
+        """Store an element and return it; the cache is cleared first if it has too many elements or parts."""
         if len(self.elements) >= _MOST_KEPT or self.parts > 4 * MOST_PARTS:
             self.elements.clear()
             self.parts = 0
@@ -79,7 +84,7 @@ _kept: Final = _Kept()
 
 
 def _element(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Element:
-    """One element of a datatype; `seen` are those of this one's parts that are known, or on the way to it."""
+    """Return one element of a datatype. `seen`: elements of inner datatypes by id, `depth`: levels of nesting above."""
     if datatype.id in seen:
         return seen[datatype.id]
     seen[datatype.id] = _UNKNOWN
@@ -103,7 +108,7 @@ _UNKNOWN: Final = _Element(None, None)
 
 
 def _made(datatype: Datatype, inner: list[_Element]) -> _Element:
-    """An element of a datatype that is made of such ones."""
+    """Make an element of a datatype out of the elements of its inner datatypes."""
     extent = datatype.extent
     if size := solid(datatype):
         return _Element(extent, (Strided(0, size),))
@@ -122,7 +127,7 @@ class _TooMany(Exception):
 
 
 class _Piece(NamedTuple):
-    """Elements behind each other at an offset, and again at each sum of multiples of levels behind it."""
+    """Consecutive elements at an offset in bytes, repeated at each sum of multiples of the levels' strides."""
 
     offset: int
     times: int
@@ -130,6 +135,7 @@ class _Piece(NamedTuple):
 
 
 def _parts(datatype: Datatype, inner: list[_Element]) -> tuple[Strided, ...] | None:
+    """Return the blocks of one element of a derived datatype; None if unknown. Raises _TooMany."""
     pieces = _pieces(datatype, inner)
     if pieces is None:
         return None
@@ -150,7 +156,7 @@ def _parts(datatype: Datatype, inner: list[_Element]) -> tuple[Strided, ...] | N
 
 
 def _pieces(datatype: Datatype, inner: list[_Element]) -> Iterator[tuple[_Element, _Piece]] | None:
-    """What a datatype is made of; None for other forms."""
+    """Yield the inner elements that a derived datatype is made of, and where they are; None for an unknown combiner."""
     definition = datatype.definition
     if definition is None or not inner:
         return None
@@ -166,7 +172,9 @@ def _pieces(datatype: Datatype, inner: list[_Element]) -> Iterator[tuple[_Elemen
 
 
 def _places(combiner: str, i: tuple[int, ...], a: tuple[int, ...], step: int) -> Iterable[_Piece] | None:
-    """Where elements of one datatype, `step` bytes behind each other, are put."""
+    """Return where elements of the one inner datatype are put. `step`: its extent; `i`, `a`: integers and addresses of
+    the combiner.
+    """
     if combiner in ("DUP", "RESIZED"):
         return [_Piece(0, 1)]
     if combiner == "CONTIGUOUS" and i:
@@ -189,9 +197,10 @@ def _places(combiner: str, i: tuple[int, ...], a: tuple[int, ...], step: int) ->
 
 
 def subarray(i: Sequence[int]) -> tuple[list[int], list[int], list[int], bool]:
-    """Sizes, subsizes and starts of MPI_Type_create_subarray, and whether its order is Fortran's.
+    """Return sizes, subsizes and starts of MPI_Type_create_subarray, and whether its order is Fortran's. ValueError if
+    `i` is none.
 
-    MPI_Type_get_contents gives the order behind them, MPI_Type_get_contents_c before them, as it is not large: MPICH's,
+    MPI_Type_get_contents gives the order after them, MPI_Type_get_contents_c before them, as it is not large: MPICH's,
     Open MPI has none.
     """
     n = i[0]
@@ -212,6 +221,7 @@ _OPEN_MPI: Final = (0, 1)
 
 
 def _subarray(i: Sequence[int], step: int) -> list[_Piece] | None:
+    """Return the piece that a subarray selects, None if its integers are invalid."""
     try:
         sizes, subsizes, starts, fortran = subarray(i)
     except ValueError:

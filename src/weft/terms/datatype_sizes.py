@@ -1,4 +1,4 @@
-"""Basic types: what each is to the machine, and how many bytes it takes where the record does not tell."""
+"""Look up basic types: what each is to the machine, and how many bytes it takes if the record does not tell."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kind_of(name: str) -> str:
 
 
 def size_of(datatype: Datatype | None) -> int | None:
-    """Bytes of a datatype, None where they are not known."""
+    """Return the bytes of a datatype, None if they are not known."""
     if datatype is None:
         return None
     if datatype.size is None and datatype.predefined:
@@ -45,7 +45,7 @@ def width_of(name: str) -> int:
 
 
 def solid(datatype: Datatype | None) -> int:
-    """The size of a datatype without gaps, else 0: only of such a one every byte of its span is touched."""
+    """Return the size of a datatype without gaps, else 0: only then every byte of its span is touched."""
     size = size_of(datatype)
     if datatype is None or not size:
         return 0
@@ -55,7 +55,7 @@ def solid(datatype: Datatype | None) -> int:
 
 
 def solids(rank: Rank, kinds: Ints) -> Ints:
-    """The sizes of datatypes of a rank by their ids, 0 of those with gaps and of what is none."""
+    """Return the sizes of a rank's datatypes by their ids, 0 for those with gaps and for invalid ids."""
     size = np.zeros(len(kinds), np.int64)
     for id in distinct(kinds).tolist():
         size[kinds == id] = solid(rank.datatype(id)) if id > 1 else 0

@@ -1,4 +1,4 @@
-"""Calls and places as messages for people name them."""
+"""Name calls and call sites in messages for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RANKS = {PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
 
 
 def site(event: Event) -> findings.Site:
-    """Where an event's call stands, for a finding."""
+    """Return the call site of an event in the form that findings hold."""
     place = event.site
     callers = tuple((_file(caller), caller.line, caller.function or "") for caller in place.callers)
     return findings.Site(
@@ -30,7 +30,7 @@ def _file(place: CallSite) -> str:
 
 
 def where(event: Event) -> str:
-    """` at step.py:9`; ` in solve_ (libsolver.so+0x2c86)` where only the function is known; or nothing."""
+    """Return ` at step.py:9`; ` in solve_ (libsolver.so+0x2c86)` if only the function is known; or an empty text."""
     place = event.site
     if place.file:
         return f" at {Path(place.file).name}:{place.line}"
@@ -40,13 +40,15 @@ def where(event: Event) -> str:
 
 
 def loops(rank: Rank, site: int, around: int = 0) -> bool:
-    """Whether a place, or a line `around` it, has a loop that waits for something, as its source says."""
+    """Return whether the source has a loop that waits for something at a call site, or within `around` lines of it."""
     place = rank.site(site)
     return sources.of(rank.trace).loops(place.file or "", place.line, around)
 
 
 def in_task(*events: Event) -> str:
-    """` in task 7 (worker), made at solve.c:41`, where calls are of an explicit task, or of several that look alike."""
+    """Return ` in task 7 (worker), made at solve.c:41` if all events are of one explicit task, or of tasks that look
+    alike.
+    """
     [task, *others] = [event.task for event in events]
     if (
         task is None
@@ -69,9 +71,10 @@ def tag_argument(value: int, system: System = MPI) -> str:
 
 
 def _word(event: Event) -> str:
-    """The function in a word. In Python, where mpi4py makes other calls inside its own, the method on the line.
+    """Name the function of a call in a word; in Python the method on the line if mpi4py makes other calls inside it.
 
-    Its lowercase recv() is a matched probe first, and its first allreduce() of objects duplicates the communicator.
+    mpi4py's lowercase recv() is a matched probe first, and its first allreduce() of objects duplicates the
+    communicator.
     """
     name = base(event.function.called).lower()
     place = event.site
@@ -84,7 +87,7 @@ def _word(event: Event) -> str:
 
 
 def called(event: Event) -> frozenset[str]:
-    """The methods that a line of Python with a call of MPI calls, in lower case; none where its source is not known."""
+    """Return the methods that the line of a Python call names, in lower case; empty if its source is not known."""
     place = event.site
     spelled = sources.of(event.rank.trace).called(place.file or "", place.line) or ()
     return frozenset(name.rpartition(".")[2].lower() for name in spelled if "." in name)
@@ -103,7 +106,9 @@ def _called(event: Event, place: str, usually: str) -> str:
 
 
 def arguments(event: Event, *, peers: bool = True) -> list[str]:
-    """The arguments of a call that say whom it deals with."""
+    """Return the arguments of a call that say whom it deals with: `dest=1`, `tag=3`, `root=0`. `peers`: with the
+    ranks.
+    """
     name = base(event.function.name)
     args = event.args
     parts: list[str] = []
@@ -133,6 +138,6 @@ def arguments(event: Event, *, peers: bool = True) -> list[str]:
 
 
 def call(event: Event, *, peers: bool = True) -> str:
-    """`recv(source=0, tag=99)`; `barrier` for a call whose arguments say nothing of others."""
+    """Return `recv(source=0, tag=99)`; `barrier` for a call whose arguments say nothing of others."""
     parts = arguments(event, peers=peers)
     return _word(event) + (f"({', '.join(parts)})" if parts else "")

@@ -1,4 +1,4 @@
-"""Findings that cite events: their ranks, places and what they have in common."""
+"""Make findings that cite events: their ranks, their call sites and their common cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def finding(
     kind: str, message: str, events: Iterable[Event], *, severity: Severity | None = None,
     certainty: Certainty = "certain", evidence: Evidence = NO_EVIDENCE, cause: str | None = None,
 ) -> Finding:  # fmt: skip
-    """A finding about `events`, the one to look at first in front."""
+    """Make a finding about `events`, of which the first is the one to look at first."""
     found = list(events)
     return Finding(
         kind=kind,
@@ -39,19 +39,21 @@ def finding(
 
 
 class Some:
-    """Which findings are told one by one: MAX_OF_ONE_SITE of each key, such as a call site."""
+    """A counter that limits findings to MAX_OF_ONE_SITE for each key, such as a call site."""
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, int] = defaultdict(int)
 
     def more(self, key: Hashable) -> bool:
-        """Count one; whether it is still told."""
+        """Count one finding with this key; return whether it is still to be reported."""
         self._seen[key] += 1
         return self._seen[key] <= MAX_OF_ONE_SITE
 
 
 def some_of_sites(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
-    """Of some events of a rank the places of those that are told, MAX_OF_ONE_SITE of each call site, in order."""
+    """Return the indices of those among `events` that are to be reported: MAX_OF_ONE_SITE for each call site, in
+    order.
+    """
     sites = rank.events["site"][events]
     order = np.argsort(sites, kind="stable")
     starts = np.searchsorted(sites[order], sites[order])
@@ -60,7 +62,7 @@ def some_of_sites(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def left_out(kind: str, event: Event, whether: str) -> Finding:
-    """The note that a datatype of a call has too many blocks to be looked at: `whether` something is so."""
+    """Make the note that a call's datatypes have too many blocks to decide `whether` something is so."""
     return finding(
         kind,
         f"the datatypes of {said(event)} of rank {event.rank.index} have more blocks than Weft looks at: "
@@ -70,7 +72,7 @@ def left_out(kind: str, event: Event, whether: str) -> Finding:
 
 
 def cause(*events: Event) -> str:
-    """What findings of the same lines have in common, whatever the rank."""
+    """Return a key that findings about the same calls at the same lines share, whatever the rank."""
     return "; ".join(f"{event.function.name}{describe.where(event)}" for event in events)
 
 

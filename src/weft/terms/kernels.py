@@ -1,4 +1,4 @@
-"""The C side of terms (native/kernel/columns.c, scan.c)."""
+"""Call the C kernels of this room (native/kernel/columns.c, scan.c)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from weft.native.headers.columns import Column, ColumnsInput, kernel
 
 
 def decode(given: ColumnsInput, columns: Sequence[Column], *, fill: bool) -> None:
-    """Run weft_columns over the events of `given`; what it fills are the columns' arrays."""
+    """Run weft_columns over the events of `given`; it fills the arrays of `columns`."""
     kernel().weft_columns(given, several(columns, Column), fill)
 
 
 def catalogue(events: NDArray[Any], function: NDArray[np.uint16], counts: NDArray[np.int64]) -> tuple[int, int, int]:
-    """Run weft_catalogue: fills both arrays, returns how many events failed, are open, saw a changed buffer."""
+    """Run weft_catalogue: fill both arrays, and return how many events failed, are open, and saw a changed buffer."""
     found = np.zeros(1, scan.CATALOGUE)
     scan.kernel().weft_catalogue(np.ascontiguousarray(events), len(events), function, counts, found)
     failed, unfinished, changed = (int(found[name][0]) for name in ("failed", "open", "changed"))
@@ -27,7 +27,7 @@ def catalogue(events: NDArray[Any], function: NDArray[np.uint16], counts: NDArra
 
 
 def where(function: NDArray[np.uint16], table: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
-    """Run weft_where: the rows, `count` of them, whose function is True in the table."""
+    """Run weft_where: return the `count` rows whose function is True in the table."""
     rows = np.empty(count + 1, np.int64)
     scan.kernel().weft_where(function, len(function), table, rows)
     return rows[:count]

@@ -1,4 +1,4 @@
-"""Which files of source are a library's, not the user's own."""
+"""Tell source files of libraries from the user's own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of_library(file: str) -> bool:
 
 
 def library_code(site: CallSite) -> bool:
-    """Whether a place is in Python itself or in what pip installed."""
+    """Return whether a call site is in Python itself, in MPI, or in what pip or the system installed."""
     file = site.file or ""
     compiled = file.endswith((".pyx", ".pxi")) or (site.function or "").startswith("mpi4py.")
     runtime = _RUNTIMES.match((site.module or "").rpartition("/")[2])
@@ -31,6 +31,8 @@ def library_code(site: CallSite) -> bool:
 
 
 def innermost_own(stack: Iterable[CallSite]) -> CallSite | None:
-    """The place in a stack, innermost first, that is the user's own, one with a line first; None where none is."""
+    """Return the innermost call site of a stack that is the user's own, preferring one with a known line; None if there
+    is none.
+    """
     users = [site for site in stack if (site.known or site.module) and not library_code(site)]
     return next((site for site in users if site.known), None) or next(iter(users), None)

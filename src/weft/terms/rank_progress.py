@@ -1,4 +1,4 @@
-"""How far ranks came: to MPI_Finalize, to the end of their process, into a call that never returned."""
+"""Tell how far ranks came: to MPI_Finalize, to the end of their process, into a call that never returned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEFT: Final = "unmatched message"
 
 
 def reached_finalize(rank: Rank) -> bool:
-    """Whether the rank came to the end of its MPI program: what it has not done by then it never does."""
+    """Return whether the rank reached the end of its MPI program: what it has not done by then it never does."""
     if rank.state in ("missing", "damaged"):
         return False
     last = masks(rank.trace.functions).table(calls.ENDS)
@@ -24,7 +24,7 @@ def reached_finalize(rank: Rank) -> bool:
 
 
 def finalized(rank: Rank) -> bool:
-    """Whether the process came to MPI_Finalize, if only on its way out."""
+    """Return whether the process called MPI_Finalize, even if only on its way out."""
     if rank.missing or rank.state == "damaged":
         return False
     return rank.state == "finalized" or len(masks(rank.trace.functions).where(rank, calls.ENDS)) > 0
@@ -37,20 +37,20 @@ _ENDS: Final = {
 
 
 def end_of(rank: Rank) -> str:
-    """How a rank ended that is in no call and did not reach the last one of its system."""
+    """Say how a rank ended that is in no call and did not reach the last call of its system."""
     system = rank.trace.system
     return _ENDS.get(rank.state, f"ended outside of {system.name}, before {system.last}")
 
 
 def open_calls(rank: Rank) -> list[int]:
-    """The events of a rank's calls that never returned."""
+    """Return the events of a rank's calls that never returned."""
     tail = max(0, len(rank.events) - 64)
     closed = rank.events["flags"][tail:] & Flag.CLOSED
     return [tail + int(i) for i in np.flatnonzero(closed == 0)]
 
 
 def ended(rank: Rank) -> bool:
-    """Whether the rank reached MPI_Finalize, or its process ended outside of an MPI call."""
+    """Return whether the rank reached MPI_Finalize, or its process ended outside of an MPI call."""
     if rank.missing:
         return False
     exited = rank.state == "exited" and len(rank) > 0 and not rank.event(len(rank) - 1).open

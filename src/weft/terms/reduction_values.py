@@ -1,7 +1,7 @@
-"""What each process brought to a reduction and got from it, and the same computed again in the order of ranks.
+"""Read what each process brought to a reduction and got from it, and compute the reduction again in the order of ranks.
 
-Bounds are Higham's (Accuracy and Stability of Numerical Algorithms, 2002, 4.2): 2·n·ε·Σ|x| for a sum, 2·n·ε·|x| for a
-product.
+Error bounds are Higham's (Accuracy and Stability of Numerical Algorithms, 2002, 4.2): 2·n·ε·Σ|x| for a sum, 2·n·ε·|x|
+for a product.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINS: Final = frozenset(("Allreduce", "Reduce", *PREFIX))
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a member of a reduction brought and got; None where that is not kept."""
+    """What a member of a reduction brought and got; None if its contents were not recorded."""
 
     event: Event
     brought: Numbers | None
@@ -36,7 +36,7 @@ class Part:
 
 
 def members(trace: Trace, match: Match, instance: int) -> list[Part] | None:
-    """The members of a reduction in the order of ranks; None where not all contributions are kept."""
+    """Return the members of a reduction in the order of ranks; None if not all contributions were recorded."""
     collectives, instances = match.collectives, match.instances
     events = [collectives.id(int(row)) for row in instances.parts(instance)]
     size = len(trace.communicators[int(instances.comm[instance])].members)
@@ -51,7 +51,7 @@ def kin(name: str) -> str:
 
 
 def _part(rank: Rank, event: int) -> Part:
-    """What a rank brought to a call and got from it."""
+    """Return what a rank brought to a call and got from it."""
     hashed, made = rank.hashed, rank.event(event)
     first, end = np.searchsorted(hashed.rows["event"], [event, event + 1])
     sides: dict[HashSide, Numbers | None] = {}
@@ -68,7 +68,7 @@ def kind_of_numbers(datatype: Datatype | None) -> np.dtype[Any] | None:
 
 
 def numbers(event: Event, content: NDArray[np.uint8] | None) -> Numbers | None:
-    """Bytes as the numbers that they are, None where the type is not known."""
+    """Interpret bytes as numbers of the call's datatype; None if the type is not known."""
     dtype = kind_of_numbers(event.datatype)
     if content is None or dtype is None:
         return None
@@ -82,6 +82,7 @@ Combined = tuple[Numbers, Any]
 
 
 def _sum(brought: Numbers) -> Combined:
+    """Add the contributions in the order of ranks."""
     total = brought[0].copy()
     for one in brought[1:]:
         total = total + one
@@ -89,6 +90,7 @@ def _sum(brought: Numbers) -> Combined:
 
 
 def _product(brought: Numbers) -> Combined:
+    """Multiply the contributions in the order of ranks."""
     total = brought[0].copy()
     for one in brought[1:]:
         total = total * one
@@ -127,13 +129,15 @@ def operation(event: Event) -> str:
 
 
 def combined(parts: list[Part], name: str) -> Combined | None:
-    """What members brought, combined in the order of ranks; None where that cannot be done."""
+    """Combine what members brought in the order of ranks; None if that cannot be done. `name`: the operation."""
     brought = [part.brought for part in parts if part.brought is not None]
     return combine(np.stack(brought), name) if len({(x.dtype, len(x)) for x in brought}) == 1 else None
 
 
 def combine(brought: Numbers, name: str) -> Combined | None:
-    """The same of an array whose first dimension is the ranks."""
+    """Combine an array whose first dimension is the ranks with an operation; None if the operation is unknown for its
+    type.
+    """
     kind = brought.dtype.kind
     if name not in _OPERATIONS:
         return None

@@ -1,4 +1,4 @@
-"""From when to when a run lasted."""
+"""Compute from when to when a run lasted."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LONGEST_NS: Final = 10**17
 
 @dataclass(frozen=True)
 class Extent:
-    """The first and the last moment of a run, ns on its axis. What never returned lasts to the last one."""
+    """The first and the last moment of a run, ns on its time axis. A call that never returned lasts to the last one."""
 
     first: int
     last: int
 
 
 def extent(trace: Trace) -> Extent:
-    """The moments between which all calls lie. Where calls are open, the last one is that of the run's end."""
+    """Return the moments between which all calls lie; if calls are open, the last one is that of the run's end."""
     first = last = 0
     waits = False
     for rank in trace.ranks:
@@ -38,7 +38,7 @@ def extent(trace: Trace) -> Extent:
 
 
 def start_realtime_ns(trace: Trace) -> int:
-    """The wall-clock time of the axis' 0, ns since 1970; 0 where no rank tells."""
+    """Return the wall-clock time of the axis' 0, ns since 1970; 0 if no rank recorded it."""
     for rank in trace.ranks:
         if rank.header:
             return rank.header.start.realtime_ns - rank.axis.ns(rank.header.start.ticks)
@@ -46,7 +46,7 @@ def start_realtime_ns(trace: Trace) -> int:
 
 
 def _finished(trace: Trace) -> int:
-    """When the launcher saw the run end, on the axis; 0 where that is not known."""
+    """Return when the launcher saw the run end, ns on the axis; 0 if that is not known."""
     try:
         finished = datetime.fromisoformat(str(trace.run.get("finished"))).timestamp() * 1e9
     except (ValueError, OverflowError):

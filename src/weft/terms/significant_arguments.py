@@ -1,7 +1,9 @@
-"""Which arguments of a call count: of several the standard says that they are not significant: nobody may judge them.
+"""Decide which arguments of a call are significant: the standard says of several that they are not, so nobody may judge
+them.
 
-One table for all forms of a function. MPI_IN_PLACE makes one side's arguments void (MPI-4.1, 6.2.2), as does being no
-root (6.5 to 6.9), a peer of MPI_PROC_NULL (3.10, and 12.3 for one-sided calls), and MPI_NO_OP for the origin (12.3.4).
+One table serves all forms of a function. MPI_IN_PLACE makes one side's arguments void (MPI-4.1, 6.2.2), as does not
+being the root (6.5 to 6.9), a peer of MPI_PROC_NULL (3.10, and 12.3 for one-sided calls), and MPI_NO_OP for the origin
+(12.3.4).
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ def side_of(parameter: str) -> Side:
 
 
 def significant(rank: Rank, events: Ints, parameter: str) -> Mask:
-    """For calls of one function, in which of them the parameter counts.
+    """Return for calls of one function in which of them the parameter is significant.
 
-    Of the neighbourhood collectives with an entry for each neighbour none: a neighbour may be MPI_PROC_NULL.
+    In neighbourhood collectives with an entry for each neighbour no entry is: a neighbour may be MPI_PROC_NULL.
     """
     found = np.ones(len(events), np.bool_)
     if not len(events):
@@ -71,6 +73,7 @@ def significant(rank: Rank, events: Ints, parameter: str) -> Mask:
 
 
 def _of_collective(rank: Rank, events: Ints, row: Meaning, side: Side, parameter: str) -> Mask:
+    """Return in which calls of a collective a parameter is significant."""
     found = np.ones(len(events), np.bool_)
     sending, receiving = _VOID_SENDING, InPlace.RECEIVING_AT_ROOT
     if row.in_place in sending and not row.reduces and side is Side.SEND and parameter != "sendbuf":
@@ -89,7 +92,7 @@ _VOID_SENDING: Final = (InPlace.SENDING, InPlace.SENDING_AT_ROOT)
 
 
 def nothing_given(rank: Rank, events: Ints) -> Mask:
-    """Which one-sided calls have the operation MPI_NO_OP: they read the target and use nothing of the origin."""
+    """Return which one-sided calls have the operation MPI_NO_OP: they read the target and use nothing of the origin."""
     found = np.zeros(len(events), np.bool_)
     function = rank.trace.functions[int(rank.events["function"][events[0]])] if len(events) else None
     if function is None or "op" not in function.by_name:
@@ -102,13 +105,14 @@ def nothing_given(rank: Rank, events: Ints) -> Mask:
 
 
 def _rows(rank: Rank, events: Ints, name: str) -> Iterator[tuple[Ints, Ints]]:
-    """The places of events, which ascend, with the values of a scalar parameter in their tail."""
+    """Yield the indices of events, which ascend, with the values of a scalar parameter in their tails."""
     for found, values in columns(rank, events, frozenset((name,))):
         if name in values:
             yield np.searchsorted(events, found), ints(values, name)
 
 
 def _received_in_place(rank: Rank, events: Ints) -> Mask:
+    """Return which calls receive with MPI_IN_PLACE."""
     found = np.zeros(len(events), np.bool_)
     for at, values in _rows(rank, events, "recvbuf"):
         found[at] = values.astype(np.uint64) == IN_PLACE
@@ -116,7 +120,7 @@ def _received_in_place(rank: Rank, events: Ints) -> Mask:
 
 
 def _of_pair(rank: Rank, events: Ints, side: Side) -> Mask:
-    """Of MPI_Sendrecv each half has a peer of its own; what both halves share counts where either has one."""
+    """Return in which calls of MPI_Sendrecv a side is significant; what both halves share is if either has a peer."""
     sends = rank.events["peer"][events] != PROC_NULL
     receives = np.ones(len(events), np.bool_)
     for at, values in _rows(rank, events, "source"):
@@ -126,7 +130,11 @@ def _of_pair(rank: Rank, events: Ints, side: Side) -> Mask:
 
 
 def _of_rooted(rank: Rank, events: Ints, row: Meaning, side: Side) -> Mask:
-    """Only the root uses what a gather receives and what a scatter sends; MPI_ROOT and MPI_PROC_NULL say the same."""
+    """Return in which calls of a rooted collective a side is significant.
+
+    Only the root uses what a gather receives and what a scatter sends; on intercommunicators MPI_ROOT and MPI_PROC_NULL
+    say who that is.
+    """
     peer, ids = rank.events["peer"][events], rank.events["comm"][events]
     is_root, inter = peer == ROOT, np.zeros(len(events), np.bool_)
     for id in distinct(ids).tolist():

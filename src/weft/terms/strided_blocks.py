@@ -1,4 +1,4 @@
-"""Blocks of bytes that are there again at equal steps, kept as what they repeat: a datatype needs few of them."""
+"""Represent blocks of bytes that repeat at equal steps by one block and its strides: a datatype needs few of them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ALIKE: Final = 3
 
 
 class Strided(NamedTuple):
-    """`length` bytes at `offset`, and at each sum of one multiple (from 0 on) of each level's stride behind it.
+    """`length` bytes at `offset`, repeated at each sum of multiples (from 0 on) of the levels' strides.
 
-    Levels stand in the order of their strides, the greatest first.
+    Levels are sorted by stride, the greatest first.
     """
 
     offset: int
@@ -32,21 +32,23 @@ class Strided(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """How many blocks it is."""
+        """The number of blocks."""
         number = 1
         for _, times in self.levels:
             number *= times
         return number
 
     def repeated(self, stride: int, times: int) -> Strided:
-        """The same so many times, one or more, each `stride` bytes behind the last: each byte as often as before."""
+        """Return the blocks repeated `times` times (one or more), each `stride` bytes after the last; bytes keep their
+        multiplicity.
+        """
         if times == 1:
             return self
         offset = self.offset + min(stride, 0) * (times - 1)
         return Strided(offset, *_folded(self.length, [*self.levels, (abs(stride), times)]))
 
     def offsets(self) -> Ints:
-        """Where its blocks begin."""
+        """Return where the blocks begin."""
         found = np.array([self.offset], np.int64)
         for stride, times in self.levels:
             found = (found[:, None] + stride * np.arange(times, dtype=np.int64)[None]).reshape(-1)
@@ -54,7 +56,7 @@ class Strided(NamedTuple):
 
 
 def _folded(length: int, levels: list[Level]) -> tuple[int, tuple[Level, ...]]:
-    """Levels in order, where one goes on just where the one below it ends as one."""
+    """Sort levels and merge each that continues exactly where the one below it ends."""
     left: list[Level] = []
     for stride, times in sorted(levels):
         if stride == length and not left:
@@ -72,7 +74,7 @@ def tidied(parts: Iterable[Strided]) -> tuple[Strided, ...]:
 
 
 def _touching(parts: list[Strided]) -> Iterator[Strided]:
-    """Parts, of which those that go on where the one before them ends are one with it."""
+    """Merge parts that continue where the one before them ends."""
     held: Strided | None = None
     for part in parts:
         if held is not None and held.levels == part.levels and held.offset + held.length == part.offset:
@@ -86,7 +88,7 @@ def _touching(parts: list[Strided]) -> Iterator[Strided]:
 
 
 def _in_steps(parts: list[Strided]) -> Iterator[Strided]:
-    """Parts, of which those that are alike and lie at equal steps are one."""
+    """Merge equal parts that lie at equal steps."""
     first = 0
     while first < len(parts):
         one, last = parts[first], first + 1

@@ -1,4 +1,4 @@
-"""Where the elements of a datatype lie: its type map (MPI-4.1, 5.1), as runs of equal elements without gaps."""
+"""List the elements of a datatype: its type map (MPI-4.1, 5.1), as runs of equal elements without gaps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _TooMany(Exception):
 
 
 def typemap(datatype: Datatype | None) -> tuple[Run, ...] | None:
-    """The runs of one element of a datatype in the order of its type map; None where they are not known."""
+    """Return the runs of one element of a datatype in the order of its type map; None if they are not known."""
     if datatype is None:
         return None
     try:
@@ -42,7 +42,7 @@ def typemap(datatype: Datatype | None) -> tuple[Run, ...] | None:
 
 
 def _joined(runs: Iterable[Run]) -> Iterator[Run]:
-    """Runs that continue each other as one."""
+    """Merge runs that continue each other. Raises _TooMany for more than MOST."""
     held: Run | None = None
     for many, run in enumerate(runs):
         if many > MOST:
@@ -58,6 +58,7 @@ def _joined(runs: Iterable[Run]) -> Iterator[Run]:
 
 
 def _runs(datatype: Datatype, depth: int) -> Iterator[Run]:
+    """Yield the runs of one element of a datatype. Raises _TooMany if they are too many or unknown."""
     if depth > _DEEPEST:
         raise _TooMany
     if datatype.signature() == ():
@@ -75,6 +76,7 @@ def _runs(datatype: Datatype, depth: int) -> Iterator[Run]:
 
 
 def _repeated(inner: Datatype, at: int, times: int, depth: int) -> Iterator[Run]:
+    """Yield the runs of `times` elements of an inner datatype from displacement `at` on."""
     runs = list(_joined(_runs(inner, depth + 1)))
     extent = inner.extent if inner.extent is not None else size_of(inner)
     if extent is None:
@@ -94,7 +96,7 @@ _Part = tuple[Datatype | None, int, int]
 
 
 def _parts(datatype: Datatype) -> Iterator[_Part]:
-    """The blocks that a datatype is made of: (inner datatype, displacement in bytes, how many)."""
+    """Yield the blocks that a derived datatype is made of: (inner datatype, displacement in bytes, how many)."""
     definition = datatype.definition
     if definition is None or not datatype.inner:
         raise _TooMany
@@ -109,7 +111,9 @@ def _parts(datatype: Datatype) -> Iterator[_Part]:
 
 
 def _blocks(name: str, i: tuple[int, ...], a: tuple[int, ...], extent: int) -> Iterable[tuple[int, int]]:
-    """The blocks of a datatype of one inner type: (displacement in bytes, how many)."""
+    """Return the blocks of a datatype of one inner type: (displacement in bytes, how many). `extent`: of the inner
+    type.
+    """
     if name in ("DUP", "RESIZED"):
         return [(0, 1)]
     if name == "CONTIGUOUS":

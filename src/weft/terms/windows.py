@@ -1,4 +1,4 @@
-"""Windows and groups as all ranks know them."""
+"""Name windows and groups in a way that all ranks share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def window_of(rank: Rank, local: int) -> Window | None:
 
 
 def group_members(of: Rank, group: int) -> tuple[int, ...]:
-    """The indices in trace.ranks of a group's members, those of other worlds left out."""
+    """Return the members of a group as indices in trace.ranks, without those of other worlds."""
     runs = of.definitions.get(Def.GROUP, group) or ()
     world = of.trace.worlds[of.world].ranks
     places = [run.first + i * run.stride for run in runs if run.world == 0 for i in range(run.count)]

@@ -27,7 +27,7 @@ _ROWS: Final = 65536
 """Of them that are found at a time."""
 
 
-class Sorts(NamedTuple):
+class CheckedFunctions(NamedTuple):
     """The functions whose tag, datatype, operation, object or buffers are checked."""
 
     sending: frozenset[str]
@@ -38,7 +38,7 @@ class Sorts(NamedTuple):
     aliased: frozenset[str]
 
 
-class Rules(NamedTuple):
+class FunctionRules(NamedTuple):
     """The rules by function id as C reads them; `lead` and `codes` say how to reach the second buffer in the tail."""
 
     rules: NDArray[np.uint16]
@@ -46,9 +46,9 @@ class Rules(NamedTuple):
     codes: NDArray[np.uint8]
 
 
-def suspects(rank: Rank, sorts: Sorts) -> Ints:
+def find_suspect_events(rank: Rank, sorts: CheckedFunctions) -> Ints:
     """Return the events of a rank that may break a rule. `sorts`: the functions that each rule applies to."""
-    rules = _rules(rank.trace.functions, sorts)
+    rules = _rules_by_function(rank.trace.functions, sorts)
     events = np.ascontiguousarray(rank.events)
     threads = np.ascontiguousarray(rank.event_threads, np.int32) if len(rank.threads) > 1 else None
     tails = [np.ascontiguousarray(t.tails) for t in rank.threads]
@@ -73,7 +73,7 @@ def suspects(rank: Rank, sorts: Sorts) -> Ints:
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
-def _by_id(sizes: dict[int, int]) -> NDArray[np.int32]:
+def _table_by_id(sizes: dict[int, int]) -> NDArray[np.int32]:
     """Return a table by id of some sizes, -1 for other ids."""
     table = np.full(max(sizes, default=0) + 1, -1, np.int32)
     for id, size in sizes.items():
@@ -85,7 +85,7 @@ def _comm_sizes(rank: Rank) -> NDArray[np.int32]:
     """Return the number of peers of each communicator by id, -1 if unknown."""
     ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
     known = {id: rank.comm(id) for id in ids if id < 1 << 24}
-    return _by_id({id: len(comm.peers(rank.index)) for id, comm in known.items() if comm is not None})
+    return _table_by_id({id: len(comm.peers(rank.index)) for id, comm in known.items() if comm is not None})
 
 
 def _window_sizes(rank: Rank) -> NDArray[np.int32]:
@@ -96,11 +96,11 @@ def _window_sizes(rank: Rank) -> NDArray[np.int32]:
         comm = rank.comm(definition.comm) if definition else None
         if comm is not None and id < 1 << 24:
             comms[id] = len(comm.peers(rank.index))
-    return _by_id(comms)
+    return _table_by_id(comms)
 
 
 @cache
-def _rules(functions: FunctionTable, sorts: Sorts) -> Rules:
+def _rules_by_function(functions: FunctionTable, sorts: CheckedFunctions) -> FunctionRules:
     """Build the rules of each function."""
     rules = np.zeros(65536, np.uint16)
     for function in functions:
@@ -126,4 +126,4 @@ def _rules(functions: FunctionTable, sorts: Sorts) -> Rules:
             lead[id] = len(codes)
             codes += bytes([len(steps)])
             codes += bytes(CODES.get(p.type, Code.HANDLE) | (CODE_ARRAY if p.array else 0) for p in steps)
-    return Rules(rules, lead, np.frombuffer(bytes(codes), np.uint8))
+    return FunctionRules(rules, lead, np.frombuffer(bytes(codes), np.uint8))

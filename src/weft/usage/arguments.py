@@ -29,10 +29,10 @@ from weft.terms.significant_arguments import side_of, significant
 from weft.trace import Event, Flag, Function, Rank, Run, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
-from weft.usage.argument_scan import Sorts, suspects
-from weft.usage.buffer_aliasing import wrong as shared_bytes
-from weft.usage.file_modes import wrong as wrong_files
-from weft.usage.freed_handles import wrong as stale
+from weft.usage.argument_scan import CheckedFunctions, find_suspect_events
+from weft.usage.buffer_aliasing import find_aliased_buffers as shared_bytes
+from weft.usage.file_modes import find_wrong_file_calls as wrong_files
+from weft.usage.freed_handles import find_freed_handles as stale
 from weft.usage.resource_leaks import CLASSES
 
 _SENDING = calls.SENDS | calls.ISENDS | calls.SEND_INITS | calls.SENDRECVS | calls.ISENDRECVS
@@ -53,7 +53,7 @@ _ALIASED = (
 ) | words("Sendrecv")
 """Calls with two buffers, each of one address and one datatype."""
 _ON_REQUESTS = words("Start") | calls.CANCELS | calls.RELEASES
-_SORTS = Sorts(_SENDING, _RECEIVING, _TYPED, _REDUCING, _ON_WINDOWS | _ON_REQUESTS, _ALIASED)
+_SORTS = CheckedFunctions(_SENDING, _RECEIVING, _TYPED, _REDUCING, _ON_WINDOWS | _ON_REQUESTS, _ALIASED)
 _MOST_PACKED = 1000
 """Calls that pack near the end of their buffer which are looked at."""
 _UNDEFINED_COLOUR = -32766
@@ -75,18 +75,18 @@ def find(trace: Trace) -> list[Finding]:
     found: list[Finding] = []
     for rank in trace.own:
         if len(rank):
-            found += _Arguments(rank).find()
+            found += _ArgumentChecks(rank).find()
     return found
 
 
-class _Arguments:
+class _ArgumentChecks:
     """The checks of the arguments of one rank's calls, function by function."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
         self.events = rank.events
         self.functions = catalogue(rank).function
-        self.suspects = suspects(rank, _SORTS)
+        self.suspects = find_suspect_events(rank, _SORTS)
         self.masks = masks(rank.trace.functions)
         self._met: dict[tuple[int, ...], bool | None] = {}
         """By datatypes and counts of two buffers at one address whether they have a byte in common."""
@@ -97,17 +97,19 @@ class _Arguments:
     def find(self) -> Iterator[Finding]:
         """Run every check; report at most MAX_OF_ONE_SITE findings for each call site and parameter."""
         checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._counts, self._ranks, self._tags, self._null_handles, self._uncommitted, self._operations,
-            self._negative_tails, self._packs, self._aliases, self._shared_bytes, self._in_place, self._colours,
-            self._members, self._files, self._refused, self._aborted,
+            self._check_counts, self._check_ranks, self._check_tags, self._check_null_handles,
+            self._check_uncommitted_datatypes, self._check_operations, self._check_negative_arguments,
+            self._check_packing, self._check_same_buffer, self._check_shared_bytes, self._check_in_place,
+            self._check_split_colors, self._check_group_ranks, self._check_file_modes, self._check_error_classes,
+            self._check_aborted_call,
         )  # fmt: skip
         for check in checks:
             yield from check()
 
-    def _where(self, names: frozenset[str]) -> Ints:
+    def _events_calling(self, names: frozenset[str]) -> Ints:
         return self.masks.where(self.rank, names)
 
-    def _tell(
+    def _make_findings(
         self, which: NDArray[Any], parameter: str, why: Callable[[Event], str], severity: Severity = "error"
     ) -> Iterator[Finding]:
         """Yield a finding for each event that has none yet. `why(event)` words the argument as an object of `gives
@@ -129,72 +131,72 @@ class _Arguments:
                 cause=f"{parameter} {cause(event)}",
             )
 
-    def _each(self, place: str) -> Iterator[tuple[Function, Ints]]:
+    def _suspects_by_function(self, place: str) -> Iterator[tuple[Function, Ints]]:
         """Yield the functions that keep an input argument in the slot's field `place`, with their suspect events."""
-        for function, rows in self._by_function(self.suspects):
+        for function, rows in self._group_by_function(self.suspects):
             if place in function.slot and function.slot[place].direction != "out":
                 yield function, rows
 
-    def _suspects(self, names: frozenset[str]) -> Ints:
+    def _suspects_calling(self, names: frozenset[str]) -> Ints:
         rows: Ints = self.suspects[self.masks.table(names)[self.functions[self.suspects]]]
         return rows
 
-    def _counts(self) -> Iterator[Finding]:
+    def _check_counts(self) -> Iterator[Finding]:
         """Find negative counts."""
-        for function, which in self._each("count"):
+        for function, which in self._suspects_by_function("count"):
             name = function.slot["count"].name
-            bad = self._that_count(which[self.events["count"][which] < 0], name)
-            yield from self._tell(bad, name, lambda e: f"a negative {_name(e, 'count')}, {e.count},")
+            bad = self._where_significant(which[self.events["count"][which] < 0], name)
+            yield from self._make_findings(bad, name, lambda e: f"a negative {_parameter_name(e, 'count')}, {e.count},")
 
-    def _that_count(self, which: Ints, parameter: str) -> Ints:
+    def _where_significant(self, which: Ints, parameter: str) -> Ints:
         """Return the events, all of one function, in which a parameter is significant."""
         rows: Ints = which[significant(self.rank, which, parameter)]
         return rows
 
-    def _by_function(self, which: Ints) -> Iterator[tuple[Function, Ints]]:
+    def _group_by_function(self, which: Ints) -> Iterator[tuple[Function, Ints]]:
         """Split events by the function that they call."""
         functions = self.functions[which]
         for id in distinct(functions).tolist():
             yield self.rank.trace.functions[id], which[functions == id]
 
-    def _typed(self, which: Ints) -> Ints:
+    def _where_datatype_significant(self, which: Ints) -> Ints:
         """Return the events whose datatype in the slot is significant and whose count is not 0."""
         parts = [which[:0]]
-        for function, rows in self._by_function(which):
+        for function, rows in self._group_by_function(which):
             if (typed := function.slot.get("datatype")) is None:  # functions.json says otherwise than the standard
                 continue
             name = typed.name
             if "count" in function.slot and side_of(function.slot["count"].name) is side_of(name):
-                parts.append(self._that_count(rows[self.events["count"][rows] != 0], name))
+                parts.append(self._where_significant(rows[self.events["count"][rows] != 0], name))
             else:
-                parts.append(self._that_count(rows, name))
+                parts.append(self._where_significant(rows, name))
         return np.sort(np.concatenate(parts))
 
-    def _ranks(self) -> Iterator[Finding]:
+    def _check_ranks(self) -> Iterator[Finding]:
         """Find source, destination, root and target ranks that are outside of their communicator."""
-        for function, which in self._each("peer"):
+        for function, which in self._suspects_by_function("peer"):
             peer = self.events["peer"][which].astype(np.int64)
             name = function.slot["peer"].name
             low = -1 if name == "source" else 0
-            size = self._sizes(function, which)
+            size = self._communicator_sizes(function, which)
             allowed = (peer >= low) & (peer < size) | (size < 0)
             if name != "root":
                 allowed |= peer == PROC_NULL
             else:
-                inter = self._inter(which)
+                inter = self._are_on_intercommunicator(which)
                 allowed |= inter & ((peer == PROC_NULL) | (peer == ROOT_RANK))
             # A failed poll and a wait keep what they were given or told: only a probe's source was given.
-            yield from self._tell(which[~allowed], name, self._rank_words)
-        yield from self._receive_halves()
+            yield from self._make_findings(which[~allowed], name, self._describe_rank)
+        yield from self._check_receive_halves()
 
-    def _rank_words(self, event: Event) -> str:
+    def _describe_rank(self, event: Event) -> str:
         """Describe the wrong rank of a call: `the dest 7 in a communicator of 4`."""
-        name = _name(event, "peer")
-        size = int(self._sizes(_function(event), np.array([event.index]))[0])
+        name = _parameter_name(event, "peer")
+        size = int(self._communicator_sizes(_function(event), np.array([event.index]))[0])
         given = "MPI_ANY_SOURCE" if event.peer == ANY_SOURCE and name != "source" else str(event.peer)
         return f"the {name} {given} in a communicator of {size}"
 
-    def _sizes(self, function: Function, which: Ints) -> Ints:
+    def _communicator_sizes(self, function: Function, which: Ints) -> Ints:
         """Return the number of peers in each event's communicator, or in its window's, -1 if that is unknown."""
         sizes = np.full(len(which), -1, np.int64)
         ids = self.events["comm"][which].astype(np.int64)
@@ -215,7 +217,7 @@ class _Arguments:
         definition = self.rank.definitions.window(window)
         return definition.comm if definition else 0
 
-    def _inter(self, which: Ints) -> NDArray[np.bool_]:
+    def _are_on_intercommunicator(self, which: Ints) -> NDArray[np.bool_]:
         """Return which events are on an intercommunicator."""
         ids = self.events["comm"][which]
         comms = distinct(ids)
@@ -223,87 +225,91 @@ class _Arguments:
         found: NDArray[np.bool_] = inter[np.searchsorted(comms, ids)]
         return found
 
-    def _receive_halves(self) -> Iterator[Finding]:
+    def _check_receive_halves(self) -> Iterator[Finding]:
         """Find wrong sources and tags in the receiving half of MPI_Sendrecv and its kin."""
-        which = self._where(calls.SENDRECVS | calls.ISENDRECVS)
+        which = self._events_calling(calls.SENDRECVS | calls.ISENDRECVS)
         for events, found in columns(self.rank, which, frozenset(("source", "recvtag"))):
             source, tag = found.get("source"), found.get("recvtag")
             if not isinstance(source, np.ndarray) or not isinstance(tag, np.ndarray):
                 continue
-            size = self._sizes(self.rank.trace.functions[int(self.events["function"][events[0]])], events)
+            size = self._communicator_sizes(self.rank.trace.functions[int(self.events["function"][events[0]])], events)
             source = np.where(source < RANK_INVALID_BASE, source - RANK_INVALID_BASE, source)
             good = (source >= PROC_NULL) & (source < size) | (size < 0)
-            yield from self._tell(
+            yield from self._make_findings(
                 events[~good], "source", lambda e: f"the source {e.args['source']}, which is not a rank,"
             )
             bad = (tag < ANY_TAG) & (source != PROC_NULL)
-            yield from self._tell(events[bad], "recvtag", lambda e: f"the negative recvtag {e.args['recvtag']}")
+            yield from self._make_findings(
+                events[bad], "recvtag", lambda e: f"the negative recvtag {e.args['recvtag']}"
+            )
 
-    def _tags(self) -> Iterator[Finding]:
+    def _check_tags(self) -> Iterator[Finding]:
         """Find negative tags, and MPI_ANY_TAG to send with."""
-        sends = self._suspects(_SENDING)
+        sends = self._suspects_calling(_SENDING)
         tag, peer = self.events["tag"][sends], self.events["peer"][sends]
-        yield from self._tell(sends[(tag < 0) & (peer != PROC_NULL)], "tag", self._tag_words)
-        receives = self._suspects(_RECEIVING)
+        yield from self._make_findings(sends[(tag < 0) & (peer != PROC_NULL)], "tag", self._describe_tag)
+        receives = self._suspects_calling(_RECEIVING)
         tag, peer = self.events["tag"][receives], self.events["peer"][receives]
-        yield from self._tell(receives[(tag < ANY_TAG) & (peer != PROC_NULL)], "tag", self._tag_words)
+        yield from self._make_findings(receives[(tag < ANY_TAG) & (peer != PROC_NULL)], "tag", self._describe_tag)
 
-    def _tag_words(self, event: Event) -> str:
+    def _describe_tag(self, event: Event) -> str:
         if event.tag == ANY_TAG:
             return "MPI_ANY_TAG to send with"
-        return f"the negative {_name(event, 'tag')} {event.tag}"
+        return f"the negative {_parameter_name(event, 'tag')} {event.tag}"
 
-    def _null_handles(self) -> Iterator[Finding]:
+    def _check_null_handles(self) -> Iterator[Finding]:
         """Find null communicators, datatypes, operations, windows and requests."""
-        for function, which in self._each("comm"):
+        for function, which in self._suspects_by_function("comm"):
             bad = which[self.events["comm"][which] == ID_NULL]
-            yield from self._tell(bad, function.slot["comm"].name, lambda e: "MPI_COMM_NULL")
-        typed = self._suspects(_TYPED)
-        bad = self._typed(typed[self.events["datatype"][typed] == ID_NULL])
-        yield from self._tell(bad, "datatype", lambda e: "MPI_DATATYPE_NULL")
-        freed = self._suspects(words("Type_free Type_commit"))
-        yield from self._tell(
+            yield from self._make_findings(bad, function.slot["comm"].name, lambda e: "MPI_COMM_NULL")
+        typed = self._suspects_calling(_TYPED)
+        bad = self._where_datatype_significant(typed[self.events["datatype"][typed] == ID_NULL])
+        yield from self._make_findings(bad, "datatype", lambda e: "MPI_DATATYPE_NULL")
+        freed = self._suspects_calling(words("Type_free Type_commit"))
+        yield from self._make_findings(
             freed[self.events["datatype"][freed] == ID_NULL], "datatype", lambda e: "MPI_DATATYPE_NULL"
         )
-        reducing = self._suspects(_REDUCING)
-        yield from self._tell(reducing[self.events["tag"][reducing] == ID_NULL], "op", lambda e: "MPI_OP_NULL")
-        windows = self._suspects(_ON_WINDOWS - calls.REQUEST_RMA)
-        yield from self._tell(windows[self.events["object"][windows] == ID_NULL], "win", lambda e: "MPI_WIN_NULL")
-        request = self._suspects(_ON_REQUESTS)
-        yield from self._tell(
+        reducing = self._suspects_calling(_REDUCING)
+        yield from self._make_findings(reducing[self.events["tag"][reducing] == ID_NULL], "op", lambda e: "MPI_OP_NULL")
+        windows = self._suspects_calling(_ON_WINDOWS - calls.REQUEST_RMA)
+        yield from self._make_findings(
+            windows[self.events["object"][windows] == ID_NULL], "win", lambda e: "MPI_WIN_NULL"
+        )
+        request = self._suspects_calling(_ON_REQUESTS)
+        yield from self._make_findings(
             request[self.events["object"][request] == ID_NULL], "request", lambda e: "MPI_REQUEST_NULL"
         )
 
-    def _uncommitted(self) -> Iterator[Finding]:
+    def _check_uncommitted_datatypes(self) -> Iterator[Finding]:
         """Find derived datatypes that the rank made and had not committed when it communicated with them."""
-        makers = self._where(CLASSES[1].makers - {"Type_dup"})
+        makers = self._events_calling(CLASSES[1].makers - {"Type_dup"})
         if not len(makers):
             return
-        moving = self._where(_MOVING)
+        moving = self._events_calling(_MOVING)
         used = self.events["datatype"][moving].astype(np.int64)
         made = distinct(self.events["object"][makers].astype(np.int64))
         suspects = np.isin(used, made) & (used >= ID_DYNAMIC)
         if not suspects.any():
             return
-        commits = self._where(words("Type_commit"))
+        commits = self._events_calling(words("Type_commit"))
         first: dict[int, int] = {}
         for index, id in zip(commits.tolist(), self.events["datatype"][commits].tolist(), strict=True):
             first.setdefault(id, index)
         rows = [
             i for i, t in zip(moving[suspects].tolist(), used[suspects].tolist(), strict=True) if first.get(t, i) >= i
         ]
-        bad = self._typed(np.array(rows, np.int64))
-        yield from self._tell(bad, "datatype", lambda e: "a datatype that was not committed")
+        bad = self._where_datatype_significant(np.array(rows, np.int64))
+        yield from self._make_findings(bad, "datatype", lambda e: "a datatype that was not committed")
 
-    def _operations(self) -> Iterator[Finding]:
+    def _check_operations(self) -> Iterator[Finding]:
         """Find predefined operations on types for which the standard defines none (MPI-4.1, 6.9.2 and 6.9.4).
 
         A process of the root's group of an intercommunicator that is not the root gives arguments without meaning
         (6.2.3).
         """
-        which = self._where(_REDUCING)
+        which = self._events_calling(_REDUCING)
         rooted = self.masks.table(_ROOTED_REDUCING)[self.functions[which]]
-        which = self._typed(which[~rooted | (self.events["peer"][which] != PROC_NULL)])
+        which = self._where_datatype_significant(which[~rooted | (self.events["peer"][which] != PROC_NULL)])
         if not len(which):
             return
         op, datatype = self.events["tag"][which], self.events["datatype"][which]
@@ -312,15 +318,15 @@ class _Arguments:
         for o, t in [divmod(pair, ID_DYNAMIC) for pair in pairs.tolist()]:
             found = self.rank.datatype(t)
             name = self.rank.object_name("OP", o).removeprefix("MPI_")
-            if found is not None and found.predefined and not _defined(name, found.name):
+            if found is not None and found.predefined and not _is_operation_defined(name, found.name):
                 bad = which[(op == o) & (datatype == t)]
                 taken = (self.events["error"][bad] == 0) & ((self.events["flags"][bad] & Flag.CLOSED) != 0)
                 words = f"the operation MPI_{name} on {found.name}"
-                yield from self._tell(bad[~taken], "op", _always(words))
+                yield from self._make_findings(bad[~taken], "op", _constant_text(words))
                 left_out = f"{words}, which the standard leaves out though this MPI takes it,"
-                yield from self._tell(bad[taken], "op", _always(left_out), severity="warning")
+                yield from self._make_findings(bad[taken], "op", _constant_text(left_out), severity="warning")
 
-    def _negative_tails(self) -> Iterator[Finding]:
+    def _check_negative_arguments(self) -> Iterator[Finding]:
         """Find negative values of parameters that the standard declares as nonnegative, in the tails of events."""
         for id in catalogue(self.rank).present:
             function = self.rank.trace.functions[id]
@@ -337,12 +343,14 @@ class _Arguments:
                         bad = np.flatnonzero(values < 0)
                     else:
                         continue
-                    yield from self._tell(self._that_count(events[bad], name), name, _negative(name))
+                    yield from self._make_findings(
+                        self._where_significant(events[bad], name), name, _negative_text(name)
+                    )
 
-    def _packs(self) -> Iterator[Finding]:
+    def _check_packing(self) -> Iterator[Finding]:
         """Find calls that pack or unpack more than the buffer has after the position (MPI-4.1, 5.2)."""
         for name, count, room in (("Pack", "incount", "outsize"), ("Unpack", "outcount", "insize")):
-            which = self._where(words(name))
+            which = self._events_calling(words(name))
             if len(which) and len(distinct(self.events["function"][which])) == 1:  # not beside large counts
                 many, size, at = (argument(self.rank, which, each) for each in (count, room, "position"))
                 bytes_ = many * solids(self.rank, argument(self.rank, which, "datatype"))
@@ -351,11 +359,11 @@ class _Arguments:
                 near = np.flatnonzero((bytes_ > 0) & (failed | (at + bytes_ > size)))[:_MOST_PACKED]
                 begun = [int(self.rank.event(int(index)).args.get("position", 0)) for index in which[near]]
                 bad = near[np.array(begun, np.int64) + bytes_[near] > size[near]]
-                yield from self._tell(which[bad], room, _too_small(room))
+                yield from self._make_findings(which[bad], room, _too_small_text(room))
 
-    def _aliases(self) -> Iterator[Finding]:
+    def _check_same_buffer(self) -> Iterator[Finding]:
         """Find calls that use the same memory as send and receive buffer without MPI_IN_PLACE (MPI-4.1, 6.1)."""
-        which = self._suspects(_ALIASED)
+        which = self._suspects_calling(_ALIASED)
         slot = self.events[which]
         which = which[(slot["buffer"] != IN_PLACE) & (slot["buffer"] != 0) & (slot["count"] > 0)]
         for events, found in columns(self.rank, which, frozenset(("recvbuf",))):
@@ -363,33 +371,35 @@ class _Arguments:
             if not isinstance(target, np.ndarray):
                 continue
             same = target == self.events["buffer"][events].astype(np.int64)
-            same &= self._both_count(events)
-            met = {event: self._meets(event) for event in events[same].tolist()}
+            same &= self._are_both_significant(events)
+            met = {event: self._do_buffers_overlap(event) for event in events[same].tolist()}
             for event in [event for event, meets in met.items() if meets is None][:1]:
-                yield from self._left_out(event)
+                yield from self._note_undecided(event)
             same[same] = [bool(meets) for meets in met.values()]
-            yield from self._tell(events[same], "recvbuf", lambda e: "one buffer to send from and to receive into")
+            yield from self._make_findings(
+                events[same], "recvbuf", lambda e: "one buffer to send from and to receive into"
+            )
 
-    def _shared_bytes(self) -> Iterator[Finding]:
+    def _check_shared_bytes(self) -> Iterator[Finding]:
         """Find buffers that share bytes with others of the same call, or with themselves, and handles that were
         freed.
         """
         for index, parameter, why, is_known in shared_bytes(self.rank):
             if is_known:
-                yield from self._tell(np.array([index]), parameter, _always(why))
+                yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
             else:
-                yield from self._left_out(index)
+                yield from self._note_undecided(index)
         for index, parameter, why in stale(self.rank):
-            yield from self._tell(np.array([index]), parameter, _always(why))
+            yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
 
-    def _left_out(self, index: int) -> Iterator[Finding]:
+    def _note_undecided(self, index: int) -> Iterator[Finding]:
         """Note, for the first such call only, that its datatypes have too many blocks to decide."""
         if not self.left_out:
             self.left_out = True
             event = self.rank.event(index)
             yield left_out("invalid-argument", event, "it writes bytes more than once, or those that it sends,")
 
-    def _meets(self, index: int) -> bool | None:
+    def _do_buffers_overlap(self, index: int) -> bool | None:
         """Return whether a call whose buffers have one address sends and receives the same bytes; None if that is not
         decided.
         """
@@ -397,10 +407,10 @@ class _Arguments:
         names = ("sendtype", "sendcount", "recvtype", "recvcount")
         found = tuple(given[name] if isinstance(given.get(name), int) else -1 for name in names)
         if found not in self._met:
-            self._met[found] = self._may_meet(*found)
+            self._met[found] = self._do_datatypes_overlap(*found)
         return self._met[found]
 
-    def _may_meet(self, kind: int, count: int, other: int, others: int) -> bool | None:
+    def _do_datatypes_overlap(self, kind: int, count: int, other: int, others: int) -> bool | None:
         """Return whether elements of two datatypes at one address share a byte, or may as far as is known.
 
         `kind`, `count`: id and number of what is sent, `other`, `others` of what is received; -1 unknown. None if the
@@ -414,9 +424,9 @@ class _Arguments:
         sent, received = blocks(self.rank.datatype(kind), count), blocks(self.rank.datatype(other), others)
         return sent is None or received is None or meet(sent, received)
 
-    def _in_place(self) -> Iterator[Finding]:
+    def _check_in_place(self) -> Iterator[Finding]:
         """Find processes other than the root that send MPI_IN_PLACE to a root (MPI-4.1, 6.5 and 6.9.1)."""
-        which = self._where(_TO_ROOT)
+        which = self._events_calling(_TO_ROOT)
         which = which[(self.events["buffer"][which] == IN_PLACE) & (self.events["peer"][which] >= 0)]
         ids = self.events["comm"][which]
         wrong = np.zeros(len(which), np.bool_)
@@ -425,11 +435,11 @@ class _Arguments:
             if comm is not None and not comm.inter:
                 mine = ids == id
                 wrong[mine] = self.events["peer"][which[mine]] != comm.rank_of(self.rank.index)
-        yield from self._tell(
+        yield from self._make_findings(
             which[wrong], "sendbuf", lambda e: "MPI_IN_PLACE to send from, though it is not the root,"
         )
 
-    def _both_count(self, events: Ints) -> NDArray[np.bool_]:
+    def _are_both_significant(self, events: Ints) -> NDArray[np.bool_]:
         """Return the events in which something is sent, something is received, and both buffers are significant."""
         result = significant(self.rank, events, "sendbuf") & significant(self.rank, events, "recvbuf")
         for found, values in columns(self.rank, events, frozenset(("recvcount",))):
@@ -437,30 +447,32 @@ class _Arguments:
                 result[np.searchsorted(events, found)] &= ints(values, "recvcount") > 0
         return result
 
-    def _colours(self) -> Iterator[Finding]:
+    def _check_split_colors(self) -> Iterator[Finding]:
         """Find negative colors of MPI_Comm_split other than MPI_UNDEFINED."""
-        for events, found in columns(self.rank, self._where(words("Comm_split")), frozenset(("color",))):
+        for events, found in columns(self.rank, self._events_calling(words("Comm_split")), frozenset(("color",))):
             colour = found.get("color")
             if isinstance(colour, np.ndarray):
                 bad = (colour < 0) & (colour != _UNDEFINED_COLOUR)
-                yield from self._tell(events[bad], "color", lambda e: f"the negative color {e.args['color']}")
+                yield from self._make_findings(events[bad], "color", lambda e: f"the negative color {e.args['color']}")
 
-    def _members(self) -> Iterator[Finding]:
+    def _check_group_ranks(self) -> Iterator[Finding]:
         """Find ranks that are named twice where a group is made (MPI-4.1, 7.3.2)."""
-        for events, found in columns(self.rank, self._where(words("Group_incl Group_excl")), frozenset(("ranks",))):
+        for events, found in columns(
+            self.rank, self._events_calling(words("Group_incl Group_excl")), frozenset(("ranks",))
+        ):
             ranks = found.get("ranks")
             if isinstance(ranks, Ragged) and len(ranks.values):
                 keys = ranks.owners.astype(np.int64) << 32 | ranks.values.astype(np.int64) & 0xFFFFFFFF
                 unique, times = np.unique(keys, return_counts=True)
                 bad = events[distinct(unique[times > 1] >> 32)]
-                yield from self._tell(bad, "ranks", lambda e: f"a rank twice in ranks, {e.args['ranks']},")
+                yield from self._make_findings(bad, "ranks", lambda e: f"a rank twice in ranks, {e.args['ranks']},")
 
-    def _files(self) -> Iterator[Finding]:
+    def _check_file_modes(self) -> Iterator[Finding]:
         """Find calls on files that the mode of the file does not allow, and invalid modes."""
         for index, parameter, why in wrong_files(self.rank):
-            yield from self._tell(np.array([index]), parameter, _always(why))
+            yield from self._make_findings(np.array([index]), parameter, _constant_text(why))
 
-    def _refused(self) -> Iterator[Finding]:
+    def _check_error_classes(self) -> Iterator[Finding]:
         """Find calls that returned an error class which names a kind of argument."""
         which = np.flatnonzero(self.events["error"] != 0) if catalogue(self.rank).failed else np.zeros(0, np.int64)
         library = str(self.rank.trace.functions.mpi or self.rank.trace.run.get("mpi") or "").lower()
@@ -468,21 +480,21 @@ class _Arguments:
         for index in which.tolist():
             noun = table.get(int(self.events["error"][index]))
             if noun:
-                yield from self._tell(
-                    np.array([index]), noun, _always(f"a wrong {noun}: it returned an error of class {noun},")
+                yield from self._make_findings(
+                    np.array([index]), noun, _constant_text(f"a wrong {noun}: it returned an error of class {noun},")
                 )
 
-    def _aborted(self) -> Iterator[Finding]:
+    def _check_aborted_call(self) -> Iterator[Finding]:
         """Report the call inside which MPI ended the process, if no other reason for that end is known."""
         last = len(self.events) - 1
         if self.rank.state != "exited" or last in self.told:
             return
         event = self.rank.event(last)
         name = base(event.function.name)
-        words = _last_words(self.rank.definitions.ended or "")
+        words = _mpich_error_reason(self.rank.definitions.ended or "")
         named = words.startswith("Invalid") or "nvalid " in words
         elsewhere = name in _MAY_FAIL_OTHERWISE or any(reason in words for reason in _OTHER_REASONS)
-        if not event.open or (not named and (elsewhere or _ended_from_outside(self.rank.trace))):
+        if not event.open or (not named and (elsewhere or _was_run_ended_from_outside(self.rank.trace))):
             return
         yield finding(
             "invalid-argument",
@@ -495,14 +507,14 @@ class _Arguments:
         )
 
 
-def _ended_from_outside(trace: Run) -> bool:
+def _was_run_ended_from_outside(trace: Run) -> bool:
     """Return whether Weft, a signal or the loss of a host ended the run: MPI then ends ranks that lose their
     partners.
     """
     return trace.run.get("ended") in ("deadlock", "killed", "interrupted") or bool(trace.run.get("lost"))
 
 
-def _last_words(text: str) -> str:
+def _mpich_error_reason(text: str) -> str:
     """Return the reason at the end of MPICH's error stack, whose lines are `function(line)....: reason`."""
     lines = re.findall(r"^\w+\(\d+\)\.*: (.+)$", text, re.MULTILINE)
     return lines[-1].strip() if lines else ""
@@ -512,21 +524,21 @@ def _function(event: Event) -> Function:
     return event.function
 
 
-def _always(text: str) -> Callable[[Event], str]:
+def _constant_text(text: str) -> Callable[[Event], str]:
     return lambda event: text
 
 
-def _negative(name: str) -> Callable[[Event], str]:
+def _negative_text(name: str) -> Callable[[Event], str]:
     return lambda event: f"a negative {name}, {event.args.get(name)},"
 
 
-def _too_small(room: str) -> Callable[[Event], str]:
+def _too_small_text(room: str) -> Callable[[Event], str]:
     return lambda event: (
         f"an {room} of {event.args[room]:,}, too small for what follows position {event.args['position']:,},"
     )
 
 
-def _name(event: Event, place: str) -> str:
+def _parameter_name(event: Event, place: str) -> str:
     parameter = event.function.slot.get(place)
     return parameter.name if parameter else place
 
@@ -539,7 +551,7 @@ _PAIRS = frozenset(
 _FLOATS = frozenset("MPI_FLOAT MPI_DOUBLE MPI_LONG_DOUBLE MPI_REAL MPI_DOUBLE_PRECISION MPI_REAL4 MPI_REAL8".split())
 
 
-def _defined(op: str, datatype: str) -> bool:
+def _is_operation_defined(op: str, datatype: str) -> bool:
     """Return whether the standard defines a predefined operation on a predefined type; what is unclear counts as
     defined.
     """

@@ -24,7 +24,7 @@ from weft.trace import Datatype, Function, FunctionTable, Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Def
 
 
-class Told(NamedTuple):
+class WrongBuffer(NamedTuple):
     """A call with wrong buffers: its event, the wrong parameter, and what is wrong, worded as an object of `gives
     MPI_Sendrecv`.
 
@@ -46,18 +46,20 @@ _SHARED: Final = "a recvbuf that shares bytes with what it sends"
 _TWICE: Final = "blocks of recvbuf that share bytes, which would be written more than once,"
 
 
-def wrong(rank: Rank) -> Iterator[Told]:
+def find_aliased_buffers(rank: Rank) -> Iterator[WrongBuffer]:
     """Find the calls of a rank that write bytes of a buffer that they also send, or write bytes twice."""
     present = [rank.trace.functions[id] for id in catalogue(rank).present]
-    for function, which in _called(rank, present, _with_two(rank.trace.functions)):
-        yield from _meeting(rank, function, which)
-    for function, which in _called(rank, present, _with_lists(rank.trace.functions)):
+    for function, which in _successful_calls(rank, present, _functions_with_two_buffers(rank.trace.functions)):
+        yield from _find_send_receive_overlaps(rank, function, which)
+    for function, which in _successful_calls(rank, present, _functions_with_displacements(rank.trace.functions)):
         places = "displs" if "displs" in function.by_name else "rdispls"
-        yield from (Told(row, places, _TWICE) for row in _written_twice(rank, which, places))
-    yield from _types(rank, present)
+        yield from (WrongBuffer(row, places, _TWICE) for row in _find_overlapping_blocks(rank, which, places))
+    yield from _find_overlapping_datatypes(rank, present)
 
 
-def _called(rank: Rank, present: list[Function], functions: Collection[Function]) -> Iterator[tuple[Function, Ints]]:
+def _successful_calls(
+    rank: Rank, present: list[Function], functions: Collection[Function]
+) -> Iterator[tuple[Function, Ints]]:
     """Yield each of `functions` that the rank calls, with its calls that did not fail.
 
     `present`: the functions that the rank calls at all.
@@ -72,13 +74,13 @@ def _called(rank: Rank, present: list[Function], functions: Collection[Function]
 
 
 @cache
-def _with_two(functions: FunctionTable) -> tuple[Function, ...]:
+def _functions_with_two_buffers(functions: FunctionTable) -> tuple[Function, ...]:
     """Return the functions with a send buffer and a receive buffer."""
     return tuple(f for f in functions if {"sendbuf", "recvbuf"} <= f.by_name.keys())
 
 
 @cache
-def _with_lists(functions: FunctionTable) -> tuple[Function, ...]:
+def _functions_with_displacements(functions: FunctionTable) -> tuple[Function, ...]:
     """Return the functions that receive blocks of different lengths at displacements of their own, without
     neighbourhood collectives.
     """
@@ -90,12 +92,12 @@ def _with_lists(functions: FunctionTable) -> tuple[Function, ...]:
 # What is sent and what is received
 
 
-def _meeting(rank: Rank, function: Function, which: Ints) -> Iterator[Told]:
+def _find_send_receive_overlaps(rank: Rank, function: Function, which: Ints) -> Iterator[WrongBuffer]:
     """Find calls of one function whose receive buffer shares bytes with its send buffer."""
     sent, got = (argument(rank, which, name) for name in ("sendbuf", "recvbuf"))
     near = ~np.isin(sent, _NO_BUFFER) & ~np.isin(got, _NO_BUFFER)
-    near &= _reach(rank, function, which, "send") > got - sent
-    near &= _reach(rank, function, which, "recv") > sent - got
+    near &= _buffer_lengths(rank, function, which, "send") > got - sent
+    near &= _buffer_lengths(rank, function, which, "recv") > sent - got
     which, apart = which[near], (got - sent)[near]
     sites = rank.events["site"][which].astype(np.int64)
     first = np.unique(sites << 40 ^ apart, return_index=True)[1]
@@ -103,10 +105,10 @@ def _meeting(rank: Rank, function: Function, which: Ints) -> Iterator[Told]:
         event = rank.event(row)
         one, other = pieces(event, "sendbuf"), pieces(event, "recvbuf")
         if one is not None and other is not None and (met := meet(one, other)) is not False:
-            yield Told(row, "recvbuf", _SHARED, is_known=met is True)
+            yield WrongBuffer(row, "recvbuf", _SHARED, is_known=met is True)
 
 
-def _reach(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
+def _buffer_lengths(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
     """Return how many bytes after a buffer's address its end lies at most; 2**40 if that is unknown. `side`: "send" or
     "recv".
     """
@@ -126,7 +128,7 @@ def _reach(rank: Rank, function: Function, which: Ints, side: str) -> Ints:
 # Blocks with a displacement for each member
 
 
-def _written_twice(rank: Rank, which: Ints, displacements: str) -> Iterator[int]:
+def _find_overlapping_blocks(rank: Rank, which: Ints, displacements: str) -> Iterator[int]:
     """Find calls that receive the blocks of two members into the same bytes.
 
     `displacements`: the parameter that holds the displacement of each block.
@@ -138,12 +140,12 @@ def _written_twice(rank: Rank, which: Ints, displacements: str) -> Iterator[int]
             continue
         if not np.array_equal(counts.starts, places.starts):
             continue
-        size = _sizes(rank, events, counts, types)
+        size = _element_sizes(rank, events, counts, types)
         step = size if types is None else np.ones(len(size), np.int64)
-        yield from events[_meet_within(counts.owners, places.values * step, counts.values * size)].tolist()
+        yield from events[_owners_with_overlaps(counts.owners, places.values * step, counts.values * size)].tolist()
 
 
-def _sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
+def _element_sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
     """Return the size of an element of each member's block; 0 for a datatype with gaps, which is not checked."""
     if types is None:
         kinds = argument(rank, events, "recvtype")[counts.owners]
@@ -154,7 +156,7 @@ def _sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
     return solids(rank, kinds)
 
 
-def _meet_within(owners: Ints, low: Ints, length: Ints) -> Ints:
+def _owners_with_overlaps(owners: Ints, low: Ints, length: Ints) -> Ints:
     """Return the owners of which two ranges of bytes overlap. `low`, `length`: the ranges; `owners`: whose each is."""
     some = length > 0
     owners, low, high = owners[some], low[some], (low + length)[some]
@@ -168,19 +170,19 @@ def _meet_within(owners: Ints, low: Ints, length: Ints) -> Ints:
 # Datatypes with entries that overlap
 
 
-def _types(rank: Rank, present: list[Function]) -> Iterator[Told]:
+def _find_overlapping_datatypes(rank: Rank, present: list[Function]) -> Iterator[WrongBuffer]:
     """Find calls that receive with a datatype of which two entries, or two consecutive elements, share bytes."""
     known = {id: rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE) if id > 1}
     spread = {id: of for id, of in known.items() if of is not None and not of.predefined and not solid(of)}
     if not spread:
         return
-    for function, which in _called(rank, present, [f for f in present if _written(f)]):
-        for kind, count in _written(function):
-            yield from _of_types(rank, which, kind, count, spread)
+    for function, which in _successful_calls(rank, present, [f for f in present if _receiving_datatypes(f)]):
+        for kind, count in _receiving_datatypes(function):
+            yield from _check_datatype_argument(rank, which, kind, count, spread)
 
 
 @cache
-def _written(function: Function) -> tuple[tuple[str, str], ...]:
+def _receiving_datatypes(function: Function) -> tuple[tuple[str, str], ...]:
     """Return the parameters of datatypes that a function writes with, each with its count parameter ("" if it has
     none).
     """
@@ -195,7 +197,9 @@ def _written(function: Function) -> tuple[tuple[str, str], ...]:
     return tuple((kind, count if count in names else "") for kind, count in pairs if kind in names)
 
 
-def _of_types(rank: Rank, which: Ints, kind: str, count: str, spread: Mapping[int, Datatype]) -> Iterator[Told]:
+def _check_datatype_argument(
+    rank: Rank, which: Ints, kind: str, count: str, spread: Mapping[int, Datatype]
+) -> Iterator[WrongBuffer]:
     """Find calls whose datatype in parameter `kind` has overlapping entries or, with their `count`, overlapping
     elements.
 
@@ -211,22 +215,24 @@ def _of_types(rank: Rank, which: Ints, kind: str, count: str, spread: Mapping[in
         datatype = spread[id]
         mine = np.flatnonzero(use & (kinds == id))
         most = int(counts[mine].max())
-        overlap = _overlaps(datatype, most)
+        overlap = _do_elements_overlap(datatype, most)
         if overlap is False:  # nor do fewer
             continue
         if overlap is None:
-            yield Told(int(which[mine[0]]), kind, f"{datatype.name}, of which entries overlap,", is_known=False)
+            yield WrongBuffer(int(which[mine[0]]), kind, f"{datatype.name}, of which entries overlap,", is_known=False)
             continue
-        if _overlaps(datatype, 1):
-            yield from (Told(row, kind, f"{datatype.name}, of which entries overlap,") for row in which[mine].tolist())
+        if _do_elements_overlap(datatype, 1):
+            yield from (
+                WrongBuffer(row, kind, f"{datatype.name}, of which entries overlap,") for row in which[mine].tolist()
+            )
             continue
         for n in distinct(counts[mine]).tolist()[-MOST:]:
-            if n > 1 and _overlaps(datatype, n):
+            if n > 1 and _do_elements_overlap(datatype, n):
                 why = f"{n:,} elements of {datatype.name}, which overlap each other,"
-                yield from (Told(row, kind, why) for row in which[mine[counts[mine] == n]].tolist())
+                yield from (WrongBuffer(row, kind, why) for row in which[mine[counts[mine] == n]].tolist())
 
 
-def _overlaps(datatype: Datatype, count: int) -> bool | None:
+def _do_elements_overlap(datatype: Datatype, count: int) -> bool | None:
     """Return whether `count` elements of a datatype touch a byte more than once; None if there are too many blocks to
     decide.
     """

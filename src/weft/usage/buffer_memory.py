@@ -22,7 +22,7 @@ SITES: Final = 2000
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryRange:
     """Memory from `low` to `high`; for a variable also its `name`, its `line` and its `type` if known."""
 
     low: int
@@ -39,7 +39,7 @@ class Room:
         return not self.name
 
 
-class Memory:
+class RankMemory:
     """The variables and heap blocks of one rank."""
 
     def __init__(self, rank: Rank) -> None:
@@ -47,19 +47,21 @@ class Memory:
         definitions = rank.definitions
         self._modules: dict[int, ModuleDefinition] = {m.id: m for m in definitions.all(Def.MODULE)}
         self._variables = variables.of(rank.trace)
-        self._blocks = dict(_blocks(rank))
+        self._blocks = dict(_recorded_heap_blocks(rank))
         self.ways: dict[int, list[WayDefinition]] = defaultdict(list)
         for way in definitions.ways:
             self.ways[way.site].append(way)
 
-    def behind(self, event: Event, address: int) -> Room | None:
+    def behind(self, event: Event, address: int) -> MemoryRange | None:
         """Return the variable or block that holds an address which a call was given; None if none is known."""
-        return self.block(event, address) or self._static(address) or self._local(event, address)
+        return (
+            self.block(event, address) or self._static_variable_at(address) or self._stack_variable_at(event, address)
+        )
 
-    def block(self, event: Event, address: int) -> Room | None:
+    def block(self, event: Event, address: int) -> MemoryRange | None:
         """Return the block of the heap that holds an address, if the recorder looked it up for this very call."""
         found = self._blocks.get((event.index, address))
-        return Room(found[0], found[0] + found[1]) if found is not None and found[1] > 0 else None
+        return MemoryRange(found[0], found[0] + found[1]) if found is not None and found[1] > 0 else None
 
     def pointed(self, event: Event, parameter: str) -> tuple[str, VariableType] | None:
         """Return the pointer that the statement of a call names for a parameter, and the type that it points to."""
@@ -73,7 +75,7 @@ class Memory:
 
         None if the call came several ways and the address lies in frames of more than one.
         """
-        found = [(way, k) for way in self.ways[event.site_id] if (k := _number(way, address)) is not None]
+        found = [(way, k) for way in self.ways[event.site_id] if (k := _frame_number(way, address)) is not None]
         return found[0] if len(found) == 1 else None
 
     def _place(self, site: object) -> tuple[Place, int] | None:
@@ -81,17 +83,17 @@ class Memory:
         of = self._modules.get(module)
         return ((of.path, of.build_id), offset) if of is not None else None
 
-    def _static(self, address: int) -> Room | None:
+    def _static_variable_at(self, address: int) -> MemoryRange | None:
         """Return the static variable at an address."""
         for module in self._modules.values():
             if module.base <= address < module.end:
                 found = self._variables.static((module.path, module.build_id), address - module.base)
                 if found is not None:
                     low = module.base + found.at
-                    return Room(low, low + found.size, found.name, found.line, found.type)
+                    return MemoryRange(low, low + found.size, found.name, found.line, found.type)
         return None
 
-    def _local(self, event: Event, address: int) -> Room | None:
+    def _stack_variable_at(self, event: Event, address: int) -> MemoryRange | None:
         """Return the variable on the stack at an address, in the frames of the functions that led to a call."""
         within, of = self.frame(event, address), event.rank.definitions.site(event.site_id)
         if within is None or of is None:
@@ -105,17 +107,17 @@ class Memory:
         found = self._variables.local((module.path, module.build_id), places[number][1], address - end)
         if found is None:
             return None
-        return Room(end + found.at, end + found.at + found.size, found.name, found.line, found.type, number)
+        return MemoryRange(end + found.at, end + found.at + found.size, found.name, found.line, found.type, number)
 
 
-def _number(way: WayDefinition, address: int) -> int | None:
+def _frame_number(way: WayDefinition, address: int) -> int | None:
     """Return which function of a way has an address in its frame."""
     if address < way.low:
         return None
     return next((k for k, end in enumerate(way.ends) if address < end), None)
 
 
-def index_of(rank: Rank, slot: int, ticks: int) -> int | None:
+def find_event_at_time(rank: Rank, slot: int, ticks: int) -> int | None:
     """Return the first event of the thread `slot` that begins at clock time `ticks` or later; None if there is none."""
     thread = next((t for t in rank.threads if t.slot == slot), None)
     if thread is None:
@@ -129,15 +131,15 @@ def index_of(rank: Rank, slot: int, ticks: int) -> int | None:
     return int(mine[place]) if place < len(mine) else None
 
 
-def _blocks(rank: Rank) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+def _recorded_heap_blocks(rank: Rank) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Yield for each event and address that the recorder looked up the first byte of the heap block and its length."""
     for told in rank.definitions.blocks:
-        index = index_of(rank, told.slot, told.ticks)
+        index = find_event_at_time(rank, told.slot, told.ticks)
         for address, low, length in told.blocks if index is not None else ():
             yield (index or 0, address), (low, length)
 
 
-def calls_with_buffers(rank: Rank) -> list[int]:
+def select_calls_with_buffers(rank: Rank) -> list[int]:
     """Return the events that name buffers, for each call site at most OF_A_SITE with different ones."""
     functions = [f.id for f in rank.trace.functions if any(p.kind == "BUFFER" for p in f.parameters)]
     table = np.zeros(65536, np.bool_)
@@ -148,7 +150,7 @@ def calls_with_buffers(rank: Rank) -> list[int]:
     keys = (site << np.uint64(40)) ^ events["buffer"][rows] ^ (count << np.uint64(20))
     _, first = np.unique(keys, return_index=True)
     seen: dict[int, int] = defaultdict(int)
-    found = {event for (event, _), _ in _blocks(rank) if table[events["function"][event]]}
+    found = {event for (event, _), _ in _recorded_heap_blocks(rank) if table[events["function"][event]]}
     for row in rows[np.sort(first)].tolist():
         at = int(events["site"][row])
         seen[at] += 1
@@ -157,7 +159,7 @@ def calls_with_buffers(rank: Rank) -> list[int]:
     return sorted(found)
 
 
-def worth_a_look(rank: Rank) -> bool:
+def has_memory_facts(rank: Rank) -> bool:
     """Return whether the record tells anything of the memory behind a rank's buffers."""
     definitions = rank.definitions
     return bool(len(rank) and (definitions.blocks or definitions.ways) and masks(rank.trace.functions))

@@ -21,8 +21,14 @@ from weft.terms.datatype_sizes import size_of
 from weft.terms.event_findings import cause, finding, said
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL
-from weft.usage.buffer_memory import Memory, Room, calls_with_buffers, index_of, worth_a_look
-from weft.usage.variable_types import misfits
+from weft.usage.buffer_memory import (
+    MemoryRange,
+    RankMemory,
+    find_event_at_time,
+    has_memory_facts,
+    select_calls_with_buffers,
+)
+from weft.usage.variable_types import report_type_misfits
 
 _RECEIVES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.MRECVS | calls.SENDRECVS | calls.ISENDRECVS
 
@@ -56,34 +62,34 @@ def find(trace: Trace, around: Around) -> list[Finding]:
     """
     found: list[Finding] = []
     for rank in trace.own:
-        if rank.missing or not worth_a_look(rank):
+        if rank.missing or not has_memory_facts(rank):
             continue
-        memory = Memory(rank)
-        for index in calls_with_buffers(rank):
+        memory = RankMemory(rank)
+        for index in select_calls_with_buffers(rank):
             event = rank.event(index)
             for region in regions(event):
-                found += _of_region(memory, around, event, region)
-        found += _left(memory)
-        found += _given_back(rank)
+                found += _check_buffer(memory, around, event, region)
+        found += _report_windows_on_left_frames(memory)
+        found += _report_windows_on_freed_heap(rank)
     return found
 
 
-def _of_region(memory: Memory, around: Around, event: Event, region: Region) -> Iterator[Finding]:
+def _check_buffer(memory: RankMemory, around: Around, event: Event, region: Region) -> Iterator[Finding]:
     """Report a buffer that exceeds its memory, or whose type differs from that of its variable."""
     room = memory.behind(event, region.address)
     if room is not None:
         low, high = region.address + region.low, region.address + region.high
         if low < room.low or high > room.high:
-            yield _overrun(around, event, region, room)
+            yield _overrun_finding(around, event, region, room)
             return
-    yield from misfits(memory, event, region, room)
+    yield from report_type_misfits(memory, event, region, room)
 
 
-def _overrun(around: Around, event: Event, region: Region, room: Room) -> Finding:
+def _overrun_finding(around: Around, event: Event, region: Region, room: MemoryRange) -> Finding:
     """Make the finding for a buffer that begins before its memory or ends after it."""
     before = max(0, room.low - region.address - region.low)
     behind = max(0, region.address + region.high - room.high)
-    fitted = _fitted(around, event, region, room)
+    fitted = _did_message_fit(around, event, region, room)
     severity: Severity = "warning" if fitted else "error"
     outside = " and ".join(
         text for n, text in ((before, f"{before:,} bytes before it"), (behind, f"{behind:,} bytes behind its end")) if n
@@ -92,8 +98,8 @@ def _overrun(around: Around, event: Event, region: Region, room: Room) -> Findin
     tail = "; what came fitted, more would not have" if fitted else ""
     return finding(
         "buffer-overrun",
-        f"rank {event.rank.index} {_does(event, region)} {size:,} bytes in {said(event)}, {_of_room(event, room)}: "
-        f"{outside}{tail}",
+        f"rank {event.rank.index} {_verb_of_call(event, region)} {size:,} bytes in {said(event)}, "
+        f"{_describe_memory(event, room)}: {outside}{tail}",
         [event],
         severity=severity,
         evidence=Overrun(
@@ -104,7 +110,7 @@ def _overrun(around: Around, event: Event, region: Region, room: Room) -> Findin
     )  # fmt: skip
 
 
-def _does(event: Event, region: Region) -> str:
+def _verb_of_call(event: Event, region: Region) -> str:
     """Say what a call does with a buffer: "reads", "writes", "sends", "has room for", "exposes a window of"."""
     name = base(event.function.name)
     if region.parameter == "base":
@@ -114,7 +120,7 @@ def _does(event: Event, region: Region) -> str:
     return "writes" if region.written else "reads" if "sendrecv" not in name.lower() else "sends"
 
 
-def _of_room(event: Event, room: Room) -> str:
+def _describe_memory(event: Event, room: MemoryRange) -> str:
     """Name the memory behind a buffer and its size, as the second half of a sentence."""
     if room.heap:
         return f"but the block of the heap that it begins in has {room.high - room.low:,}"
@@ -123,7 +129,7 @@ def _of_room(event: Event, room: Room) -> str:
     return f"but `{room.name}`{declared} has {room.high - room.low:,}"
 
 
-def _fitted(around: Around, event: Event, region: Region, room: Room) -> bool:
+def _did_message_fit(around: Around, event: Event, region: Region, room: MemoryRange) -> bool:
     """Return whether a receive's message was no longer than the memory, or none came: then nothing was overwritten
     yet.
     """
@@ -135,11 +141,11 @@ def _fitted(around: Around, event: Event, region: Region, room: Room) -> bool:
         match, here = around(event.id)
         rows = match.receives_of(here)
         partner = int(match.recvs.partner[rows[0]]) if rows else NONE
-        came = _sent(match, partner) if partner != NONE else 0
+        came = _sent_bytes(match, partner) if partner != NONE else 0
     return came is not None and region.low >= 0 and region.address + came <= room.high
 
 
-def _sent(match: Match, row: int) -> int | None:
+def _sent_bytes(match: Match, row: int) -> int | None:
     """Return the bytes of a message that was sent, None if unknown. `row`: its row in match.sends."""
     rank, args = match.sends.rank_of(row), int(match.sends.args[row])
     if args == NONE:
@@ -153,20 +159,20 @@ def _sent(match: Match, row: int) -> int | None:
 # Windows
 
 
-def _given_back(rank: Rank) -> Iterator[Finding]:
+def _report_windows_on_freed_heap(rank: Rank) -> Iterator[Finding]:
     """Report windows whose memory was given back to the heap before they were freed."""
     table = masks(rank.trace.functions)
     made = table.where(rank, words("Win_create"))
     for told in rank.definitions.given_back:
-        index = index_of(rank, told.slot, told.ticks)
+        index = find_event_at_time(rank, told.slot, told.ticks)
         creations = made[rank.events["object"][made] == told.window]
         if index is None or not len(creations):
             continue
         free, create = rank.event(index), rank.event(int(creations[0]))
-        yield _outlived(free, create, "was given back to the heap before")
+        yield _outlived_window_finding(free, create, "was given back to the heap before")
 
 
-def _outlived(event: Event, create: Event, how: str) -> Finding:
+def _outlived_window_finding(event: Event, create: Event, how: str) -> Finding:
     """Make the finding for a window that outlives its memory; `how` says what happened to the memory before `event`."""
     return finding(
         "buffer-overrun",
@@ -178,7 +184,7 @@ def _outlived(event: Event, create: Event, how: str) -> Finding:
     )
 
 
-def _left(memory: Memory) -> Iterator[Finding]:
+def _report_windows_on_left_frames(memory: RankMemory) -> Iterator[Finding]:
     """Report windows on local variables of a function that returned before they were freed."""
     rank = memory.rank
     table = masks(rank.trace.functions)
@@ -193,13 +199,13 @@ def _left(memory: Memory) -> Iterator[Finding]:
         ends = freed[(ids[freed] == create.object) & (freed > index)]
         last = int(ends[0]) if len(ends) else len(rank) - 1
         end = within[0].ends[within[1]]
-        gone = _first_outside(memory, create, range(index + 1, last + 1), base_ + size, end)
+        gone = _first_call_after_frame(memory, create, range(index + 1, last + 1), base_ + size, end)
         if gone is not None:
             function = create.site.function or "the function that made it"
-            yield _outlived(gone, create, f"is a variable of {function}, which was left before")
+            yield _outlived_window_finding(gone, create, f"is a variable of {function}, which was left before")
 
 
-def _first_outside(memory: Memory, create: Event, events: range, top: int, end: int) -> Event | None:
+def _first_call_after_frame(memory: RankMemory, create: Event, events: range, top: int, end: int) -> Event | None:
     """Return the first of some calls that was made after the frame which ends at address `end` was left.
 
     `top`: the end of the window's memory.

@@ -24,7 +24,7 @@ from weft.terms.event_findings import Some, cause, finding, said
 from weft.terms.rank_progress import ended
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE
-from weft.usage.topologies import Edge, edges, unequal
+from weft.usage.topologies import Edge, find_unequal_edge_counts, topology_edges
 
 MAX_INSTANCES = 2000
 """Instances of one function whose per-member counts are compared."""
@@ -68,18 +68,18 @@ class Argument(Evidence):
 
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Find collectives in which members made different calls, were absent, or gave arguments that do not fit."""
-    uneven = _uneven(trace, match)
+    uneven = _find_suspect_instances(trace, match)
     uneven = uneven[~match.carried()[uneven]]
     if not len(uneven):
         return []
-    table = _Table(trace, match, _chosen(match.instances, uneven))
+    table = _CollectiveTable(trace, match, _select_instances(match.instances, uneven))
     wrong = table.differing(table.function)
-    told = list(_different(table, wrong))
-    told += _absent(table, wrong)
-    return told + list(_each_once(_arguments(table, ~wrong)))
+    told = list(_check_same_function(table, wrong))
+    told += _check_absent_members(table, wrong)
+    return told + list(_first_per_cause(_check_arguments(table, ~wrong)))
 
 
-def _uneven(trace: Trace, match: Match) -> Ints:
+def _find_suspect_instances(trace: Trace, match: Match) -> Ints:
     """Return the collectives whose members may not agree (native/kernel/scan.c); only these are checked further."""
     of, parts = match.instances, match.collectives
     if not len(of):
@@ -88,29 +88,29 @@ def _uneven(trace: Trace, match: Match) -> Ints:
     name, anyway = np.zeros(65536, np.uint16), np.zeros(65536, np.uint8)
     for function in trace.functions:
         name[function.id] = number[base(function.name)]
-        anyway[function.id] = _kin(function.name) in _LOOKED_AT
+        anyway[function.id] = _blocking_name(function.name) in _LOOKED_AT
     events = [np.ascontiguousarray(r.events) for r in trace.ranks]
     given = Gathered(
         instances=len(of), first=of.first, rows=of.rows, rank=parts.ranks(), event=parts.event,
-        function=parts.function, name=name, anyway=anyway, comm=of.comm, members=_sizes(trace),
+        function=parts.function, name=name, anyway=anyway, comm=of.comm, members=_communicator_sizes(trace),
         events=addresses(events, EVENT, "events"),
     )  # fmt: skip
     found = np.empty(len(of), np.int64)
     return found[: kernel().weft_uneven(given, found)]
 
 
-def _kin(name: str) -> str:
+def _blocking_name(name: str) -> str:
     """The blocking function of which a function is a form."""
     row = of(name)
     return row.kin if row else ""
 
 
-def _sizes(trace: Trace) -> Ints:
+def _communicator_sizes(trace: Trace) -> Ints:
     """How many processes belong to each communicator."""
     return np.array([len(set(c.members) | set(c.remote_members)) for c in trace.communicators], np.int64)
 
 
-def _chosen(of: Instances, which: Ints) -> Instances:
+def _select_instances(of: Instances, which: Ints) -> Instances:
     """Return the instances `which` of all."""
     if len(which) == len(of):
         return of
@@ -121,7 +121,7 @@ def _chosen(of: Instances, which: Ints) -> Instances:
     return Instances(of.comm[which], of.ordinal[which], of.parent[which], starts.astype(np.uint64), of.rows[rows])
 
 
-def _by_rank(ranks: Ints, count: int) -> tuple[Ints, Ints]:
+def _sort_by_rank(ranks: Ints, count: int) -> tuple[Ints, Ints]:
     """Places sorted by rank, and where those of each rank begin."""
     first, places = group(ranks.astype(np.uint32), count)
     return places.astype(np.int64), first.astype(np.int64)
@@ -131,7 +131,7 @@ Groups = list[tuple[object, list[int]]]
 """The places of parts by what they give, the rarest first."""
 
 
-class _Table:
+class _CollectiveTable:
     """The calls of the members of some collectives, ordered by instance, with their arguments as columns."""
 
     def __init__(self, trace: Trace, match: Match, of: Instances) -> None:
@@ -144,11 +144,11 @@ class _Table:
         self.instance = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
         """Of each part the collective that it is of."""
         self.rank = parts.ranks()[self.rows].astype(np.int64)
-        self.by_rank, self.rank_first = _by_rank(self.rank, len(trace.ranks))
+        self.by_rank, self.rank_first = _sort_by_rank(self.rank, len(trace.ranks))
         self.event = parts.event[self.rows].astype(np.int64)
         self.flags = parts.flags[self.rows]
         ids = parts.function[self.rows]
-        self.names, self.function = self._canonical(ids)
+        self.names, self.function = self._number_base_names(ids)
         # Of a started persistent collective only its init has arguments, and that is a part of its own.
         started = ((self.flags & Post.PERSISTENT) != 0) & ((self.flags & Post.INIT) == 0)
         self.whole = ~started
@@ -156,7 +156,7 @@ class _Table:
         inter = np.array([c.inter for c in trace.communicators], np.bool_)
         self.inter = np.repeat(inter[of.comm], np.diff(self.first))
 
-    def _canonical(self, ids: NDArray[np.generic]) -> tuple[list[str], Ints]:
+    def _number_base_names(self, ids: NDArray[np.generic]) -> tuple[list[str], Ints]:
         """Return the function names without the large-count ending, and for each member's call the index of its
         name.
         """
@@ -182,7 +182,7 @@ class _Table:
 
     def called(self, names: frozenset[str], *, on_objects: bool = False) -> NDArray[np.bool_]:
         """Return which rows call one of `names` in any form; `on_objects`: also those on windows and files."""
-        wanted = [_kin(name) in names for name in self.names]
+        wanted = [_blocking_name(name) in names for name in self.names]
         hit: NDArray[np.bool_] = np.array(wanted, np.bool_)[self.function] & (self.whole if on_objects else self.plain)
         return hit
 
@@ -224,16 +224,16 @@ class _Table:
         return sorted(found.items(), key=lambda item: (len(item[1]), item[1][0]))
 
 
-def _who(table: _Table, places: Sequence[int]) -> str:
+def _rank_text(table: _CollectiveTable, places: Sequence[int]) -> str:
     return rank_words(int(table.rank[p]) for p in places)
 
 
-def _different(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
+def _check_same_function(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
     """Report the first collective of each communicator whose members call different functions."""
     for instance in table.first_of_comms(wrong):
         places = table.parts(instance)
         groups = table.groups(places, [int(table.function[p]) for p in places])
-        told = [f"{_who(table, found)} {_calls(found)} {said(table.at(found[0]))}" for _, found in groups[:4]]
+        told = [f"{_rank_text(table, found)} {_calls(found)} {said(table.at(found[0]))}" for _, found in groups[:4]]
         events = [table.at(found[0]) for _, found in groups]
         nth = int(table.of.ordinal[instance]) + 1
         yield finding(
@@ -249,10 +249,10 @@ def _calls(places: Sequence[int]) -> str:
     return "calls" if len(places) == 1 else "call"
 
 
-def _absent(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
+def _check_absent_members(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
     """Report members that ended without a collective call that others made."""
     trace, of = table.trace, table.of
-    short = (np.diff(table.first) < _sizes(trace)[of.comm]) & ~wrong
+    short = (np.diff(table.first) < _communicator_sizes(trace)[of.comm]) & ~wrong
     for instance in table.first_of_comms(short):
         comm, places = table.comm(instance), table.parts(instance)
         there = {int(table.rank[p]) for p in places}
@@ -273,35 +273,41 @@ def _absent(table: _Table, wrong: NDArray[np.bool_]) -> Iterator[Finding]:
 # Arguments
 
 
-def _arguments(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+def _check_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Check roots, operations, counts, types and the other arguments that must be equal or fit. `right`: instances to
     check.
     """
     peer = table.column("peer")
     rooted = table.called(_ROOTED) & ~table.inter
-    yield from _unequal(table, right & table.differing(peer, rooted), peer, "root", lambda e, v: f"root={v}")
+    yield from _report_unequal_values(
+        table, right & table.differing(peer, rooted), peer, "root", lambda e, v: f"root={v}"
+    )
     op = table.column("tag")
     op[op >= 256] = UNKNOWN  # user-made: equal ones have other ids on other ranks
-    kinds = _Kinds()
-    size, kind = _types(table, kinds)
+    kinds = _BasicTypes()
+    size, kind = _datatype_sizes_and_kinds(table, kinds)
     count = table.column("count")
     total = np.where((count == COUNT_IN_TAIL) | (size < 0), UNKNOWN, count * size)
     same = table.called(_SAME_COUNT) & ~table.inter & (total != UNKNOWN)
     moved = ~(same & (total == 0))  # of nothing neither the operation nor the type matters
     reducing = table.called(calls.REDUCTIONS) & (op != UNKNOWN) & moved
-    yield from _unequal(table, right & table.differing(op, reducing), np.where(reducing, op, UNKNOWN), "op", _op_name)
+    yield from _report_unequal_values(
+        table, right & table.differing(op, reducing), np.where(reducing, op, UNKNOWN), "op", _op_name
+    )
     differing = right & table.differing(total, same)
-    yield from _unequal(table, differing, total, "count", lambda e, v: f"count={e.count} ({v:,} bytes)")
+    yield from _report_unequal_values(table, differing, total, "count", lambda e, v: f"count={e.count} ({v:,} bytes)")
     typed = same & moved & (kind != UNKNOWN)
-    yield from _unequal(table, right & ~differing & table.differing(kind, typed), kind, "type", _type_name)
-    yield from _exchanged(table, right, (total, kind), peer, kinds)
-    yield from _by_member(table, right)
-    yield from _between_neighbours(table, right)
-    yield from _graphs(table, right)
-    yield from _alike(table, right)
+    yield from _report_unequal_values(
+        table, right & ~differing & table.differing(kind, typed), kind, "type", _type_name
+    )
+    yield from _check_exchanged_bytes(table, right, (total, kind), peer, kinds)
+    yield from _check_counts_by_member(table, right)
+    yield from _check_neighbour_exchange(table, right)
+    yield from _check_graph_edges(table, right)
+    yield from _check_equal_arguments(table, right)
 
 
-def _alike(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+def _check_equal_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Report members that give other dimensions, counts or modes than the others."""
     of = table.instance
     alike = table.called(frozenset(_ALIKE), on_objects=True) & ~table.inter
@@ -311,14 +317,14 @@ def _alike(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
         if not places or not some.more(site[places].tobytes()):
             continue
         args = [table.at(place).args for place in places]
-        for name in _ALIKE[_kin(table.names[table.function[places[0]]])]:
-            values = [_shown(given.get(name), name) for given in args]
+        for name in _ALIKE[_blocking_name(table.names[table.function[places[0]]])]:
+            values = [_argument_text(given.get(name), name) for given in args]
             if len(set(values)) > 1 and "" not in values:
-                yield _unlike(table, instance, table.groups(places, values), name, lambda e, v: v)
+                yield _unequal_value_finding(table, instance, table.groups(places, values), name, lambda e, v: v)
                 break
 
 
-def _shown(value: Any, name: str) -> str:
+def _argument_text(value: Any, name: str) -> str:
     """Return an argument as text, `dims=[2, 2]`, "" if it is unknown."""
     if value is None:
         return ""
@@ -338,7 +344,7 @@ def _type_name(event: Event, value: object) -> str:
     return datatype.name if datatype else "an unknown type"
 
 
-class _Kinds:
+class _BasicTypes:
     """Numbers for basic types; types that are the same to the machine share a number."""
 
     def __init__(self) -> None:
@@ -347,7 +353,7 @@ class _Kinds:
 
     def of(self, datatype: Datatype) -> int:
         """Return the number of a datatype's basic type, UNKNOWN if it has no single one."""
-        name = _basic(datatype)
+        name = _single_basic_type(datatype)
         if name is None:
             return UNKNOWN
         number = self._numbers.setdefault(kind_of(name), len(self.names))
@@ -356,7 +362,7 @@ class _Kinds:
         return number
 
 
-def _types(table: _Table, kinds: _Kinds) -> tuple[Ints, Ints]:
+def _datatype_sizes_and_kinds(table: _CollectiveTable, kinds: _BasicTypes) -> tuple[Ints, Ints]:
     """Return for each row the size of its datatype in bytes and the number of its basic type, UNKNOWN if not known."""
     ids = table.column("datatype")
     size = np.full(len(ids), UNKNOWN, np.int64)
@@ -373,8 +379,8 @@ def _types(table: _Table, kinds: _Kinds) -> tuple[Ints, Ints]:
     return size, kind
 
 
-def _unequal(
-    table: _Table, instances: NDArray[np.bool_], values: Ints, what: str, show: Any
+def _report_unequal_values(
+    table: _CollectiveTable, instances: NDArray[np.bool_], values: Ints, what: str, show: Any
 ) -> Iterator[Finding]:  # fmt: skip
     """Yield a finding for each of the instances in which members give different values. `what` names the argument,
     `show(event, value)` words it.
@@ -383,11 +389,11 @@ def _unequal(
         places = [p for p in table.parts(instance) if values[p] != UNKNOWN]
         groups = table.groups(places, [int(values[p]) for p in places])
         if len(groups) > 1:
-            yield _unlike(table, instance, groups, what, show)
+            yield _unequal_value_finding(table, instance, groups, what, show)
 
 
-def _unlike(
-    table: _Table, instance: int, groups: Groups, what: str, show: Callable[[Event, Any], str]
+def _unequal_value_finding(
+    table: _CollectiveTable, instance: int, groups: Groups, what: str, show: Callable[[Event, Any], str]
 ) -> Finding:  # fmt: skip
     """Make the finding for one instance; `groups`: the rows by the value that they give."""
     events = [table.at(found[0]) for _, found in groups]
@@ -395,7 +401,9 @@ def _unlike(
     for (value, found), event in list(zip(groups, events, strict=True))[:4]:
         shown = show(event, value)
         shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
-        told.append(f"{_who(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.where(event)}")
+        told.append(
+            f"{_rank_text(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.where(event)}"
+        )
     return finding(
         "argument-mismatch",
         f"in {calls.spoken(events[0].function.name)} on {table.comm(instance).name} {listed(told, 'but')}",
@@ -405,7 +413,7 @@ def _unlike(
     )
 
 
-def _each_once(found: Iterator[Finding]) -> Iterator[Finding]:
+def _first_per_cause(found: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the first finding of each combination of call sites."""
     seen: set[str | None] = set()
     for one in found:
@@ -414,8 +422,8 @@ def _each_once(found: Iterator[Finding]) -> Iterator[Finding]:
             yield one
 
 
-def _exchanged(
-    table: _Table, right: NDArray[np.bool_], sent: tuple[Ints, Ints], root: Ints, kinds: _Kinds
+def _check_exchanged_bytes(
+    table: _CollectiveTable, right: NDArray[np.bool_], sent: tuple[Ints, Ints], root: Ints, kinds: _BasicTypes
 ) -> Iterator[Finding]:
     """Check that what each member sends is what each receiver expects in gather, scatter, allgather and alltoall.
 
@@ -424,21 +432,21 @@ def _exchanged(
     use = table.called(_EXCHANGES) & ~table.inter
     if not use.any():
         return
-    received = _received(table, np.flatnonzero(use), kinds)
+    received = _received_sizes_and_kinds(table, np.flatnonzero(use), kinds)
     in_place = table.column("buffer") == np.int64(np.uint64(IN_PLACE).astype(np.int64))
-    is_root = _places(table) == root
+    is_root = _ranks_in_communicator(table) == root
     gather, scatter = table.called(calls.TO_ROOT), table.called(calls.FROM_ROOT)
     # One number of bytes runs through the whole collective; each member gives it as what it sends or receives.
     takes = in_place | (gather & is_root) | (scatter & ~is_root)
     value, kind = (np.where(use, np.where(takes, *pair), UNKNOWN) for pair in zip(received, sent, strict=True))
     uneven = right & table.differing(value, value != UNKNOWN)
-    yield from _unequal(table, uneven, value, "count", lambda e, v: f"{v:,} bytes a member")
+    yield from _report_unequal_values(table, uneven, value, "count", lambda e, v: f"{v:,} bytes a member")
     typed = (kind != UNKNOWN) & (value > 0)
     mixed = right & ~uneven & table.differing(kind, typed)
-    yield from _unequal(table, mixed, np.where(typed, kind, UNKNOWN), "type", lambda e, v: kinds.names[v])
+    yield from _report_unequal_values(table, mixed, np.where(typed, kind, UNKNOWN), "type", lambda e, v: kinds.names[v])
 
 
-def _places(table: _Table) -> Ints:
+def _ranks_in_communicator(table: _CollectiveTable) -> Ints:
     """Return the rank of each row's process in its communicator."""
     trace = table.trace
     key = np.repeat(table.of.comm.astype(np.int64), np.diff(table.first)) * len(trace.ranks) + table.rank
@@ -449,7 +457,7 @@ def _places(table: _Table) -> Ints:
     return found
 
 
-def _received(table: _Table, places: NDArray[Any], kinds: _Kinds) -> tuple[Ints, Ints]:
+def _received_sizes_and_kinds(table: _CollectiveTable, places: NDArray[Any], kinds: _BasicTypes) -> tuple[Ints, Ints]:
     """Return recvcount times the size of recvtype for the rows `places`, and the number of the type; UNKNOWN for
     others.
     """
@@ -475,7 +483,7 @@ def _received(table: _Table, places: NDArray[Any], kinds: _Kinds) -> tuple[Ints,
     return found, kind
 
 
-def _by_member(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+def _check_counts_by_member(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Check the v-collectives: what member i sends to member j must be what j expects from i."""
     use = table.called(_BY_MEMBER) & ~table.inter
     of = table.instance
@@ -484,13 +492,13 @@ def _by_member(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
         if not right[instance]:
             continue
         places = list(table.parts(instance))
-        clash = _clash([table.at(p) for p in places])
+        clash = _first_clash([table.at(p) for p in places])
         if clash is not None and (key := cause(clash[0], clash[1])) not in seen:
             seen.add(key)
-            yield _clashing(table, instance, clash)
+            yield _clash_finding(table, instance, clash)
 
 
-def _clashing(table: _Table, instance: int, clash: Clash) -> Finding:
+def _clash_finding(table: _CollectiveTable, instance: int, clash: Clash) -> Finding:
     """Make the finding for two members of which one sends something else than the other expects."""
     sender, receiver, gives, takes, what = clash
     name = calls.spoken(sender.function.name)
@@ -505,7 +513,7 @@ def _clashing(table: _Table, instance: int, clash: Clash) -> Finding:
     )
 
 
-def _between_neighbours(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+def _check_neighbour_exchange(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Check that what a member sends along an edge of the topology is what its neighbour expects.
 
     Calls from the same lines with the same counts as earlier ones are not checked again.
@@ -523,18 +531,18 @@ def _between_neighbours(table: _Table, right: NDArray[np.bool_]) -> Iterator[Fin
         seen.add(key)
         comm = table.comm(instance)
         if comm.index not in known:
-            known[comm.index] = edges(table.trace, comm)
+            known[comm.index] = topology_edges(table.trace, comm)
         by_rank = {comm.rank_of(event.rank.index): event for event in map(table.at, span)}
-        clash = _clash_of_neighbours(by_rank, known[comm.index])
+        clash = _first_clash_of_neighbours(by_rank, known[comm.index])
         if clash is not None:
-            yield _clashing(table, instance, clash)
+            yield _clash_finding(table, instance, clash)
 
 
 MOST_ALIKE: Final = 64
 """Calls along the edges of topologies, of different lines or counts, that are looked at."""
 
 
-def _clash_of_neighbours(by_rank: dict[int, Event], along: list[Edge]) -> Clash | None:
+def _first_clash_of_neighbours(by_rank: dict[int, Event], along: list[Edge]) -> Clash | None:
     """Return the first edge along which sender and receiver differ. `by_rank`: the call of each member, `along`: the
     edges.
     """
@@ -542,54 +550,58 @@ def _clash_of_neighbours(by_rank: dict[int, Event], along: list[Edge]) -> Clash 
         sender, receiver = by_rank.get(edge.sender), by_rank.get(edge.receiver)
         if sender is None or receiver is None:
             continue
-        clash = _differing(
-            sender, receiver, _of_neighbour(sender, "send", edge.out), _of_neighbour(receiver, "recv", edge.into)
+        clash = _compare_amounts(
+            sender,
+            receiver,
+            _neighbour_amount(sender, "send", edge.out),
+            _neighbour_amount(receiver, "recv", edge.into),
         )
         if clash is not None:
             return clash
     return None
 
 
-def _of_neighbour(event: Event, side: str, index: int) -> Part | None:
+def _neighbour_amount(event: Event, side: str, index: int) -> Amount | None:
     """Return what a member sends to, or receives from, its neighbour number `index`. `side`: "send" or "recv"."""
     args = event.args
     kinds = args.get(side + "types")
     if index < 0 and (kinds is not None or side + "counts" in args):
         return None
     kind = kinds[index] if kinds is not None and index < len(kinds) else args.get(side + "type", 0)
-    return _bytes(event, args.get(side + "counts", args.get(side + "count")), index, kind)
+    return _amount_at(event, args.get(side + "counts", args.get(side + "count")), index, kind)
 
 
-def _graphs(table: _Table, right: NDArray[np.bool_]) -> Iterator[Finding]:
+def _check_graph_edges(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Report members of a graph that name a number of edges to a process which names another number from them."""
     of = table.instance
     for instance in distinct(of[table.called(_GRAPHS)])[:MOST_ALIKE].tolist():
         comm = table.comm(instance)
         by_rank = {comm.rank_of(event.rank.index): event for event in map(table.at, table.parts(instance))}
-        found = unequal(by_rank) if right[instance] else None
+        found = find_unequal_edge_counts(by_rank) if right[instance] else None
         if found is not None:
             one, two, gives, takes = found
             yield finding(
                 "argument-mismatch",
-                f"in {calls.spoken(one.function.name)} on {comm.name} rank {one.rank.index} names {_edges(gives)} to "
-                f"rank {two.rank.index}{describe.where(one)} but that one {_edges(takes)} from it{describe.where(two)}",
+                f"in {calls.spoken(one.function.name)} on {comm.name} rank {one.rank.index} names "
+                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.where(one)} but that one "
+                f"{_edge_count_text(takes)} from it{describe.where(two)}",
                 [one, two],
                 evidence=Argument(argument="destinations"),
                 cause=cause(one, two),
             )
 
 
-def _edges(count: int) -> str:
+def _edge_count_text(count: int) -> str:
     return f"{count or 'no'} edge{'s' * (count > 1)}"
 
 
-Part = tuple[int, str | None]
+Amount = tuple[int, str | None]
 """Bytes, and the name of the basic type where there is one."""
 Clash = tuple[Event, Event, str, str, str]
 """Two members of whom one sends other than the other expects, what each says in words, and the argument."""
 
 
-def _clash(events: list[Event]) -> Clash | None:
+def _first_clash(events: list[Event]) -> Clash | None:
     """Return the first pair of members of which one sends something else than the other expects."""
     comm = events[0].comm
     if comm is None:
@@ -597,13 +609,13 @@ def _clash(events: list[Event]) -> Clash | None:
     by_rank = {comm.rank_of(event.rank.index): event for event in events}
     for i, sender in by_rank.items():
         for j, receiver in by_rank.items():
-            clash = _differing(sender, receiver, _given(sender, i, j), _taken(receiver, i, j))
+            clash = _compare_amounts(sender, receiver, _sent_amount(sender, i, j), _expected_amount(receiver, i, j))
             if clash is not None:
                 return clash
     return None
 
 
-def _differing(sender: Event, receiver: Event, gives: Part | None, takes: Part | None) -> Clash | None:
+def _compare_amounts(sender: Event, receiver: Event, gives: Amount | None, takes: Amount | None) -> Clash | None:
     """Compare what a sender gives with what its receiver expects; None if they agree or are unknown."""
     if gives is None or takes is None:
         return None
@@ -614,18 +626,18 @@ def _differing(sender: Event, receiver: Event, gives: Part | None, takes: Part |
     return None
 
 
-def _bytes(event: Event, counts: Any, index: int, datatype: int) -> Part | None:
+def _amount_at(event: Event, counts: Any, index: int, datatype: int) -> Amount | None:
     """Return the bytes of entry `index` of `counts` (or of the one count) and their basic type; None if unknown."""
     type = event.rank.datatype(datatype) if datatype > 1 else None
     size = size_of(type)
     if type is None or size is None or counts is None:
         return None
     if not isinstance(counts, list):
-        return int(counts) * size, _basic(type)
-    return (counts[index] * size, _basic(type)) if index < len(counts) else None
+        return int(counts) * size, _single_basic_type(type)
+    return (counts[index] * size, _single_basic_type(type)) if index < len(counts) else None
 
 
-def _basic(datatype: Datatype) -> str | None:
+def _single_basic_type(datatype: Datatype) -> str | None:
     """Return the one basic type of a datatype, None for several, for bytes and for packed data."""
     signature = datatype.signature()
     if not signature or len(signature) != 1 or signature[0][0] in ("MPI_BYTE", "MPI_PACKED"):
@@ -633,7 +645,7 @@ def _basic(datatype: Datatype) -> str | None:
     return signature[0][0]
 
 
-def _given(event: Event, me: int, to: int) -> Part | None:
+def _sent_amount(event: Event, me: int, to: int) -> Amount | None:
     """Return what the member `me` sends to the member `to`, None if its arguments do not say."""
     args = event.args
     if args.get("sendbuf") == IN_PLACE:
@@ -642,10 +654,10 @@ def _given(event: Event, me: int, to: int) -> Part | None:
     name = calls.spoken(event.function.name)
     if root is not None and (("gather" in name and to != root) or ("scatter" in name and me != root)):
         return None
-    return _bytes(event, args.get("sendcounts", args.get("sendcount")), to, args.get("sendtype", 0))
+    return _amount_at(event, args.get("sendcounts", args.get("sendcount")), to, args.get("sendtype", 0))
 
 
-def _taken(event: Event, of: int, me: int) -> Part | None:
+def _expected_amount(event: Event, of: int, me: int) -> Amount | None:
     """Return what the member `me` expects from the member `of`, None if its arguments do not say."""
     args = event.args
     root = args.get("root")
@@ -654,4 +666,4 @@ def _taken(event: Event, of: int, me: int) -> Part | None:
         return None
     if root is not None and "scatter" in name and of != root:
         return None
-    return _bytes(event, args.get("recvcounts", args.get("recvcount")), of, args.get("recvtype", 0))
+    return _amount_at(event, args.get("recvcounts", args.get("recvcount")), of, args.get("recvtype", 0))

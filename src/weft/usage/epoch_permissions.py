@@ -12,16 +12,16 @@ from weft.terms.calls import masks
 from weft.terms.event_findings import said
 from weft.trace import Event, Rank
 from weft.usage.epochs import FENCE, START, Epochs
-from weft.usage.window_accesses import OPERATION, READ, Accesses
+from weft.usage.window_accesses import OPERATION, READ, RmaAccesses
 
 _NO_PUT, _NO_PRECEDE, _NO_SUCCEED = 4, 8, 16
 """Assertions as the record has them (recorder/wrap.h)."""
 
-Told = tuple[Event, str, Event]
+EpochViolation = tuple[Event, str, Event]
 """The call that is wrong, what is wrong with it, and the call that makes it so."""
 
 
-def unpermitted(rank: Rank, of: Epochs) -> Iterator[Told]:
+def find_forbidden_operations(rank: Rank, of: Epochs) -> Iterator[EpochViolation]:
     """Find operations with a request outside of locks, and those that an assertion of a fence denies."""
     rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
     rows = rows[np.isin(of.sort[of.epoch[rows]], (FENCE, START))]
@@ -30,14 +30,14 @@ def unpermitted(rank: Rank, of: Epochs) -> Iterator[Told]:
         opened = rank.event(int(of.begin[of.epoch[row]]))
         why = f"accesses a window with a request, which only a lock permits, in the epoch of {said(opened)},"
         yield rank.event(int(of.event[row])), why, opened
-    yield from _denied(rank, of, rows[of.sort[of.epoch[rows]] == FENCE])
+    yield from _find_operations_denied_by_fences(rank, of, rows[of.sort[of.epoch[rows]] == FENCE])
 
 
-def _denied(rank: Rank, of: Epochs, rows: Ints) -> Iterator[Told]:
+def _find_operations_denied_by_fences(rank: Rank, of: Epochs, rows: Ints) -> Iterator[EpochViolation]:
     """Yield the first operation of each fence epoch that MPI_MODE_NOSUCCEED or MPI_MODE_NOPRECEDE denies. `rows`: the
     operations.
     """
-    asserted = _assertions(rank, of)
+    asserted = _fence_assertions(rank, of)
     if not asserted:
         return
     marked = np.array(list(asserted))
@@ -55,13 +55,13 @@ def _denied(rank: Rank, of: Epochs, rows: Ints) -> Iterator[Told]:
             yield closed, f"asserts MPI_MODE_NOPRECEDE behind {said(event)}", event
 
 
-def updated(known: Mapping[Rank, Epochs], accesses: Accesses) -> Iterator[Told]:
+def find_denied_updates(known: Mapping[Rank, Epochs], accesses: RmaAccesses) -> Iterator[EpochViolation]:
     """Find operations that change a window for which its rank asserted MPI_MODE_NOPUT at the fence before."""
     changing = (
         (accesses.origin == OPERATION) & (accesses.sort != READ) & (accesses.operation >= 0) & (accesses.fence >= 0)
     )
     for rank, of in known.items():
-        asserted = {event for event, asserts in _assertions(rank, of).items() if asserts & _NO_PUT}
+        asserted = {event for event, asserts in _fence_assertions(rank, of).items() if asserts & _NO_PUT}
         for epoch in np.flatnonzero((of.sort == FENCE) & np.isin(of.begin, list(asserted))).tolist():
             fence = rank.event(int(of.begin[epoch]))
             comm, ordinal = of.windows[int(of.window[np.searchsorted(of.event, fence.index)])]
@@ -76,12 +76,12 @@ def updated(known: Mapping[Rank, Epochs], accesses: Accesses) -> Iterator[Told]:
                 )
 
 
-def denies_what_follows(rank: Rank, fence: int) -> bool:
+def denies_following_operations(rank: Rank, fence: int) -> bool:
     """Return whether a fence asserts that no operation follows before the next fence."""
     return bool(int(rank.event(fence).args.get("assert", 0)) & _NO_SUCCEED)
 
 
-def _assertions(rank: Rank, of: Epochs) -> dict[int, int]:
+def _fence_assertions(rank: Rank, of: Epochs) -> dict[int, int]:
     """Return the assertions of the fences that assert NOPUT, NOPRECEDE or NOSUCCEED, by event."""
     found: dict[int, int] = {}
     for events, values in columns(rank, of.event[of.call == FENCE], frozenset(("assert",))):

@@ -61,7 +61,7 @@ class Epochs:
     other: Ints
 
 
-def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
+def read_epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     """Read the epochs of a rank; None for a rank without one-sided calls. MemoryError if memory is short."""
     masks, events = gatherings.masks, rank.events
     which = masks.where(rank, _ANY)
@@ -71,13 +71,13 @@ def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     for number, names in enumerate(_CALLS):
         numbers[masks.table(names)] = number
     call = np.ascontiguousarray(numbers[catalogue(rank).function[which]])
-    windows, fenced, window = _windows(rank, gatherings, which)
+    windows, fenced, window = _number_windows(rank, gatherings, which)
     flags = events["flags"][which]
     done = ((flags & Flag.CLOSED) != 0) & ((call != TEST) | ((flags & Flag.TRUE) != 0))
     peer = np.ascontiguousarray(events["peer"][which])
     window[peer > MOST_PEERS] = -1
     lock_type = _lock_types(rank, which, call)
-    plain = _plain(rank, which, call)
+    plain = _are_plain_fences(rank, which, call)
     n = len(which)
     given = EpochsInput(
         count=n, call=call, lock_type=lock_type, plain=plain, done=done, window=window, peer=peer,
@@ -98,17 +98,17 @@ def epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
     fenced_epochs = np.flatnonzero(sort[:opened] == FENCE)
     fence[fenced_epochs] += fenced[window[begin[fenced_epochs]]]
     return Epochs(
-        windows, fenced, which, call, window, epoch, phase, which[begin[:opened]], _events(which, end[:opened]),
+        windows, fenced, which, call, window, epoch, phase, which[begin[:opened]], _events_at_rows(which, end[:opened]),
         fence[:opened], sort[:opened], kind[:opened], wrong[:wrongs], which[at[:wrongs]],
-        _events(which, other[:wrongs]),
+        _events_at_rows(which, other[:wrongs]),
     )  # fmt: skip
 
 
-def _events(which: Ints, rows: NDArray[np.int32]) -> Ints:
+def _events_at_rows(which: Ints, rows: NDArray[np.int32]) -> Ints:
     return np.where(rows >= 0, which[np.maximum(rows, 0)], -1)
 
 
-def _windows(
+def _number_windows(
     rank: Rank, gatherings: Gatherings, which: Ints
 ) -> tuple[list[Window], NDArray[np.int32], NDArray[np.int32]]:
     """Return the windows that the calls `which` name, the fences before each, and for each call the row of its window,
@@ -132,7 +132,7 @@ def _windows(
     return known, np.array(fenced, np.int32), rows[inverse.reshape(-1)]
 
 
-def _plain(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _are_plain_fences(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return 1 for each call that is a fence without assertions."""
     found = np.zeros(len(which), np.uint8)
     for events, values in columns(rank, which[call == FENCE], frozenset(("assert",))):

@@ -55,25 +55,25 @@ class Exposures:
         return opened, closed
 
 
-def exposures(parts: Mapping[Rank, Epochs]) -> Exposures:
+def match_exposures(parts: Mapping[Rank, Epochs]) -> Exposures:
     """Match the exposure epochs of a run. `parts`: the epochs of each rank."""
     found = Exposures()
     for rank, of in parts.items():
         posts = of.call == POST
         if posts.any():
-            rows, members = _of_groups(rank, of, posts)
-            ended = ends_of(rank, of, rows)
-            for pair, mine in _by_pair(rank, of, rows, members, as_target=True):
+            rows, members = _rows_and_groups(rank, of, posts)
+            ended = find_exposure_ends(rank, of, rows)
+            for pair, mine in _rows_by_window_and_partner(rank, of, rows, members, as_target=True):
                 found.posts[pair], found.waits[pair] = of.event[rows[mine]], ended[mine]
         starts = of.call == START
         if starts.any():
-            rows, members = _of_groups(rank, of, starts)
-            for pair, mine in _by_pair(rank, of, rows, members, as_target=False):
+            rows, members = _rows_and_groups(rank, of, starts)
+            for pair, mine in _rows_by_window_and_partner(rank, of, rows, members, as_target=False):
                 found.starts[pair] = of.event[rows[mine]]
     return found
 
 
-def _of_groups(rank: Rank, of: Epochs, which: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+def _rows_and_groups(rank: Rank, of: Epochs, which: NDArray[np.bool_]) -> tuple[Ints, Ints]:
     """Return the rows of the calls in a mask that are on known windows, and the group that each names."""
     rows = np.flatnonzero(which & (of.window >= 0))
     group = np.zeros(len(rows), np.int64)
@@ -82,7 +82,9 @@ def _of_groups(rank: Rank, of: Epochs, which: NDArray[np.bool_]) -> tuple[Ints, 
     return rows, group
 
 
-def _by_pair(rank: Rank, of: Epochs, rows: Ints, group: Ints, *, as_target: bool) -> list[tuple[Pair, Ints]]:
+def _rows_by_window_and_partner(
+    rank: Rank, of: Epochs, rows: Ints, group: Ints, *, as_target: bool
+) -> list[tuple[Pair, Ints]]:
     """Sort rows by window and by the members of their group. `as_target`: the rank itself is the target of each
     pair.
     """
@@ -96,7 +98,7 @@ def _by_pair(rank: Rank, of: Epochs, rows: Ints, group: Ints, *, as_target: bool
     return [(pair, np.sort(np.concatenate(several))) for pair, several in parts.items()]
 
 
-def ends_of(rank: Rank, of: Epochs, rows: Ints) -> Ints:
+def find_exposure_ends(rank: Rank, of: Epochs, rows: Ints) -> Ints:
     """Return the call that ended the exposure of each post, -1 if none did. `rows`: the posts."""
     done = (rank.events["flags"][of.event] & Flag.CLOSED) != 0
     done &= (of.call == WAIT) | ((of.call == TEST) & ((rank.events["flags"][of.event] & Flag.TRUE) != 0))

@@ -23,16 +23,16 @@ Told = tuple[int, str, str]
 """An event, the parameter that is wrong, and what is wrong with it, as an object of `gives MPI_File_open`."""
 
 
-def wrong(rank: Rank) -> Iterator[Told]:
+def find_wrong_file_calls(rank: Rank) -> Iterator[Told]:
     """Find the calls of a rank that the mode of their file does not allow, null files, and invalid modes."""
     functions = rank.trace.functions
-    which = masks(functions).where(rank, _on_files(functions))
+    which = masks(functions).where(rank, _file_function_names(functions))
     if not len(which):
         return
     facts = rank.trace.run.get("mpi")
     known = isinstance(facts, dict) and facts.get("abi") in _SAME
     if known:
-        yield from _opens(rank)
+        yield from _check_open_modes(rank)
     by_function = rank.events["function"][which]
     for id in distinct(by_function).tolist():
         function = functions[id]
@@ -46,17 +46,17 @@ def wrong(rank: Rank) -> Iterator[Told]:
                 yield row, "fh", "MPI_FILE_NULL"
         for file in distinct(files[files >= ID_DYNAMIC]).tolist() if known else ():
             opened = rank.definitions.file(file)
-            why = _denied(function.name, opened.amode) if opened is not None else None
+            why = _why_not_allowed(function.name, opened.amode) if opened is not None else None
             if why is not None:
                 yield from ((row, "fh", why) for row in rows[files == file].tolist())
 
 
 @cache
-def _on_files(functions: FunctionTable) -> frozenset[str]:
+def _file_function_names(functions: FunctionTable) -> frozenset[str]:
     return frozenset(f.name.removeprefix("MPI_") for f in functions if f.name.startswith("MPI_File_"))
 
 
-def _opens(rank: Rank) -> Iterator[Told]:
+def _check_open_modes(rank: Rank) -> Iterator[Told]:
     """Find calls of MPI_File_open whose mode is invalid."""
     opens = masks(rank.trace.functions).where(rank, frozenset(("File_open",)))
     for events, found in columns(rank, opens, frozenset(("amode",))):
@@ -77,7 +77,7 @@ def _opens(rank: Rank) -> Iterator[Told]:
 _WAYS: Final = {READ_ONLY: "MPI_MODE_RDONLY", WRITE_ONLY: "MPI_MODE_WRONLY", BOTH: "MPI_MODE_RDWR"}
 
 
-def _denied(name: str, mode: int) -> str | None:
+def _why_not_allowed(name: str, mode: int) -> str | None:
     """Return why a function may not be called on a file of this mode, None if it may."""
     doing = name.removeprefix("MPI_File_").split("_")
     if mode & WRITE_ONLY and doing[0] in ("read", "iread"):

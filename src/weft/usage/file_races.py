@@ -28,7 +28,7 @@ from weft.terms.datatype_layouts import blocks
 from weft.terms.datatype_sizes import size_of
 from weft.terms.event_findings import cause, finding, left_out, said
 from weft.trace import Datatype, Event, Rank, Trace
-from weft.usage.pending_buffers import Overs, first_done, over_at
+from weft.usage.pending_buffers import RequestEnds, ends_of_requests, find_request_ends
 
 MOST: Final = 50_000
 """Calls on files of a rank that are followed."""
@@ -63,7 +63,7 @@ class Bytes(Evidence):
     to: int
 
 
-class _Access(NamedTuple):
+class _FileAccess(NamedTuple):
     """Bytes of a file that a call reads or writes, from its event until event `end`; the number of events if it never
     ends.
     """
@@ -77,24 +77,24 @@ class _Access(NamedTuple):
 
 
 @dataclass
-class Looked:
+class FileAccesses:
     """What the ranks did to their files.
 
     `accesses`: by file. `left`: by rank and file whether the rank moved its pointer by reading or writing, and its last
     write, -1 without one. `too_much`: for each rank and file the first call with more parts than are followed.
     """
 
-    accesses: dict[File, list[_Access]]
+    accesses: dict[File, list[_FileAccess]]
     left: dict[tuple[int, File], tuple[bool, int]]
     too_much: list[Event]
 
 
-def look(trace: Trace, gatherings: Gatherings) -> Looked:
+def collect_file_accesses(trace: Trace, gatherings: Gatherings) -> FileAccesses:
     """Collect the file accesses of all ranks."""
-    looked = Looked(defaultdict(list), {}, [])
+    looked = FileAccesses(defaultdict(list), {}, [])
     for rank in trace.ranks:
         if len(rank) and len(masks(trace.functions).where(rank, words("File_open"))):
-            for file, view, found in _of_rank(rank, gatherings):
+            for file, view, found in _follow_rank(rank, gatherings):
                 looked.accesses[file] += found
                 last = max((access.end for access in found if access.writes), default=-1)
                 looked.left[rank.index, file] = view.moved, last
@@ -106,15 +106,15 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     """Find accesses of files that race, and reads that may not see an earlier write."""
     gatherings = Gatherings(trace)
     kept = order.match.made.pop(LOOKED, None)
-    looked = kept if isinstance(kept, Looked) else look(trace, gatherings)
+    looked = kept if isinstance(kept, FileAccesses) else collect_file_accesses(trace, gatherings)
     whether = "it touches bytes of the file that another rank does"
     told = [left_out("file-race", event, whether) for event in looked.too_much[:1]]
     for file, found in looked.accesses.items():
-        told += _Sharing(trace, order, gatherings, file).find(found)
+        told += _SharedFile(trace, order, gatherings, file).find(found)
     return told
 
 
-def settled(trace: Trace, match: Match) -> bool:
+def are_files_quiescent(trace: Trace, match: Match) -> bool:
     """Return whether all accesses to files are complete at the end of a segment, so that later segments need nothing of
     it.
 
@@ -125,20 +125,20 @@ def settled(trace: Trace, match: Match) -> bool:
     if not any(catalogue(rank).count(table) for rank in trace.ranks):
         return True
     gatherings = Gatherings(trace)
-    looked = match.made[LOOKED] = look(trace, gatherings)
-    return not any(_under_way(rank) for rank in trace.ranks) and all(
+    looked = match.made[LOOKED] = collect_file_accesses(trace, gatherings)
+    return not any(_has_pending_transfer(rank) for rank in trace.ranks) and all(
         len(trace.communicators[file[0]].members) == 1
-        or _called(trace.ranks[rank], _CLOSE, file, gatherings)
-        or (not moved and (last < 0 or _called(trace.ranks[rank], _SYNC, file, gatherings, behind=last)))
+        or _was_called_on_file(trace.ranks[rank], _CLOSE, file, gatherings)
+        or (not moved and (last < 0 or _was_called_on_file(trace.ranks[rank], _SYNC, file, gatherings, behind=last)))
         for (rank, file), (moved, last) in looked.left.items()
     )
 
 
-def _under_way(rank: Rank) -> bool:
+def _has_pending_transfer(rank: Rank) -> bool:
     """Return whether the rank has a file transfer pending, or makes more calls on files than are followed."""
     of, events = masks(rank.trace.functions), rank.events
     begun = of.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
-    if len(begun) and (over_at(rank, begun, first_done(Traffic(rank))) == len(rank)).any():
+    if len(begun) and (ends_of_requests(rank, begun, find_request_ends(Traffic(rank))) == len(rank)).any():
         return True
     if of.table(_WHERE_IT_STANDS)[events["function"][of.where(rank, _STEPS)[MOST:]]].any():
         return True
@@ -148,7 +148,9 @@ def _under_way(rank: Rank) -> bool:
     return bool(begins[events["function"][list(last.values())]].any()) if last else False
 
 
-def _called(rank: Rank, names: frozenset[str], file: File, gatherings: Gatherings, behind: int = -1) -> bool:
+def _was_called_on_file(
+    rank: Rank, names: frozenset[str], file: File, gatherings: Gatherings, behind: int = -1
+) -> bool:
     """Return whether a rank called one of some functions on a file after the event `behind`."""
     rows, events = masks(rank.trace.functions).where(rank, names), rank.events
     rows = rows[(rows > behind) & (events["error"][rows] == 0)]
@@ -158,30 +160,32 @@ def _called(rank: Rank, names: frozenset[str], file: File, gatherings: Gathering
 # What is accessed
 
 
-def _of_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, _View, list[_Access]]]:
+def _follow_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, _FileView, list[_FileAccess]]]:
     """Yield each file of a rank with its view at the end and the accesses of the rank."""
     steps = masks(rank.trace.functions).where(rank, _STEPS)[:MOST]
     by_file: dict[int, list[Event]] = defaultdict(list)
     for event in (rank.event(int(index)) for index in steps):
         if not event.error:
             by_file[event.args.get("fh", 0)].append(event)
-    done, left = first_done(Traffic(rank)), MOST_IN_ALL
+    done, left = find_request_ends(Traffic(rank)), MOST_IN_ALL
     for file, local in gatherings.file_ids(rank).items():
         opened = rank.definitions.file(local) if local in by_file else None
         if opened is not None:
-            view, found = _of_file(_View(appends=bool(opened.amode & _APPEND)), by_file[local], done, left)
+            view, found = _follow_file(_FileView(appends=bool(opened.amode & _APPEND)), by_file[local], done, left)
             left -= len(found)
             yield file, view, found
 
 
-def _of_file(view: _View, events: list[Event], done: Overs, most: int) -> tuple[_View, list[_Access]]:
+def _follow_file(
+    view: _FileView, events: list[Event], done: RequestEnds, most: int
+) -> tuple[_FileView, list[_FileAccess]]:
     """Follow a rank's calls on one file; return the view at the end and the accesses, of at most `most` parts."""
     atomic = False
-    found: list[_Access] = []
+    found: list[_FileAccess] = []
     for event in events:
         name, args = base(event.function.name), event.args
         if name == "File_set_view":
-            view = _View.of(event, view.too_much)
+            view = _FileView.of(event, view.too_much)
         elif name == "File_set_atomicity":
             atomic = bool(args.get("flag"))
         elif name == "File_seek":
@@ -192,12 +196,12 @@ def _of_file(view: _View, events: list[Event], done: Overs, most: int) -> tuple[
             if touched is None or len(found) + len(touched) > most:
                 view.too_much = view.too_much or event
                 continue
-            end = _end(event, done) if touched else 0
-            found += (_Access(event.rank.index, event.index, end, *part, "write" in name) for part in touched)
+            end = _completing_event(event, done) if touched else 0
+            found += (_FileAccess(event.rank.index, event.index, end, *part, "write" in name) for part in touched)
     return view, found
 
 
-def _end(event: Event, done: Overs) -> int:
+def _completing_event(event: Event, done: RequestEnds) -> int:
     """Return the event that completes a file access."""
     name = base(event.function.name)
     if name in calls.FILE_READS | calls.FILE_WRITES:
@@ -206,10 +210,10 @@ def _end(event: Event, done: Overs) -> int:
         ends = masks(event.rank.trace.functions).where(event.rank, calls.FILE_ENDS)
         ends = ends[(ends > event.index) & (event.rank.events["object"][ends] == event.object)]
         return int(ends[0]) if len(ends) else len(event.rank)
-    return int(over_at(event.rank, np.array([event.index]), done)[0])
+    return int(ends_of_requests(event.rank, np.array([event.index]), done)[0])
 
 
-class _View:
+class _FileView:
     """A rank's view of a file (MPI-4.1, 14.3) and its file pointer; None for what is unknown."""
 
     def __init__(self, *, appends: bool = False) -> None:
@@ -225,7 +229,7 @@ class _View:
         """Whether it stands there by calls that read or write there, or go on from where it stood."""
 
     @classmethod
-    def of(cls, event: Event, too_much: Event | None) -> _View:
+    def of(cls, event: Event, too_much: Event | None) -> _FileView:
         """Make the view that a call of MPI_File_set_view gives."""
         args, view = event.args, cls()
         view.too_much = too_much
@@ -235,7 +239,7 @@ class _View:
             view.start = None
             return view
         view.start, view.unit, view.parts = int(args["disp"]), unit, layout.blocks()
-        view.step = _extent(kind)
+        view.step = _filetype_extent(kind)
         return view
 
     def seek(self, offset: int, whence: int) -> None:
@@ -261,9 +265,9 @@ class _View:
             self.moved = self.moved or size >= self.unit
         if begin is None or begin < 0 or self.start is None or not size:
             return []
-        return self._laid_out(self.start, begin * self.unit, size)
+        return self._locate_in_file(self.start, begin * self.unit, size)
 
-    def _laid_out(self, start: int, first: int, size: int) -> list[tuple[int, int]] | None:
+    def _locate_in_file(self, start: int, first: int, size: int) -> list[tuple[int, int]] | None:
         """Return the ranges of the file that hold bytes `first` to `first + size` of the view; None for too many
         parts.
         """
@@ -293,14 +297,14 @@ class _View:
 _ONE_BYTE: Final = Blocks(np.zeros(1, np.int64), np.ones(1, np.int64))
 
 
-def _extent(kind: Datatype) -> int:
+def _filetype_extent(kind: Datatype) -> int:
     return (kind.extent if kind.extent is not None else size_of(kind)) or 1
 
 
 # What orders them
 
 
-class _Sharing:
+class _SharedFile:
     """The accesses of all ranks to one file that they opened together."""
 
     def __init__(self, trace: Trace, order: Order, gatherings: Gatherings, file: File) -> None:
@@ -309,18 +313,18 @@ class _Sharing:
         self.told: set[tuple[str, int, int]] = set()
         self._lists: dict[tuple[int, frozenset[str]], Ints] = {}
 
-    def find(self, accesses: list[_Access]) -> Iterator[Finding]:
+    def find(self, accesses: list[_FileAccess]) -> Iterator[Finding]:
         """Find the pairs of accesses of different ranks that overlap and race."""
-        under_way: list[_Access] = []
+        under_way: list[_FileAccess] = []
         for access in sorted(accesses, key=lambda a: (a.low, a.high)):
             under_way = [other for other in under_way if other.high > access.low]
             for other in under_way:
                 if other.rank != access.rank and (other.writes or access.writes):
-                    yield from self._pair(other, access)
+                    yield from self._check_pair(other, access)
             if len(under_way) < MOST_COMPARED:
                 under_way.append(access)
 
-    def _pair(self, one: _Access, two: _Access) -> Iterator[Finding]:
+    def _check_pair(self, one: _FileAccess, two: _FileAccess) -> Iterator[Finding]:
         """Report two overlapping accesses if nothing orders them, or no MPI_File_sync lies between."""
         events = [self.trace.event(access.rank, access.event) for access in (one, two)]
         key = (one.rank, two.rank, events[0].site_id, events[1].site_id)
@@ -328,35 +332,38 @@ class _Sharing:
         if self.compared[key] > MOST_COMPARED:
             return
         for a, b in ((one, two), (two, one)):
-            if self._before(a.rank, a.end, b) or self._apart(a.rank, a.event, b):
-                if a.writes and not self._synced(a, b):
-                    yield from self._tell("unsynced", a, b)
+            if self._is_over_before(a.rank, a.end, b) or self._is_collective_between(a.rank, a.event, b):
+                if a.writes and not self._is_synced_before(a, b):
+                    yield from self._make_finding("unsynced", a, b)
                 return
-        yield from self._tell("race", *sorted((one, two), key=lambda a: (a.rank, a.event)))
+        yield from self._make_finding("race", *sorted((one, two), key=lambda a: (a.rank, a.event)))
 
-    def _before(self, rank: int, event: int, other: _Access) -> bool:
+    def _is_over_before(self, rank: int, event: int, other: _FileAccess) -> bool:
         """Return whether an event is over before an access begins, by the messages and collectives of the run."""
         if event >= len(self.trace.ranks[rank]):
             return False
         return self.order.reaches(EventId(rank, event), EventId(other.rank, other.event), a_end=True, b_end=False)
 
-    def _apart(self, rank: int, event: int, other: _Access) -> bool:
+    def _is_collective_between(self, rank: int, event: int, other: _FileAccess) -> bool:
         """Return whether a collective on the file lies between an event and another rank's access.
 
         The standard does not promise that it makes ranks wait for each other, but accesses on its two sides are no
         race.
         """
-        mine, others = (self._calls(r, calls.FILE_COLLECTIVES) for r in (rank, other.rank))
+        mine, others = (self._calls_on_file(r, calls.FILE_COLLECTIVES) for r in (rank, other.rank))
         first = int(np.searchsorted(mine, event))
         return first < len(mine) and first < int(np.searchsorted(others, other.event))
 
-    def _synced(self, writer: _Access, other: _Access) -> bool:
+    def _is_synced_before(self, writer: _FileAccess, other: _FileAccess) -> bool:
         """Return whether the writer calls MPI_File_sync before the other access begins."""
-        syncs = self._calls(writer.rank, _SYNC)
+        syncs = self._calls_on_file(writer.rank, _SYNC)
         behind = syncs[syncs > writer.end][:1].tolist()
-        return any(self._before(writer.rank, at, other) or self._apart(writer.rank, at, other) for at in behind)
+        return any(
+            self._is_over_before(writer.rank, at, other) or self._is_collective_between(writer.rank, at, other)
+            for at in behind
+        )
 
-    def _calls(self, rank: int, names: frozenset[str]) -> Ints:
+    def _calls_on_file(self, rank: int, names: frozenset[str]) -> Ints:
         """Return the calls of a rank on this file to one of some functions."""
         if (rank, names) not in self._lists:
             of = self.trace.ranks[rank]
@@ -365,7 +372,7 @@ class _Sharing:
             self._lists[rank, names] = rows[of.events["object"][rows] == local]
         return self._lists[rank, names]
 
-    def _tell(self, sort: str, one: _Access, two: _Access) -> Iterator[Finding]:
+    def _make_finding(self, sort: str, one: _FileAccess, two: _FileAccess) -> Iterator[Finding]:
         """Report a race or an unsynced read, once for each pair of call sites. `sort`: "race" or "unsynced"."""
         first, second = (self.trace.event(access.rank, access.event) for access in (one, two))
         key = (sort, first.site_id, second.site_id)

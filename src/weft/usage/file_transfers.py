@@ -18,7 +18,7 @@ from weft.terms.event_findings import Some, cause, finding, said
 from weft.terms.rank_progress import reached_finalize
 from weft.trace import Event, Rank
 from weft.trace.layout import ID_DYNAMIC
-from weft.usage.pending_buffers import first_done, over_at
+from weft.usage.pending_buffers import ends_of_requests, find_request_ends
 
 _TOGETHER: Final = named(Act.COLLECTIVE, where=lambda m: m.over is Over.FILE and m.form is Form.BLOCKING) & (
     calls.FILE_READS | calls.FILE_WRITES
@@ -27,10 +27,14 @@ _CLOSE: Final = words("File_close")
 _STEPS: Final = calls.FILE_BEGINS | calls.FILE_ENDS | _TOGETHER | _CLOSE
 
 
-def wrong_transfers(of: Traffic) -> Iterator[Finding]:
+def report_wrong_transfers(of: Traffic) -> Iterator[Finding]:
     """Report split collectives that do not go together, and files that are closed while a transfer is pending."""
     some = Some()
-    found = [*_splits(of), *_under_way(of)] if catalogue(of.rank).count(of.masks.table(_STEPS)) else []
+    found = (
+        [*_check_split_collectives(of), *_find_closed_while_pending(of)]
+        if catalogue(of.rank).count(of.masks.table(_STEPS))
+        else []
+    )
     for kind, why, events in found:
         if some.more((kind, events[0].site_id)):
             yield finding(kind, f"rank {of.rank.index} {why}", events, cause=cause(*events))
@@ -40,7 +44,7 @@ Wrong = tuple[str, str, list[Event]]
 """The kind of a finding, what the rank does, and the calls."""
 
 
-def _splits(of: Traffic) -> Iterator[Wrong]:
+def _check_split_collectives(of: Traffic) -> Iterator[Wrong]:
     """Check the split collectives of each file."""
     rank = of.rank
     if not catalogue(rank).count(of.masks.table(calls.FILE_BEGINS | calls.FILE_ENDS)):
@@ -48,10 +52,10 @@ def _splits(of: Traffic) -> Iterator[Wrong]:
     steps = of.masks.where(rank, _STEPS)
     files = rank.events["object"][steps]
     for file in distinct(files[files >= ID_DYNAMIC]).tolist():
-        yield from _of_file(rank, steps[files == file])
+        yield from _check_calls_on_file(rank, steps[files == file])
 
 
-def _of_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
+def _check_calls_on_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
     """Check the calls on one file, on which one split collective at a time may be active. `steps`: the calls."""
     active: Event | None = None
     for event in (rank.event(int(index)) for index in steps):
@@ -78,7 +82,7 @@ def _of_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
         yield "request-leak", f"never ends the split collective of {said(active)}", [active]
 
 
-def _under_way(of: Traffic) -> Iterator[Wrong]:
+def _find_closed_while_pending(of: Traffic) -> Iterator[Wrong]:
     """Yield files that are closed before a transfer is complete."""
     rank = of.rank
     makers = of.masks.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
@@ -87,9 +91,9 @@ def _under_way(of: Traffic) -> Iterator[Wrong]:
         return
     ids = rank.events["object"][closes]
     closed = {int(file): int(at) for file, at in zip(ids, closes, strict=True)}
-    done = first_done(of)
+    done = find_request_ends(of)
     for events, found in columns(rank, makers, frozenset(("fh",))):
-        overs = over_at(rank, events, done)
+        overs = ends_of_requests(rank, events, done)
         for index, file, over in zip(events.tolist(), ints(found, "fh").tolist(), overs.tolist(), strict=True):
             at = closed.get(file)
             leaks = over == len(rank) and reached_finalize(rank)  # then the request itself is told

@@ -17,7 +17,7 @@ from weft.trace import Function, Rank
 from weft.trace.layout import ID_DYNAMIC, Def
 from weft.usage.resource_leaks import CLASSES
 
-Told = tuple[int, str, str]
+FreedHandle = tuple[int, str, str]
 """An event, the parameter that is wrong, and what is wrong with it, as an object of `gives MPI_Op_free`."""
 _AGAIN: Final = words("Type_get_contents File_get_view")
 """What gives a datatype whose handle may be there already: freed once, it may still be used."""
@@ -25,7 +25,7 @@ _LOOKED_AT: Final = ("OP", "INFO", "DATATYPE")
 """Of others a library may make some that no call of the record made."""
 
 
-def wrong(rank: Rank) -> Iterator[Told]:
+def find_freed_handles(rank: Rank) -> Iterator[FreedHandle]:
     """Find the calls that are given an object which was freed."""
     for kind in CLASSES:
         if kind.handle not in _LOOKED_AT:
@@ -35,33 +35,33 @@ def wrong(rank: Rank) -> Iterator[Told]:
         if not len(freed) or again:
             continue
         known = None
-        for function in _present(rank):
-            for name in _given(function, kind.handle):
+        for function in _called_functions(rank):
+            for name in _input_parameters(function, kind.handle):
                 which = catalogue(rank).of(function)
                 which = which[which > freed[0]]
                 values = argument(rank, which, name) if len(which) else which
                 which, values = which[values >= ID_DYNAMIC], values[values >= ID_DYNAMIC]
                 if len(which):
-                    known = _made(rank, kind.handle) if known is None else known
+                    known = _known_object_ids(rank, kind.handle) if known is None else known
                     why = f"a copy of the handle of the {kind.noun}, which was freed before"
                     yield from ((row, name, why) for row in which[~np.isin(values, known)].tolist())
 
 
-def _present(rank: Rank) -> list[Function]:
+def _called_functions(rank: Rank) -> list[Function]:
     return [rank.trace.functions[id] for id in catalogue(rank).present]
 
 
-def _given(function: Function, handle: str) -> list[str]:
+def _input_parameters(function: Function, handle: str) -> list[str]:
     """Return the input parameters of a function that name one object of a class."""
     return [p.name for p in function.parameters if p.handle == handle and p.direction != "out" and not p.array]
 
 
-def _made(rank: Rank, handle: str) -> Ints:
+def _known_object_ids(rank: Rank, handle: str) -> Ints:
     """Return the ids of all objects of a class that calls returned, or that the record defines."""
     found = [np.zeros(0, np.int64)]
     if handle == "DATATYPE":
         found.append(np.array(rank.definitions.ids(Def.DATATYPE), np.int64))
-    for function in _present(rank):
+    for function in _called_functions(rank):
         for p in function.parameters:
             which = catalogue(rank).of(function) if p.handle == handle and p.direction == "out" else found[0][:0]
             if len(which) and p.place != "tail":

@@ -42,24 +42,24 @@ def find(trace: Trace) -> list[Finding]:
     found: list[Finding] = []
     for rank in trace.own:
         if not rank.missing:
-            found += _outside(rank)
+            found += _check_calls_outside_mpi(rank)
         if not rank.missing and len(rank):
-            found += _after_the_end(rank)
-            found += _from_threads(rank)
-            found += _at_once(rank)
-            found += _ended_elsewhere(rank)
-            found += _probes(rank)
+            found += _check_calls_after_finalize(rank)
+            found += _check_thread_level(rank)
+            found += _check_concurrent_collectives(rank)
+            found += _check_finalizing_thread(rank)
+            found += _check_racing_probes(rank)
     return found
 
 
-def _bound(rank: Rank, which: Ints) -> Ints:
+def _restricted_calls(rank: Rank, which: Ints) -> Ints:
     """Return the events that call functions which may not be called at any time."""
     table = masks(rank.trace.functions)
     rows: Ints = which[~table.table(_FREE)[rank.events["function"][which]]]
     return rows
 
 
-def _tell(event: Event, why: str) -> Finding:
+def _timing_finding(event: Event, why: str) -> Finding:
     """Make the finding that a call comes at a wrong time; `why` ends the sentence."""
     return finding(
         "invalid-argument",
@@ -70,12 +70,12 @@ def _tell(event: Event, why: str) -> Finding:
     )
 
 
-def _outside(rank: Rank) -> Iterator[Finding]:
+def _check_calls_outside_mpi(rank: Rank) -> Iterator[Finding]:
     """Report the first call before MPI was initialised, and one after its end that left no event."""
     whens = {EndingKind.NOT_INITIALISED: "before MPI was initialised", EndingKind.FINALISED: "after MPI_Finalize"}
     for kind, when in whens.items():
         told = next((one for one in rank.endings if one.kind is kind), None)
-        if told is None or (kind is EndingKind.FINALISED and any(True for _ in _after_the_end(rank))):
+        if told is None or (kind is EndingKind.FINALISED and any(True for _ in _check_calls_after_finalize(rank))):
             continue
         site = told.site
         place = Site(rank.index, told.name, site.file or "", site.line, site.function or "") if site else None
@@ -92,7 +92,7 @@ def _outside(rank: Rank) -> Iterator[Finding]:
         )
 
 
-def _after_the_end(rank: Rank) -> Iterator[Finding]:
+def _check_calls_after_finalize(rank: Rank) -> Iterator[Finding]:
     """Report the first call after MPI_Finalize; none if the program uses sessions."""
     table = masks(rank.trace.functions)
     ends = table.where(rank, calls.FINALIZE)
@@ -101,11 +101,11 @@ def _after_the_end(rank: Rank) -> Iterator[Finding]:
     last = rank.event(int(ends[0]))
     if last.open:
         return
-    for index in _bound(rank, np.arange(last.index + 1, len(rank), dtype=np.int64))[:1].tolist():
-        yield _tell(rank.event(index), f"after MPI_Finalize{where(last)}")
+    for index in _restricted_calls(rank, np.arange(last.index + 1, len(rank), dtype=np.int64))[:1].tolist():
+        yield _timing_finding(rank.event(index), f"after MPI_Finalize{where(last)}")
 
 
-def _from_threads(rank: Rank) -> Iterator[Finding]:
+def _check_thread_level(rank: Rank) -> Iterator[Finding]:
     """Report calls that MPI_THREAD_SINGLE, FUNNELED or SERIALIZED forbids."""
     header = rank.header
     table = masks(rank.trace.functions)
@@ -115,13 +115,15 @@ def _from_threads(rank: Rank) -> Iterator[Finding]:
     level = f"MPI was initialised with MPI_THREAD_{_LEVELS[header.thread_level]}{where(rank.event(int(inits[0])))}"
     if header.thread_level < _SERIALIZED:
         others = np.flatnonzero(rank.event_threads != rank.event_threads[inits[0]])
-        for index in _bound(rank, others)[:1].tolist():
-            yield _tell(rank.event(index), f"from another thread than the one that initialised MPI, but {level}")
+        for index in _restricted_calls(rank, others)[:1].tolist():
+            yield _timing_finding(
+                rank.event(index), f"from another thread than the one that initialised MPI, but {level}"
+            )
         return
     polls = [function.id for function in rank.trace.functions if function.is_poll]
     events = rank.events
     folds = np.isin(events["function"], polls) & (events["flags"] & Flag.TRUE == 0)
-    pair = _overlap(rank, _bound(rank, np.flatnonzero(~folds)))
+    pair = _first_overlapping_calls(rank, _restricted_calls(rank, np.flatnonzero(~folds)))
     if pair:
         one, two = (rank.event(i) for i in pair)
         yield finding(
@@ -134,7 +136,7 @@ def _from_threads(rank: Rank) -> Iterator[Finding]:
         )
 
 
-def _at_once(rank: Rank) -> Iterator[Finding]:
+def _check_concurrent_collectives(rank: Rank) -> Iterator[Finding]:
     """Report collectives on one communicator by two threads at once: nothing says which is the first (MPI-4.1,
     11.6.2).
     """
@@ -144,7 +146,11 @@ def _at_once(rank: Rank) -> Iterator[Finding]:
     comms = rank.events["comm"][rows]
     for id in distinct(comms).tolist():
         mine, comm = rows[comms == id], rank.comm(id)
-        if comm is None or len(distinct(rank.event_threads[mine])) < 2 or not (pair := _overlap(rank, mine)):
+        if (
+            comm is None
+            or len(distinct(rank.event_threads[mine])) < 2
+            or not (pair := _first_overlapping_calls(rank, mine))
+        ):
             continue
         one, two = (rank.event(i) for i in pair)
         yield finding(
@@ -157,7 +163,7 @@ def _at_once(rank: Rank) -> Iterator[Finding]:
         )
 
 
-def _ended_elsewhere(rank: Rank) -> Iterator[Finding]:
+def _check_finalizing_thread(rank: Rank) -> Iterator[Finding]:
     """Report MPI_Finalize in another thread than the one that initialised MPI, at a level that lets each of them
     call.
     """
@@ -168,10 +174,10 @@ def _ended_elsewhere(rank: Rank) -> Iterator[Finding]:
     if rank.event_threads[inits[0]] != rank.event_threads[ends[0]]:
         first, last = rank.event(int(inits[0])), rank.event(int(ends[0]))
         why = f"from another thread than the one that initialised MPI{where(first)}"
-        yield replace(_tell(last, why), severity="warning")
+        yield replace(_timing_finding(last, why), severity="warning")
 
 
-class _Look(NamedTuple):
+class _ProbeAndReceive(NamedTuple):
     """A probe of a thread, and the receive that the thread makes next on that communicator; times in ns."""
 
     thread: int
@@ -181,18 +187,18 @@ class _Look(NamedTuple):
     receive: Event
 
 
-def _probes(rank: Rank) -> Iterator[Finding]:
+def _check_racing_probes(rank: Rank) -> Iterator[Finding]:
     """Report probes of two threads that may see one message before either receives it (MPI-4.1, 3.8.2)."""
     if len(rank.threads) < 2:
         return
-    looks = sorted(_looks(rank), key=lambda look: look.begin)
-    open_: list[_Look] = []
+    looks = sorted(_pair_probes_with_receives(rank), key=lambda look: look.begin)
+    open_: list[_ProbeAndReceive] = []
     seen: set[tuple[int, int]] = set()
     for look in looks:
         open_ = [other for other in open_ if other.end > look.begin]
         for other in open_:
             lines = other.probe.site_id, look.probe.site_id
-            if other.thread != look.thread and _alike(other.probe, look.probe) and lines not in seen:
+            if other.thread != look.thread and _may_match_same_message(other.probe, look.probe) and lines not in seen:
                 seen.add(lines)
                 events = [other.probe, look.probe, other.receive, look.receive]
                 yield finding(
@@ -206,7 +212,7 @@ def _probes(rank: Rank) -> Iterator[Finding]:
         open_.append(look)
 
 
-def _looks(rank: Rank) -> Iterator[_Look]:
+def _pair_probes_with_receives(rank: Rank) -> Iterator[_ProbeAndReceive]:
     """Yield each probe that saw a message with the receive that follows in its thread."""
     table = masks(rank.trace.functions)
     rows = table.where(rank, _LOOKS | calls.RECVS | calls.IRECVS)
@@ -220,17 +226,17 @@ def _looks(rank: Rank) -> Iterator[_Look]:
         elif (thread, comm) in pending:
             probe, receive = rank.event(pending.pop((thread, comm))), rank.event(index)
             if probe.function.name != "MPI_Iprobe" or probe.flags & Flag.TRUE:
-                yield _Look(thread, probe.enter_ns, receive.enter_ns, probe, receive)
+                yield _ProbeAndReceive(thread, probe.enter_ns, receive.enter_ns, probe, receive)
 
 
-def _alike(one: Event, other: Event) -> bool:
+def _may_match_same_message(one: Event, other: Event) -> bool:
     """Return whether one message may match both probes."""
     either = one.flags | other.flags
     source = one.peer == other.peer or either & Flag.ANY_SOURCE
     return bool(one.comm_id == other.comm_id and source and (one.tag == other.tag or either & Flag.ANY_TAG))
 
 
-def _overlap(rank: Rank, rows: Ints) -> tuple[int, int] | None:
+def _first_overlapping_calls(rank: Rank, rows: Ints) -> tuple[int, int] | None:
     """Return the first two of some calls, of different threads, of which one begins inside the other.
 
     `rows`: events without folded failed polls, as a fold spans the time between its calls too.

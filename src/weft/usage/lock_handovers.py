@@ -24,7 +24,7 @@ from weft.terms.argument_columns import Ints
 from weft.terms.calls import masks
 from weft.terms.windows import EXCLUSIVE
 from weft.trace import Trace
-from weft.usage.window_accesses import Accesses
+from weft.usage.window_accesses import RmaAccesses
 
 MOST: Final = 400_000
 """Operations under exclusive locks of one window and target that are looked at, and numbers kept for answers."""
@@ -34,7 +34,7 @@ _WRITING: Final = named(Act.ACCESS, where=lambda m: bool(m.access & (Access.WRIT
 
 
 @dataclass(frozen=True)
-class _Edge:
+class _HandoverEdge:
     """An edge from before an event of one rank to after event `behind` of rank `other`; the times of both in ns."""
 
     rank: int
@@ -48,7 +48,7 @@ class _Edge:
 class Handovers:
     """The order that exclusive locks impose on a run, computed when the first question is asked."""
 
-    def __init__(self, trace: Trace, order: Order, accesses: Accesses) -> None:
+    def __init__(self, trace: Trace, order: Order, accesses: RmaAccesses) -> None:
         self.trace, self.order, self.all = trace, order, accesses
         self._from: dict[int, tuple[list[int], list[dict[int, int]]]] | None = None
 
@@ -57,7 +57,7 @@ class Handovers:
         event `behind`.
         """
         if self._from is None:
-            self._from = self._closed(list(self._edges()))
+            self._from = self._transitive_closure(list(self._find_edges()))
         events, known = self._from.get(rank, ([], []))
         at = bisect_left(events, event)
         if at == len(events):
@@ -67,7 +67,7 @@ class Handovers:
             return True
         return any(self.order.reaches(EventId(r, e), EventId(other, behind)) for r, e in found.items() if r != other)
 
-    def _edges(self) -> Iterator[_Edge]:
+    def _find_edges(self) -> Iterator[_HandoverEdge]:
         """Yield the handovers of all targets."""
         of = self.all
         rows = np.flatnonzero((of.lock == EXCLUSIVE) & (of.end >= 0) & (of.shape == np.array(None)))
@@ -79,9 +79,9 @@ class Handovers:
         for k in range(int(part.max()) + 1):
             some = rows[part == k]
             if len(some) <= MOST and (of.rank[some] != of.rank[some[0]]).any():
-                yield from self._of_target(some)
+                yield from self._find_edges_of_target(some)
 
-    def _of_target(self, rows: Ints) -> Iterator[_Edge]:
+    def _find_edges_of_target(self, rows: Ints) -> Iterator[_HandoverEdge]:
         """Yield an edge from each write to the reads of it by other ranks. `rows`: accesses of one target under
         exclusive locks.
         """
@@ -103,14 +103,14 @@ class Handovers:
                 at = last if len(last) <= _MOST_WORDS else ((place,) if place in last else ())
                 for w in (last[one] for one in at if one[0] < place[1] and place[0] < one[1]):
                     if of.rank[rows[w]] != of.rank[rows[k]]:
-                        yield _Edge(
+                        yield _HandoverEdge(
                             int(of.rank[rows[w]]), int(of.event[rows[w]]), int(begins[w]),
                             int(of.rank[rows[k]]), int(of.end[rows[k]]), int(ends[k]),
                         )  # fmt: skip
             if writes[k]:
                 last[place] = k
 
-    def _closed(self, edges: list[_Edge]) -> dict[int, tuple[list[int], list[dict[int, int]]]]:
+    def _transitive_closure(self, edges: list[_HandoverEdge]) -> dict[int, tuple[list[int], list[dict[int, int]]]]:
         """Follow chains of edges: for each rank its events with edges, and for each the earliest event of other ranks
         reached.
 
@@ -125,9 +125,9 @@ class Handovers:
         for _, comes, k in sorted(moments, reverse=True):
             edge = edges[k]
             if comes:
-                leads[k] = _earliest({edge.other: edge.behind}, now[edge.other])
+                leads[k] = _merge_earliest({edge.other: edge.behind}, now[edge.other])
                 continue
-            now[edge.rank] = _earliest(leads.pop(k, {}), now[edge.rank])
+            now[edge.rank] = _merge_earliest(leads.pop(k, {}), now[edge.rank])
             room -= len(now[edge.rank])
             if room < 0:
                 break
@@ -135,7 +135,7 @@ class Handovers:
         return {r: ([e for e, _ in all_[::-1]], [v for _, v in all_[::-1]]) for r, all_ in left.items()}
 
 
-def _earliest(one: dict[int, int], two: dict[int, int]) -> dict[int, int]:
+def _merge_earliest(one: dict[int, int], two: dict[int, int]) -> dict[int, int]:
     """Return the smaller event for each rank of both."""
     found = dict(two)
     for rank, event in one.items():

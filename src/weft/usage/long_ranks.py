@@ -20,8 +20,8 @@ from weft.terms.rank_progress import reached_finalize
 from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.trace.segment import over, piece
-from weft.usage.pending_buffers import ends_of_starts, first_done, over_at
-from weft.usage.requests import Requests, of_rank, shared
+from weft.usage.pending_buffers import ends_of_requests, ends_of_starts, find_request_ends
+from weft.usage.requests import Requests, check_rank_requests, report_shared_buffers
 
 PIECE: Final = 1 << 18
 """Calls of a piece, about; ranks of fewer than four times as many stay whole."""
@@ -37,24 +37,28 @@ _UNDIVIDED: Final = (
 
 def find(trace: Trace) -> list[Finding]:
     """Find what is wrong with the requests and the pending buffers of each rank."""
-    return [one for rank in trace.own if len(rank) and not clean(rank) for one in of_rank(rank)]
+    return [
+        one for rank in trace.own if len(rank) and not has_clean_requests(rank) for one in check_rank_requests(rank)
+    ]
 
 
-def clean(rank: Rank) -> bool:
+def has_clean_requests(rank: Rank) -> bool:
     """Return whether a long rank's requests and buffers are all in order; False also if that cannot be seen piece by
     piece.
     """
     of = masks(rank.trace.functions)
     if len(rank.threads) != 1 or len(rank) < 4 * PIECE or catalogue(rank).changed or len(of.where(rank, _UNDIVIDED)):
         return False
-    lasting = _Lasting(rank)
+    lasting = _PersistentRequests(rank)
     start = 0
     while start < len(rank):
-        found = _piece(rank, start, lasting.at(start))
+        found = _next_piece(rank, start, lasting.at(start))
         if found is None:
             return False
         part, of_part = found
-        good = _close_ids(part) and Requests(of_part).clean() and not any(True for _ in shared(of_part))
+        good = (
+            _are_ids_dense(part) and Requests(of_part).clean() and not any(True for _ in report_shared_buffers(of_part))
+        )
         lasting.take(of_part)
         start += len(part) - part.ahead
         over(part)
@@ -63,14 +67,14 @@ def clean(rank: Rank) -> bool:
     return lasting.clean()
 
 
-def freed_at(rank: Rank, makers: Ints, frees: Ints) -> Ints:
+def match_frees_with_makers(rank: Rank, makers: Ints, frees: Ints) -> Ints:
     """Return which of the calls `frees` frees what each of `makers` made; the number of events if none does."""
     ids, freed = (rank.events["object"][rows].astype(np.int64) for rows in (makers, frees))
     row = behind(freed, frees, ids, makers)
     return np.where(row >= 0, np.append(frees, 0)[row], len(rank.events))
 
 
-def recalled(rank: Rank) -> tuple[Ints, Ints]:
+def find_cancelled_requests(rank: Rank) -> tuple[Ints, Ints]:
     """Return the calls that made requests which are cancelled, and the events that end these; the number of events if
     none does.
 
@@ -82,10 +86,10 @@ def recalled(rank: Rank) -> tuple[Ints, Ints]:
         return cancels, cancels
     makers = where(rank, calls.REQUEST_MAKERS)
     makers = makers[np.isin(ids[makers], ids[cancels])]
-    return makers, over_at(rank, makers, first_done(Traffic(rank)))
+    return makers, ends_of_requests(rank, makers, find_request_ends(Traffic(rank)))
 
 
-class _Lasting:
+class _PersistentRequests:
     """The persistent requests of a rank, which last from piece to piece."""
 
     def __init__(self, rank: Rank) -> None:
@@ -94,7 +98,7 @@ class _Lasting:
         self.makers = of.where(rank, calls.PERSISTENT)
         self.ids = objects[self.makers].astype(np.int64)
         frees = of.where(rank, calls.RELEASES) if len(self.makers) else self.makers
-        self._until = freed_at(rank, self.makers, frees)
+        self._until = match_frees_with_makers(rank, self.makers, frees)
         self._started = np.zeros(0, np.int64)
 
     def at(self, start: int) -> Ints:
@@ -114,7 +118,7 @@ class _Lasting:
         return bool((self._until < len(self.rank)).all() and np.isin(self.ids, self._started).all())
 
 
-def _piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] | None:
+def _next_piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] | None:
     """Return the calls from `start` up to an idle moment; None if none is near. `lasting`: the makers of persistent
     requests.
     """
@@ -125,7 +129,7 @@ def _piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] | None
         of = Traffic(part)
         if end == len(rank):
             return part, of
-        cut = _idle(of, len(lasting) + width // 4)
+        cut = _last_idle_moment(of, len(lasting) + width // 4)
         request, event = of.done
         over(part)
         if cut:
@@ -137,7 +141,7 @@ def _piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] | None
     return None
 
 
-def _idle(of: Traffic, least: int) -> int:
+def _last_idle_moment(of: Traffic, least: int) -> int:
     """Return the last moment after a completing call, or the end, at which the rank is idle; 0 if there is none from
     `least` on.
 
@@ -147,7 +151,7 @@ def _idle(of: Traffic, least: int) -> int:
     """
     rank, size = of.rank, len(of.events)
     rows = of.masks.where(rank, _MAKERS)
-    ends = over_at(rank, rows, first_done(of))
+    ends = ends_of_requests(rank, rows, find_request_ends(of))
     instant = of.masks.table(calls.ISENDS)[of.events["function"][rows]] | (of.events["peer"][rows] == PROC_NULL)
     at_once = np.where(instant & (ends == size), rows, ends)
     if len(of.masks.where(rank, calls.STARTS)):
@@ -168,7 +172,7 @@ def _idle(of: Traffic, least: int) -> int:
     return 0
 
 
-def _close_ids(part: Rank) -> bool:
+def _are_ids_dense(part: Rank) -> bool:
     """Return whether the ids of the requests lie close together, so that tables by id stay small."""
     ids = part.events["object"][masks(part.trace.functions).where(part, calls.REQUEST_MAKERS)]
     ids = ids[ids >= ID_DYNAMIC]

@@ -63,28 +63,28 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     return in_turn(PARTS, trace, match)
 
 
-def _refusals(trace: Trace, match: Match) -> Iterator[list[Finding]]:
-    yield [_too_long(event) for rank in trace.own for event in _refused(rank)]
+def _report_truncations(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+    yield [_truncation_finding(event) for rank in trace.own for event in _truncated_receives(rank)]
 
 
-def _sent_in_vain(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+def _report_unmatched_sends(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     """Report unmatched sends, without those whose message a receive refused because it was too long."""
     short: dict[int, set[int]] = {}
-    for found in _unmatched_sends(trace, match, _Done(trace)):
+    for found in _find_unmatched_sends(trace, match, _EndedPartners(trace)):
         assert isinstance(found.evidence, Sent)
         dest = found.evidence.dest
         if dest not in short:
-            short[dest] = {event.tag for event in _refused(trace.ranks[dest])}
+            short[dest] = {event.tag for event in _truncated_receives(trace.ranks[dest])}
         # The message that a receive refused came to a receive all the same.
         if not short[dest].intersection((found.evidence.tag, ANY_TAG)):
             yield [found]
 
 
-def _waited_in_vain(trace: Trace, match: Match) -> Iterator[list[Finding]]:
-    yield list(_unmatched_receives(trace, match, _Done(trace)))
+def _report_unmatched_receives(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+    yield list(_find_unmatched_receives(trace, match, _EndedPartners(trace)))
 
 
-def _refused(rank: Rank) -> Iterator[Event]:
+def _truncated_receives(rank: Rank) -> Iterator[Event]:
     """Yield the receives that returned the error class of a message that is too long."""
     trace = rank.trace
     if trace.system is not MPI or not catalogue(rank).failed:
@@ -96,7 +96,7 @@ def _refused(rank: Rank) -> Iterator[Event]:
         yield rank.event(index)
 
 
-def _too_long(event: Event) -> Finding:
+def _truncation_finding(event: Event) -> Finding:
     """Make the finding for a receive whose buffer is too small for its message."""
     return finding(
         "truncation",
@@ -109,14 +109,14 @@ def _too_long(event: Event) -> Finding:
 # Unmatched
 
 
-class _Done:
+class _EndedPartners:
     """The ranks that receive and send nothing any more: those that ended, or that MPI ended while they freed the
     communicator.
     """
 
     def __init__(self, trace: Trace) -> None:
         self.ranks = np.array([ended(rank) for rank in trace.ranks], np.bool_)
-        self.freed = {rank.index: comm for rank in trace.ranks if (comm := _freeing(rank)) is not None}
+        self.freed = {rank.index: comm for rank in trace.ranks if (comm := _communicator_being_freed(rank)) is not None}
 
     def of(self, peer: NDArray[Any], comm: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which of the ranks `peer` are done on the communicators `comm`; False for an unknown one."""
@@ -126,7 +126,7 @@ class _Done:
         return done
 
 
-def _freeing(rank: Rank) -> int | None:
+def _communicator_being_freed(rank: Rank) -> int | None:
     """Return the index of the communicator that a rank was freeing when MPI ended it, else None."""
     if rank.state != "exited" or not len(rank.events):
         return None
@@ -135,7 +135,7 @@ def _freeing(rank: Rank) -> int | None:
     return comm.index if comm is not None else None
 
 
-def _own(trace: Trace, posts: Posts, skip: int, *, matched: bool) -> NDArray[np.int64]:
+def _select_own_rows(trace: Trace, posts: Posts, skip: int, *, matched: bool) -> NDArray[np.int64]:
     """Return the rows of own ranks that have a partner (or, with `matched` False, none) and no flag in `skip`."""
     part = posts.of_ranks(trace.share)
     found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & skip) == 0)
@@ -143,10 +143,10 @@ def _own(trace: Trace, posts: Posts, skip: int, *, matched: bool) -> NDArray[np.
     return rows
 
 
-def _left(trace: Trace, posts: Posts, done: _Done) -> NDArray[np.int64]:
+def _find_unmatchable_rows(trace: Trace, posts: Posts, done: _EndedPartners) -> NDArray[np.int64]:
     """Return the rows of own ranks that have no partner and can get none, because the other side has ended."""
     skip = Post.CANCELLED | Post.RECALLED | Post.UNDECIDED | Post.PARTITIONED | Post.INIT
-    rows = _own(trace, posts, skip, matched=False)
+    rows = _select_own_rows(trace, posts, skip, matched=False)
     peer = posts.peer[rows]
     named = done.of(peer, posts.comm[rows])
     anyone = (peer < 0) & ((posts.flags[rows] & Post.ANY_SOURCE) != 0) & bool(done.ranks.all())
@@ -154,13 +154,13 @@ def _left(trace: Trace, posts: Posts, done: _Done) -> NDArray[np.int64]:
     return left
 
 
-def _unmatched_sends(trace: Trace, match: Match, done: _Done) -> Iterator[Finding]:
+def _find_unmatched_sends(trace: Trace, match: Match, done: _EndedPartners) -> Iterator[Finding]:
     """Yield a finding for each unmatched send, with the receive that nearly fits if there is one."""
-    for event, row in _first_of_sites(trace, match.sends, _left(trace, match.sends, done)):
+    for event, row in _limit_per_call_site(trace, match.sends, _find_unmatchable_rows(trace, match.sends, done)):
         receiver = int(match.sends.peer[row])
-        if _recalled(trace, match, row):
+        if _was_fitting_receive_cancelled(trace, match, row):
             continue
-        near, other = _near(trace, match.recvs, receiver, match.sends, row)
+        near, other = _find_near_miss(trace, match.recvs, receiver, match.sends, row)
         told = f"{near}" if near else f"rank {receiver} never receives it"
         yield finding(
             "unmatched-send",
@@ -171,7 +171,7 @@ def _unmatched_sends(trace: Trace, match: Match, done: _Done) -> Iterator[Findin
         )
 
 
-def _taken_and_left(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+def _report_unreceived_probed_messages(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     """Report messages that a matched probe took out of the queue and no receive got (MPI-4.1, 3.8.2)."""
     table = masks(trace.functions)
     for rank in trace.own:
@@ -179,9 +179,9 @@ def _taken_and_left(trace: Trace, match: Match) -> Iterator[list[Finding]]:
         if not len(taken) or not reached_finalize(rank):
             continue
         events = rank.events
-        got = set(_messages(rank, table.where(rank, calls.MRECVS)).values())
+        got = set(_message_handles(rank, table.where(rank, calls.MRECVS)).values())
         some = Some()
-        for index, message in _messages(rank, taken).items():
+        for index, message in _message_handles(rank, taken).items():
             event = rank.event(index)
             if message < ID_DYNAMIC or message in got or events["error"][index]:
                 continue
@@ -197,7 +197,7 @@ def _taken_and_left(trace: Trace, match: Match) -> Iterator[list[Finding]]:
                 yield [told]
 
 
-def _messages(rank: Rank, which: NDArray[Any]) -> dict[int, int]:
+def _message_handles(rank: Rank, which: NDArray[Any]) -> dict[int, int]:
     """Return for each event the handle of the message that a matched probe took, or a matched receive received."""
     functions, events = rank.trace.functions, rank.events
     in_tail = {f.id for f in functions if any(p.name == "message" for p in f.tail_in)}
@@ -208,7 +208,7 @@ def _messages(rank: Rank, which: NDArray[Any]) -> dict[int, int]:
     return found
 
 
-def _recalled(trace: Trace, match: Match, row: int) -> bool:
+def _was_fitting_receive_cancelled(trace: Trace, match: Match, row: int) -> bool:
     """Return whether the receiver cancelled a receive that fits a message and freed its request without asking for the
     outcome.
     """
@@ -227,10 +227,10 @@ def _recalled(trace: Trace, match: Match, row: int) -> bool:
     return False
 
 
-def _unmatched_receives(trace: Trace, match: Match, done: _Done) -> Iterator[Finding]:
+def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -> Iterator[Finding]:
     """Yield a finding for each unmatched receive, with the send that nearly fits if there is one."""
-    rows = _left(trace, match.recvs, done)
-    for event, row in _first_of_sites(trace, match.recvs, rows):
+    rows = _find_unmatchable_rows(trace, match.recvs, done)
+    for event, row in _limit_per_call_site(trace, match.recvs, rows):
         source = int(match.recvs.peer[row])
         if event.open:
             continue  # a rank that is blocked in it is a deadlock
@@ -239,7 +239,7 @@ def _unmatched_receives(trace: Trace, match: Match, done: _Done) -> Iterator[Fin
         if pending and match.recvs.completion[row] == NONE and reached_finalize(event.rank):
             continue  # its request leaks, which is told
         who = f"rank {source}" if source >= 0 else "anybody"
-        near, other = _near(trace, match.sends, source, match.recvs, row)
+        near, other = _find_near_miss(trace, match.sends, source, match.recvs, row)
         told = (
             near
             or f"{'rank ' + str(source) if source >= 0 else 'nobody'} {'never sends' if source >= 0 else 'sends'} it"
@@ -253,7 +253,7 @@ def _unmatched_receives(trace: Trace, match: Match, done: _Done) -> Iterator[Fin
         )
 
 
-def _first_of_sites(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> Iterator[tuple[Event, int]]:
+def _limit_per_call_site(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> Iterator[tuple[Event, int]]:
     """Yield the events of rows, at most MAX_OF_ONE_SITE for each call site of a rank."""
     some = Some()
     ranks = posts.ranks()[rows]
@@ -263,7 +263,7 @@ def _first_of_sites(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> It
             yield event, row
 
 
-def _near(trace: Trace, others: Posts, rank: int, mine: Posts, row: int) -> tuple[str, list[Event]]:
+def _find_near_miss(trace: Trace, others: Posts, rank: int, mine: Posts, row: int) -> tuple[str, list[Event]]:
     """Return the near miss in words, and its event: an unmatched call of the other side that differs in one thing only.
 
     `others`: the other side's sends or receives, `rank`: the other side's rank, `mine` and `row`: the unmatched call.
@@ -281,11 +281,11 @@ def _near(trace: Trace, others: Posts, rank: int, mine: Posts, row: int) -> tupl
             if (int(others.peer[candidate]) in (me, -1)) != same_peer or same_tag + same_comm + same_peer != 2:
                 continue
             other = trace.ranks[rank].event(int(others.event[candidate]))
-            return _difference(others, candidate, other, mine, row), [other]
+            return _describe_difference(others, candidate, other, mine, row), [other]
     return "", []
 
 
-def _difference(others: Posts, candidate: int, other: Event, mine: Posts, row: int) -> str:
+def _describe_difference(others: Posts, candidate: int, other: Event, mine: Posts, row: int) -> str:
     """Say in words in what a near miss differs from an unmatched call."""
     rank = other.rank.index
     sent = mine.tag[row], others.tag[candidate]
@@ -301,13 +301,15 @@ def _difference(others: Posts, candidate: int, other: Event, mine: Posts, row: i
 # Types and lengths
 
 
-def _columns(trace: Trace, posts: Posts, rows: NDArray[Any], receive: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+def _types_and_counts(
+    trace: Trace, posts: Posts, rows: NDArray[Any], receive: bool
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the datatype ids and the counts of rows; -1 for a count that is not in the slot. `receive`: the rows are
     receives.
     """
     types = np.zeros(len(rows), np.int64)
     counts = np.full(len(rows), -1, np.int64)
-    for rank, some in _by_rank(trace, posts, rows):
+    for rank, some in _split_rows_by_rank(trace, posts, rows):
         args = posts.args[rows[some]].astype(np.int64)
         known = args != NONE
         mine, args = some[known], args[known]
@@ -315,12 +317,12 @@ def _columns(trace: Trace, posts: Posts, rows: NDArray[Any], receive: bool) -> t
         counts[mine] = rank.events["count"][args]
         half = (posts.flags[rows[mine]] & Post.HALF) != 0
         if receive and half.any():
-            _received_half(rank, mine[half], args[half], types, counts)
+            _fill_receiving_half(rank, mine[half], args[half], types, counts)
     counts[counts == COUNT_IN_TAIL] = -1
     return types, counts
 
 
-def _by_rank(trace: Trace, posts: Posts, rows: NDArray[Any]) -> Iterator[tuple[Rank, NDArray[np.int64]]]:
+def _split_rows_by_rank(trace: Trace, posts: Posts, rows: NDArray[Any]) -> Iterator[tuple[Rank, NDArray[np.int64]]]:
     """Yield each rank that has some of the rows, and which."""
     ranks = posts.ranks()[rows]
     order = np.argsort(ranks, kind="stable")
@@ -331,7 +333,7 @@ def _by_rank(trace: Trace, posts: Posts, rows: NDArray[Any]) -> Iterator[tuple[R
             yield trace.ranks[rank], mine
 
 
-def _received_half(
+def _fill_receiving_half(
     rank: Rank, rows: NDArray[Any], events: NDArray[Any], types: NDArray[Any], counts: NDArray[Any]
 ) -> None:
     """Fill in count and type of the receiving half of MPI_Sendrecv, which its tail holds; MPI_Sendrecv_replace shares
@@ -344,14 +346,14 @@ def _received_half(
             counts[at], types[at] = values["recvcount"], values["recvtype"]
 
 
-def _unfit(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+def _report_misfits(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     """Report matched messages whose type signatures differ, or that are longer than their receive."""
-    rows = _own(trace, match.sends, Post.PARTITIONED, matched=True)
+    rows = _select_own_rows(trace, match.sends, Post.PARTITIONED, matched=True)
     if not len(rows):
         return
     partner = match.sends.partner[rows].astype(np.int64)
-    send_type, send_count = _columns(trace, match.sends, rows, False)
-    recv_type, recv_count = _columns(trace, match.recvs, partner, True)
+    send_type, send_count = _types_and_counts(trace, match.sends, rows, False)
+    recv_type, recv_count = _types_and_counts(trace, match.recvs, partner, True)
     # Predefined types have the same ids on all ranks: equal ones that are no longer than their receive fit.
     plain = (send_type == recv_type) & (send_type < 256) & (send_count <= recv_count)
     odd = np.flatnonzero(~plain & (send_count >= 0) & (recv_count >= 0) & (send_type > 1) & (recv_type > 1))
@@ -367,16 +369,16 @@ def _unfit(trace: Trace, match: Match) -> Iterator[list[Finding]]:
         receive = trace.event(*match.recvs.id(int(partner[odd[place]])))
         sent = trace.ranks[key[0]].datatype(key[1]), key[2]
         wanted = trace.ranks[key[3]].datatype(key[4]), key[5]
-        yield list(_compared(send, receive, sent, wanted, n))
+        yield list(_compare_message_types(send, receive, sent, wanted, n))
 
 
-def _unfit_partitions(trace: Trace, match: Match) -> Iterator[list[Finding]]:
+def _report_partitioned_misfits(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     """Report partitioned messages that as a whole do not fit their receives (MPI-4.1, 4.2).
 
     Requests with one tag are matched in the order in which they were made, so only those with a tag of their own are
     compared.
     """
-    rows = _own(trace, match.sends, 0, matched=True)
+    rows = _select_own_rows(trace, match.sends, 0, matched=True)
     rows = rows[(match.sends.flags[rows] & Post.PARTITIONED) != 0]
     made: dict[tuple[object, ...], list[Event]] = defaultdict(list)
     for rank in trace.ranks if len(rows) else ():
@@ -392,10 +394,10 @@ def _unfit_partitions(trace: Trace, match: Match) -> Iterator[list[Finding]]:
             continue
         seen.add((send.rank.index, send.index))
         sent, wanted = ((e.rank.datatype(e.args["datatype"]), e.args["partitions"] * e.count) for e in (send, receive))
-        yield list(_compared(send, receive, sent, wanted, 1))
+        yield list(_compare_message_types(send, receive, sent, wanted, 1))
 
 
-def _compared(
+def _compare_message_types(
     send: Event, receive: Event, sent: tuple[Datatype | None, int], wanted: tuple[Datatype | None, int], times: int
 ) -> Iterator[Finding]:
     """Report a truncation or a type mismatch of one message.
@@ -415,7 +417,7 @@ def _compared(
             [receive, send], evidence=evidence, cause=cause(receive, send),
         )  # fmt: skip
     (one, times_sent), (other, times_wanted) = sent[0].pattern(), wanted[0].pattern()
-    severity = mismatch(one, sent[1] * times_sent, other, wanted[1] * times_wanted)
+    severity = compare_signatures(one, sent[1] * times_sent, other, wanted[1] * times_wanted)
     if severity == "note" or (one is None and sent[0].is_large) or (other is None and wanted[0].is_large):
         yield left_out("type-mismatch", receive, "they fit those of the message")
     elif severity is not None:
@@ -426,7 +428,7 @@ def _compared(
         )  # fmt: skip
 
 
-def mismatch(sent: Signature | None, count: int, wanted: Signature | None, room: int) -> Severity | None:
+def compare_signatures(sent: Signature | None, count: int, wanted: Signature | None, room: int) -> Severity | None:
     """Return how severely the type signatures of a message and of its receive differ, as far as both go (MPI-4.1,
     3.3.1).
 
@@ -436,7 +438,7 @@ def mismatch(sent: Signature | None, count: int, wanted: Signature | None, room:
     if sent is None or wanted is None or count <= 0 or room <= 0 or sent == wanted:
         return None
     bytes_only = False
-    for steps, ((a, _), (b, _)) in enumerate(_side_by_side(sent, count, wanted, room)):
+    for steps, ((a, _), (b, _)) in enumerate(_pair_signature_runs(sent, count, wanted, room)):
         if steps == MAX_STEPS:
             return "note"
         if a == b or a in _PACKED or b in _PACKED or kind_of(a) == kind_of(b):
@@ -448,11 +450,11 @@ def mismatch(sent: Signature | None, count: int, wanted: Signature | None, room:
     return "warning" if bytes_only else None
 
 
-def _side_by_side(
+def _pair_signature_runs(
     sent: Signature, count: int, wanted: Signature, room: int
 ) -> Iterator[tuple[tuple[str, int], tuple[str, int]]]:
     """Yield the runs of two repeated signatures in pairs, each pair of basic types that meets at least once."""
-    one, two = _elements(sent, count), _elements(wanted, room)
+    one, two = _repeat_signature(sent, count), _repeat_signature(wanted, room)
     a, b = next(one, None), next(two, None)
     period = lcm(sum(n for _, n in sent), sum(n for _, n in wanted))  # from there on all comes again
     while a is not None and b is not None and period > 0:
@@ -463,7 +465,7 @@ def _side_by_side(
         b = (b[0], b[1] - length) if b[1] > length else next(two, None)
 
 
-def _elements(signature: Signature, times: int) -> Iterator[tuple[str, int]]:
+def _repeat_signature(signature: Signature, times: int) -> Iterator[tuple[str, int]]:
     """Yield the runs of a signature that is repeated `times` times."""
     if len(signature) == 1:
         yield signature[0][0], signature[0][1] * times
@@ -473,7 +475,7 @@ def _elements(signature: Signature, times: int) -> Iterator[tuple[str, int]]:
 
 
 PARTS = (
-    Part(_refusals), Part(_sent_in_vain), Part(_taken_and_left), Part(_waited_in_vain), Part(_unfit, MAX_PAIRS),
-    Part(_unfit_partitions),
+    Part(_report_truncations), Part(_report_unmatched_sends), Part(_report_unreceived_probed_messages),
+    Part(_report_unmatched_receives), Part(_report_misfits, MAX_PAIRS), Part(_report_partitioned_misfits),
 )  # fmt: skip
 """In the order in which they are told."""

@@ -19,24 +19,24 @@ SPARE_IDS: Final = 1 << 16
 """Ids that are believed beyond those that calls account for."""
 
 
-def end_of_ids(rank: Rank, more: int = 0) -> int:
+def end_of_believable_ids(rank: Rank, more: int = 0) -> int:
     """Return the end of the ids of a rank's objects that are believable, to size a table by id.
 
     Ids are consecutive: one that is larger than the number of calls that could make it comes from a damaged record.
     `more`: objects that are known to have been made otherwise.
     """
-    return min(ID_DYNAMIC + SPARE_IDS + 2 * (_held(rank) + more + _dropped(rank)), MOST_IDS)
+    return min(ID_DYNAMIC + SPARE_IDS + 2 * (_count_recorded_calls(rank) + more + _count_dropped_calls(rank)), MOST_IDS)
 
 
-def believed(rank: Rank, made: Callable[[], Ints]) -> range:
+def believable_ids(rank: Rank, made: Callable[[], Ints]) -> range:
     """Return the ids of a rank's objects that are believable, as many as the record can hold calls about.
 
     `made`: returns the ids that its calls made. If a ring dropped the beginning of the record (`--keep`), ids may begin
     anywhere: they are near those that most of its calls made. Objects from before that are still used are not among
     them.
     """
-    end = end_of_ids(rank)
-    room = ID_DYNAMIC + SPARE_IDS + 2 * _held(rank)
+    end = end_of_believable_ids(rank)
+    room = ID_DYNAMIC + SPARE_IDS + 2 * _count_recorded_calls(rank)
     if end <= room:
         return range(end)
     ids = made()
@@ -44,7 +44,7 @@ def believed(rank: Rank, made: Callable[[], Ints]) -> range:
     return range(max(0, min(middle, end) - room // 2), min(max(middle, 0) + room // 2, end))
 
 
-def _held(rank: Rank) -> int:
+def _count_recorded_calls(rank: Rank) -> int:
     """Return how many calls the record holds, for a segment with those before it."""
     held = len(rank)
     if (file := rank.trace.origin.ranks[rank.index].file) is not None:
@@ -52,7 +52,7 @@ def _held(rank: Rank) -> int:
     return held
 
 
-def _dropped(rank: Rank) -> int:
+def _count_dropped_calls(rank: Rank) -> int:
     """Return how many calls the rank's rings have dropped."""
     file = rank.trace.origin.ranks[rank.index].file
     return 0 if file is None else sum(one.events for one in file.dropped.values())

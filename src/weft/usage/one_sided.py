@@ -26,17 +26,17 @@ from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
 from weft.trace.definitions import WindowDefinition
 from weft.trace.layout import PROC_NULL
-from weft.usage.epoch_permissions import unpermitted, updated
-from weft.usage.epochs import START, Epochs, Window, epochs
-from weft.usage.exposure_epochs import Exposures, exposures
-from weft.usage.origin_buffers import local_buffers, shared_origins
-from weft.usage.own_window_buffers import in_own_windows
-from weft.usage.pending_buffers import joined as both_in_order
-from weft.usage.receive_buffers import of_messages
-from weft.usage.rma_completion import Completion, completion
-from weft.usage.rma_races import races
-from weft.usage.window_accesses import Accesses, joined
-from weft.usage.window_stores import stores
+from weft.usage.epoch_permissions import find_denied_updates, find_forbidden_operations
+from weft.usage.epochs import START, Epochs, Window, read_epochs
+from weft.usage.exposure_epochs import Exposures, match_exposures
+from weft.usage.origin_buffers import collect_local_buffers, report_shared_origin_buffers
+from weft.usage.own_window_buffers import accesses_to_own_windows
+from weft.usage.pending_buffers import merge_accesses as both_in_order
+from weft.usage.receive_buffers import collect_message_buffers
+from weft.usage.rma_completion import RmaCompletion, find_completing_events
+from weft.usage.rma_races import find_rma_races
+from weft.usage.window_accesses import RmaAccesses, join_accesses
+from weft.usage.window_stores import find_window_stores
 
 LOOKED = "one-sided"
 """Under this name a match keeps what a look found for who asks next."""
@@ -65,7 +65,7 @@ _LEFT_OPEN = frozenset(place for place, words in enumerate(_WORDS) if words.star
 
 
 @dataclass
-class Looked:
+class RmaAnalysis:
     """What each rank's one-sided calls show by themselves, before accesses of different ranks are compared.
 
     `known`: epochs, `over`: completions by rank; `unplaced`: windows with operations whose bytes are not all known;
@@ -75,55 +75,58 @@ class Looked:
     gatherings: Gatherings
     known: dict[Rank, Epochs]
     exposed: Exposures
-    over: dict[Rank, Completion]
-    accesses: Accesses
+    over: dict[Rank, RmaCompletion]
+    accesses: RmaAccesses
     unplaced: set[Window]
     found: list[Finding]
 
 
-def look(trace: Trace) -> Looked:
+def analyse_windows(trace: Trace) -> RmaAnalysis:
     """Analyse the one-sided calls of each rank by itself."""
     gatherings = Gatherings(trace)
     found: list[Finding] = []
-    parts: list[Accesses] = []
+    parts: list[RmaAccesses] = []
     unplaced: set[Window] = set()
-    known = {rank: of for rank in trace.ranks if len(rank) and (of := epochs(rank, gatherings)) is not None}
-    exposed = exposures(known)
-    done = {rank: completion(rank, of) for rank, of in known.items()}
+    known = {rank: of for rank in trace.ranks if len(rank) and (of := read_epochs(rank, gatherings)) is not None}
+    exposed = match_exposures(known)
+    done = {rank: find_completing_events(rank, of) for rank, of in known.items()}
     for rank, of in known.items():
         over = done[rank]
-        found += _misused(rank, of)
-        local = local_buffers(rank, of, over)
-        messages = of_messages(Traffic(rank))
-        found += shared_origins(rank, local, messages)
-        parts += in_own_windows(rank, of, both_in_order(local, messages), gatherings)
-        operations = _Operations(rank, of, gatherings)
+        found += _report_epoch_misuse(rank, of)
+        local = collect_local_buffers(rank, of, over)
+        messages = collect_message_buffers(Traffic(rank))
+        found += report_shared_origin_buffers(rank, local, messages)
+        parts += accesses_to_own_windows(rank, of, both_in_order(local, messages), gatherings)
+        operations = _RankOperations(rank, of, gatherings)
         found += operations.find()
         parts.append(operations.accesses(exposed, over))
         unplaced |= operations.unplaced()
-    return Looked(gatherings, known, exposed, done, joined(parts), unplaced, found)
+    return RmaAnalysis(gatherings, known, exposed, done, join_accesses(parts), unplaced, found)
 
 
 def find(trace: Trace, order: Order) -> list[Finding]:
     """Find misused epochs of every rank and window, accesses outside of a window, and accesses that race."""
     kept = order.match.made.pop(LOOKED, None)
-    looked = kept if isinstance(kept, Looked) else look(trace)
+    looked = kept if isinstance(kept, RmaAnalysis) else analyse_windows(trace)
     accesses = looked.accesses
-    found = [*looked.found, *(_wrong(*told) for told in updated(looked.known, accesses))]
-    stored = stores(trace, looked.gatherings, accesses, looked.unplaced)
-    return [*found, *races(trace, order, accesses if stored is None else joined([accesses, stored]))]
+    found = [*looked.found, *(_misuse_finding(*told) for told in find_denied_updates(looked.known, accesses))]
+    stored = find_window_stores(trace, looked.gatherings, accesses, looked.unplaced)
+    return [*found, *find_rma_races(trace, order, accesses if stored is None else join_accesses([accesses, stored]))]
 
 
-def operations(trace: Trace, gatherings: Gatherings) -> Accesses:
+def collect_operation_accesses(trace: Trace, gatherings: Gatherings) -> RmaAccesses:
     """Return the accesses of all operations of a run whose bytes are known."""
-    known = {rank: of for rank in trace.ranks if len(rank) and (of := epochs(rank, gatherings)) is not None}
-    exposed = exposures(known)
-    return joined(
-        [_Operations(rank, of, gatherings).accesses(exposed, completion(rank, of)) for rank, of in known.items()]
+    known = {rank: of for rank in trace.ranks if len(rank) and (of := read_epochs(rank, gatherings)) is not None}
+    exposed = match_exposures(known)
+    return join_accesses(
+        [
+            _RankOperations(rank, of, gatherings).accesses(exposed, find_completing_events(rank, of))
+            for rank, of in known.items()
+        ]
     )
 
 
-def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
+def _report_epoch_misuse(rank: Rank, of: Epochs) -> Iterator[Finding]:
     """Report misused epochs, at most MAX_OF_ONE_SITE for each call site."""
     order = np.argsort(of.at, kind="stable")
     for row in some_of_sites(rank, of.at[order]).tolist():
@@ -133,20 +136,22 @@ def _misused(rank: Rank, of: Epochs) -> Iterator[Finding]:
         why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=said(other) if other else "")
         severity: Severity = "warning" if of.wrong[place] == _TOLERATED else "error"
         open_ = int(of.wrong[place]) in _LEFT_OPEN
-        yield _wrong(event, why, *([other] if other else []), severity=severity, left_open=open_)
+        yield _misuse_finding(event, why, *([other] if other else []), severity=severity, left_open=open_)
     some = Some()
-    for event, why, other in unpermitted(rank, of):
+    for event, why, other in find_forbidden_operations(rank, of):
         if some.more(event.site_id):
-            yield _wrong(event, why, other)
+            yield _misuse_finding(event, why, other)
 
 
-def _wrong(event: Event, why: str, *others: Event, severity: Severity = "error", left_open: bool = False) -> Finding:
+def _misuse_finding(
+    event: Event, why: str, *others: Event, severity: Severity = "error", left_open: bool = False
+) -> Finding:
     told = f"rank {event.rank.index} {why} in {said(event)}"
     evidence = Epoch(left_open=left_open)
     return finding("epoch-misuse", told, [event, *others], severity=severity, evidence=evidence, cause=cause(event))
 
 
-class _Operations:
+class _RankOperations:
     """The operations of one rank that belong to an epoch, with the bytes of the target's window that they touch.
 
     There is one row for each block of bytes: an operation whose datatype at the target has gaps has several.
@@ -159,13 +164,13 @@ class _Operations:
         self.rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0) & (peer != PROC_NULL))
         self.event = of.event[self.rows]
         self.window = of.window[self.rows]
-        self.target = self._targets(peer[self.rows].astype(np.int64))
-        self.strange = self._outside_group()
-        part, self.low, self.high, self.size, self.shape = self._spans()
+        self.target = self._find_target_ranks(peer[self.rows].astype(np.int64))
+        self.strange = self._are_outside_group()
+        part, self.low, self.high, self.size, self.shape = self._find_touched_blocks()
         self.rows, self.event, self.window = self.rows[part], self.event[part], self.window[part]
         self.target, self.strange = self.target[part], self.strange[part]
 
-    def _targets(self, peer: Ints) -> Ints:
+    def _find_target_ranks(self, peer: Ints) -> Ints:
         """Return the ranks that are accessed, as indices in trace.ranks, -1 if unknown. `peer`: the targets as ranks of
         the window.
         """
@@ -177,7 +182,7 @@ class _Operations:
             found[mine] = members[peer[mine]]
         return found
 
-    def _outside_group(self) -> NDArray[np.bool_]:
+    def _are_outside_group(self) -> NDArray[np.bool_]:
         """Return which operations access a rank that is not in the group of their epoch."""
         of, epoch = self.of, self.of.epoch[self.rows]
         strange = np.zeros(len(self.rows), np.bool_)
@@ -193,7 +198,7 @@ class _Operations:
                 strange |= (group[epoch] == id) & ~np.isin(self.target, members)
         return strange
 
-    def _spans(self) -> tuple[Ints, Ints, Ints, Ints, Shapes]:
+    def _find_touched_blocks(self) -> tuple[Ints, Ints, Ints, Ints, Shapes]:
         """Return the blocks that operations touch as columns, one or more for each operation.
 
         The columns: which operation, first byte, end (-1 if the bytes are unknown), the window's size (-1 unknown), and
@@ -211,7 +216,7 @@ class _Operations:
                 count[at] = ints(found, "target_count")
             own = self.rank.events["datatype"][events].astype(np.int64)
             kind[at] = ints(found, "target_datatype") if "target_datatype" in found else own
-        unit, bytes_ = self._units(np.arange(n))
+        unit, bytes_ = self._window_units_and_sizes(np.arange(n))
         kind[unit <= 0] = 0  # no datatype
         parts = spread(self.rank, kind, count)
         unknown = np.setdiff1d(np.arange(n), parts.buffer)
@@ -224,7 +229,7 @@ class _Operations:
         order = np.argsort(part, kind="stable")
         return part[order], low[order], high[order], np.where(high >= 0, bytes_[part], -1)[order], shape[order]
 
-    def _units(self, at: Ints) -> tuple[Ints, Ints]:
+    def _window_units_and_sizes(self, at: Ints) -> tuple[Ints, Ints]:
         """Return displacement unit (0 unknown) and size (-1 unknown) of the window at the target of rows `at`."""
         key = self.window[at].astype(np.int64) << 32 | np.maximum(self.target[at], 0)
         unique, inverse = np.unique(key, return_inverse=True)
@@ -233,40 +238,44 @@ class _Operations:
         return np.where(self.target[at] >= 0, unit, 0), size
 
     def _unit(self, window: Window, target: int) -> tuple[int, int]:
-        definition = self._definition(window, target)
+        definition = self._window_definition(window, target)
         if definition is None:
             return 0, -1
         return (1, -1) if definition.flavor == _DYNAMIC else (definition.unit, definition.size)
 
-    def _definition(self, window: Window, target: int) -> WindowDefinition | None:
+    def _window_definition(self, window: Window, target: int) -> WindowDefinition | None:
         """Return what the rank `target` recorded of its part of a window."""
         owner = self.trace.ranks[target]
         id = self.gatherings.window_ids(owner).get(window)
         return owner.definitions.window(id) if id else None
 
     @property
-    def _beyond(self) -> NDArray[np.bool_]:
+    def _are_beyond_window(self) -> NDArray[np.bool_]:
         """Operations that touch what is no part of the window."""
         touching = (self.high >= 0) & (self.high > self.low)  # nothing may be anywhere
         return touching & ((self.low < 0) | ((self.size >= 0) & (self.high > self.size)))
 
     def find(self) -> Iterator[Finding]:
         """Report accesses of ranks that the epoch does not allow, and of bytes that are not in the window."""
-        strange, beyond = (self._told(wrong) for wrong in (self.strange, self._beyond & ~self.strange))
+        strange, beyond = (
+            self._limit_reported_rows(wrong) for wrong in (self.strange, self._are_beyond_window & ~self.strange)
+        )
         for row in strange.tolist():
             event, target = self.rank.event(int(self.event[row])), int(self.target[row])
-            yield _wrong(event, f"accesses rank {target}, which is not in the group of its epoch,")
+            yield _misuse_finding(event, f"accesses rank {target}, which is not in the group of its epoch,")
         for row in beyond.tolist():
             where = f"rank {self.target[row]}'s window of {self.size[row]:,} bytes"
-            low, high = self._first_beyond(row)
-            yield self._astray(row, f"bytes {low:,} to {high:,} of {where}")
+            low, high = self._first_block_beyond_window(row)
+            yield self._wrong_target_finding(row, f"bytes {low:,} to {high:,} of {where}")
         for row in np.flatnonzero((self.high < 0) & (self.shape != np.array(None)))[:1].tolist():
             event = self.rank.event(int(self.event[row]))
             yield left_out("rma-race", event, "it touches bytes that others do")
-        for row in self._told(self._unattached & ~self.strange).tolist():
-            yield self._astray(row, f"memory of rank {self.target[row]} that this one has not attached to the window")
+        for row in self._limit_reported_rows(self._are_unattached & ~self.strange).tolist():
+            yield self._wrong_target_finding(
+                row, f"memory of rank {self.target[row]} that this one has not attached to the window"
+            )
 
-    def _first_beyond(self, row: int) -> tuple[int, int]:
+    def _first_block_beyond_window(self, row: int) -> tuple[int, int]:
         """Return first byte and end of a block of the row that is not entirely inside the window."""
         low, high, size, shape = (column[row] for column in (self.low, self.high, self.size, self.shape))
         if shape is None:
@@ -278,7 +287,7 @@ class _Operations:
         first = found[0] if found else (shape.low, shape.high - shape.low)
         return begin + first[0], begin + sum(first)
 
-    def _astray(self, row: int, what: str) -> Finding:
+    def _wrong_target_finding(self, row: int, what: str) -> Finding:
         """Make the finding for an access outside of the window; `what` names the bytes."""
         event = self.rank.event(int(self.event[row]))
         told = f"rank {self.rank.index} accesses {what} in {said(event)}"
@@ -287,13 +296,13 @@ class _Operations:
         )
 
     @property
-    def _unattached(self) -> NDArray[np.bool_]:
+    def _are_unattached(self) -> NDArray[np.bool_]:
         """Return which operations touch only memory that the target never attaches to its dynamic window."""
         found = np.zeros(len(self.rows), np.bool_)
         rows = np.flatnonzero((self.high > self.low) & (self.target >= 0) & (self.size < 0))
         pairs = self.window[rows].astype(np.int64) << 32 | self.target[rows]
         for pair in distinct(pairs).tolist():
-            attached = self._attached(self.of.windows[pair >> 32], pair & 0xFFFFFFFF)
+            attached = self._attached_memory(self.of.windows[pair >> 32], pair & 0xFFFFFFFF)
             if attached is not None:
                 mine = rows[pairs == pair]
                 low, furthest = attached
@@ -301,13 +310,13 @@ class _Operations:
                 found[mine] = (begun == 0) | (np.append(furthest, 0)[begun - 1] <= self.low[mine])
         return found
 
-    def _attached(self, window: Window, target: int) -> tuple[Ints, Ints] | None:
+    def _attached_memory(self, window: Window, target: int) -> tuple[Ints, Ints] | None:
         """Return all memory that a rank attaches to a window: where each piece begins, in order, and the furthest end
         up to there.
 
         None if the window is not dynamic or not known.
         """
-        definition, owner = self._definition(window, target), self.trace.ranks[target]
+        definition, owner = self._window_definition(window, target), self.trace.ranks[target]
         if definition is None or definition.flavor != _DYNAMIC:
             return None
         at = self.gatherings.masks.where(owner, words("Win_attach"))
@@ -319,7 +328,7 @@ class _Operations:
         order = np.argsort(low)
         return low[order], np.maximum.accumulate((low + size)[order])
 
-    def _told(self, wrong: NDArray[np.bool_]) -> Ints:
+    def _limit_reported_rows(self, wrong: NDArray[np.bool_]) -> Ints:
         """Return which wrong rows are reported: the first of each operation, and for a call site at most
         MAX_OF_ONE_SITE operations.
         """
@@ -328,25 +337,25 @@ class _Operations:
         return rows[some_of_sites(self.rank, self.event[rows])]
 
     @property
-    def _placed(self) -> Ints:
+    def _rows_with_known_bytes(self) -> Ints:
         """Those whose bytes are known."""
-        return np.flatnonzero((self.high > self.low) & ~self.strange & ~self._beyond)
+        return np.flatnonzero((self.high > self.low) & ~self.strange & ~self._are_beyond_window)
 
-    def accesses(self, exposed: Exposures, over: Completion) -> Accesses:
+    def accesses(self, exposed: Exposures, over: RmaCompletion) -> RmaAccesses:
         """Return the accesses whose bytes are known. `exposed`: the exposure epochs of the run, `over`: when operations
         complete.
         """
-        of, keep = self.of, self._placed
+        of, keep = self.of, self._rows_with_known_bytes
         rows, target = self.rows[keep], self.target[keep]
         places = (target, self.low[keep], self.high[keep], self.shape[keep])
         time = (over.remote[rows], *exposed.of(self.rank, of, rows, target))
-        return Accesses.of_rank(self.rank, of, rows, places, time)
+        return RmaAccesses.of_rank(self.rank, of, rows, places, time)
 
     def unplaced(self) -> set[Window]:
         """Return the windows with operations whose bytes or epoch are unknown, or whose bytes are not listed."""
         of = self.of
         left = of.call == 0
-        left[self.rows[self._placed]] = False
+        left[self.rows[self._rows_with_known_bytes]] = False
         left[self.rows[self.shape != np.array(None)]] = True
         left[self.rows[(self.high == self.low) & ~self.strange]] = False  # of no bytes
         left &= self.rank.events["peer"][of.event] != PROC_NULL

@@ -21,11 +21,11 @@ from weft.terms.significant_arguments import significant
 from weft.trace import Rank
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.usage.epochs import Epochs
-from weft.usage.pending_buffers import Accesses, joined, overlaps, told
-from weft.usage.rma_completion import Completion
+from weft.usage.pending_buffers import BufferAccesses, find_overlapping_rows, merge_accesses, overlap_finding
+from weft.usage.rma_completion import RmaCompletion
 
 
-class _Buffer(NamedTuple):
+class _LocalBuffer(NamedTuple):
     """A local buffer of a call, by the names of its parameters; without `amount` it is one element of `datatype`."""
 
     address: str
@@ -34,11 +34,12 @@ class _Buffer(NamedTuple):
     writes: bool
 
 
-_ORIGIN: Final = _Buffer("origin_addr", "origin_count", "origin_datatype", writes=False)
+_ORIGIN: Final = _LocalBuffer("origin_addr", "origin_count", "origin_datatype", writes=False)
 _INTO: Final = _ORIGIN._replace(writes=True)
-_RESULT: Final = _Buffer("result_addr", "result_count", "result_datatype", writes=True)
+_RESULT: Final = _LocalBuffer("result_addr", "result_count", "result_datatype", writes=True)
 _ONE: Final = {
-    name: _Buffer(f"{name}_addr", "", "datatype", writes=name == "result") for name in ("origin", "compare", "result")
+    name: _LocalBuffer(f"{name}_addr", "", "datatype", writes=name == "result")
+    for name in ("origin", "compare", "result")
 }
 BUFFERS: Final = {
     "Put": (_ORIGIN,), "Rput": (_ORIGIN,), "Accumulate": (_ORIGIN,), "Raccumulate": (_ORIGIN,),
@@ -50,7 +51,7 @@ BUFFERS: Final = {
 """What each argument of a one-sided operation is: read, or written."""
 
 
-def shared_origins(rank: Rank, own: Accesses, messages: Accesses) -> Iterator[Finding]:
+def report_shared_origin_buffers(rank: Rank, own: BufferAccesses, messages: BufferAccesses) -> Iterator[Finding]:
     """Report operations whose local buffers share bytes with other pending buffers, at least one of them being written.
 
     `own`: the local buffers of the rank's operations, `messages`: those of its messages.
@@ -58,16 +59,16 @@ def shared_origins(rank: Rank, own: Accesses, messages: Accesses) -> Iterator[Fi
     if not len(own):
         return
     one_sided = masks(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]
-    both = joined(own, messages)
-    for one, two in overlaps(both, rank.events["site"][both.begin], len(rank)).pairs:
+    both = merge_accesses(own, messages)
+    for one, two in find_overlapping_rows(both, rank.events["site"][both.begin], len(rank)).pairs:
         held_by_operation = bool(one_sided[both.begin[one]])
         if held_by_operation or one_sided[both.begin[two]]:
             how = "{}, which is not complete by then" if held_by_operation else "the pending {}"
-            yield told(rank, both, one, two, how)
-    yield from _of_one_call(rank, own)
+            yield overlap_finding(rank, both, one, two, how)
+    yield from _report_overlaps_in_one_call(rank, own)
 
 
-def _of_one_call(rank: Rank, own: Accesses) -> Iterator[Finding]:
+def _report_overlaps_in_one_call(rank: Rank, own: BufferAccesses) -> Iterator[Finding]:
     """Report operations whose result buffer overlaps what they read: these must be disjoint (MPI-4.1, 12.3.4)."""
     order = np.lexsort((own.low, own.begin))
     begin, low, high, writes = (column[order] for column in (own.begin, own.low, own.high, own.writes))
@@ -85,9 +86,9 @@ def _of_one_call(rank: Rank, own: Accesses) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def local_buffers(rank: Rank, of: Epochs, over: Completion) -> Accesses:
+def collect_local_buffers(rank: Rank, of: Epochs, over: RmaCompletion) -> BufferAccesses:
     """Return the local buffers of a rank's operations, each until its operation is complete at the origin."""
-    parts = [_nothing()]
+    parts = [_no_accesses()]
     ops = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
     functions = rank.events["function"][of.event[ops]]
     table = masks(rank.trace.functions)
@@ -95,16 +96,16 @@ def local_buffers(rank: Rank, of: Epochs, over: Completion) -> Accesses:
         rows = ops[functions == id]
         end = np.where(over.local[rows] >= 0, over.local[rows], len(rank))
         for buffer in BUFFERS.get(table.name(id), ()):
-            parts.append(_of(rank, of.event[rows].astype(np.int64), end, buffer))
-    return joined(*parts)
+            parts.append(_accesses_of_buffer(rank, of.event[rows].astype(np.int64), end, buffer))
+    return merge_accesses(*parts)
 
 
-def _nothing() -> Accesses:
+def _no_accesses() -> BufferAccesses:
     none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
-    return Accesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))
+    return BufferAccesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))
 
 
-def _of(rank: Rank, event: Ints, end: Ints, buffer: _Buffer) -> Accesses:
+def _accesses_of_buffer(rank: Rank, event: Ints, end: Ints, buffer: _LocalBuffer) -> BufferAccesses:
     """Return the accesses to one buffer by calls of one function, without those that have no bytes, gaps, or no
     significance.
 
@@ -119,4 +120,4 @@ def _of(rank: Rank, event: Ints, end: Ints, buffer: _Buffer) -> Accesses:
     low = address[good].view(np.uint64)
     high = low + (count[good] * size[good]).astype(np.uint64)
     writes = np.full(len(low), buffer.writes)
-    return Accesses(event[good], end[good], event[good], low, high, writes, no_shapes(len(low)))
+    return BufferAccesses(event[good], end[good], event[good], low, high, writes, no_shapes(len(low)))

@@ -16,31 +16,33 @@ from weft.trace import Rank
 from weft.trace.layout import Def
 from weft.usage import pending_buffers
 from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
-from weft.usage.window_accesses import LOCAL, READ, WRITE, Accesses
+from weft.usage.window_accesses import LOCAL, READ, WRITE, RmaAccesses
 
 _DYNAMIC = 2
 
 
-def in_own_windows(rank: Rank, of: Epochs, local: pending_buffers.Accesses, gatherings: Gatherings) -> list[Accesses]:
+def accesses_to_own_windows(
+    rank: Rank, of: Epochs, local: pending_buffers.BufferAccesses, gatherings: Gatherings
+) -> list[RmaAccesses]:
     """Return the accesses of operations' local buffers to the rank's own windows, for each window while it exists.
 
     `local`: the local buffers of the rank's operations and messages.
     """
-    found: list[Accesses] = []
+    found: list[RmaAccesses] = []
     for id in rank.definitions.ids(Def.WINDOW) if len(local) else ():
         definition, window = rank.definitions.window(id), gatherings.window(rank, id)
         if definition is None or window is None or definition.flavor == _DYNAMIC or not definition.base:
             continue
         low, high = np.uint64(definition.base), np.uint64(definition.base + definition.size)
-        begin, end = _life(rank, id)
+        begin, end = _window_lifetime(rank, id)
         inside = (local.low >= low) & (local.high <= high) & (local.begin > begin) & (local.begin < end)
         rows = np.flatnonzero(inside)
         if len(rows) and window in of.windows:
-            found.append(_accesses(rank, of, local, rows, (*window, definition.base)))
+            found.append(_make_window_accesses(rank, of, local, rows, (*window, definition.base)))
     return found
 
 
-def _life(rank: Rank, window: int) -> tuple[int, int]:
+def _window_lifetime(rank: Rank, window: int) -> tuple[int, int]:
     """Return the calls that made and freed a window: outside of these its bytes are plain memory."""
     table, ids = masks(rank.trace.functions), rank.events["object"]
     made = table.where(rank, calls.WINDOW_MAKERS)
@@ -49,9 +51,9 @@ def _life(rank: Rank, window: int) -> tuple[int, int]:
     return int(made[0]) if len(made) else -1, int(freed[0]) if len(freed) else len(rank)
 
 
-def _accesses(
-    rank: Rank, of: Epochs, local: pending_buffers.Accesses, rows: Ints, place: tuple[int, int, int]
-) -> Accesses:
+def _make_window_accesses(
+    rank: Rank, of: Epochs, local: pending_buffers.BufferAccesses, rows: Ints, place: tuple[int, int, int]
+) -> RmaAccesses:
     """Make window accesses out of the rows of local buffers. `place`: communicator, ordinal and first byte of the
     window.
     """
@@ -66,22 +68,22 @@ def _accesses(
     def each(value: int) -> Ints:
         return np.full(n, value, np.int64)
 
-    return Accesses(
+    return RmaAccesses(
         each(rank.index), event, rank.events["site"][event].astype(np.int64), each(comm), each(ordinal),
         each(rank.index), low, high, sort,
-        each(0), each(0), each(0), -(1 << 40) - np.arange(n, dtype=np.int64), _fences(of, number, event), event, end,
-        each(-1), each(-1), _own_lock(rank, of, number, event), each(LOCAL), local.shape[rows],
-    )  # fmt: skip
+        each(0), each(0), each(0), -(1 << 40) - np.arange(n, dtype=np.int64), _fence_epoch_numbers(of, number,
+        event), event, end, each(-1), each(-1), _own_lock_types(rank, of, number, event), each(LOCAL),
+        local.shape[rows], )  # fmt: skip
 
 
-def _fences(of: Epochs, window: int, event: Ints) -> Ints:
+def _fence_epoch_numbers(of: Epochs, window: int, event: Ints) -> Ints:
     """Return the number of the window's fence epoch that each event is in, -1 outside of any."""
     fences = of.event[(of.call == FENCE) & (of.window == window)]
     count = np.searchsorted(fences, event)
     return np.where((count > 0) & (count < len(fences)), count + of.fenced[window], -1).astype(np.int64)
 
 
-def _own_lock(rank: Rank, of: Epochs, window: int, event: Ints) -> Ints:
+def _own_lock_types(rank: Rank, of: Epochs, window: int, event: Ints) -> Ints:
     """Return the type of the lock that the rank holds on its own part of the window at each event, 0 for none."""
     comm = rank.trace.communicators[of.windows[window][0]]
     row_window = of.window[np.searchsorted(of.event, of.begin)]

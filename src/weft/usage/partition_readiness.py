@@ -13,20 +13,20 @@ from weft.terms.event_findings import Some, cause, finding, said
 from weft.trace import Event
 
 
-def wrong_readies(of: Traffic) -> Iterator[Finding]:
+def report_wrong_pready_calls(of: Traffic) -> Iterator[Finding]:
     """Report calls of MPI_Pready and its kin that do not fit their request."""
     if not catalogue(of.rank).count(of.masks.table(calls.READIES)):
         return
     inits = of.masks.where(of.rank, frozenset(("Psend_init",)))
     some = Some()
     for init in (of.rank.event(int(index)) for index in inits):
-        for event, why, others in _of_request(of, init):
+        for event, why, others in _find_wrong_calls_on_request(of, init):
             if some.more(event.site_id):
                 message = f"rank {of.rank.index} in {said(event)} says {why.format(request=said(init))}"
                 yield finding("request-misuse", message, [event, *others, init], cause=cause(event))
 
 
-def _of_request(of: Traffic, init: Event) -> Iterator[tuple[Event, str, list[Event]]]:
+def _find_wrong_calls_on_request(of: Traffic, init: Event) -> Iterator[tuple[Event, str, list[Event]]]:
     """Yield the wrong calls on the request that `init` made: the call, what it says wrongly, and other calls
     involved.
     """

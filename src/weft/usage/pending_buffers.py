@@ -32,7 +32,7 @@ from weft.terms.event_findings import cause, finding, left_out, said
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL, Def
-from weft.usage.object_ids import MOST_TYPES, believed, end_of_ids
+from weft.usage.object_ids import MOST_TYPES, believable_ids, end_of_believable_ids
 
 MAX_OVERLAPS = 10_000
 """Pairs of lines of one rank that are told."""
@@ -53,7 +53,7 @@ _BROADCASTS: Final = calls.forms(calls.BROADCASTS, Form.BLOCKING, Form.NONBLOCKI
 
 
 @dataclass(frozen=True)
-class Accesses:
+class BufferAccesses:
     """Operations on buffers of one rank, in the order of their start.
 
     An operation is pending from event `begin` until the return of event `end`, on the bytes `low` to `high`. `args` is
@@ -80,7 +80,7 @@ class Overlaps(NamedTuple):
     undecided: tuple[int, int] | None = None
 
 
-def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> Overlaps:
+def find_overlapping_rows(accesses: BufferAccesses, site: NDArray[np.uint32], events: int) -> Overlaps:
     """Find rows that share bytes while both are pending and at least one writes; for each pair of call sites the first.
 
     `site`: the call site of each row. `events`: number of events of the rank. MemoryError if memory is short.
@@ -105,7 +105,7 @@ def overlaps(accesses: Accesses, site: NDArray[np.uint32], events: int) -> Overl
     return Overlaps(pairs, None if undecided[0] == NONE else (int(undecided[0]), int(undecided[1])))
 
 
-def not_told(rank: Rank, rows: Accesses, found: Overlaps) -> Iterator[Finding]:
+def note_undecided_overlap(rank: Rank, rows: BufferAccesses, found: Overlaps) -> Iterator[Finding]:
     """Yield a note if it was not decided whether two rows share bytes."""
     if found.undecided is not None:
         unknown = [row for row in found.undecided if rows.shape[row] is not None]
@@ -113,7 +113,7 @@ def not_told(rank: Rank, rows: Accesses, found: Overlaps) -> Iterator[Finding]:
         yield left_out("buffer-reuse", event, "it shares bytes with others that are pending")
 
 
-def _met(rows: Accesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
+def _shared_blocks(rows: BufferAccesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return first byte and end of a block of each of two rows that share bytes."""
     ends = [(int(rows.low[row]), int(rows.high[row])) for row in (one, two)]
     shapes = [rows.shape[row] for row in (one, two)]
@@ -128,12 +128,12 @@ def _met(rows: Accesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int
     return first, second
 
 
-def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Finding:
+def overlap_finding(rank: Rank, rows: BufferAccesses, one: int, two: int, held_by: str) -> Finding:
     """Make the finding for rows `one` and `two` that share bytes. `held_by`: a text in which {} stands for the call
     that has them already.
     """
     first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
-    met = _met(rows, one, two)
+    met = _shared_blocks(rows, one, two)
     shared = min(high for _, high in met) - max(low for low, _ in met)
     of_file = base(second.function.name) in _OF_FILES
     verb = ("reads" if of_file else "receives into") if rows.writes[two] else ("writes" if of_file else "sends from")
@@ -144,13 +144,13 @@ def told(rank: Rank, rows: Accesses, one: int, two: int, held_by: str) -> Findin
         [second, first],
         evidence=Overlap(
             bytes=shared,
-            accesses=[_access(rank, rows, row, at) for row, at in zip((one, two), met, strict=True)],
+            accesses=[_access_evidence(rank, rows, row, at) for row, at in zip((one, two), met, strict=True)],
         ),
         cause=cause(second, first),
     )
 
 
-def _access(rank: Rank, rows: Accesses, row: int, at: tuple[int, int]) -> BufferAccess:
+def _access_evidence(rank: Rank, rows: BufferAccesses, row: int, at: tuple[int, int]) -> BufferAccess:
     """Return one of the two accesses as evidence, in the form that weft.usage.proof reads. `at`: the shared bytes."""
     begin, end, args = (int(column[row]) for column in (rows.begin, rows.end, rows.args))
     return BufferAccess(
@@ -160,39 +160,39 @@ def _access(rank: Rank, rows: Accesses, row: int, at: tuple[int, int]) -> Buffer
     )  # fmt: skip
 
 
-def messages_of(of: Traffic) -> Accesses:
+def collect_slot_buffers(of: Traffic) -> BufferAccesses:
     """Return the buffers of a rank's messages and collectives."""
-    return accesses(of, _READS, _WRITES)
+    return collect_buffer_accesses(of, _READS, _WRITES)
 
 
-def accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
+def collect_buffer_accesses(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
     """Return the buffers of the operations that call `reads` or `writes`: nonblocking ones until their completion, and
     blocking ones.
     """
-    found = _direct(of, reads, writes)
+    found = _accesses_of_calls(of, reads, writes)
     if not len(of.masks.where(of.rank, calls.STARTS)):
         return found
     event, request, init = of.starts
     begun = init >= 0
     event, request, init = event[begun], request[begun], init[begun]
     end = ends_of_starts(of, request, event)
-    low, high, good = spans(of.rank, init)
+    low, high, good = buffer_spans(of.rank, init)
     written = of.masks.table(writes)[of.events["function"][init]]
-    started = Accesses(
+    started = BufferAccesses(
         event[good], end[good], init[good], low[good], high[good], written[good], no_shapes(int(good.sum()))
     )
-    return joined(found, started)
+    return merge_accesses(found, started)
 
 
-def joined(*parts: Accesses) -> Accesses:
+def merge_accesses(*parts: BufferAccesses) -> BufferAccesses:
     """Merge several tables of accesses in order of their start."""
-    columns = [np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Accesses)]
+    columns = [np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(BufferAccesses)]
     order = np.argsort(columns[0], kind="stable")
-    return Accesses(*(column[order] for column in columns))
+    return BufferAccesses(*(column[order] for column in columns))
 
 
 @cache
-def _sorted_out(
+def _access_bits_by_function(
     functions: FunctionTable, reads: frozenset[str], writes: frozenset[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:  # fmt: skip
     """Return, by function id, whether it is such an operation, and its bits of `Access` (native/kernel/requests.h)."""
@@ -207,13 +207,13 @@ def _sorted_out(
     return chosen, sort
 
 
-def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Accesses:
+def _accesses_of_calls(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> BufferAccesses:
     """Return the accesses of operations other than starts of persistent requests (native/kernel/requests.c)."""
     events = np.ascontiguousarray(of.events)
-    chosen, sort = _sorted_out(of.rank.trace.functions, reads, writes)
+    chosen, sort = _access_bits_by_function(of.rank.trace.functions, reads, writes)
     room = catalogue(of.rank).count(chosen)
     types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
-    last = min(end_of_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE))), MOST_TYPES)
+    last = min(end_of_believable_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE))), MOST_TYPES)
     solid_ = np.zeros(min(max(types, default=0) + 1, last), np.uint64)
     gaps = np.zeros(len(solid_), np.bool_)
     for id in types:
@@ -221,7 +221,7 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
             size = solid(of.rank.datatype(id))
             gaps[id] = not size and id
             solid_[id] = size or gaps[id]  # of one with gaps any: its blocks come below
-    done = first_done(of)
+    done = find_request_ends(of)
     made: list[NDArray[Any]] = [np.empty(room, t) for t in (np.int64, np.int64, np.uint64, np.uint64, np.bool_)]
     given = requests.Buffers(
         events=events,
@@ -235,11 +235,11 @@ def _direct(of: Traffic, reads: frozenset[str], writes: frozenset[str]) -> Acces
     )
     count = requests.kernel().weft_buffers(given, *made)
     begin, end, low, high, written = (column[:count] for column in made)
-    _broadcasts(of, begin, written)
-    return _in_blocks(of.rank, Accesses(begin, end, begin, low, high, written, no_shapes(count)), gaps)
+    _mark_broadcast_writes(of, begin, written)
+    return _split_into_blocks(of.rank, BufferAccesses(begin, end, begin, low, high, written, no_shapes(count)), gaps)
 
 
-def _in_blocks(rank: Rank, of: Accesses, gaps: NDArray[np.bool_]) -> Accesses:
+def _split_into_blocks(rank: Rank, of: BufferAccesses, gaps: NDArray[np.bool_]) -> BufferAccesses:
     """Split accesses whose datatypes have gaps into a row for each block; `gaps`: by datatype id whether it has
     gaps.
     """
@@ -254,11 +254,11 @@ def _in_blocks(rank: Rank, of: Accesses, gaps: NDArray[np.bool_]) -> Accesses:
     high = low + parts.length.astype(np.uint64)
     unknown = np.array([shape is not None and not shape.is_known for shape in parts.shape], np.bool_)
     low[unknown], high[unknown] = 0, np.iinfo(np.uint64).max
-    blocks = Accesses(of.begin[mine], of.end[mine], of.args[mine], low, high, of.writes[mine], parts.shape)
-    return joined(Accesses(*(getattr(of, f.name)[whole] for f in fields(of))), blocks)
+    blocks = BufferAccesses(of.begin[mine], of.end[mine], of.args[mine], low, high, of.writes[mine], parts.shape)
+    return merge_accesses(BufferAccesses(*(getattr(of, f.name)[whole] for f in fields(of))), blocks)
 
 
-def _broadcasts(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
+def _mark_broadcast_writes(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
     """Mark in `written` that a broadcast writes the buffer at every member but its root."""
     rows = np.flatnonzero(of.masks.table(_BROADCASTS)[of.events["function"][begin]])
     comms, roots = of.events["comm"][begin[rows]], of.events["peer"][begin[rows]]
@@ -268,20 +268,20 @@ def _broadcasts(of: Traffic, begin: Ints, written: NDArray[np.bool_]) -> None:
         written[rows[here]] = comm is not None and roots[here] != comm.rank_of(of.rank.index)
 
 
-class Overs(NamedTuple):
+class RequestEnds(NamedTuple):
     """The event that completed or freed each request, by id from `first` on; NONE for one that never ended."""
 
     first: int
     at: NDArray[np.uint32]
 
 
-def first_done(of: Traffic) -> Overs:
+def find_request_ends(of: Traffic) -> RequestEnds:
     """Return for each request of a rank the event that completed it first, or else freed it."""
     request, event = of.done
     frees = of.masks.where(of.rank, calls.RELEASES)
     freed = of.events["object"][frees].astype(np.int64)
     frees, freed = frees[freed >= ID_DYNAMIC], freed[freed >= ID_DYNAMIC]
-    held = believed(of.rank, lambda: of.events["object"][of.masks.where(of.rank, calls.REQUEST_MAKERS)])
+    held = believable_ids(of.rank, lambda: of.events["object"][of.masks.where(of.rank, calls.REQUEST_MAKERS)])
     most = max(int(request.max(initial=0)), int(freed.max(initial=0)))
     first = min(int(request.min(initial=held.stop)), int(freed.min(initial=held.stop)))
     is_sane, first = held.start <= first and most < held.stop, max(first, held.start)
@@ -289,10 +289,10 @@ def first_done(of: Traffic) -> Overs:
     for ids, by in ((freed, frees), (request, event)):
         sane = slice(None) if is_sane else (ids >= held.start) & (ids < held.stop)
         found[ids[sane][::-1] - first] = by[sane][::-1]  # of several the first stays
-    return Overs(first, found)
+    return RequestEnds(first, found)
 
 
-def over_at(rank: Rank, rows: Ints, done: Overs) -> Ints:
+def ends_of_requests(rank: Rank, rows: Ints, done: RequestEnds) -> Ints:
     """Return the event that completed or freed the request of each of some calls; the number of events if none did."""
     places = rank.events["object"][rows].astype(np.int64) - done.first
     found = np.full(len(rows), NONE, np.int64)
@@ -315,7 +315,7 @@ def ends_of_starts(of: Traffic, request: Ints, start: Ints) -> Ints:
     return ends
 
 
-def spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
+def buffer_spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
     """Return first byte and end of each operation's buffer, and False for one with gaps, without an address, or to
     MPI_PROC_NULL.
 

@@ -51,22 +51,22 @@ class Spawned(Evidence):
 
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Find failed calls, mismatched messages and unfreed buffers of every task."""
-    unpacked = list(_unpacked(trace, match))
+    unpacked = list(_report_mismatched_unpacks(trace, match))
     told = {finding.events[0] for finding in unpacked}
     found = unpacked
     for rank in trace.ranks:
         if len(rank) and not rank.serves:
-            found += _failed(rank, told)
-            found += _spawned_less(rank)
+            found += _report_failed_calls(rank, told)
+            found += _report_short_spawns(rank)
             if reached_finalize(rank):
-                found += _kept_buffers(rank)
+                found += _report_unfreed_buffers(rank)
     return found
 
 
 # Calls that fail
 
 
-def _failed(rank: Rank, told: set[EventId]) -> Iterator[Finding]:
+def _report_failed_calls(rank: Rank, told: set[EventId]) -> Iterator[Finding]:
     """Report calls that returned an error. `told`: events that another finding explains."""
     which = np.flatnonzero(rank.events["error"] != 0) if catalogue(rank).failed else np.zeros(0, np.int64)
     for index in which[some_of_sites(rank, which)].tolist() if len(which) else ():
@@ -83,7 +83,7 @@ def _failed(rank: Rank, told: set[EventId]) -> Iterator[Finding]:
         )
 
 
-def _spawned_less(rank: Rank) -> Iterator[Finding]:
+def _report_short_spawns(rank: Rank) -> Iterator[Finding]:
     """Report spawns that started fewer tasks than were asked for."""
     for index in masks(rank.trace.functions).where(rank, rank.trace.system.spawns).tolist():
         event = rank.event(index)
@@ -105,7 +105,7 @@ def _spawned_less(rank: Rank) -> Iterator[Finding]:
 # Messages that are unpacked otherwise than they were packed
 
 
-class Part(NamedTuple):
+class PackedElements(NamedTuple):
     """Elements of one type that a call packed or unpacked."""
 
     event: int
@@ -114,12 +114,12 @@ class Part(NamedTuple):
     failed: bool
 
 
-class _Contents:
+class _BufferContents:
     """What a rank packed into each of its buffers, or unpacked from it, in order."""
 
     def __init__(self, rank: Rank, names: frozenset[str]) -> None:
         table = masks(rank.trace.functions)
-        self.parts: dict[int, list[Part]] = defaultdict(list)
+        self.parts: dict[int, list[PackedElements]] = defaultdict(list)
         which = table.where(rank, names)
         events = rank.events
         functions = {id: rank.trace.functions[id].name for id in table.ids(names)}
@@ -127,14 +127,16 @@ class _Contents:
         for index, buffer, function, datatype, count, error in zip(which.tolist(), *columns, strict=True):
             elements = 1 if functions[function].endswith("str") else count
             if elements > 0:
-                self.parts[buffer].append(Part(index, rank.object_name("DATATYPE", datatype), elements, error != 0))
+                self.parts[buffer].append(
+                    PackedElements(index, rank.object_name("DATATYPE", datatype), elements, error != 0)
+                )
         self.unseen = set(events["object"][table.where(rank, UNSEEN)].tolist())
 
 
-def _unpacked(trace: Trace, match: Match) -> Iterator[Finding]:
+def _report_mismatched_unpacks(trace: Trace, match: Match) -> Iterator[Finding]:
     """Report messages from which other elements were unpacked than had been packed."""
-    packed = [_Contents(rank, PACKS) for rank in trace.ranks]
-    taken = [_Contents(rank, UNPACKS) for rank in trace.ranks]
+    packed = [_BufferContents(rank, PACKS) for rank in trace.ranks]
+    taken = [_BufferContents(rank, UNPACKS) for rank in trace.ranks]
     some = Some()
     sends, recvs = match.sends, match.recvs
     for row in np.flatnonzero(sends.partner != NONE).tolist():
@@ -146,21 +148,23 @@ def _unpacked(trace: Trace, match: Match) -> Iterator[Finding]:
         there = [part for part in packed[sender].parts.get(into, ()) if part.event < sent and not part.failed]
         asked = [part for part in taken[receiver].parts.get(out_of, ()) if part.event > received]
         if into < ID_DYNAMIC:  # pvm_psend's message is of its own arguments
-            there = [_own(trace.ranks[sender], sent)]
-        if (differs := first_difference(there, asked)) is None:
+            there = [_elements_of_own_arguments(trace.ranks[sender], sent)]
+        if (differs := find_first_difference(there, asked)) is None:
             continue
         has, wants = differs
         sites = (sender, int(source["site"][sent]), receiver, int(target["site"][wants.event]))
         if some.more(sites):
-            yield _mismatch(trace.ranks[sender].event(sent), trace.ranks[receiver], has, wants)
+            yield _mismatch_finding(trace.ranks[sender].event(sent), trace.ranks[receiver], has, wants)
 
 
-def _own(rank: Rank, event: int) -> Part:
+def _elements_of_own_arguments(rank: Rank, event: int) -> PackedElements:
     slot = rank.events[event]
-    return Part(event, rank.object_name("DATATYPE", int(slot["datatype"])), int(slot["count"]), False)
+    return PackedElements(event, rank.object_name("DATATYPE", int(slot["datatype"])), int(slot["count"]), False)
 
 
-def first_difference(there: Iterable[Part], asked: Iterable[Part]) -> tuple[Part | None, Part] | None:
+def find_first_difference(
+    there: Iterable[PackedElements], asked: Iterable[PackedElements]
+) -> tuple[PackedElements | None, PackedElements] | None:
     """Return the elements that lie in a message and those that are asked for at the first difference; None if there is
     none.
 
@@ -173,7 +177,7 @@ def first_difference(there: Iterable[Part], asked: Iterable[Part]) -> tuple[Part
         while count:
             if has is None:
                 return (None, wants) if wants.failed else None
-            if not same(has.datatype, wants.datatype):
+            if not are_types_alike(has.datatype, wants.datatype):
                 return has, wants
             step = min(has.elements, count)
             count -= step
@@ -181,12 +185,12 @@ def first_difference(there: Iterable[Part], asked: Iterable[Part]) -> tuple[Part
     return None
 
 
-def same(one: str, other: str) -> bool:
+def are_types_alike(one: str, other: str) -> bool:
     """Return whether elements of two types look the same in a message."""
     return _WIDTHS.get(one, one) == _WIDTHS.get(other, other) or "packed" in (one, other)
 
 
-def _mismatch(sent: Event, receiver: Rank, has: Part | None, wants: Part) -> Finding:
+def _mismatch_finding(sent: Event, receiver: Rank, has: PackedElements | None, wants: PackedElements) -> Finding:
     """Make the finding for elements that are unpacked as another type than they were packed."""
     taker, sender = receiver.event(wants.event), sent.rank
     severity: Severity = "error"
@@ -208,7 +212,7 @@ def _mismatch(sent: Event, receiver: Rank, has: Part | None, wants: Part) -> Fin
 # Buffers that are kept
 
 
-def _kept_buffers(rank: Rank) -> Iterator[Finding]:
+def _report_unfreed_buffers(rank: Rank) -> Iterator[Finding]:
     """Report buffers that the program made or saved, and neither freed nor let PVM free."""
     table = masks(rank.trace.functions)
     which = table.where(rank, _KEPT)
@@ -233,10 +237,10 @@ def _kept_buffers(rank: Rank) -> Iterator[Finding]:
             active[side] = buffer
             live[buffer] = index
     kept = [index for buffer, index in live.items() if buffer not in active.values()]
-    yield from _leaks(rank, kept)
+    yield from _leak_findings(rank, kept)
 
 
-def _leaks(rank: Rank, kept: list[int]) -> Iterator[Finding]:
+def _leak_findings(rank: Rank, kept: list[int]) -> Iterator[Finding]:
     """Yield a finding for each buffer that is never freed. `kept`: the calls that made them."""
     some = Some()
     for index in kept:

@@ -16,10 +16,10 @@ from weft.trace import Trace
 
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
     """Find ready sends whose receive is posted after them, or may be."""
-    return list(_early(trace, match, order))
+    return list(_report_early_ready_sends(trace, match, order))
 
 
-def _early(trace: Trace, match: Match, order: Order) -> Iterator[Finding]:
+def _report_early_ready_sends(trace: Trace, match: Match, order: Order) -> Iterator[Finding]:
     """Yield a finding for each ready send that happens-before does not place after its receive."""
     sends, recvs = match.sends, match.recvs
     rows = np.flatnonzero(((sends.flags & Post.READY) != 0) & (sends.partner != NONE))

@@ -18,7 +18,13 @@ from weft.terms.datatype_sizes import solids
 from weft.terms.significant_arguments import significant
 from weft.trace import Function, Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
-from weft.usage.pending_buffers import Accesses, first_done, joined, messages_of, over_at
+from weft.usage.pending_buffers import (
+    BufferAccesses,
+    collect_slot_buffers,
+    ends_of_requests,
+    find_request_ends,
+    merge_accesses,
+)
 
 _PAIRS: Final = calls.SENDRECVS | calls.ISENDRECVS
 _COLLECTIVES: Final = (calls.DATA_COLLECTIVES | calls.ICOLLECTIVES) - calls.forms(frozenset(("Exscan",)))
@@ -26,19 +32,19 @@ _COLLECTIVES: Final = (calls.DATA_COLLECTIVES | calls.ICOLLECTIVES) - calls.form
 _PENDING: Final = calls.ISENDRECVS | calls.ICOLLECTIVES
 
 
-def of_messages(of: Traffic) -> Accesses:
+def collect_message_buffers(of: Traffic) -> BufferAccesses:
     """Return the buffers of a rank's messages and collectives, with the receive buffers of calls that also send."""
-    return joined(messages_of(of), received(of))
+    return merge_accesses(collect_slot_buffers(of), collect_receive_buffers(of))
 
 
-def received(of: Traffic) -> Accesses:
+def collect_receive_buffers(of: Traffic) -> BufferAccesses:
     """Return both buffers of MPI_Sendrecv and its kin, and the receive buffers of collectives, each until it is
     complete.
 
     Buffers with gaps, and those with a block for each member, are left out.
     """
     none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
-    parts = [Accesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))]
+    parts = [BufferAccesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))]
     done = None
     for id in catalogue(of.rank).present:
         function = of.rank.trace.functions[id]
@@ -49,24 +55,24 @@ def received(of: Traffic) -> Accesses:
         which = which[of.events["error"][which] == 0]
         end = which
         if name in _PENDING and len(which):
-            done = first_done(of) if done is None else done
-            end = over_at(of.rank, which, done)
-        parts += _of_function(of.rank, function, which, end) if len(which) else ()
-    return joined(*parts) if len(parts) > 1 else parts[0]
+            done = find_request_ends(of) if done is None else done
+            end = ends_of_requests(of.rank, which, done)
+        parts += _buffers_of_function(of.rank, function, which, end) if len(which) else ()
+    return merge_accesses(*parts) if len(parts) > 1 else parts[0]
 
 
-def _of_function(rank: Rank, function: Function, which: Ints, end: Ints) -> Iterator[Accesses]:
+def _buffers_of_function(rank: Rank, function: Function, which: Ints, end: Ints) -> Iterator[BufferAccesses]:
     """Yield the buffers of the calls of one function. `end`: the event that completes each call."""
     names = function.by_name
     if "recvbuf" in names:
-        yield _buffer(rank, function, which, end, "recv")
+        yield _accesses_of_buffer(rank, function, which, end, "recv")
     if base(function.name) in _PAIRS and "sendbuf" in names:
-        yield _buffer(rank, function, which, end, "send")
+        yield _accesses_of_buffer(rank, function, which, end, "send")
     elif base(function.name) in _PAIRS:  # MPI_Sendrecv_replace
-        yield _buffer(rank, function, which, end, "")
+        yield _accesses_of_buffer(rank, function, which, end, "")
 
 
-def _buffer(rank: Rank, function: Function, which: Ints, end: Ints, side: str) -> Accesses:
+def _accesses_of_buffer(rank: Rank, function: Function, which: Ints, end: Ints, side: str) -> BufferAccesses:
     """Return one buffer of the calls of a function, as far as its bytes are known and significant. `side`: "send",
     "recv" or "".
     """
@@ -82,18 +88,18 @@ def _buffer(rank: Rank, function: Function, which: Ints, end: Ints, side: str) -
     good &= ~np.isin(address, _NOWHERE) & (counts > 0) & (counts != COUNT_IN_TAIL)
     size = solids(rank, argument(rank, which, kind)) if kind else counts
     if row is not None and row.receives is Share.EACH and side == "recv":
-        counts = counts * _members(rank, which)
+        counts = counts * _communicator_sizes(rank, which)
     good &= size > 0
     low = address[good].view(np.uint64)
     high = low + (counts[good] * size[good]).astype(np.uint64)
     written = np.full(len(low), side != "send")
-    return Accesses(which[good], end[good], which[good], low, high, written, no_shapes(len(low)))
+    return BufferAccesses(which[good], end[good], which[good], low, high, written, no_shapes(len(low)))
 
 
 _NOWHERE: Final = np.array([0, IN_PLACE], np.uint64).view(np.int64)
 
 
-def _members(rank: Rank, which: Ints) -> Ints:
+def _communicator_sizes(rank: Rank, which: Ints) -> Ints:
     """Return the number of peers in each call's communicator."""
     ids = rank.events["comm"][which]
     found = np.zeros(len(which), np.int64)

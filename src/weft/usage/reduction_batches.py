@@ -25,16 +25,16 @@ STRETCH: Final = 1 << 21
 """Numbers that are looked at together."""
 
 
-def suspects(trace: Trace, match: Match) -> Suspects:
+def find_wrong_results(trace: Trace, match: Match) -> Suspects:
     """Return rows of instance and member whose result is wrong, in order of the instances."""
-    columns = _Columns(trace, match)
+    columns = _ReductionColumns(trace, match)
     found = [np.zeros((0, 2), np.int64)]
-    found += [wrong for group in columns.groups() for wrong in _Group(columns, *group).wrong()]
+    found += [wrong for group in columns.groups() for wrong in _ReductionGroup(columns, *group).wrong()]
     every = np.concatenate(found)
     return every[np.lexsort((every[:, 1], every[:, 0]))]
 
 
-class _Columns:
+class _ReductionColumns:
     """What each member brought to its reductions and got: columns with a value for each row of Match.collectives."""
 
     def __init__(self, trace: Trace, match: Match) -> None:
@@ -49,16 +49,18 @@ class _Columns:
         self.bytes = {side: np.zeros(count, np.int64) for side in (HashSide.SENT, HashSide.RECEIVED)}
         for rank in trace.ranks:
             if len(rank.hashes):
-                self._of(rank)
+                self._read_rank(rank)
 
-    def _of(self, rank: Rank) -> None:
+    def _read_rank(self, rank: Rank) -> None:
         """Read the hashed contents of one rank's reductions into the columns."""
         part = self.match.collectives.of_rank(rank.index)
         rows = np.flatnonzero(np.isin(self.match.collectives.function[part], list(self.kins))) + part.start
         events = self.match.collectives.event[rows].astype(np.int64)
         slots = rank.events[events]
-        self.op[rows] = self._coded(slots["tag"], self.operations, lambda id_: rank.object_name("OP", id_))
-        self.dtype[rows] = self._coded(slots["datatype"], self.dtypes, lambda id_: _word(rank.datatype(id_)))
+        self.op[rows] = self._number_by_name(slots["tag"], self.operations, lambda id_: rank.object_name("OP", id_))
+        self.dtype[rows] = self._number_by_name(
+            slots["datatype"], self.dtypes, lambda id_: _dtype_text(rank.datatype(id_))
+        )
         hashed = rank.hashed
         for side in self.at:
             kept = np.flatnonzero((hashed.at >= 0) & (hashed.rows["side"] == side))
@@ -70,7 +72,7 @@ class _Columns:
             self.bytes[side][rows[there]] = np.minimum(hashed.rows["bytes"][mine], CONTENT_MOST)
 
     @staticmethod
-    def _coded(ids: NDArray[Any], known: list[str], named: Callable[[int], str]) -> Ints:
+    def _number_by_name(ids: NDArray[Any], known: list[str], named: Callable[[int], str]) -> Ints:
         """Replace a rank's ids by numbers that all ranks share: indices in `known`, which grows. `named(id)` returns
         the name of an id.
         """
@@ -94,9 +96,9 @@ class _Columns:
         for size in np.unique(sizes[chosen]).tolist():
             these = np.flatnonzero(chosen & (sizes == size))
             rows = instances.rows[instances.first[these].astype(np.int64)[:, None] + np.arange(size)].astype(np.int64)
-            yield from self._alike(these, rows)
+            yield from self._split_by_shape(these, rows)
 
-    def _alike(self, these: Ints, rows: NDArray[np.int64]) -> Iterator[tuple[Ints, NDArray[np.int64]]]:
+    def _split_by_shape(self, these: Ints, rows: NDArray[np.int64]) -> Iterator[tuple[Ints, NDArray[np.int64]]]:
         """Split instances of one size by communicator, function, operation, type and length. `these`: instances,
         `rows`: their members.
         """
@@ -124,16 +126,16 @@ class _Columns:
         return raw.view(dtype)
 
 
-def _word(datatype: Datatype | None) -> str:
+def _dtype_text(datatype: Datatype | None) -> str:
     kind = kind_of_numbers(datatype)
     return kind.str if kind is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _ReductionGroup:
     """Reductions that differ in their numbers only."""
 
-    columns: _Columns
+    columns: _ReductionColumns
     instances: Ints
     rows: NDArray[np.int64]
 
@@ -146,11 +148,13 @@ class _Group:
         for begin in range(0, len(self.rows), step):
             rows = self.rows[begin : begin + step]
             brought = np.stack([columns.numbers(HashSide.SENT, member, count) for member in rows.T])
-            for k, wrong in self._members(rows, brought, name):
+            for k, wrong in self._find_wrong_by_member(rows, brought, name):
                 instances = self.instances[begin + wrong]
                 yield np.stack([instances, np.full(len(instances), k)], axis=1)
 
-    def _members(self, rows: NDArray[np.int64], brought: NDArray[Any], name: str) -> Iterator[tuple[int, Ints]]:
+    def _find_wrong_by_member(
+        self, rows: NDArray[np.int64], brought: NDArray[Any], name: str
+    ) -> Iterator[tuple[int, Ints]]:
         """Yield for each member the instances in which its result is wrong. `brought`: numbers by member, instance and
         element.
         """
@@ -167,11 +171,13 @@ class _Group:
                 continue
             result, bound = expected
             near = bound[there] if isinstance(bound, np.ndarray) else bound
-            right = alike(columns.numbers(HashSide.RECEIVED, member[there], count), result[there], near, name)
+            right = are_allowed_results(
+                columns.numbers(HashSide.RECEIVED, member[there], count), result[there], near, name
+            )
             yield k, there[~right.all(1)]
 
 
-def alike(got: NDArray[Any], expected: NDArray[Any], bound: Any, name: str) -> NDArray[np.bool_]:
+def are_allowed_results(got: NDArray[Any], expected: NDArray[Any], bound: Any, name: str) -> NDArray[np.bool_]:
     """Return which numbers a reduction may give: the operation's result, or one within `bound` of it."""
     if name in ("MPI_LAND", "MPI_LOR", "MPI_LXOR"):
         same: NDArray[np.bool_] = (got != 0) == expected

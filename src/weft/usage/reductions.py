@@ -19,7 +19,7 @@ from weft.match import Match
 from weft.terms.event_findings import finding, said
 from weft.terms.reduction_values import PREFIX, Numbers, Part, combined, kin, members, operation
 from weft.trace import Trace
-from weft.usage.reduction_batches import alike, suspects
+from weft.usage.reduction_batches import are_allowed_results, find_wrong_results
 
 TOLD: Final = 20
 """Findings of one call site; the rest follows from the same cause."""
@@ -41,27 +41,29 @@ def find(trace: Trace, match: Match) -> list[Finding]:
         return []
     told: dict[tuple[int, int], int] = {}
     found: list[Finding] = []
-    for instance, member in suspects(trace, match).tolist():
+    for instance, member in find_wrong_results(trace, match).tolist():
         row = int(match.instances.parts(instance)[member])
         rank, event = match.collectives.id(row)
         place = rank, int(trace.ranks[rank].events["site"][event])
         told[place] = told.get(place, 0) + 1
         if told[place] <= TOLD:
-            found += _judged(members(trace, match, instance) or [], member)
+            found += _check_member_result(members(trace, match, instance) or [], member)
     return found
 
 
-def _judged(parts: list[Part], member: int) -> Iterator[Finding]:
+def _check_member_result(parts: list[Part], member: int) -> Iterator[Finding]:
     """Compute one reduction again and report the member `member` if its result is wrong."""
     part, name = parts[member], operation(parts[0].event)
     of = kin(part.event.function.name)
     expected = combined(parts[: member + PREFIX[of]] if of in PREFIX else parts, name)
     if expected is not None and part.got is not None:
-        wrong = np.flatnonzero(~alike(part.got, *expected, name))
-        yield _wrong(parts, part, name, wrong, expected[0])
+        wrong = np.flatnonzero(~are_allowed_results(part.got, *expected, name))
+        yield _wrong_result_finding(parts, part, name, wrong, expected[0])
 
 
-def _wrong(parts: list[Part], part: Part, name: str, wrong: NDArray[np.int64], expected: Numbers) -> Finding:
+def _wrong_result_finding(
+    parts: list[Part], part: Part, name: str, wrong: NDArray[np.int64], expected: Numbers
+) -> Finding:
     """Make the finding for a wrong result. `wrong`: the elements that differ, `expected`: the right numbers."""
     at, rank = int(wrong[0]), part.event.rank.index
     got = part.got[at] if part.got is not None else None

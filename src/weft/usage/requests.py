@@ -23,11 +23,18 @@ from weft.terms.event_findings import MAX_OF_ONE_SITE, cause, finding, said, som
 from weft.terms.rank_progress import reached_finalize
 from weft.trace import Event, Flag, Rank
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.usage.file_transfers import wrong_transfers
-from weft.usage.object_ids import believed
-from weft.usage.partition_readiness import wrong_readies
-from weft.usage.pending_buffers import ICOLLECTIVES, first_done, not_told, over_at, overlaps, told
-from weft.usage.receive_buffers import of_messages
+from weft.usage.file_transfers import report_wrong_transfers
+from weft.usage.object_ids import believable_ids
+from weft.usage.partition_readiness import report_wrong_pready_calls
+from weft.usage.pending_buffers import (
+    ICOLLECTIVES,
+    ends_of_requests,
+    find_overlapping_rows,
+    find_request_ends,
+    note_undecided_overlap,
+    overlap_finding,
+)
+from weft.usage.receive_buffers import collect_message_buffers
 
 _USES = calls.OF_ONE | calls.RELEASES
 _SENDING = calls.ISENDS | calls.SEND_INITS
@@ -35,10 +42,16 @@ _WRITING: Final = calls.RECVS | calls.SENDRECVS | calls.DATA_COLLECTIVES | calls
 _NONE: Final = np.zeros(0, np.int64)
 
 
-def of_rank(rank: Rank) -> list[Finding]:
+def check_rank_requests(rank: Rank) -> list[Finding]:
     """Find what is wrong with the requests and pending buffers of a rank, with all of its calls at once."""
     of = Traffic(rank)
-    return [*Requests(of).find(), *wrong_readies(of), *_changed(rank), *wrong_transfers(of), *shared(of)]
+    return [
+        *Requests(of).find(),
+        *report_wrong_pready_calls(of),
+        *_report_changed_buffers(rank),
+        *report_wrong_transfers(of),
+        *report_shared_buffers(of),
+    ]
 
 
 class Requests:
@@ -51,7 +64,7 @@ class Requests:
         events = rank.events
         makers = self.masks.where(rank, calls.REQUEST_MAKERS)
         ids = events["object"][makers].astype(np.int64)
-        self._held = believed(rank, lambda: ids)
+        self._held = believable_ids(rank, lambda: ids)
         good = (ids >= max(ID_DYNAMIC, self._held.start)) & (ids < self._held.stop)
         self.makers, self.ids = (makers, ids) if good.all() else (makers[good], ids[good])
         self.functions = catalogue(rank).function[self.makers]
@@ -61,9 +74,9 @@ class Requests:
         request, event = self.of.done
         good = (request >= self._held.start) & (request < self._held.stop)
         self.request, self.event = (request, event) if good.all() else (request[good], event[good])
-        self._tables()
+        self._build_tables_by_id()
 
-    def _tables(self) -> None:
+    def _build_tables_by_id(self) -> None:
         """Build tables by request id, from the smallest id on; ids are consecutive, so they index the tables."""
         freed = self.freed[(self.freed >= max(ID_DYNAMIC, self._held.start)) & (self.freed < self._held.stop)]
         every = self.ids, self.request, freed
@@ -81,11 +94,11 @@ class Requests:
     def find(self) -> Iterator[Finding]:
         """Find leaks, and starts, waits and frees at the wrong time."""
         if reached_finalize(self.rank):
-            yield from self._leaks()
-        yield from self._stale()
-        yield from self._starts()
-        yield from self._frees_while_active()
-        yield from self._frees_of_collectives()
+            yield from self._check_leaks()
+        yield from self._check_stale_handles()
+        yield from self._check_starts()
+        yield from self._check_frees_while_active()
+        yield from self._check_frees_of_collectives()
 
     def clean(self) -> bool:
         """Return whether nothing is wrong with the requests of a piece of a rank after which none is pending.
@@ -93,23 +106,23 @@ class Requests:
         Whether persistent requests are started and freed is not asked here.
         """
         over = self.gone[self.ids - self.first] | self.persistent
-        lost = self._lost_instant
-        event, request, init = self._all_starts()
+        lost = self._unseen_instant_requests
+        event, request, init = self._persistent_starts()
         return (
-            np.count_nonzero(~over) == len(lost) <= self._spare()
+            np.count_nonzero(~over) == len(lost) <= self._count_unowned_completions()
             and bool((init >= 0).all())
             and not any(True for _ in chain(
-                self._stale(), self._started_twice(event, request),
-                self._frees_while_active(), self._frees_of_collectives(),
+                self._check_stale_handles(), self._check_started_twice(event, request),
+                self._check_frees_while_active(), self._check_frees_of_collectives(),
             ))
         )  # fmt: skip
 
-    def _events(self, indices: Ints) -> Iterator[Event]:
+    def _limit_per_call_site(self, indices: Ints) -> Iterator[Event]:
         """Yield the events of some indices, at most MAX_OF_ONE_SITE for each call site."""
         for index in indices[some_of_sites(self.rank, indices)].tolist():
             yield self.rank.event(index)
 
-    def _spare(self) -> int:
+    def _count_unowned_completions(self) -> int:
         """Return how many completions belong to no request of the record.
 
         MPICH gives one handle to all sends that were complete at once, Open MPI to all operations with MPI_PROC_NULL,
@@ -120,7 +133,7 @@ class Requests:
         again = self.times[self.fired & (self.times > 1)]
         return int(unknown + (again - 1).sum())
 
-    def _stale(self) -> Iterator[Finding]:
+    def _check_stale_handles(self) -> Iterator[Finding]:
         """Report waits, tests and frees of a request that is over, by a copy of its handle: the call itself sets its
         own handle to null.
 
@@ -130,25 +143,27 @@ class Requests:
         events = self.rank.events
         single = self.masks.where(self.rank, _USES)
         single = single[events["object"][single] >= ID_DYNAMIC]
-        strange = single[~self._made(events["object"][single])]
-        strange = strange[~self._seen_before(strange)]
+        strange = single[~self._were_made(events["object"][single])]
+        strange = strange[~self._were_named_before(strange)]
         arrays = self.event[~self.made[self.request - self.first]]
         arrays = arrays[~np.isin(arrays, single)] if len(arrays) else arrays
-        used = distinct(np.concatenate([strange, self._again(), arrays, self._failed_arrays()])).astype(np.int64)
-        if len(used) and len(self._lost_instant):
+        used = distinct(
+            np.concatenate([strange, self._repeated_completions(), arrays, self._failed_array_calls()])
+        ).astype(np.int64)
+        if len(used) and len(self._unseen_instant_requests):
             closed = (events["flags"][used] & Flag.CLOSED) != 0
             used = used[(events["error"][used] != 0) | ~closed]
-        for event in self._events(used):
+        for event in self._limit_per_call_site(used):
             yield self._stale_finding(event)
 
-    def _made(self, ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    def _were_made(self, ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Return whether some call of the record made the request of each id."""
         places = ids.astype(np.int64) - self.first
         known = (places >= 0) & (places < len(self.made))
         known[known] = self.made[places[known]]
         return known
 
-    def _again(self) -> Ints:
+    def _repeated_completions(self) -> Ints:
         """Return the calls that completed a nonpersistent request which was complete before."""
         if not (self.fired & (self.times > 1)).any():
             return np.zeros(0, np.int64)
@@ -159,7 +174,7 @@ class Requests:
         found: Ints = self.event[(first[places] != rows) & self.fired[places]]
         return found
 
-    def _failed_arrays(self) -> Ints:
+    def _failed_array_calls(self) -> Ints:
         """Return calls on several requests that failed or never returned, and name one that no call of the record
         made.
         """
@@ -175,7 +190,7 @@ class Requests:
 
     def _stale_finding(self, event: Event) -> Finding:
         """Make the finding for a call on a request that is over or never was one."""
-        makers, why = self._why_stale(event.index)
+        makers, why = self._explain_stale_handle(event.index)
         verb = "frees" if event.function.name == "MPI_Request_free" else "completes"
         return finding(
             "request-misuse",
@@ -184,12 +199,12 @@ class Requests:
             cause=cause(event),
         )
 
-    def _why_stale(self, index: int) -> tuple[list[Event], str]:
+    def _explain_stale_handle(self, index: int) -> tuple[list[Event], str]:
         """Return the calls that made the request of a call, as far as they are known, and why the request is no longer
         valid.
         """
         if (self.makers < index).any():
-            makers = self._over_before(index)
+            makers = self._only_maker_over_before(index)
             copied = "its handle was copied before it was waited for, tested or freed, and the copy is stale"
             if makers:
                 return makers, f"is already over, that of {said(makers[0])}: {copied}"
@@ -202,22 +217,22 @@ class Requests:
         return [], "no call made: its handle was never set"
 
     @cached_property
-    def _overs(self) -> tuple[Ints, Ints]:
+    def _first_request_ends(self) -> tuple[Ints, Ints]:
         """Return the makers of the first two requests to end, and the events that ended them; persistent ones left
         out.
         """
         makers = self.makers[~self.persistent]
-        at = over_at(self.rank, makers, first_done(self.of))
+        at = ends_of_requests(self.rank, makers, find_request_ends(self.of))
         first = np.argsort(at, kind="stable")[:2]
         return makers[first], at[first]
 
-    def _over_before(self, index: int) -> list[Event]:
+    def _only_maker_over_before(self, index: int) -> list[Event]:
         """Return the call that made the only request which ended before an event; nothing if there are several."""
-        makers, at = self._overs
+        makers, at = self._first_request_ends
         over = makers[at < index]
         return [self.rank.event(int(over[0]))] if len(over) == 1 else []
 
-    def _seen_before(self, uses: Ints) -> NDArray[np.bool_]:
+    def _were_named_before(self, uses: Ints) -> NDArray[np.bool_]:
         """Return whether a call of another kind named the request of each use before: then that call may have made
         it.
         """
@@ -231,7 +246,7 @@ class Requests:
         return np.array([first.get(int(events["object"][u]), u) < u for u in uses], np.bool_)
 
     @cached_property
-    def _lost_instant(self) -> Ints:
+    def _unseen_instant_requests(self) -> Ints:
         """Return the makers of requests that may have been complete at once and were never seen to complete."""
         rows = np.flatnonzero(~self.gone[self.ids - self.first] & ~self.persistent)
         instant = self.masks.table(_SENDING)[self.functions[rows]]
@@ -239,13 +254,13 @@ class Requests:
         lost: Ints = self.makers[rows[instant]]
         return lost
 
-    def _leaks(self) -> Iterator[Finding]:
+    def _check_leaks(self) -> Iterator[Finding]:
         """Report requests that are never completed, and persistent ones that are never freed."""
         active = ~self.gone[self.ids - self.first] & ~self.persistent
-        instant = self._lost_instant
-        if 0 < len(instant) <= self._spare():
+        instant = self._unseen_instant_requests
+        if 0 < len(instant) <= self._count_unowned_completions():
             active &= ~np.isin(self.makers, instant)
-        for event in self._events(self.makers[active]):
+        for event in self._limit_per_call_site(self.makers[active]):
             yield finding(
                 "request-leak",
                 f"rank {self.rank.index} never completes the request of {said(event)}: no wait, test or free follows",
@@ -253,7 +268,7 @@ class Requests:
                 cause=cause(event),
             )
         unfreed = self.persistent & ~self.freed_ids[self.ids - self.first]
-        for event in self._events(self.makers[unfreed]):
+        for event in self._limit_per_call_site(self.makers[unfreed]):
             yield finding(
                 "request-leak",
                 f"rank {self.rank.index} never frees the persistent request of {said(event)}",
@@ -262,14 +277,14 @@ class Requests:
                 cause=f"unfreed {cause(event)}",
             )
 
-    def _all_starts(self) -> tuple[Ints, Ints, Ints]:
+    def _persistent_starts(self) -> tuple[Ints, Ints, Ints]:
         return self.of.starts if len(self.masks.where(self.rank, calls.STARTS)) else (_NONE,) * 3
 
-    def _starts(self) -> Iterator[Finding]:
+    def _check_starts(self) -> Iterator[Finding]:
         """Report starts of requests that are not persistent, or still active, and persistent requests that are never
         started.
         """
-        event, request, init = self._all_starts()
+        event, request, init = self._persistent_starts()
         for index in distinct(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
             start = self.rank.event(index)
             made = self.makers[np.isin(self.ids, request[event == index])]
@@ -280,10 +295,10 @@ class Requests:
                     [start, self.rank.event(int(made[0]))],
                     cause=cause(start),
                 )
-        yield from self._started_twice(event[init >= 0], request[init >= 0])
+        yield from self._check_started_twice(event[init >= 0], request[init >= 0])
         if self.persistent.any() and reached_finalize(self.rank):
             never = self.persistent & ~np.isin(self.ids, request)
-            for maker in self._events(self.makers[never]):
+            for maker in self._limit_per_call_site(self.makers[never]):
                 yield finding(
                     "request-misuse",
                     f"rank {self.rank.index} never starts the persistent request of {said(maker)}",
@@ -292,9 +307,9 @@ class Requests:
                     cause=f"never started {cause(maker)}",
                 )
 
-    def _started_twice(self, event: Ints, request: Ints) -> Iterator[Finding]:
+    def _check_started_twice(self, event: Ints, request: Ints) -> Iterator[Finding]:
         """Report starts of a request that is still active from an earlier start."""
-        early = self._still_active(event, request)
+        early = self._are_still_active(event, request)
         for id in distinct(request[early]).tolist():
             at = int(np.flatnonzero(early & (request == id))[0])
             start = self.rank.event(int(event[at]))
@@ -307,7 +322,7 @@ class Requests:
                 cause=cause(start, before),
             )
 
-    def _still_active(self, event: Ints, request: Ints) -> NDArray[np.bool_]:
+    def _are_still_active(self, event: Ints, request: Ints) -> NDArray[np.bool_]:
         """Return which starts come before the previous start of the same request was complete."""
         order = np.lexsort((event, request))
         again = np.flatnonzero(request[order][1:] == request[order][:-1])
@@ -326,7 +341,7 @@ class Requests:
         count: Ints = np.searchsorted(rows, request << 32 | event) - np.searchsorted(rows, request << 32)
         return count
 
-    def _active_at(self, frees: Ints, freed: Ints, made: Ints) -> NDArray[np.bool_]:
+    def _were_active_when_freed(self, frees: Ints, freed: Ints, made: Ints) -> NDArray[np.bool_]:
         """Return whether the receives that the calls `made` began were active when the calls `frees` freed their
         requests.
         """
@@ -341,13 +356,13 @@ class Requests:
         active: NDArray[np.bool_] = (last >= 0) & ~over
         return active
 
-    def _recalled(self, frees: Ints, freed: Ints) -> NDArray[np.bool_]:
+    def _were_cancelled_before(self, frees: Ints, freed: Ints) -> NDArray[np.bool_]:
         """Return whether MPI_Cancel was called for a request before it was freed: then nobody waits for its message."""
         cancels = self.masks.where(self.rank, calls.CANCELS)
         ids = self.rank.events["object"][cancels].astype(np.int64)
         return self._count_before(ids, cancels, freed, frees) > 0
 
-    def _frees_while_active(self) -> Iterator[Finding]:
+    def _check_frees_while_active(self) -> Iterator[Finding]:
         """Report frees of active receives: nothing tells then when the buffer is filled (MPI-4.1, 3.7.3)."""
         receives = self.masks.table(calls.IRECVS | calls.RECV_INITS)
         order = np.argsort(self.ids, kind="stable") if len(self.frees) else _NONE
@@ -358,7 +373,7 @@ class Requests:
         frees, freed, made = frees[of_receive], freed[of_receive], made[of_receive]
         if not len(frees):
             return
-        active = self._active_at(frees, freed, made) & ~self._recalled(frees, freed)
+        active = self._were_active_when_freed(frees, freed, made) & ~self._were_cancelled_before(frees, freed)
         for free, maker_ in zip(frees[active].tolist(), made[active].tolist(), strict=True):
             event, maker = self.rank.event(free), self.rank.event(maker_)
             yield finding(
@@ -369,11 +384,11 @@ class Requests:
                 cause=cause(event, maker),
             )
 
-    def _frees_of_collectives(self) -> Iterator[Finding]:
+    def _check_frees_of_collectives(self) -> Iterator[Finding]:
         """Report frees of requests of nonblocking collectives, which must be completed instead (MPI-4.1, 6.12)."""
         makers = self.makers[self.masks.table(calls.ICOLLECTIVES)[self.functions]]
         ids = self.rank.events["object"][makers].astype(np.int64)
-        for free in self._events(self.frees[np.isin(self.freed, ids)]):
+        for free in self._limit_per_call_site(self.frees[np.isin(self.freed, ids)]):
             maker = self.rank.event(int(makers[ids == free.object][-1]))
             yield finding(
                 "request-misuse",
@@ -387,7 +402,7 @@ class Requests:
 # Buffers
 
 
-def _changed(rank: Rank) -> Iterator[Finding]:
+def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
     """Report operations whose buffer the program changed before they were complete, as the recorder saw.
 
     A send's buffer was not at its completion what it was at its start. A receive's held bytes that were neither there
@@ -398,7 +413,7 @@ def _changed(rank: Rank) -> Iterator[Finding]:
     flagged = np.flatnonzero((rank.events["flags"] & Flag.BUFFER_CHANGED) != 0)
     for index in flagged[:MAX_OF_ONE_SITE].tolist():
         event = rank.event(index)
-        makers = _completed(rank, event) if not event.buffer else _accessed(rank, event)
+        makers = _find_makers_of_requests(rank, event) if not event.buffer else _find_one_sided_maker(rank, event)
         which = f"the pending {said(makers[0])}" if len(makers) == 1 else "a pending operation"
         yield finding(
             "buffer-reuse",
@@ -409,7 +424,7 @@ def _changed(rank: Rank) -> Iterator[Finding]:
         )
 
 
-def _accessed(rank: Rank, event: Event) -> list[Event]:
+def _find_one_sided_maker(rank: Rank, event: Event) -> list[Event]:
     """Return the one-sided operation that a synchronising call completes and whose origin buffer has changed."""
     events = rank.events[: event.index]
     same = (events["object"] == event.object) & (events["buffer"] == event.buffer)
@@ -417,7 +432,7 @@ def _accessed(rank: Rank, event: Event) -> list[Event]:
     return [rank.event(int(found[-1]))] if len(found) else []
 
 
-def _completed(rank: Rank, event: Event) -> list[Event]:
+def _find_makers_of_requests(rank: Rank, event: Event) -> list[Event]:
     """Return the operations with a buffer among the requests of a completing call."""
     args = event.args
     requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
@@ -426,7 +441,7 @@ def _completed(rank: Rank, event: Event) -> list[Event]:
     return [rank.event(int(i)) for i in makers if int(rank.events["object"][i]) in requests][:MAX_OF_ONE_SITE]
 
 
-def _written_while_pending(of: Traffic) -> bool:
+def _may_write_pending_buffers(of: Traffic) -> bool:
     """Return whether the rank makes calls that may write into a pending buffer."""
 
     def count(names: frozenset[str]) -> int:
@@ -437,16 +452,16 @@ def _written_while_pending(of: Traffic) -> bool:
     return bool(count(_SENDING | calls.FILE_IWRITES) and count(_WRITING))
 
 
-def shared(of: Traffic) -> Iterator[Finding]:
+def report_shared_buffers(of: Traffic) -> Iterator[Finding]:
     """Report buffers of operations that are pending together, at least one of which is written."""
     rank = of.rank
-    if not _written_while_pending(of):
+    if not _may_write_pending_buffers(of):
         return
-    rows = of_messages(of)
+    rows = collect_message_buffers(of)
     starts = of.masks.table(calls.STARTS)[catalogue(rank).function]
-    found = overlaps(rows, rank.events["site"][rows.begin], len(rank.events))
-    yield from not_told(rank, rows, found)
+    found = find_overlapping_rows(rows, rank.events["site"][rows.begin], len(rank.events))
+    yield from note_undecided_overlap(rank, rows, found)
     for one, two in found.pairs:
         begin = rows.begin[one]
         if begin != rows.begin[two] or starts[begin]:  # within another call it is the arguments that are wrong
-            yield told(rank, rows, one, two, "the pending {}")
+            yield overlap_finding(rank, rows, one, two, "the pending {}")

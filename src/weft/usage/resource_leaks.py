@@ -22,7 +22,7 @@ from weft.trace import Event, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC
 
 
-class _Class(NamedTuple):
+class _ObjectClass(NamedTuple):
     """A class of objects: which functions make and free one, and the slot's field that names it in the frees."""
 
     noun: str
@@ -39,16 +39,16 @@ _NOUNS: Final = {
 _FREED: Final = {"COMM": "comm", "DATATYPE": "datatype", "OP": "tag"}
 
 
-def _class(handle: str) -> _Class:
+def _describe_object_class(handle: str) -> _ObjectClass:
     """Describe the class of objects with a kind of handle, from the table of functions."""
     rows = meaning.every().values()
     # A request's communicator is there when the request is complete, and the call's object is the request.
     makers = meaning.names(m for m in rows if handle in m.makes and "REQUEST" not in m.makes)
     frees = meaning.names(m for m in rows if m.frees == handle)
-    return _Class(_NOUNS[handle], handle, makers, frees, _FREED.get(handle, "object"))
+    return _ObjectClass(_NOUNS[handle], handle, makers, frees, _FREED.get(handle, "object"))
 
 
-CLASSES: Final = tuple(map(_class, _NOUNS))
+CLASSES: Final = tuple(map(_describe_object_class, _NOUNS))
 _KEYVAL: Final = frozenset(("comm_delete_attr_fn", "comm_keyval"))
 
 
@@ -56,14 +56,14 @@ def find(trace: Trace) -> list[Finding]:
     """Find the leaks of each rank that reached its end."""
     found: list[Finding] = []
     for rank in trace.own:
-        if reached_finalize(rank) and not _frees_at_its_end(rank):
-            found += _leaks(rank)
-            found += _keyvals(rank)
-            found += _memory(rank)
+        if reached_finalize(rank) and not _has_delete_callback_at_finalize(rank):
+            found += _report_unfreed_objects(rank)
+            found += _report_unfreed_keyvals(rank)
+            found += _report_unfreed_memory(rank)
     return found
 
 
-def _frees_at_its_end(rank: Rank) -> bool:
+def _has_delete_callback_at_finalize(rank: Rank) -> bool:
     """Return whether MPI_Finalize calls a delete function of the program, on an attribute of MPI_COMM_SELF (MPI-4.1,
     11.2.4).
 
@@ -86,7 +86,7 @@ def _frees_at_its_end(rank: Rank) -> bool:
     )
 
 
-def _leaks(rank: Rank) -> Iterator[Finding]:
+def _report_unfreed_objects(rank: Rank) -> Iterator[Finding]:
     """Report objects of every class that are never freed."""
     table = masks(rank.trace.functions)
     events = rank.events
@@ -94,18 +94,18 @@ def _leaks(rank: Rank) -> Iterator[Finding]:
         makers = table.where(rank, kind.makers)
         if not len(makers):
             continue
-        makers, made = _made(rank, makers, kind.handle)
+        makers, made = _find_made_objects(rank, makers, kind.handle)
         frees = table.where(rank, kind.frees)
         freed = events[kind.freed][frees].astype(np.int64)
         lost = makers[(made >= ID_DYNAMIC) & ~np.isin(made, freed)]
         some = Some()
         for index in lost.tolist():
             event = rank.event(index)
-            if some.more(event.site_id) and not _by_library(event):
-                yield _leak(rank, kind.noun, event)
+            if some.more(event.site_id) and not _is_made_by_mpi4py(event):
+                yield _leak_finding(rank, kind.noun, event)
 
 
-def _made(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
+def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
     """Return the calls that make an object with this kind of handle, and its id: from the slot, or else from the
     tail.
     """
@@ -126,7 +126,7 @@ def _made(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
     return calls[order], ids[order]
 
 
-def _leak(rank: Rank, noun: str, event: Event) -> Finding:
+def _leak_finding(rank: Rank, noun: str, event: Event) -> Finding:
     """Make the finding for an object that is never freed. `noun` names its class, `event` made it."""
     name = event.function.name
     return finding(
@@ -145,7 +145,7 @@ MOST: Final = 10_000
 """Calls about keys of attributes, and about memory of MPI, that are followed."""
 
 
-def _keyvals(rank: Rank) -> Iterator[Finding]:
+def _report_unfreed_keyvals(rank: Rank) -> Iterator[Finding]:
     """Report attribute keys that are never freed; a library gives a freed key's number to the next one."""
     held: dict[tuple[str, int], Event] = {}
     rows = masks(rank.trace.functions).where(rank, _KEYVAL_MAKERS | _KEYVAL_FREES)[:MOST]
@@ -160,10 +160,10 @@ def _keyvals(rank: Rank) -> Iterator[Finding]:
     some = Some()
     for event in held.values():
         if len(rows) < MOST and some.more(event.site_id):
-            yield _leak(rank, "key of attributes", event)
+            yield _leak_finding(rank, "key of attributes", event)
 
 
-def _memory(rank: Rank) -> Iterator[Finding]:
+def _report_unfreed_memory(rank: Rank) -> Iterator[Finding]:
     """Report memory of MPI_Alloc_mem if fewer pieces are freed than were made: which ones, the record does not say."""
     table = masks(rank.trace.functions)
     made, freed = (table.where(rank, words(name)) for name in ("Alloc_mem", "Free_mem"))
@@ -184,7 +184,7 @@ def _memory(rank: Rank) -> Iterator[Finding]:
     )
 
 
-def _by_library(event: Event) -> bool:
+def _is_made_by_mpi4py(event: Event) -> bool:
     """Return whether mpi4py made a communicator for itself: its lowercase collectives duplicate one and keep it.
 
     mpi4py frees it in an attribute's delete function, inside MPI_Finalize or MPI_Comm_free, where nothing is recorded.

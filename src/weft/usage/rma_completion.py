@@ -23,7 +23,7 @@ FETCHES: Final = named(Act.ACCESS, where=lambda m: Access.READ in m.access)
 _NEVER: Final = np.iinfo(np.int64).max
 
 
-class Completion(NamedTuple):
+class RmaCompletion(NamedTuple):
     """For each row of an Epochs the event that completes the operation, at the origin and at the target; -1 if there is
     none.
     """
@@ -32,33 +32,33 @@ class Completion(NamedTuple):
     remote: Ints
 
 
-def completion(rank: Rank, of: Epochs) -> Completion:
+def find_completing_events(rank: Rank, of: Epochs) -> RmaCompletion:
     """Return which event completes each operation of a rank. Rows of other calls have no meaning."""
     rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
     remote = np.full(len(of.event), _NEVER, np.int64)
     end = of.end[of.epoch[rows]]
     remote[rows] = np.where(end >= 0, end, _NEVER)
     peer = rank.events["peer"][of.event].astype(np.int64)
-    _earliest(remote, rows, _following(of, rows, of.call == FLUSH, peer))
-    _earliest(remote, rows, _following(of, rows, of.call == FLUSH_ALL, None))
+    _take_earlier(remote, rows, _first_call_after(of, rows, of.call == FLUSH, peer))
+    _take_earlier(remote, rows, _first_call_after(of, rows, of.call == FLUSH_ALL, None))
     local = remote.copy()
-    _earliest(local, rows, _following(of, rows, of.call == FLUSH_LOCAL, peer))
-    _earliest(local, rows, _following(of, rows, of.call == FLUSH_LOCAL_ALL, None))
+    _take_earlier(local, rows, _first_call_after(of, rows, of.call == FLUSH_LOCAL, peer))
+    _take_earlier(local, rows, _first_call_after(of, rows, of.call == FLUSH_LOCAL_ALL, None))
     function = rank.events["function"][of.event]
     table = masks(rank.trace.functions).table
     asked = rows[table(calls.REQUEST_RMA)[function[rows]]]
     if len(asked):
-        _earliest(local, asked, _requested(rank, of.event[asked]))
+        _take_earlier(local, asked, _request_completions(rank, of.event[asked]))
     fetched = rows[table(FETCHES)[function[rows]]]
-    _earliest(remote, fetched, local[fetched])
-    return Completion(*(np.where(column == _NEVER, -1, column) for column in (local, remote)))
+    _take_earlier(remote, fetched, local[fetched])
+    return RmaCompletion(*(np.where(column == _NEVER, -1, column) for column in (local, remote)))
 
 
-def _earliest(column: Ints, rows: Ints, events: Ints) -> None:
+def _take_earlier(column: Ints, rows: Ints, events: Ints) -> None:
     column[rows] = np.minimum(column[rows], events)
 
 
-def _following(of: Epochs, rows: Ints, ending: NDArray[np.bool_], peer: Ints | None) -> Ints:
+def _first_call_after(of: Epochs, rows: Ints, ending: NDArray[np.bool_], peer: Ints | None) -> Ints:
     """Return for each row the event of the first call in `ending` after it on its window, with its peer if `peer` is
     given.
     """
@@ -78,7 +78,7 @@ def _following(of: Epochs, rows: Ints, ending: NDArray[np.bool_], peer: Ints | N
     return result
 
 
-def _requested(rank: Rank, events: Ints) -> Ints:
+def _request_completions(rank: Rank, events: Ints) -> Ints:
     """Return the calls that completed the requests of some operations."""
     request, at = Traffic(rank).done
     order = np.lexsort((at, request))

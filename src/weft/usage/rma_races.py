@@ -21,7 +21,7 @@ from weft.terms.event_findings import cause, finding, left_out, said
 from weft.terms.windows import EXCLUSIVE, SHARED
 from weft.trace import Trace
 from weft.usage.lock_handovers import Handovers
-from weft.usage.window_accesses import LOCAL, READ, STORED, UPDATE, WRITE, Accesses
+from weft.usage.window_accesses import LOCAL, READ, STORED, UPDATE, WRITE, RmaAccesses
 
 _ORIGINS: Final = ("operation", "store", "local buffer")
 _LOCKS: Final = {EXCLUSIVE: "exclusive", SHARED: "shared"}
@@ -35,7 +35,7 @@ ASKED_OF_SHAPES: Final = 50
 """What a look at two layouts counts for in these."""
 
 
-def races(trace: Trace, order: Order, accesses: Accesses) -> Iterator[Finding]:
+def find_rma_races(trace: Trace, order: Order, accesses: RmaAccesses) -> Iterator[Finding]:
     """Find the races, for each pair of lines and each target the first.
 
     Accesses in one epoch of a rank, and in one fence epoch of all, are compared with each other, swept by address. In
@@ -52,13 +52,13 @@ def races(trace: Trace, order: Order, accesses: Accesses) -> Iterator[Finding]:
     changed = (np.diff(keys[:, order_of], axis=1) != 0).any(axis=0)
     cuts = [0, *(np.flatnonzero(changed) + 1).tolist(), len(accesses)]
     for first, last in pairwise(cuts):
-        yield from _Target(trace, order, handed, accesses.pick(slice(first, last))).races()
+        yield from _TargetAccesses(trace, order, handed, accesses.pick(slice(first, last))).races()
 
 
-class _Target:
+class _TargetAccesses:
     """All accesses of one rank's part of one window."""
 
-    def __init__(self, trace: Trace, order: Order, handed: Handovers, accesses: Accesses) -> None:
+    def __init__(self, trace: Trace, order: Order, handed: Handovers, accesses: RmaAccesses) -> None:
         self.trace, self.order, self.handed, self.all = trace, order, handed, accesses
         self.asked = 0
         self.left: tuple[int, int] | None = None
@@ -88,45 +88,45 @@ class _Target:
         """Sweep the accesses by address and report the races; say so if too much overlaps to compare all of it."""
         told: set[tuple[str, str]] = set()
         seen: set[tuple[int, int, int, int]] = set()
-        between = chain(self._in_one_fence(), self._in_classes(told)) if self._several_ranks else ()
+        between = chain(self._pairs_in_one_fence(), self._pairs_of_classes(told)) if self._several_ranks else ()
         rank, site = self.all.rank.item, self.all.site.item
-        for one, two in chain(self._in_one_epoch(), between):
+        for one, two in chain(self._pairs_in_one_epoch(), between):
             sites = rank(one), site(one), rank(two), site(two)
             if sites in seen:
                 continue
             seen.add(sites)
-            key = self._lines(one, two)
+            key = self._call_sites(one, two)
             if key not in told:
                 told.add(key)
-                yield self._race(one, two)
+                yield self._make_finding(one, two)
         if self.left is not None:
             event = self.trace.event(int(self.all.rank[self.left[0]]), int(self.all.event[self.left[0]]))
             yield left_out("rma-race", event, "it touches bytes that others do")
         if self.asked > MAX_COMPARED:
-            yield self._given_up()
+            yield self._note_given_up()
 
-    def _in_one_epoch(self) -> Iterator[tuple[int, int]]:
+    def _pairs_in_one_epoch(self) -> Iterator[tuple[int, int]]:
         """Yield conflicting accesses of one rank in one epoch."""
         of = self.all
-        for pair in self._within(np.arange(len(of)), np.stack([of.rank, of.bucket])):
-            if of.rank.item(pair[0]) == of.rank.item(pair[1]) and not self._one_over(*pair):
+        for pair in self._conflicting_pairs(np.arange(len(of)), np.stack([of.rank, of.bucket])):
+            if of.rank.item(pair[0]) == of.rank.item(pair[1]) and not self._is_one_complete(*pair):
                 yield pair
 
-    def _one_over(self, one: int, two: int) -> bool:
+    def _is_one_complete(self, one: int, two: int) -> bool:
         """Return whether one of a rank's two accesses is complete when the other begins."""
         one_at, two_at = self.all.event.item(one), self.all.event.item(two)
         first, later = (one, two_at) if one_at <= two_at else (two, one_at)
         return 0 <= self.all.end.item(first) < later
 
-    def _in_one_fence(self) -> Iterator[tuple[int, int]]:
+    def _pairs_in_one_fence(self) -> Iterator[tuple[int, int]]:
         """Yield conflicting accesses of two ranks between the same fences."""
         of = self.all
         rows = np.flatnonzero(of.fence >= 0)
-        for pair in self._within(rows, of.fence[rows][None]):
+        for pair in self._conflicting_pairs(rows, of.fence[rows][None]):
             if of.rank.item(pair[0]) != of.rank.item(pair[1]):
                 yield pair
 
-    def _within(self, rows: Ints, keys: Ints) -> Iterator[tuple[int, int]]:
+    def _conflicting_pairs(self, rows: Ints, keys: Ints) -> Iterator[tuple[int, int]]:
         """Yield pairs of rows with equal keys that overlap and conflict. `keys`: columns by row."""
         of = self.all
         order = np.lexsort((of.low[rows], *keys[::-1]))
@@ -144,7 +144,7 @@ class _Target:
             top = np.maximum.accumulate(of.high[rows] + shift)
             new = np.concatenate([[True], (of.low[rows] + shift)[1:] >= top[:-1]])
         firsts = np.flatnonzero(new)
-        worth = _worth_a_look(of.pick(rows), firsts)
+        worth = _may_conflict(of.pick(rows), firsts)
         ends = np.append(firsts[1:], len(rows))
         for first, last in zip(firsts[worth].tolist(), ends[worth].tolist(), strict=True):
             pending = rows[:0]
@@ -153,13 +153,13 @@ class _Target:
                 self.asked += 1 + len(pending) // 1000
                 if self.asked > MAX_COMPARED:
                     return
-                for other in pending[_differ(of, pending, row)].tolist():
+                for other in pending[_find_conflicting(of, pending, row)].tolist():
                     self.asked += 1
-                    if self._meet(other, row):
+                    if self._share_bytes(other, row):
                         yield other, row
                 pending = np.append(pending, row)
 
-    def _in_classes(self, told: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
+    def _pairs_of_classes(self, told: set[tuple[str, str]]) -> Iterator[tuple[int, int]]:
         """Yield conflicting accesses of two ranks in epochs of locks, or of starts and posts, that nothing orders.
 
         `told`: pairs of lines that are reported already.
@@ -167,37 +167,37 @@ class _Target:
         pending = np.zeros(0, np.int64)
         of = self.classes
         new = np.concatenate([[True], of.low[1:] >= np.maximum.accumulate(of.high)[:-1]])
-        worth = _worth_a_look(of, np.flatnonzero(new))[np.cumsum(new) - 1]
+        worth = _may_conflict(of, np.flatnonzero(new))[np.cumsum(new) - 1]
         for k in np.flatnonzero(worth).tolist():
             pending = pending[of.high[pending] > of.low[k]]
             self.asked += len(pending) // 1000
             if self.asked > MAX_COMPARED:
                 return
             ordered = (self.fenced[pending] & self.fenced[k]) | (self.excluding[pending] & self.excluding[k])
-            differ = _differ(of, pending, k) & (of.rank[pending] != of.rank[k])
+            differ = _find_conflicting(of, pending, k) & (of.rank[pending] != of.rank[k])
             for other in pending[differ & ~ordered].tolist():
                 a, b = self.rows(other), self.rows(k)
                 self.asked += 1
                 if self.asked > MAX_COMPARED:
                     return
-                if self._lines(int(a[0]), int(b[0])) not in told and self._meet(int(a[0]), int(b[0])):
-                    pair = self._unordered(a, b, self.all.fence[a] >= 0, self.all.fence[b] >= 0)
+                if self._call_sites(int(a[0]), int(b[0])) not in told and self._share_bytes(int(a[0]), int(b[0])):
+                    pair = self._first_unordered_pair(a, b, self.all.fence[a] >= 0, self.all.fence[b] >= 0)
                     if pair is not None:
                         yield pair
             pending = np.append(pending, k)
 
-    def _meet(self, one: int, two: int) -> bool:
+    def _share_bytes(self, one: int, two: int) -> bool:
         """Return whether two accesses whose ranges overlap share a byte, as far as that is known."""
         shapes = self.all.shape
         if shapes[one] is None and shapes[two] is None:
             return True
         self.asked += ASKED_OF_SHAPES
-        found = meet(*self._laid(one, two))
+        found = meet(*self._layouts_of_pair(one, two))
         if found is None:
             self.left = self.left or ((one, two) if shapes[one] is not None else (two, one))
         return bool(found)
 
-    def _laid(self, one: int, two: int) -> tuple[Layout, Layout, int]:
+    def _layouts_of_pair(self, one: int, two: int) -> tuple[Layout, Layout, int]:
         """Return the layouts of two accesses, and how many bytes the second begins after the first."""
         of = self.all
         several = [
@@ -207,13 +207,13 @@ class _Target:
         (low, first), (high, second) = several
         return first, second, high - second.low - (low - first.low)
 
-    def _met(self, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    def _shared_blocks(self, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return first byte and end of a block of each of two accesses that share bytes."""
         of = self.all
         ends = [(int(of.low[row]), int(of.high[row])) for row in (one, two)]
         if of.shape[one] is None and of.shape[two] is None:
             return ends[0], ends[1]
-        laid = self._laid(one, two)
+        laid = self._layouts_of_pair(one, two)
         found = shared(*laid) or ((laid[0].low, laid[0].high), (laid[1].low, laid[1].high))
         first, second = (
             (low - layout.low + of[0], low - layout.low + sum(of))
@@ -225,17 +225,17 @@ class _Target:
         """Return the accesses of class `k`, in their order."""
         return self.by_class[self.starts[k] : self.starts[k + 1]]
 
-    def _lines(self, one: int, two: int) -> tuple[str, str]:
-        names = sorted(self._name(row) for row in (one, two))
+    def _call_sites(self, one: int, two: int) -> tuple[str, str]:
+        names = sorted(self._call_site_name(row) for row in (one, two))
         return names[0], names[1]
 
-    def _name(self, row: int) -> str:
+    def _call_site_name(self, row: int) -> str:
         key = int(self.all.rank[row]), int(self.all.site[row])
         if key not in self.names:
             self.names[key] = cause(self.trace.event(key[0], int(self.all.event[row])))
         return self.names[key]
 
-    def _unordered(
+    def _first_unordered_pair(
         self, a: Ints, b: Ints, fenced_a: NDArray[np.bool_], fenced_b: NDArray[np.bool_]
     ) -> tuple[int, int] | None:
         """Return the first pair of accesses of two classes that nothing orders, None if there is none.
@@ -251,13 +251,13 @@ class _Target:
         while i < len(a) and j < len(b) and self.asked <= MAX_COMPARED:
             self.asked += 1
             one, two = int(a[i]), int(b[j])
-            if self._before(one, two):
+            if self._is_over_before(one, two):
                 i += 1
-            elif self._before(two, one):
+            elif self._is_over_before(two, one):
                 j += 1
-            elif (fenced_a[i] and fenced_b[j]) or self._exclude(one, two):
+            elif (fenced_a[i] and fenced_b[j]) or self._do_locks_exclude(one, two):
                 # Excluded or ordered by the fences: the one that ends first in time is passed.
-                if self._ends(one) <= self._ends(two):
+                if self._completion_time(one) <= self._completion_time(two):
                     i += 1
                 else:
                     j += 1
@@ -265,19 +265,19 @@ class _Target:
                 return one, two
         return None
 
-    def _exclude(self, one: int, two: int) -> bool:
+    def _do_locks_exclude(self, one: int, two: int) -> bool:
         """Return whether both accesses hold locks of which one excludes the other."""
         locks = {int(self.all.lock[one]), int(self.all.lock[two])}
         return 0 not in locks and EXCLUSIVE in locks
 
-    def _ends(self, row: int) -> float:
+    def _completion_time(self, row: int) -> float:
         """Return when an access is complete, ns; infinity if never."""
         end = int(self.all.end[row])
         event = self.trace.event(int(self.all.rank[row]), end) if end >= 0 else None
         leave = event.exit_ns if event else None
         return float("inf") if leave is None else leave
 
-    def _before(self, one: int, two: int) -> bool:
+    def _is_over_before(self, one: int, two: int) -> bool:
         """Return whether one access is over before the other begins, as the origins or the target know it."""
         of = self.all
         target = int(of.target[0])
@@ -287,15 +287,15 @@ class _Target:
             return True
         return ends[0][1] >= 0 and self.handed.reaches(*ends[0], *begins[0])
 
-    def _race(self, one: int, two: int) -> Finding:
+    def _make_finding(self, one: int, two: int) -> Finding:
         """Make the finding for two accesses that race."""
         of, target = self.all, int(self.all.target[0])
         one, two = sorted((one, two), key=lambda r: (int(of.rank[r]), int(of.event[r])))
         first, second = (self.trace.event(int(of.rank[r]), int(of.event[r])) for r in (one, two))
-        met = self._met(one, two)
+        met = self._shared_blocks(one, two)
         shared = min(high for _, high in met) - max(low for low, _ in met)
         sorts = f"{_SORTS[int(of.sort[one])]} and {_SORTS[int(of.sort[two])]}"
-        apart = bool(_apart(of, np.array([one]), two)[0])
+        apart = bool(_have_different_elements(of, np.array([one]), two)[0])
         if apart:
             sorts += " of elements that do not coincide, so that neither is atomic to the other"
         # Locks and counters are made of these. By default only one operation may be used at a time (MPI-4.1, 12.2.1,
@@ -307,18 +307,21 @@ class _Target:
         )
         return finding(
             "rma-race",
-            f"rank {first.rank.index} {self._does(one)} and rank {second.rank.index} {self._does(two)} access the same "
-            f"{shared:,} bytes of rank {target}'s window ({sorts}), and nothing orders them",
+            f"rank {first.rank.index} {self._describe_access(one)} and rank {second.rank.index} "
+            f"{self._describe_access(two)} access the same {shared:,} bytes of rank {target}'s window ({sorts}), and "
+            "nothing orders them",
             [first, second],
             severity="warning" if atomic else "error",
             certainty="possible" if atomic else "certain",
             evidence=WindowOverlap(
-                target=target, bytes=shared, accesses=[self._access(one, met[0]), self._access(two, met[1])]
+                target=target,
+                bytes=shared,
+                accesses=[self._access_evidence(one, met[0]), self._access_evidence(two, met[1])],
             ),
             cause="; ".join(sorted((cause(first), cause(second)))),
         )
 
-    def _access(self, row: int, at: tuple[int, int]) -> WindowAccess:
+    def _access_evidence(self, row: int, at: tuple[int, int]) -> WindowAccess:
         """Return an access as evidence, in the form that weft.usage.proof reads. `at`: the shared bytes."""
         of = self.all
         rank, target, event, fence = (int(column[row]) for column in (of.rank, of.target, of.event, of.fence))
@@ -333,7 +336,7 @@ class _Target:
             lock=_LOCKS.get(int(of.lock[row])), fence=fence if fence >= 0 else None,
         )  # fmt: skip
 
-    def _given_up(self) -> Finding:
+    def _note_given_up(self) -> Finding:
         """Make the note that too many accesses overlap to compare every pair."""
         event = self.trace.event(int(self.all.rank[0]), int(self.all.event[0]))
         return finding(
@@ -343,7 +346,7 @@ class _Target:
             [event], severity="note", certainty="undecided", cause="given up",
         )  # fmt: skip
 
-    def _does(self, row: int) -> str:
+    def _describe_access(self, row: int) -> str:
         """Say in words what an access is: the operation, or for a store of the program the fence after it."""
         told = said(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
         if self.all.origin[row] == LOCAL:
@@ -355,7 +358,7 @@ _OF_A_CLASS: Final = ("element", "operation", "sort", "site", "rank", "high", "l
 """What the accesses of one class have in common, the last the first to sort by."""
 
 
-def _apart(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
+def _have_different_elements(of: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
     """Return which of the accesses `others` are updates whose elements do not coincide with those of the update `one`.
 
     Such updates are not atomic to each other.
@@ -366,7 +369,7 @@ def _apart(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
     return result
 
 
-def _differ(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
+def _find_conflicting(of: RmaAccesses, others: Ints, one: int) -> NDArray[np.bool_]:
     """Return which of the accesses `others` conflict with `one` if they overlap (MPI-4.1, 12.7).
 
     Allowed are reads, and updates of the same elements that are of one operation, or of one origin that keeps order.
@@ -376,11 +379,11 @@ def _differ(of: Accesses, others: Ints, one: int) -> NDArray[np.bool_]:
     updates = (of.sort[others] == UPDATE) & (of.sort[one] == UPDATE)
     same = (of.operation[others] == of.operation[one]) | no_op | mine
     same |= (of.rank[others] == of.rank[one]) & (of.ordered[others] > 0) & (of.ordered[one] > 0)
-    result: NDArray[np.bool_] = ~reads & (~(updates & same) | _apart(of, others, one))
+    result: NDArray[np.bool_] = ~reads & (~(updates & same) | _have_different_elements(of, others, one))
     return result
 
 
-def _worth_a_look(of: Accesses, firsts: Ints) -> NDArray[np.bool_]:
+def _may_conflict(of: RmaAccesses, firsts: Ints) -> NDArray[np.bool_]:
     """Return which groups of rows, that begin at `firsts`, have several accesses that are not all reads or equal
     updates.
     """

@@ -25,22 +25,24 @@ class Edge(NamedTuple):
     into: int
 
 
-def edges(trace: Trace, comm: Communicator) -> list[Edge]:
+def topology_edges(trace: Trace, comm: Communicator) -> list[Edge]:
     """List the edges of a communicator's topology by ranks in it, as far as the calls that made the topology are known.
 
     A member that was still inside that call when the run ended has no edges.
     """
-    makers = {comm.rank_of(index): made for index in comm.members if (made := _maker(trace.ranks[index], comm))}
+    makers = {
+        comm.rank_of(index): made for index in comm.members if (made := _find_creating_call(trace.ranks[index], comm))
+    }
     names = {base(event.function.name) for event in makers.values()}
     if len(names) != 1 or len(comm.members) > MOST:
         return []
     if names == {"Cart_create"}:
         args = next(iter(makers.values())).args
-        return list(_of_grid(args["dims"], [bool(one) for one in args["periods"]]))
-    return list(_of_graph(makers))
+        return list(_grid_edges(args["dims"], [bool(one) for one in args["periods"]]))
+    return list(_graph_edges(makers))
 
 
-def _maker(rank: Rank, comm: Communicator) -> Event | None:
+def _find_creating_call(rank: Rank, comm: Communicator) -> Event | None:
     """Return the call by which a rank made a communicator with a topology."""
     for index in masks(rank.trace.functions).where(rank, _MAKERS).tolist():
         event = rank.event(index)
@@ -50,7 +52,7 @@ def _maker(rank: Rank, comm: Communicator) -> Event | None:
     return None
 
 
-def _of_grid(dims: list[int], periods: list[bool]) -> Iterator[Edge]:
+def _grid_edges(dims: list[int], periods: list[bool]) -> Iterator[Edge]:
     """Yield the edges of a Cartesian grid: in each dimension the lower neighbour first; the last dimension counts
     fastest.
     """
@@ -70,7 +72,7 @@ def _of_grid(dims: list[int], periods: list[bool]) -> Iterator[Edge]:
                     yield Edge(rank, out, other, out ^ 1) if n > 2 or not periods[d] else Edge(rank, -1, other, -1)
 
 
-def _of_graph(makers: dict[int, Event]) -> Iterator[Edge]:
+def _graph_edges(makers: dict[int, Event]) -> Iterator[Edge]:
     """Yield the edges that both ends name, pairing the n-th from one to the other with the n-th."""
     sources = {rank: event.args["sources"] for rank, event in makers.items()}
     for sender, event in makers.items():
@@ -82,7 +84,7 @@ def _of_graph(makers: dict[int, Event]) -> Iterator[Edge]:
                 yield Edge(sender, out, receiver, places[nth])
 
 
-def unequal(events: dict[int, Event]) -> tuple[Event, Event, int, int] | None:
+def find_unequal_edge_counts(events: dict[int, Event]) -> tuple[Event, Event, int, int] | None:
     """Return two members that disagree on their edges: the first names so many to the second, which names another
     number.
     """

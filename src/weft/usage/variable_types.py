@@ -14,7 +14,7 @@ from weft.terms.datatype_sizes import kind_of, size_of
 from weft.terms.event_findings import cause, finding, said
 from weft.terms.type_maps import Run, typemap
 from weft.trace import Event
-from weft.usage.buffer_memory import Memory, Room
+from weft.usage.buffer_memory import MemoryRange, RankMemory
 
 _ELEMENTS: Final = 64
 """Elements of a datatype that are held against a structure."""
@@ -31,7 +31,9 @@ class Variable(Evidence):
     parameter: str
 
 
-def misfits(memory: Memory, event: Event, region: Region, room: Room | None) -> Iterator[Finding]:
+def report_type_misfits(
+    memory: RankMemory, event: Event, region: Region, room: MemoryRange | None
+) -> Iterator[Finding]:
     """Report a buffer whose elements are not those of its variable.
 
     `room`: the memory behind the buffer, if known. A pointer's declared type proves less, as its memory may have been
@@ -48,12 +50,12 @@ def misfits(memory: Memory, event: Event, region: Region, room: Room | None) -> 
         offset, (name, kind), severity = 0, pointed, "warning"
     else:
         return
-    wrong = _first_wrong(region, kind, offset, whole=severity == "error")
+    wrong = _first_misfit(region, kind, offset, whole=severity == "error")
     if wrong is not None:
-        yield _told(event, region, (name, kind), wrong, "error" if severity == "error" else "warning")
+        yield _misfit_finding(event, region, (name, kind), wrong, "error" if severity == "error" else "warning")
 
 
-def _told(event: Event, region: Region, named: tuple[str, VariableType], wrong: str, severity: Severity) -> Finding:
+def _misfit_finding(event: Event, region: Region, named: tuple[str, VariableType], wrong: str, severity: Severity) -> Finding:
     """Make the finding; `named`: name and type of the variable, `wrong`: where it does not fit, in words."""
     name, kind = named
     datatype = region.datatype.name if region.datatype else "?"
@@ -71,7 +73,7 @@ def _told(event: Event, region: Region, named: tuple[str, VariableType], wrong: 
     )
 
 
-def _first_wrong(region: Region, kind: VariableType, offset: int, *, whole: bool) -> str | None:
+def _first_misfit(region: Region, kind: VariableType, offset: int, *, whole: bool) -> str | None:
     """Say in words where the first element does not fit; None if all fit, or that is unknown.
 
     `offset`: bytes from the variable's begin to the buffer's. `whole`: several elements of the datatype are compared.
@@ -83,30 +85,30 @@ def _first_wrong(region: Region, kind: VariableType, offset: int, *, whole: bool
     extent = extent if extent is not None else size_of(region.datatype) or 0
     for k in range(min(region.elements, _INSTANCES) if whole or len(kind.parts) == 1 else 1):
         for run in runs[:_ELEMENTS]:
-            wrong = _of_run(run, offset + k * extent, kind)
+            wrong = _misfit_of_run(run, offset + k * extent, kind)
             if wrong is not None:
                 return wrong
     return None
 
 
-def _of_run(run: Run, start: int, kind: VariableType) -> str | None:
+def _misfit_of_run(run: Run, start: int, kind: VariableType) -> str | None:
     """Say in words which element of a run does not fit the variable; None if all fit."""
     for k in range(min(run.times, _ELEMENTS)):
         place = (start + run.at + k * run.width) % kind.element
         part = next((p for p in kind.parts if p.at <= place < p.at + p.width), None)
-        if _fits(run.name, run.width, place, part):
+        if _does_element_fit(run.name, run.width, place, part):
             continue
         if len(kind.parts) == 1:
             return ""
         if part is None:
             return f", in which {run.name} at byte {place} meets no member"
-        if place != part.at and part.sort == _sort(run.name):
+        if place != part.at and part.sort == _basic_type_letter(run.name):
             return f", in which {run.name} at byte {place} lies inside of `{part.name}`"
         return f", in which {run.name} at byte {place} meets `{part.name}`"
     return None
 
 
-def _sort(name: str) -> str:
+def _basic_type_letter(name: str) -> str:
     """Return the letter of a basic type: i of integers, f of floats, c of complex; "" for a type that may be
     anything.
     """
@@ -114,9 +116,9 @@ def _sort(name: str) -> str:
     return _SORTS.get(kind[0], "") if kind[1:].isdigit() else ""
 
 
-def _fits(name: str, width: int, place: int, part: TypePart | None) -> bool:
+def _does_element_fit(name: str, width: int, place: int, part: TypePart | None) -> bool:
     """Return whether an element of a basic type may lie at byte `place` of a structure. `part`: the member there."""
-    sort = _sort(name)
+    sort = _basic_type_letter(name)
     if not sort or width == 1:
         return True  # bytes are taken of anything
     if part is None:

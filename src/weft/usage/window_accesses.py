@@ -30,7 +30,7 @@ _WRITING: Final = named(Act.ACCESS, where=lambda m: m.access is Access.WRITE)
 
 
 @dataclass(frozen=True)
-class Accesses:
+class RmaAccesses:
     """Accesses of windows, one row each; `low` to `high` are bytes of the target's window.
 
     `sort`: READ, WRITE or UPDATE. `operation`: number of an update's operation, -1 for MPI_NO_OP, which reads.
@@ -70,7 +70,7 @@ class Accesses:
     @classmethod
     def of_rank(
         cls, rank: Rank, of: Epochs, rows: Ints, places: tuple[Ints, Ints, Ints, Shapes], time: tuple[Ints, Ints, Ints]
-    ) -> Accesses:
+    ) -> RmaAccesses:
         """Make the accesses of some of a rank's one-sided calls.
 
         `of`: the epochs of the rank. `rows`: rows of these epochs, one for each access. `places`: target rank, first
@@ -86,17 +86,17 @@ class Accesses:
         fence = np.where(of.sort[epoch] == FENCE, of.number[epoch], -1).astype(np.int64)
         lock = np.where(of.sort[epoch] == LOCK, of.lock_type[epoch], 0).astype(np.int64)
         lock[of.sort[epoch] == LOCK_ALL] = SHARED  # a shared lock of every rank (12.5.3)
-        operation, element = _updates(rank, event, sort, low)
+        operation, element = _number_updates(rank, event, sort, low)
         return cls(
             np.full(len(rows), rank.index, np.int64), event, rank.events["site"][event].astype(np.int64), windows[:, 0],
-            windows[:, 1], target, low, high, sort.astype(np.int64), operation, element, _ordered(rank, of, rows),
-            epoch << 32 | of.phase[rows], fence, event, *time, lock, np.full(len(rows), OPERATION, np.int64),
+            windows[:, 1], target, low, high, sort.astype(np.int64), operation, element, _keeps_update_order(rank,
+            of, rows), epoch << 32 | of.phase[rows], fence, event, *time, lock, np.full(len(rows), OPERATION, np.int64),
             shape,
         )  # fmt: skip
 
-    def pick(self, rows: Any) -> Accesses:
+    def pick(self, rows: Any) -> RmaAccesses:
         """Return the rows that an index, a mask or a slice selects."""
-        return Accesses(*(getattr(self, f.name)[rows] for f in fields(self)))
+        return RmaAccesses(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
 _elements: dict[tuple[str, int], int] = {}
@@ -104,7 +104,7 @@ _UNNAMED: Final = 1 << 20
 """The operation of MPI_Compare_and_swap, which has none."""
 
 
-def _updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Ints, Ints]:
+def _number_updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Ints, Ints]:
     """Return for each access the number of its operation (0: no update), and a number for the basic type and offset of
     its elements.
     """
@@ -121,14 +121,14 @@ def _updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Ints, Ints
         args = rank.event(int(event[mine[0]])).args
         op = int(args.get("op", _UNNAMED))
         operation[mine] = -1 if op == NO_OP else op + 1
-        types = _columns_of(rank, event[mine], "target_datatype")
+        types = _read_tail_parameter(rank, event[mine], "target_datatype")
         types = np.full(len(mine), args.get("datatype", 0), np.int64) if types is None else types
         for id in distinct(types).tolist():
-            element[mine[types == id]] = _elements_of(rank, id, low[mine[types == id]])
+            element[mine[types == id]] = _number_elements(rank, id, low[mine[types == id]])
     return operation, element
 
 
-def _columns_of(rank: Rank, events: Ints, name: str) -> Ints | None:
+def _read_tail_parameter(rank: Rank, events: Ints, name: str) -> Ints | None:
     """Read one parameter from the tails of events of one function; None if the function has no such parameter there."""
     each, inverse = np.unique(events, return_inverse=True)  # an operation may have several accesses
     found = np.zeros(len(each), np.int64)
@@ -139,7 +139,7 @@ def _columns_of(rank: Rank, events: Ints, name: str) -> Ints | None:
     return found[inverse.reshape(-1)]
 
 
-def _elements_of(rank: Rank, id_: int, low: Ints) -> Ints:
+def _number_elements(rank: Rank, id_: int, low: Ints) -> Ints:
     """Number the basic type of a datatype together with the offset of its elements; 0 for a datatype of several basic
     types.
     """
@@ -155,7 +155,7 @@ def _elements_of(rank: Rank, id_: int, low: Ints) -> Ints:
     return numbers.astype(np.int64)[inverse.reshape(-1)]
 
 
-def _ordered(rank: Rank, of: Epochs, rows: Ints) -> Ints:
+def _keeps_update_order(rank: Rank, of: Epochs, rows: Ints) -> Ints:
     """Return 1 for each row whose window keeps the order of updates, 0 if it was made with accumulate_ordering
     (MPI-4.1, 12.7.2).
     """
@@ -172,7 +172,7 @@ def _ordered(rank: Rank, of: Epochs, rows: Ints) -> Ints:
     return found
 
 
-def joined(parts: Sequence[Accesses]) -> Accesses:
+def join_accesses(parts: Sequence[RmaAccesses]) -> RmaAccesses:
     """Concatenate the accesses of several ranks."""
-    empty = {f.name: no_shapes(0) if f.name == "shape" else np.zeros(0, np.int64) for f in fields(Accesses)}
-    return Accesses(*(np.concatenate([none, *(getattr(p, name) for p in parts)]) for name, none in empty.items()))
+    empty = {f.name: no_shapes(0) if f.name == "shape" else np.zeros(0, np.int64) for f in fields(RmaAccesses)}
+    return RmaAccesses(*(np.concatenate([none, *(getattr(p, name) for p in parts)]) for name, none in empty.items()))

@@ -24,14 +24,16 @@ from weft.terms.calls import masks
 from weft.trace import Rank, Trace
 from weft.trace.definitions import StoredDefinition
 from weft.usage.epochs import Window
-from weft.usage.window_accesses import READ, STORED, WRITE, Accesses
+from weft.usage.window_accesses import READ, STORED, WRITE, RmaAccesses
 
 _FENCE: Final = calls.syncs(Sync.FENCE)
 _MOST: Final = 1 << 16
 """Bytes from the start of a window that are looked at here; the recorder keeps fewer."""
 
 
-def stores(trace: Trace, gatherings: Gatherings, accesses: Accesses, unplaced: set[Window]) -> Accesses | None:
+def find_window_stores(
+    trace: Trace, gatherings: Gatherings, accesses: RmaAccesses, unplaced: set[Window]
+) -> RmaAccesses | None:
     """Return the stores as accesses, for windows whose operations are all in fence epochs with known bytes; None if
     there are none.
 
@@ -39,38 +41,38 @@ def stores(trace: Trace, gatherings: Gatherings, accesses: Accesses, unplaced: s
     """
     rows: list[tuple[int, ...]] = []
     for rank in trace.ranks:
-        for id, of in _stored(rank):
+        for id, of in _changed_ranges_by_window(rank):
             window = gatherings.window(rank, id)
             if window is None or window in unplaced:
                 continue
-            on = _on(accesses, window, rank.index)
+            on = _accesses_of_target(accesses, window, rank.index)
             if len(on) and (on.fence >= 0).all():
-                rows += _of_window(rank, window, of, on)
+                rows += _store_rows_of_window(rank, window, of, on)
     if not rows:
         return None
     columns: list[Any] = [*np.ascontiguousarray(np.array(rows, np.int64).T), no_shapes(len(rows))]
-    return Accesses(*columns)
+    return RmaAccesses(*columns)
 
 
-def await_more(rank: Rank, gatherings: Gatherings, accesses: Accesses) -> bool:
+def need_later_writes(rank: Rank, gatherings: Gatherings, accesses: RmaAccesses) -> bool:
     """Return whether a rank's stores before its last fence can only be told apart from what others write after that
     fence.
     """
-    for id, of in _stored(rank):
+    for id, of in _changed_ranges_by_window(rank):
         window = gatherings.window(rank, id)
         last = of.before + len(of.fences) - 1
         late = [stored for stored in of.stored if stored.fences == last]
         if not late or window is None:
             continue
-        on = _on(accesses, window, rank.index)
+        on = _accesses_of_target(accesses, window, rank.index)
         on = on.pick(on.fence == last)
-        for low, high in chain.from_iterable(_ranges(stored, on) for stored in late):
+        for low, high in chain.from_iterable(_surely_stored_ranges(stored, on) for stored in late):
             if ((on.low < high) & (on.high > low)).any():
                 return True
     return False
 
 
-class _Stored(NamedTuple):
+class _ChangedRanges(NamedTuple):
     """What changed in a window between its fences; `before`: how many fences came before the first of them."""
 
     stored: Sequence[StoredDefinition]
@@ -78,7 +80,7 @@ class _Stored(NamedTuple):
     before: int
 
 
-def _stored(rank: Rank) -> Iterator[tuple[int, _Stored]]:
+def _changed_ranges_by_window(rank: Rank) -> Iterator[tuple[int, _ChangedRanges]]:
     """Yield for each window what a rank's own stores may have changed between two of its fences."""
     if rank.file is None or len(rank.touches) or not rank.definitions.stored:
         return  # what is touched is each of its stores, by line (weft.access)
@@ -89,42 +91,42 @@ def _stored(rank: Rank) -> Iterator[tuple[int, _Stored]]:
         several = rank.definitions.stored_in.get(id, [])
         first, last = (bisect_left(several, n, key=lambda one: one.fences) for n in (low + 1, low + len(fences)))
         if first < last:
-            yield id, _Stored(several[first:last], fences, low)
+            yield id, _ChangedRanges(several[first:last], fences, low)
 
 
-def _on(accesses: Accesses, window: Window, target: int) -> Accesses:
+def _accesses_of_target(accesses: RmaAccesses, window: Window, target: int) -> RmaAccesses:
     """Return the accesses of a rank's part of a window."""
     mine = (accesses.comm == window[0]) & (accesses.ordinal == window[1]) & (accesses.target == target)
     return accesses.pick(np.flatnonzero(mine))
 
 
-def _of_window(rank: Rank, window: Window, of: _Stored, on: Accesses) -> Iterator[tuple[int, ...]]:
+def _store_rows_of_window(rank: Rank, window: Window, of: _ChangedRanges, on: RmaAccesses) -> Iterator[tuple[int, ...]]:
     """Yield the stores to one window as rows of Accesses. `on`: the operations on it."""
     for number, stored in enumerate(of.stored):
         nth = stored.fences - of.before
         begin, end = int(of.fences[nth - 1]), int(of.fences[nth])
-        for low, high in _ranges(stored, on):
+        for low, high in _surely_stored_ranges(stored, on):
             yield (
                 rank.index, end, int(rank.events["site"][end]), *window, rank.index, low, high, WRITE, 0, 0, 0,
                 -1 - number, stored.fences, begin, end, -1, -1, 0, STORED,
             )  # fmt: skip
 
 
-def _ranges(stored: StoredDefinition, on: Accesses) -> Iterator[tuple[int, int]]:
+def _surely_stored_ranges(stored: StoredDefinition, on: RmaAccesses) -> Iterator[tuple[int, int]]:
     """Yield first byte and end of what the owner surely stored."""
     size = min(max((at + n for at, n, _ in stored.ranges), default=0), _MOST)
     changed, again = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     for at, n, twice in stored.ranges:
         changed[at : at + n] = True
         again[at : at + n] = twice
-    now = _writers(on, stored.fences, size)
-    later = _writers(on, stored.fences + 1, size)
+    now = _count_writers(on, stored.fences, size)
+    later = _count_writers(on, stored.fences + 1, size)
     sure = changed & (later == 0) & ((now == 0) | (again & (now == 1)))
     edges = np.flatnonzero(np.diff(np.concatenate([[0], sure.view(np.int8), [0]])))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _writers(on: Accesses, fence: int, size: int) -> NDArray[np.int32]:
+def _count_writers(on: RmaAccesses, fence: int, size: int) -> NDArray[np.int32]:
     """Return how many operations of a fence epoch write each of the first `size` bytes."""
     rows = np.flatnonzero((on.fence == fence) & (on.sort != READ) & (on.low < size))
     steps = np.zeros(size + 1, np.int32)

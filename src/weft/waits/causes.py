@@ -123,7 +123,7 @@ _LATE: Final = (
 
 @cache
 def blocks(functions: FunctionTable) -> NDArray[np.uint8]:
-    """How each function id waits (enum weft_blocks): a lookup table."""
+    """Return how each function waits (enum weft_blocks), as a table by function id."""
     table, of = np.zeros(65536, np.uint8), masks(functions)
     collectives = calls.DATA_COLLECTIVES | calls.syncs(Sync.FENCE)
     for how, names in (
@@ -136,7 +136,7 @@ def blocks(functions: FunctionTable) -> NDArray[np.uint8]:
 
 @cache
 def late(functions: FunctionTable) -> NDArray[np.uint8]:
-    """For whom the members of a collective wait, by function id (enum weft_late): a lookup table."""
+    """Return for whom the members of a collective wait (enum weft_late), as a table by function id."""
     table, of = np.zeros(65536, np.uint8), masks(functions)
     for sort, names in _LATE:
         table[of.ids(calls.forms(names))] = sort
@@ -146,7 +146,7 @@ def late(functions: FunctionTable) -> NDArray[np.uint8]:
 
 @cache
 def apart(functions: FunctionTable) -> NDArray[np.uint8]:
-    """By function id the cause of what is not waiting in its calls: a lookup table."""
+    """Return the cause of time in calls that is not waiting, as a table by function id."""
     table, of = np.zeros(65536, np.uint8), masks(functions)
     for cause, names in (
         (Cause.START_AND_END, _START_AND_END), (Cause.MANAGEMENT, _OBJECTS), (Cause.ONE_SIDED, _WINDOWS),

@@ -1,4 +1,4 @@
-"""What late senders, late receivers, late members of collectives and uneven work cost, as findings."""
+"""Report what late senders, late receivers, late members of collectives and uneven work cost."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Cost(Evidence):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Waits of one kind in one row for each pair of call sites of a pair of ranks; `a + b` is those of both.
+    """Waits of one kind, one row for each pair of call sites of a pair of ranks; `a + b` is the waits of both.
 
-    `keys`: rank and site of the waiter, of the culprit. `events`: the same two with the calls of the first such wait.
+    `keys`: rank and site of the waiter, then of the culprit. `events`: the ranks with the calls of the first such wait.
     """
 
     keys: Ints
@@ -79,9 +79,11 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Costs:
-    """What waits cost in a run, or in a segment of it: the times, and by kind the pairs. `a + b` is that of both.
+    """What waits cost in a run, or in a segment of it: the times, and the pairs of each kind. `a + b` is the cost of
+    both.
 
-    `blocked`: whether standard sends were seen that may have waited, so that which did depends on what was looked at.
+    `blocked`: whether standard sends were seen that may have waited, so that the result depends on which calls were
+    seen.
     """
 
     times: Times
@@ -94,7 +96,7 @@ class Costs:
         return Costs(self.times + other.times, pairs, self.blocked or other.blocked)
 
     def moved(self, to: Callable[[EventId], EventId]) -> Costs:
-        """The same with other names of the events."""
+        """Return the same costs with events renamed by `to`."""
         return replace(self, pairs=tuple(replace(of, events=_moved(of.events, to)) for of in self.pairs))
 
 
@@ -104,14 +106,14 @@ def _moved(events: Ints, to: Callable[[EventId], EventId]) -> Ints:
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """Notes on what cost a noticeable share of the run's time, by call site, the dearest first."""
+    """Report what cost a noticeable share of the run's time, by call site, the dearest first."""
     if len(trace.ranks) < 2 or not any(len(rank) for rank in trace.ranks):
         return []
     return told(trace, costs_of(trace, match, whole=True))
 
 
 def costs_of(trace: Trace, match: Match, *, whole: bool = False) -> Costs:
-    """What waits cost. Of a `whole` run only those kinds that cost enough to be told."""
+    """Compute what waits cost. `whole`: leave out kinds that cost too little to be reported."""
     waits = waiting(trace, match)
     times = times_of(waits)
     least = _least(times) if whole else 0
@@ -120,6 +122,7 @@ def costs_of(trace: Trace, match: Match, *, whole: bool = False) -> Costs:
 
 
 def _costs(waits: Waiting, rows: WaitRows, least: float) -> Pairs:
+    """Sum waits by pair of call sites; nothing if they cost less than `least` ns together."""
     if not len(rows) or int(rows.ns.sum()) < least:
         rows = WaitRows(rows.waiter[:0], rows.ns[:0], rows.culprit[:0], rows.cause[:0])
     # Sites are numbered by each rank: equal lines of several ranks come together by name when they are told.
@@ -142,7 +145,7 @@ def _least(times: Times) -> float:
 
 
 def told(trace: Trace, of: Costs) -> list[Finding]:
-    """The findings that costs make, the dearest first."""
+    """Make the findings of costs, the dearest first."""
     telling = _Telling(trace, of.times)
     kinds = zip(_KINDS, of.pairs, strict=True)
     found = [finding for (kind, _, text), pairs in kinds for finding in telling.of(kind, pairs, text)]
@@ -155,7 +158,7 @@ def _ns(one: Finding) -> int:
 
 
 class _Telling:
-    """Waits of one kind as findings."""
+    """Makes findings of the waits of one kind."""
 
     def __init__(self, trace: Trace, times: Times) -> None:
         self.trace = trace
@@ -164,7 +167,9 @@ class _Telling:
         self.least = _least(times)
 
     def of(self, kind: str, pairs: Pairs, text: str) -> Iterator[Finding]:
-        """Findings of the waits with one pair of call sites that together cost enough."""
+        """Yield a finding for each pair of call sites whose waits cost enough together. `text`: the end of the
+        message.
+        """
         if int(pairs.ns.sum()) < self.least:
             return
         groups: dict[str, list[tuple[int, int]]] = {}
@@ -180,7 +185,7 @@ class _Telling:
         return self.trace.event(rank, event), self.trace.event(other, place)
 
     def _told(self, kind: str, text: str, key: str, pairs: Pairs, found: list[tuple[int, int]]) -> Finding:
-        """The finding of some pairs, as (ns, row), the dearest first."""
+        """Make the finding of some pairs. `found`: (ns, row) of each, the dearest first."""
         base, remark = self.base, self.remark
         total, dearest = sum(ns for ns, _ in found), found[0][1]
         one, two = self._events(pairs, dearest)
@@ -203,7 +208,7 @@ class _Telling:
 
 
 def _pairs(columns: list[NDArray[np.generic]]) -> tuple[Ints, Ints]:
-    """The different rows of the columns, sorted: the first row of each, and for each row which it is."""
+    """Number the different rows of some columns: return the first row of each, and for each row its number."""
     key = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, inverse = np.unique(column, return_inverse=True)

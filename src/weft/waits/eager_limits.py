@@ -1,11 +1,11 @@
-"""Whether a standard send had to wait for its receive: the protocol that the MPI library used in this run.
+"""Find from which size on standard sends waited for their receive: the protocol of the MPI library in this run.
 
 The standard lets MPI_Send return when the message is buffered, or when its receive takes it (MPI-4.1, 3.4). Libraries
 buffer small messages (eager) and let large ones wait (rendezvous), with a limit that depends on the way between the
-processes, the library and its settings. The record tells it: a send that returned before its receive was posted was
-eager, and so was every smaller one. One that was there first and returned soon after the receive was posted, with
-nothing else to wait for, was held by it; and so was every larger one. Sizes that the run shows nothing of wait for
-nobody, as nothing proves it.
+processes, the library and its settings. The record shows it: a send that returned before its receive was posted was
+eager, and so was every smaller one. A send that was there first and returned soon after the receive was posted, with
+nothing else to wait for, was held by the receive, and so was every larger one. Sizes that the run shows nothing of are
+taken to wait for nobody, as nothing proves it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KNOWN_TYPES = 1 << 16
 
 
 def datatype_sizes(trace: Trace) -> list[Ints]:
-    """By rank the bytes of its datatypes by id, -1 where they are not known. Ranks that made no type share a table."""
+    """Return for each rank the bytes of its datatypes by id, -1 if unknown. Ranks that made no type share a table."""
     basic: Ints | None = None
     found = []
     for rank in trace.ranks:
@@ -58,9 +58,10 @@ def hosts(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
 
 
 def limits(clock: Clockwork, match: Match, sends: list[Messages], recvs: list[Messages]) -> tuple[int, int, bool]:
-    """Bytes from which on standard sends waited for their receive: on one host, and between two. NEVER: none did.
+    """Return the bytes from which on standard sends waited for their receive, on one host and between two (NEVER: none
+    did).
 
-    And whether any was seen that may have: where none is, no part of the run has a limit.
+    The third value says whether any send was seen that may have waited: if none was, no part of the run has a limit.
     """
     eager = np.full(2, -1, np.int64)
     shown = []
@@ -75,7 +76,7 @@ def limits(clock: Clockwork, match: Match, sends: list[Messages], recvs: list[Me
 
 
 def _limit(blocked: Ints, eager: int) -> int:
-    """The least size that is proven, above all that were seen to be buffered."""
+    """Return the least proven size above all that were seen to be buffered."""
     sizes = np.sort(blocked[(blocked > eager) & (blocked >= _SEEN[-1][0])])
     seen = np.arange(1, len(sizes) + 1)  # so many blocked sends are no larger
     needed = np.select([sizes >= least for least, _ in _SEEN], [times for _, times in _SEEN])

@@ -1,4 +1,4 @@
-"""The times of all events of a run."""
+"""Compute the times of all events of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from weft.waits.kernels import Ints
 
 
 class Clockwork:
-    """Entry and exit times of all events of a run in one row, ns since its start. An open call has no exit (-1)."""
+    """Entry and exit times of all events of a run in one row, rank after rank, ns since its start. An open call has no
+    exit (-1).
+    """
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -43,7 +45,7 @@ class Clockwork:
         return self._times[1]
 
     def times(self, place: int) -> tuple[int, int]:
-        """Entry and exit of the event at a place."""
+        """Return entry and exit of the event at an index of the row."""
         event = self.event(place)
         leave = event.exit_ns
         return event.enter_ns, -1 if leave is None else leave
@@ -70,7 +72,7 @@ class Clockwork:
 
     @cached_property
     def inside(self) -> Ints:
-        """Time inside calls by rank and causes.apart; polls that failed are apart (Span.polling)."""
+        """The time inside calls by rank and cause (causes.apart), without polls that failed (Span.polling)."""
         found: Ints = np.array([inside for _, inside in self._spans], np.int64).reshape(-1, len(Cause))
         return found
 

@@ -37,7 +37,8 @@ class Imbalance(Evidence):
 
 
 def imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
-    """Time outside of MPI, by rank: the busiest against the mean. Nothing where no number would be right.
+    """Report a rank that computes much longer than the mean. `least`: ns that must be lost; nothing if no number would
+    be right.
 
     Threads compute beside MPI calls, and an open call has no end. What a program does between polls that fail is not
     known: the busiest rank is taken to compute nothing there, the others all the time.
@@ -65,7 +66,9 @@ def imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
 
 
 def _longest(rank: Rank) -> tuple[list[Event], str]:
-    """The call before which, or where that ends MPI after which, the rank computed most, in words too."""
+    """Return the call before which (or, if that call ends MPI, after which) the rank computed most, with words for
+    it.
+    """
     gaps = rank.enter_ns()[1:] - rank.exit_ns()[:-1]
     # Site ids count from 1; calls of unknown place are told apart by their function.
     sites = rank.events["site"].astype(np.int64)

@@ -21,7 +21,7 @@ NO_ROW = 0xFFFFFFFF
 
 
 class Found:
-    """The waits found so far, with room for `room`."""
+    """The waits found so far, in arrays with room for `room` of them."""
 
     def __init__(self, events: int, room: int) -> None:
         self._best = np.full(events, NO_ROW, np.uint32)
@@ -33,7 +33,7 @@ class Found:
         )
 
     def columns(self) -> tuple[Ints, Ints, Ints, NDArray[np.uint8]]:
-        """Places that waited, ns, places that were late, causes; only what cost time."""
+        """Return calls that waited, ns, calls that were late, and causes, for waits that cost time."""
         found = int(self.view.found)
         kept = np.flatnonzero(self._columns[1][:found] > 0)
         waiter, cost, culprit = (column[kept] for column in self._columns)
@@ -52,7 +52,7 @@ def axes(ranks: Sequence[Rank]) -> NDArray[np.void]:
 
 
 def span(rank: Rank, blocks: NDArray[np.uint8], causes: NDArray[np.uint8], count: int) -> tuple[Span, Ints]:
-    """What is asked of all times of a rank together, and the time inside its calls by one of `count` causes."""
+    """Return totals over all times of a rank, and the time inside its calls by one of `count` causes."""
     events, found, inside = np.ascontiguousarray(rank.events), Span(), np.zeros(count, np.int64)
     kernel().weft_span(events, len(events), axes([rank]), blocks, causes, found, inside)
     return found, inside
@@ -66,7 +66,9 @@ class Surroundings(NamedTuple):
 
 
 def messages(mine: Posts, theirs: Posts, around: Surroundings, sizes: list[Ints]) -> list[Messages]:
-    """The ranks' messages as C reads them; the caller keeps the arrays alive. No standard send waits as yet."""
+    """Return the messages of each rank as C reads them; the caller keeps the arrays alive. No standard send waits as
+    yet.
+    """
     most = int(np.iinfo(np.int64).max)
     given = Messages(
         rank=0, size_count=0, first=mine.first, event=mine.event, args=mine.args, completion=mine.completion,

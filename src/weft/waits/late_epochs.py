@@ -32,7 +32,8 @@ _CALLS = calls.syncs(Sync.START, Sync.COMPLETE, Sync.POST, Sync.WAIT)
 class _Epochs:
     """The access or the exposure epochs of a rank on a window, in order.
 
-    `opened` and `closed` are places of their calls, -1 while there is none; `group` numbers the ranks in `members`.
+    `opened` and `closed` are indices of their calls in the row of all events, -1 if there is none; `group` numbers the
+    ranks in `members`.
     """
 
     opened: Ints
@@ -41,7 +42,7 @@ class _Epochs:
     members: Mapping[int, frozenset[int]]
 
     def about(self, other: int) -> Ints:
-        """Those that name a rank."""
+        """Return the epochs that name a rank."""
         named = [group for group, members in self.members.items() if other in members]
         return np.flatnonzero(np.isin(self.group, named))
 
@@ -56,7 +57,9 @@ _Waits = tuple[Ints, Ints, Ints, NDArray[np.uint8]]
 
 
 def late_epochs(trace: Trace, clock: Clockwork) -> _Waits:
-    """The waits of access and exposure epochs as columns: places that waited, ns, places that were late, causes."""
+    """Return the waits of access and exposure epochs as columns: calls that waited, ns, calls that were late,
+    causes.
+    """
     access: dict[_Key, _Epochs] = {}
     exposure: dict[_Key, _Epochs] = {}
     for rank in trace.ranks:
@@ -79,7 +82,9 @@ def _none() -> _Waits:
 
 
 def _read(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], _Epochs]]:
-    """The rank's epochs by sort (whether of access) and window."""
+    """Yield the rank's epochs by kind (True: access) and window. `first`: index of the rank's first event in the row of
+    all.
+    """
     of, events = masks(rank.trace.functions), rank.events
     rows = of.where(rank, _CALLS)
     rows = rows[events["error"][rows] == 0].astype(np.int64)
@@ -101,7 +106,7 @@ def _read(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], _Epochs
 
 
 def _groups(rank: Rank, rows: Ints, opens: NDArray[np.bool_]) -> Ints:
-    """The group that each call which opens an epoch was given, 0 of the others."""
+    """Return the group that each call which opens an epoch was given, 0 for the others."""
     group = np.zeros(len(rows), np.int64)
     opening = rows[opens]
     for some, found in columns(rank, opening, frozenset(("group",))) if len(opening) else ():
@@ -111,7 +116,9 @@ def _groups(rank: Rank, rows: Ints, opens: NDArray[np.bool_]) -> Ints:
 
 
 def _paired(places: Ints, opens: NDArray[np.bool_], group: Ints, members: Mapping[int, frozenset[int]]) -> _Epochs:
-    """Epochs out of the calls on a window in their order: the first behind one that opens it closes it."""
+    """Make epochs out of the calls on a window in their order: the first call after one that opens an epoch closes
+    it.
+    """
     opened = np.flatnonzero(opens)
     behind = opened + 1
     has = behind < len(places)
@@ -123,7 +130,7 @@ def _paired(places: Ints, opens: NDArray[np.bool_], group: Ints, members: Mappin
 def _last(
     key: _Key, epochs: _Epochs, theirs: Mapping[_Key, _Epochs], needed: Mapping[_Key, Ints], clock: Clockwork
 ) -> Ints:
-    """Of each epoch the place of the last of its partners' calls, -1 where the record does not hold them all."""
+    """Return for each epoch the last of its partners' calls, -1 if the record does not hold them all."""
     me, window = key
     last = np.full(len(epochs.opened), -1, np.int64)
     lost = np.zeros(len(last), np.bool_)
@@ -140,7 +147,9 @@ def _last(
 
 
 def _waits(clock: Clockwork, calls: Ints, needed: Ints, cause: Cause) -> _Waits:
-    """Which of the calls waited for what they need; one that returned before it came did not."""
+    """Return which of the calls waited for the calls they need; one that returned before the needed call came did not
+    wait.
+    """
     here = np.flatnonzero((calls >= 0) & (needed >= 0))
     places, late = calls[here], needed[here]
     at, enter, leave = clock.enter[late], clock.enter[places], clock.exit[places]

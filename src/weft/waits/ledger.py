@@ -1,4 +1,5 @@
-"""The one table of where the time went: by cause, for the run and for each rank. Report, view and notebook show it.
+"""Keep the one table of where the time went: by cause, for the run and for each rank. Report, view and notebook show
+it.
 
 Every share is one of the same base: the time of all ranks, from the run's first call to its last exit. For each rank
 the causes add up to its time in MPI exactly, and that is never above its own time from its first call to its last.
@@ -60,7 +61,8 @@ class Base:
 
 @dataclass(frozen=True)
 class Ledger:
-    """ns by rank (row) and Cause (column), the walls of the ranks, the base of shares, and what is to be said of cores.
+    """Time in ns by rank (row) and Cause (column), the walls of the ranks, the base of shares, and a note on shared
+    cores.
 
     `open_calls`: calls that never returned; their time is in no cause.
     """
@@ -86,11 +88,11 @@ class Ledger:
         return int(self.by_rank[:, cause].sum())
 
     def present(self) -> list[Cause]:
-        """The causes that there are, in the order of tables."""
+        """Return the causes with any time, in the order of tables."""
         return [cause for cause in ORDER if self.total(cause)]
 
     def to_json(self, most: int = 1000) -> dict[str, Any]:
-        """The table as a report's and the view's JSON hold it, of no more than `most` ranks."""
+        """Return the table as the JSON of reports and of the view, for at most `most` ranks."""
         return {
             "base": {"ns": self.base.ns, "span_ns": self.base.span, "ranks": self.base.ranks,
                      "threads": self.base.streams, "text": self.base.words},
@@ -105,7 +107,9 @@ class Ledger:
         }  # fmt: skip
 
     def notes(self) -> Iterator[str]:
-        """What is to be known of all numbers: the base of every share, ranks without cores, calls without an end."""
+        """Yield what the reader of all numbers must know: the base of shares, ranks without cores, calls without an
+        end.
+        """
         yield f"shares are of {self.base.words}"
         if self.crowded:
             yield self.crowded
@@ -114,7 +118,7 @@ class Ledger:
             yield f"{plural(self.open_calls, 'call')} never returned and {verb} nowhere"
 
     def lines(self) -> Iterator[str]:
-        """The table of causes as text, that of ranks apart."""
+        """Yield the table of causes as lines of text."""
         yield from self.notes()
         yield f"{'cause':<26}  {'time':>9}  {'of all':>6}"
         for cause in self.present():
@@ -122,7 +126,9 @@ class Ledger:
         yield f"{'in MPI':<26}  {seconds(self.in_mpi):>9}  {self.base.share(self.in_mpi):>6.1%}"
 
     def rank_lines(self, most: int) -> Iterator[str]:
-        """The causes of each rank as text: a column for each that cost a tenth of a percent, the others together."""
+        """Yield the causes of each rank as lines of text: a column for each cause of at least 0.1 %, the others
+        together.
+        """
         shown = [cause for cause in self.present() if self.base.share(self.total(cause)) >= _COLUMN]
         heads = [cause.label for cause in shown]
         yield "  ".join(

@@ -1,4 +1,4 @@
-"""Where the time went: by function, rank and call site; and who sent how much to whom."""
+"""Sum up where the time went, by function, rank and call site, and who sent how much to whom."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_BYTES: Final = 1 << 50
 
 
 class CallTimes(NamedTuple):
-    """Calls and their time; `name` is a function, a rank or a call site with its function.
+    """Calls and their time in ns; `name` is a function, a rank or a call site with its function.
 
     `waiting` is the part of the time in which the calls waited for somebody who was late (causes.LATE).
     """
@@ -36,7 +36,9 @@ class CallTimes(NamedTuple):
 
 
 def profile(trace: Trace, by: Key = "function", match: Match | None = None) -> list[CallTimes]:
-    """Time in MPI, the most first. Calls that never returned count without their time; without `match` nobody waits."""
+    """Return the time in MPI, the most first. Calls that never returned count without their time; without `match`
+    nobody waits.
+    """
     return times(trace, match)[by]
 
 
@@ -50,6 +52,7 @@ def times(trace: Trace, match: Match | None = None) -> Mapping[Key, list[CallTim
 
 
 def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np.int64]) -> list[CallTimes]:
+    """Sum up times by one key, the most first. `spent`, `waits`: ns of each event."""
     rows: dict[str, list[int]] = {}
     for rank in clock.trace.ranks:
         part = slice(int(clock.first[rank.index]) + rank.ahead, int(clock.first[rank.index + 1]))
@@ -76,7 +79,9 @@ def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np
 
 
 def matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Messages and bytes from each rank (row) to each rank (column), as sent; of unknown types only the messages."""
+    """Return messages and bytes from each rank (row) to each rank (column), as sent; messages of unknown types have no
+    bytes.
+    """
     n = len(trace.ranks)
     messages, sizes = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
     for rank in trace.ranks:
@@ -90,7 +95,7 @@ def matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def bytes_of(rank: Rank, events: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bytes of some sends; 0 where they are not known, or more than a message can hold: then the record is damaged."""
+    """Return the bytes of some sends; 0 if unknown, or more than a message can hold: then the record is damaged."""
     types, counts = rank.events["datatype"][events], rank.events["count"][events].astype(np.int64)
     size = np.zeros(len(events), np.int64)
     for id in distinct(types).tolist():
@@ -100,7 +105,7 @@ def bytes_of(rank: Rank, events: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def blocks(values: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], int]:
-    """A square matrix merged into at most `most` rows and columns, and how many ranks one of them stands for."""
+    """Merge a square matrix into at most `most` rows and columns; return it, and how many ranks one row stands for."""
     n = len(values)
     each = max(1, -(-n // most))
     starts = np.arange(0, n, each)

@@ -1,4 +1,4 @@
-"""Where ranks outnumber the cores that they may run on, waiting is partly the scheduler's: that is said beside it."""
+"""Note when ranks outnumber the cores that they may run on: then waiting is partly due to the scheduler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.trace import Rank, Trace
 
 
 def crowded(trace: Trace) -> str:
-    """`4 ranks shared 2 cores` where ranks outnumber cores, else nothing; also where the record does not tell."""
+    """Return `4 ranks shared 2 cores` if ranks outnumber cores; else, or if the record does not tell, an empty text."""
     ranks: dict[str, list[Rank]] = defaultdict(list)
     for rank in trace.ranks:
         if rank.file:
@@ -24,13 +24,13 @@ def crowded(trace: Trace) -> str:
 
 
 def remark(trace: Trace) -> str:
-    """What is said beside waiting times: nothing where every rank had a core."""
+    """Return the note to show beside waiting times; empty if every rank had a core."""
     words = crowded(trace)
     return f"{words}: part of every wait is the scheduler's" if words else ""
 
 
 def usable(ranks: list[Rank]) -> int:
-    """How many cores the ranks of a host may use together, 0 where a record does not tell."""
+    """Return how many cores the ranks of a host may use together, 0 if a record does not tell."""
     cores: set[int] = set()
     limit = 0
     for rank in ranks:
@@ -44,7 +44,7 @@ def usable(ranks: list[Rank]) -> int:
 
 
 def _numbers(text: str) -> Iterator[int]:
-    """0, 1, 2, 8 of `0-2,8`; what is not like that is left out."""
+    """Yield 0, 1, 2, 8 of `0-2,8`; skip what has another form."""
     for part in text.split(",")[:4096]:
         first, _, last = part.partition("-")
         if first.isdecimal() and (last or first).isdecimal():

@@ -1,4 +1,6 @@
-"""The waits of a run: which call waited for which, how long and why. All that is told of waiting comes from here."""
+"""Find the waits of a run: which call waited for which, how long and why. All reports of waiting are made from
+these.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,10 @@ _OF_WINDOWS: Final = (Cause.WAIT_AT_FENCE, Cause.LATE_POST, Cause.EARLY_WAIT)
 
 @dataclass(frozen=True)
 class WaitRows:
-    """Waits as columns of equal length: the place that waited, ns, the place that was late, and the Cause.
+    """Waits as columns of equal length: the call that waited, ns, the call that was late (indices in the row of all
+    events), and the Cause.
 
-    A place has at most one row of a late cause, and at most one of COMPLETION, whose culprit is the place itself.
+    A call has at most one row of a late cause, and at most one of COMPLETION, whose culprit is the call itself.
     """
 
     waiter: Ints
@@ -38,7 +41,7 @@ class WaitRows:
     cause: NDArray[np.uint8]
 
     def of(self, *causes: Cause) -> WaitRows:
-        """Those of some causes."""
+        """Return the waits of some causes."""
         wanted = np.zeros(len(Cause), np.bool_)
         wanted[list(causes)] = True
         kept = wanted[self.cause]
@@ -62,7 +65,7 @@ class Waiting:
 
     @cached_property
     def rows(self) -> WaitRows:
-        """Every wait."""
+        """Every wait of the run."""
         match, clock = self.match, self.clock
         room = len(match.sends) + 2 * len(match.recvs) + len(match.probes) + 2 * len(match.collectives)
         found = Found(int(clock.first[-1]), room)
@@ -81,6 +84,7 @@ class Waiting:
         return self.rows.of(*LATE)
 
     def _messages(self, found: Found) -> None:
+        """Find the waits for late senders and late receivers."""
         match, clocks = self.match, self.clock.clocks
         sizes = datatype_sizes(self.trace)
 
@@ -97,6 +101,7 @@ class Waiting:
             kernels.late_receivers(clocks, of_rank, found)
 
     def _members(self, found: Found) -> None:
+        """Find the waits for late members of collectives."""
         parts, of, trace = self.match.collectives, self.match.instances, self.trace
         if not len(of):
             return
@@ -113,7 +118,7 @@ class Waiting:
 
     @cached_property
     def by_rank(self) -> Ints:
-        """ns by rank (row) and Cause (column): their sum over the causes is all of the rank's time in MPI."""
+        """Time in ns by rank (row) and Cause (column): the sum over the causes is all of the rank's time in MPI."""
         clock, rows = self.clock, self.rows
         found = clock.inside.copy()
         found[:, Cause.POLLING] = [span.polling for span in clock.spans]
@@ -132,7 +137,7 @@ class Waiting:
 
 
 def waiting(trace: Trace, match: Match) -> Waiting:
-    """The waits of a matched run, found once for all that ask."""
+    """Return the waits of a matched run, found once and kept with the match."""
     found = match.made.get(_KEY)
     if not isinstance(found, Waiting):
         found = match.made[_KEY] = Waiting(trace, match)
