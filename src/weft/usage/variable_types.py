@@ -55,7 +55,9 @@ def report_type_misfits(
         yield _misfit_finding(event, region, (name, kind), wrong, "error" if severity == "error" else "warning")
 
 
-def _misfit_finding(event: Event, region: Region, named: tuple[str, VariableType], wrong: str, severity: Severity) -> Finding:
+def _misfit_finding(
+    event: Event, region: Region, named: tuple[str, VariableType], wrong: str, severity: Severity
+) -> Finding:
     """Make the finding; `named`: name and type of the variable, `wrong`: where it does not fit, in words."""
     name, kind = named
     datatype = region.datatype.name if region.datatype else "?"
