@@ -51,9 +51,9 @@ def texts() -> SourceMap:
     """The constructs and variables that model.c numbers."""
     made = SourceMap("c")
     for line in range(1, 13):
-        made.construct("parallel", str(SOURCE), line, indices=("i", "j"))
+        made.add_construct("parallel", str(SOURCE), line, indices=("i", "j"))
     for name in ("a", "b", "eps", "t", "p", "floats", "bytes"):
-        made.variable(name, str(SOURCE), 1)
+        made.add_variable(name, str(SOURCE), 1)
     return made
 
 

@@ -136,7 +136,7 @@ def test_a_signal_ends_the_server_also_while_an_editor_goes_away(unread: bytes) 
         editor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         editor.close()  # a reset: nothing that is done with the connection succeeds any more
         time.sleep(0.05)
-        wire.event("output", output="into nowhere")
+        wire.send_event("output", output="into nowhere")
         raise SystemExit(143)  # as SIGTERM does
 
     with module.listen_on_port(0) as listener, socket.create_connection(listener.getsockname(), 20) as editor:

@@ -84,10 +84,10 @@ def test_dump_and_report_speak_pvms_words(recorded: Record) -> None:
 
 def test_the_view_names_tasks_and_errors_as_pvm_does(recorded: Record) -> None:
     picture = RunView(weft.open(recorded("group", "4")[0]))
-    facts = picture.facts()
+    facts = picture.run_facts()
     assert facts["system"] == "PVM"
     assert sorted(facts["names"]) == ["group 0", "group 0.1", "group 0.2", "group 0.3", "group server"]
-    assert picture.event("time", 0, 0)["error_text"] == "PvmNoParent"
+    assert picture.event_with_links("time", 0, 0)["error_text"] == "PvmNoParent"
     dumped = execute([*WEFT, "dump", recorded("group", "4")[0], "--rank", "0", "--first", "1"]).stdout
     assert "pvm_parent(result -23) -> PvmNoParent" in dumped
 

@@ -142,7 +142,7 @@ def test_what_differs_is_drawn_in_both_and_nothing_where_nothing_does(both: Both
 @pytest.mark.parametrize("name", ["..", "../record", "/etc", "", "record-other-999", "record-other-1/.."])
 def test_only_runs_that_were_named_or_explored_are_opened(explored: Path, name: str) -> None:
     with pytest.raises(UsageError, match="not a run beside this one"):
-        OtherRuns(RunView(weft.open(explored))).path(name)
+        OtherRuns(RunView(weft.open(explored))).run_path(name)
 
 
 def test_a_run_beside_itself_does_not_differ(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_numbers_of_a_moment_stand_in_a_table(show: Callable[..., Shown], runs: 
 
 def strip(values: ValueView) -> dict[str, np.ndarray]:
     """The states of all moments, by side."""
-    data = values.strip(0, values.moments, values.moments)
+    data = values.pack_states(0, values.moments, values.moments)
     end = 4 + int.from_bytes(data[:4], "little")
     found, at = {}, end
     for name, kind, size in json.loads(data[4:end])["arrays"]:

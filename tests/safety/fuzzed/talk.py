@@ -128,7 +128,7 @@ def of_hosts(seeds: Seeds, folder: Path, r: random.Random) -> Act:
             hosts.gather(kill=False)
             hosts.put_into_run()
         finally:
-            hosts.clear()
+            hosts.remove_incoming()
             hosts.close()
         run.write()
         return f"host {read_all(run.path)}" if hosts.complete_hosts() else "no host"
