@@ -12,7 +12,6 @@ and its sentence; its events are those of the snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -176,7 +175,13 @@ def add_snapshot_findings(trace: Trace, findings: Sequence[Finding], examine: Ex
                 known.add(one.group)
                 where = f"{snapshot.parent.name}/{snapshot.name}"
                 message = f"{one.message}. Its calls were set aside before they were dropped: weft report {snapshot}"
-                found.append(replace(one, message=message, events=(), evidence=Around(around=where)))
+                # The events, counts and proofs are those of the snapshot, not of this run.
+                found.append(
+                    Finding(
+                        one.kind, one.severity, one.certainty, message, one.ranks, one.sites,
+                        evidence=Around(around=where), cause=one.cause,
+                    )
+                )  # fmt: skip
     return found
 
 
