@@ -89,7 +89,7 @@ def variables(folder: Path, configuration: str) -> dict[str, str]:
     """What makes a process keep values in a new folder."""
     (folder / "values").mkdir(parents=True)
     (folder / "p.toml").write_text(configuration)
-    (folder / "values" / "plan").write_text(read_configuration(folder / "p.toml").plan())
+    (folder / "values" / "plan").write_text(read_configuration(folder / "p.toml").plan_text())
     library = recording.library()
     return {"WEFT_INTERNAL_VALUES": str(folder / "values"), "WEFT_INTERNAL_VALUES_LIBRARY": str(library)}
 

@@ -128,8 +128,8 @@ def descendants(pid: int) -> list[int]:
 def one(run: Path, count: int, size: str) -> tuple[float, ...]:
     """Seconds to index, seconds to open, milliseconds of the steps (median, 95 %), megabytes."""
     program = (
-        "import sys, time, weft; from weft.view.run_view import Picture; t = weft.open(sys.argv[1]); s = time.time(); "
-        "Picture(t); print(time.time() - s)"
+        "import sys, time, weft; from weft.view.run_view import RunView; t = weft.open(sys.argv[1]); s = time.time(); "
+        "RunView(t); print(time.time() - s)"
     )
     made = subprocess.run(
         [sys.executable, "-c", program, str(run)], check=True, stdout=subprocess.PIPE, text=True

@@ -185,7 +185,7 @@ def test_the_picture_has_the_error_of_each_element_and_nothing_where_runs_are_al
     assert cells.shape == (60, 80)
     assert list(np.unique(np.nonzero(cells > 1e-9)[0])) == [20], "the first row of rank 1"
     at = shown.state("page.strip.chosen")
-    before, after = values._both(at)
+    before, after = values._values_at(at)
     whole = np.concatenate([one.values() for one in after])
     reference = before[0].values()
     assert reference is not None

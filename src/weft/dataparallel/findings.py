@@ -208,8 +208,3 @@ def _evidence(record: RawFinding) -> CheckCase:
         declared=Line(file=variable.file, line=variable.line) if variable else None,
         loop=loop if construct.line else None,
     )
-
-
-def finding_lines(findings: Iterable[Finding]) -> list[tuple[str, str, int]]:
-    """Return (kind, file, line) of each finding, for tests and scripts."""
-    return [(f.kind, f.sites[0].file, f.sites[0].line) for f in findings]

@@ -215,18 +215,7 @@ class DirectiveMarker(LoopConstructs):
                 named.add(variable)
                 if self.is_unseen_by_hooks(item, at):
                     continue
-                bounds = c_calls.section_arguments(item, variable)
-                intent = INTENTS[data.intent]
-                calls.append(
-                    render_call(
-                        "region_data",
-                        self.unit.data_id(variable),
-                        data_address(variable),
-                        data_bytes(variable),
-                        intent,
-                        *bounds,
-                    )
-                )
+                calls.append(self._region_data_call(variable, item, INTENTS[data.intent]))
         written = c_uses.written(self.tree, node) | c_uses.addressed(self.tree, node)
         hidden = self.hidden(node)
         for variable in dict.fromkeys(v for _, v in c_uses.uses(self.tree, node)):
@@ -238,23 +227,19 @@ class DirectiveMarker(LoopConstructs):
                 continue
             intent = "WEFT_INOUT" if variable in written else "WEFT_IN"
             empty = Reference(variable.name, None, directive.place)
-            bounds = c_calls.section_arguments(empty, variable)
-            calls.append(
-                render_call(
-                    "region_data",
-                    self.unit.data_id(variable),
-                    data_address(variable),
-                    data_bytes(variable),
-                    intent,
-                    *bounds,
-                )
-            )
+            calls.append(self._region_data_call(variable, empty, intent))
         calls.append(render_call("region_start"))
         # A reduction's result is put into the host's memory: it needs no get_actual.
         reduced = [self.part("get_actual", number, item, at) for item in self.reduced(node)]
         self.marks.around(
             at, self.tree.end(node), " ".join(calls), " ".join([render_call("region_end", number), *reduced])
         )
+
+    def _region_data_call(self, variable: Variable, reference: Reference, intent: str) -> str:
+        """Return the call that says how a region uses a variable, or the part of an array that a clause names."""
+        bounds = c_calls.section_arguments(reference, variable)
+        data = (self.unit.data_id(variable), data_address(variable), data_bytes(variable))
+        return render_call("region_data", *data, intent, *bounds)
 
     def reduced(self, node: Node) -> list[Reference]:
         """The reduction variables of the loops of a region."""

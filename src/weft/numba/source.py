@@ -314,22 +314,6 @@ def _without_nested(statement: ast.stmt) -> ast.stmt:
     return ast.copy_location(bare, statement)
 
 
-def subscript_column(function: FunctionType, line: int, array: str, stored: bool | None) -> int:
-    """Return the column, from 1, of the only access `array[...]` in a line; 0 if there are several or none."""
-    found = parse_function(function)
-    if found is None:
-        return 0
-    places = {
-        node.col_offset + 1 + _function_indent(function)
-        for node in ast.walk(found)
-        if isinstance(node, ast.Subscript)
-        and node.lineno == line
-        and _is_name(node.value, array)
-        and (stored is None or isinstance(node.ctx, ast.Store) == stored)
-    }
-    return places.pop() if len(places) == 1 else 0
-
-
 def comprehension_target(function: FunctionType, line: int) -> str:
     """Return the variable that the comprehension at a line is assigned to; "" if there is none."""
     found = parse_function(function)

@@ -178,10 +178,16 @@ def add_snapshot_findings(trace: Trace, findings: Sequence[Finding], examine: Ex
                 # The events, counts and proofs are those of the snapshot, not of this run.
                 found.append(
                     Finding(
-                        one.kind, one.severity, one.certainty, message, one.ranks, one.sites,
-                        evidence=Around(around=where), cause=one.cause,
+                        one.kind,
+                        one.severity,
+                        one.certainty,
+                        message,
+                        one.ranks,
+                        one.sites,
+                        evidence=Around(around=where),
+                        cause=one.cause,
                     )
-                )  # fmt: skip
+                )
     return found
 
 

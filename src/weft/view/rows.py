@@ -54,10 +54,6 @@ class ThreadRow:
         """Return the indices among the rank's events of the events at `positions` of the row."""
         return positions if self._places is None else self._places[positions]
 
-    def first_position_from(self, event: int) -> int:
-        """Return the position in the row of the rank's event, or of the first one after it."""
-        return event if self._places is None else int(np.searchsorted(self._places, event))
-
 
 class Rows:
     """All rows of a run."""
