@@ -68,4 +68,7 @@ def describe_unrecorded_accesses(trace: Trace) -> str:
     accesses = set(masks(trace.functions).ids(calls.ON_WINDOWS))
     if all(accesses.isdisjoint(catalogue(rank).present) for rank in trace.own):
         return ""
-    return "the program's own loads and stores of window memory were not recorded (`weft cc` records those of compiled code)"
+    return (
+        "the program's own loads and stores of window memory were not recorded "
+        "(`weft cc` records those of compiled code)"
+    )
