@@ -1,6 +1,66 @@
 """Programs for kinds that public bug reports showed to be missed, told late or told in others' words."""
 
-C_REPORTED: list[tuple[str, str, int, str]] = []
+
+def _changed(name: str, making: str, count: int, changed: str, free: str = "") -> tuple[str, str, int, str]:
+    """A send of a derived type from `big`, a byte of whose blocks the program changes, or one of its gaps."""
+    return (
+        "buffer-reuse",
+        name,
+        2,
+        f"""
+  MPI_Datatype t;
+  {making}
+  MPI_Type_commit(&t);
+  if (me == 0) {{
+    MPI_Isend(big, {count}, t, 1, 0, comm, &r);
+    {free}
+    {changed}
+    MPI_Wait(&r, MPI_STATUS_IGNORE); /* BUG */
+  }} else if (me == 1)
+    MPI_Recv(big, {count}, t, 0, 0, comm, MPI_STATUS_IGNORE);
+  {"if (me != 0) " if free else ""}MPI_Type_free(&t);""",
+    )
+
+
+C_REPORTED = [
+    _changed("vector_changed", "MPI_Type_vector(32, 1, 34, MPI_INT, &t);", 1, "big[34 * 31 + <<0||1>>] = 5;"),
+    _changed("contiguous_changed", "MPI_Type_contiguous(3000, MPI_INT, &t);", 2, "big[<<5999||6000>>] = 5;"),
+    _changed(
+        "freed_indexed_changed",
+        "int l[3] = {1, 4, 2}, at[3] = {9, 0, 20}; MPI_Type_indexed(3, l, at, MPI_INT, &t);",
+        3,
+        "big[44 + <<20||19>>] = 5;",
+        "MPI_Type_free(&t);",
+    ),
+    _changed(
+        "subarray_changed",
+        "int s[2] = {40, 50}, p[2] = {8, 9}, f[2] = {3, 4}; "
+        "MPI_Type_create_subarray(2, s, p, f, MPI_ORDER_C, MPI_INT, &t);",
+        1,
+        "big[10 * 50 + <<12||13>>] = 5;",
+    ),
+    _changed(
+        "structs_changed",
+        "int l[2] = {1, 1}; MPI_Aint at[2] = {0, 8}; MPI_Datatype of[2] = {MPI_INT, MPI_INT}, one; "
+        "MPI_Type_create_struct(2, l, at, of, &one); MPI_Type_create_resized(one, 0, 16, &t); "
+        "MPI_Type_free(&one);",
+        1000,
+        "big[4 * 777 + <<2||1>>] = 5;",
+    ),
+    (
+        "buffer-reuse",
+        "one_word_of_many_changed",
+        2,
+        """
+  if (me == 0) {
+    MPI_Isend(big, 1048576, MPI_INT, 1, 0, comm, &r);
+    <<||MPI_Wait(&r, MPI_STATUS_IGNORE);>>
+    big[333333] = 1;
+    MPI_Wait(&r, MPI_STATUS_IGNORE); /* BUG */
+  } else if (me == 1)
+    MPI_Recv(big, 1048576, MPI_INT, 0, 0, comm, MPI_STATUS_IGNORE);""",
+    ),
+]
 
 PY_REPORTED = [
     ("resource-leak", "communicator_behind_allgather", 2, """
