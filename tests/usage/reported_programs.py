@@ -60,6 +60,37 @@ C_REPORTED = [
   } else if (me == 1)
     MPI_Recv(big, 1048576, MPI_INT, 0, 0, comm, MPI_STATUS_IGNORE);""",
     ),
+    (
+        "buffer-reuse",
+        "one_variable_of_a_loop",
+        3,
+        """
+  int size<<||[4]>>;
+  if (me == 0) {
+    for (int p = 1; p < n; p++) {
+      <<size||size[p]>> = 100 * p;
+      MPI_Isend(&size<<||[p]>>, 1, MPI_INT, p, 1, comm, &rs[p - 1]); /* BUG */
+    }
+    MPI_Waitall(n - 1, rs, MPI_STATUSES_IGNORE); /* BUG */
+  } else
+    MPI_Recv(a, 1, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);""",
+    ),
+    (
+        "buffer-reuse",
+        "one_of_two_sends_of_a_wait",
+        2,
+        """
+  if (me == 0) {
+    MPI_Isend(a, 8, MPI_INT, 1, 1, comm, &rs[0]);
+    MPI_Isend(b, 8, MPI_INT, 1, 2, comm, &rs[1]); /* BUG */
+    <<||MPI_Wait(&rs[1], MPI_STATUS_IGNORE);>>
+    b[7] = 3;
+    MPI_Waitall(2, rs, MPI_STATUSES_IGNORE); /* BUG */
+  } else if (me == 1) {
+    MPI_Recv(a, 8, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);
+    MPI_Recv(a, 8, MPI_INT, 0, 2, comm, MPI_STATUS_IGNORE);
+  }""",
+    ),
 ]
 
 PY_REPORTED = [
