@@ -106,4 +106,27 @@ x = MPI.INT.Create_contiguous(3).Commit()  # BUG
 comm.scan(me)
 x = MPI.Win.Create(a, 1, comm=comm)  # BUG
 <<pass||x.Free()>>"""),
+    ("buffer-reuse", "flush_of_another_target", 3, """
+w = MPI.Win.Create(a, 4, comm=comm)
+comm.Barrier()
+w.Lock_all()
+for t in range(n):
+    w.Get(b, t)  # BUG
+    w.Flush(<<me||t>>)
+w.Unlock_all()
+w.Free()"""),
+    ("buffer-overrun", "a_later_array_is_shorter", 2, """
+for kind in ("i", <<"h"||"i">>):
+    x = np.ones(400, kind)
+    if me == 0: comm.Send([x, 400, MPI.INT], 1)  # BUG
+    else: comm.Recv(np.zeros(400, "i"), 0)"""),
+    ("buffer-overrun", "a_later_count_is_longer", 2, """
+x, y = np.ones(400, "i"), np.ones(400, "i")
+for count in (400, <<500||300>>):
+    if me == 0: comm.Send([big, count, MPI.INT], 1)
+    else: comm.Recv([<<x||big>>, count, MPI.INT], 0)  # BUG"""),
+    ("buffer-overrun", "a_later_type_is_larger", 2, """
+x = np.ones(400, "i")
+for kind in (MPI.INT, <<MPI.DOUBLE||MPI.FLOAT>>):
+    comm.Bcast([x, 400, kind], 0)  # BUG"""),
 ]  # fmt: skip
