@@ -129,4 +129,16 @@ for count in (400, <<500||300>>):
 x = np.ones(400, "i")
 for kind in (MPI.INT, <<MPI.DOUBLE||MPI.FLOAT>>):
     comm.Bcast([x, 400, kind], 0)  # BUG"""),
+    ("deadlock", "one_allreduce_more", 3, """
+if me == 0 or <<False||True>>: comm.allreduce(me)
+x = comm.allreduce(me)  # BUG
+comm.Barrier()  # BUG"""),
+    ("deadlock", "one_exscan_more", 3, """
+if me == 0 or <<False||True>>: comm.exscan(me)
+x = comm.exscan(me)  # BUG
+comm.Barrier()  # BUG"""),
+    ("deadlock", "one_reduce_of_a_loop_more", 2, """
+for step in range(5 + (<<me == 0||0>>)):
+    comm.reduce(step)  # BUG
+comm.Barrier()  # BUG"""),
 ]  # fmt: skip
