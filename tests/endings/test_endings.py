@@ -267,10 +267,44 @@ def test_a_silent_rank_is_named_where_the_launcher_let_the_others_tell(*, signal
     trace = b.open()
     trace.run["exit_code"] = 137
     said = lines(trace)
-    assert said[0] == "rank 1 ended outside MPI, after barrier(comm=self[1]) at a.c:5"
+    assert said[0] == "rank 1 ended outside MPI, after barrier(comm=self[0]) at a.c:5"
     assert said[1] == f"rank 0 {'got SIGTERM' if signalled else 'ended'} in barrier at exc.py:7"
     why = "rank 1 recorded nothing of its end: " if signalled else "no rank recorded why: one of them"
     assert said[2].startswith(why)
+
+
+def signalled_at(moment: int) -> RankBuilder:
+    """A rank that is in a barrier from 1,000 to 5,000 ns, and gets SIGTERM at a moment."""
+    b = Builder(ranks=1, ended="crashed")
+    (rank,) = b.ranks
+    rank.barrier(comm="MPI_COMM_SELF", site=("a.c", 5, "main"), enter=1_000, exit=5_000)
+    rank.ends(EndingKind.WARNED, code=15, name="SIGTERM", python=[("a.c", 7, "work")], at=moment)
+    rank.state = State.RUNNING
+    return rank
+
+
+def test_a_handled_signal_is_told_where_it_came_and_not_where_the_record_ends() -> None:
+    inside = signalled_at(3_000)
+    assert lines(inside.builder.open()) == [
+        "rank 0 got SIGTERM in barrier(comm=self[0]) at a.c:5, handled it and went on; its record ends outside MPI, "
+        "after barrier(comm=self[0]) at a.c:5"
+    ]
+    outside = signalled_at(6_000)
+    outside.open.barrier(comm="MPI_COMM_SELF", site=("a.c", 9, "main"), enter=7_000)
+    assert lines(outside.builder.open()) == [
+        "rank 0 got SIGTERM outside MPI at a.c:7 in work, handled it and went on; its record ends in "
+        "barrier(comm=self[0]) at a.c:9"
+    ]
+    finished = signalled_at(6_000)
+    finished.finalize(enter=7_000)
+    finished.state = State.FINALIZED
+    assert lines(finished.builder.open()) == [
+        "rank 0 got SIGTERM outside MPI at a.c:7 in work, handled it and finished"
+    ]
+
+
+def test_a_signal_that_ended_a_rank_is_not_told_as_handled() -> None:
+    assert lines(signalled_at(6_000).builder.open()) == ["rank 0 got SIGTERM outside MPI at a.c:7 in work"]
 
 
 def test_an_exit_before_the_launchers_signal_is_an_exit() -> None:
