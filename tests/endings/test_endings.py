@@ -267,7 +267,7 @@ def test_a_silent_rank_is_named_where_the_launcher_let_the_others_tell(*, signal
     trace = b.open()
     trace.run["exit_code"] = 137
     said = lines(trace)
-    assert said[0] == "rank 1 ended outside MPI, after barrier(comm=self[0]) at a.c:5"
+    assert said[0] == "rank 1 ended outside MPI, after barrier(comm=self[1]) at a.c:5"
     assert said[1] == f"rank 0 {'got SIGTERM' if signalled else 'ended'} in barrier at exc.py:7"
     why = "rank 1 recorded nothing of its end: " if signalled else "no rank recorded why: one of them"
     assert said[2].startswith(why)
