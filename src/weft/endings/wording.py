@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from weft.base.words import listed, printable
+from weft.base.words import listed, printable, short_function
 from weft.endings.end_causes import End, How, callers, own_finalize, own_line
 from weft.terms.describe import call, in_task, where
 from weft.terms.library_code import library_code
@@ -237,7 +237,7 @@ def _deeper(ending: Ending, place_: CallSite) -> bool:
 
 
 def _at(site: CallSite) -> str:
-    function = site.function or ""
+    function = short_function(site.function or "")
     return f" at {_short(site)}" + (f" in {function}" if function and function not in _ENTRY else "")
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from weft.base.words import plural, rank_names, rank_set, rank_words, visible
+from weft.base.words import plural, rank_names, rank_set, rank_words, short_function, visible
 from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.endings import lines as ends
 from weft.evidence import Ended, Race
@@ -26,9 +25,6 @@ from weft.trace.run import CUT_OFF, ENDED
 
 MAX_SITES: Final = 6
 MAX_WAYS: Final = 2
-_PARTS: Final = re.compile(
-    r"<(?:module|locals|lambda|genexpr|\w+comp)>|operator\s*(?:\(\)|[<>=!+\-*/&|^~\[\]]+)|[^<>()]|[<>()]"
-)
 MAX_REPLAYS: Final = 3
 MAX_FOLLOWING: Final = 3
 SUMMARY_LINES: Final = 20
@@ -142,7 +138,8 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
         ranks = [site.rank for site in sites]
         of = f"rank {rank_set(ranks)}" if len(set(ranks)) == 1 else f"ranks {rank_set(ranks)}"
         yield (
-            f"{printable(where):<{width}}  {of}, {call}" + (f" in {printable(short(function))}" if function else ""),
+            f"{printable(where):<{width}}  {of}, {call}"
+            + (f" in {printable(short_function(function))}" if function else ""),
             "dim",
         )
         spot = sites[0].file, sites[0].line
@@ -155,23 +152,12 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
         yield f"and {plural(len(groups) - MAX_SITES, 'more place')}", "dim"
 
 
-def short(function: str) -> str:
-    """A C++ function without its template's arguments, parameters and result."""
-    kept, depth = [], 0
-    for part in _PARTS.findall(function):
-        depth -= part in ">)"
-        if depth == 0 and part not in "<>()":
-            kept.append(part)
-        depth += part in "<("
-    return "".join(kept).removesuffix(" const").split(" ")[-1] or function
-
-
 def _ways(sites: Sequence[Site]) -> Iterable[str]:
     """Who called the functions in which these sites stand: a line for each of a few ways."""
     ways = list(dict.fromkeys(site.callers for site in sites if site.callers))
     for way in ways[:MAX_WAYS]:
         yield "from " + " < ".join(
-            printable(f"{file_line(file, line)} {short(function)}".rstrip()) for file, line, function in way
+            printable(f"{file_line(file, line)} {short_function(function)}".rstrip()) for file, line, function in way
         )
     if len(ways) > MAX_WAYS:
         yield f"and {plural(len(ways) - MAX_WAYS, 'more way')}"
