@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.match import NONE, Match, communicates
-from weft.mpi import meaning
-from weft.mpi.meaning import Act, Many
+from weft.match import NONE, Match, asks_what_came, communicates
 from weft.trace import Flag, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC
 
@@ -21,9 +19,6 @@ REALIGNED: Final = 8
 """Calls in a row that are alike where two runs come together again, unless they end before."""
 MAX_RANGES: Final = 1000
 """intervals that are aligned; what comes behind so many differences is one difference more."""
-_ASKS: Final = meaning.named(Act.COMPLETE, Act.ASK, Act.PROBE, where=lambda row: row.polls or row.many is Many.SOME)
-"""Calls that tell which requests or messages are there by now."""
-
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
@@ -68,7 +63,7 @@ def read_thread_calls(match: Match, rank: int, slot: int, names: dict[str, int],
     closed = events["flags"] & Flag.CLOSED != 0
     failed = functions.mask(f.name for f in functions if f.is_poll)[events["function"]]
     failed &= events["flags"] & Flag.TRUE == 0
-    asks = functions.mask(f.name for f in functions if meaning.base(f.name) in _ASKS)[events["function"]]
+    asks = functions.mask(f.name for f in functions if asks_what_came(f))[events["function"]]
     counted = functions.mask(f.name for f in functions if communicates(f))[events["function"]]
     if not polls:
         counted &= ~(closed & (failed | asks))
