@@ -9,7 +9,8 @@ from weft.findings import Finding
 from weft.report import examine, summary, to_json
 from weft.trace import EndingKind, ExitKind, Trace
 from weft.trace.builder import Builder, RankBuilder
-from weft.trace.layout import State
+from weft.trace.layout import Def, State
+from weft.trace.varint import put_s
 
 BARRIER = ("exc.py", 7, "<module>")
 
@@ -401,3 +402,17 @@ def test_whom_mpi_ends_in_a_call_that_would_have_returned_has_one() -> None:
     trace = b.open()
     assert "abort" in {one.kind for one in found(trace)}
     assert [end.how for end in ends(trace)] == [How.CUT_OFF, How.ERROR, How.CUT_OFF]
+
+
+def test_ranks_that_ended_inside_the_initialisation_are_named_with_and_without_a_record() -> None:
+    b = Builder(ranks=3, ended="crashed")
+    b.ranks[0].init(open=True, site=("a.c", 3, "main"))
+    b.ranks[1].define(Def.CWD, put_s("/"))
+    b.ranks[2].missing()
+    for rank in b.ranks[:2]:
+        rank.state = State.STARTING
+    assert lines(b.open()) == [
+        "rank 1 ended inside MPI's initialisation, or before it",
+        "rank 0 ended in init at a.c:3",
+        "rank 2 left no record",
+    ]

@@ -173,6 +173,8 @@ def _stood(end: End) -> str:
     """Say where the rank was: in its open calls, at the line where it was asked, or after its last call."""
     if end.stood_in:
         return _inside(end.stood_in)
+    if end.rank.state == "starting" and not len(end.rank):
+        return f" inside {end.rank.trace.system.name}'s initialisation, or before it"
     if end.ending is not None and (site := own_line(end.ending)) is not None:
         return f" outside {end.rank.trace.system.name}{_at(site)}{_called(end.ending)}"
     return f" outside {end.rank.trace.system.name}" + ("" if end.went_on else _last(end))

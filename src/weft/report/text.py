@@ -193,7 +193,8 @@ def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) ->
     yield from failed(trace, report)
     yield heading(trace, report), "bold"
     yield from ((text, "") for text in describe_scope(trace))
-    first = ends(trace) if interrupted(trace) else []
+    errors = any(finding.severity == "error" for finding in report.findings)
+    first = ends(trace) if interrupted(trace) or not errors else []
     yield from ((text, "") for text in first)
     for number, finding in enumerate(report.findings):
         yield "", ""
