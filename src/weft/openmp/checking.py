@@ -334,7 +334,7 @@ def make_findings(
     """
     causes: dict[object, list[RawOpenMPFinding]] = defaultdict(list)
     for one in records:
-        if one.kind == "data-race":
+        if one.kind in ("data-race", "chunk-race"):
             one.named = name_raced_variable(one, names)
             causes[race_cause(one)].append(one)
         elif one.kind == "valueless":
@@ -343,7 +343,8 @@ def make_findings(
             yield from _make_sync_findings(one)
     yield from device_copies.make_copy_findings((one for one in records if one.kind in device_copies.KINDS_OF), names)
     for races in causes.values():
-        yield _make_race_finding(sorted(races, key=race_sort_key))
+        certain = [one for one in races if not one.chunk]
+        yield _make_race_finding(sorted(certain or races, key=race_sort_key))
 
 
 def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedElement:
@@ -398,7 +399,8 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
     )
     pairs = {(race.access.place.line, race.other_access.place.line): race for race in races}
     said += (
-        messages.suggest_taskwait(first)
+        messages.name_saving_chunk(first)
+        or messages.suggest_taskwait(first)
         or messages.suggest_clause(pairs.values(), named, place, fortran)
         or messages.suggest_static_schedule(first)
     )
@@ -418,8 +420,9 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
     accesses = [access for race in races for access in (race.access, race.other_access)]
     sites = dict.fromkeys(Site(0, at.does, at.place.file, at.place.line, at.place.function) for at in accesses)
     return Finding(
-        kind="data-race", severity=KINDS["data-race"].severity, certainty="certain", message=said + format_times(count),
-        sites=tuple(sites), evidence=evidence,
+        kind="data-race", severity="warning" if first.chunk else KINDS["data-race"].severity,
+        certainty="possible" if first.chunk else "certain",
+        message=said + format_times(count), sites=tuple(sites), evidence=evidence,
     )  # fmt: skip
 
 

@@ -40,6 +40,8 @@ class Strand:
     pc: int = 0
     at: AccessPlace = NOWHERE
     """Where its construct stands."""
+    number: int = -1
+    """Of an iteration, counted from 0; -1: unknown."""
     beside: int = 0
     """The task of a target construct that it is of; 0: none."""
 
@@ -85,6 +87,8 @@ class RawOpenMPFinding:
     """Of the function on whose stack it lies: the return address into it, and where its variables are counted from."""
     region: AccessPlace
     """The target region."""
+    chunk: int = 0
+    """Of the loop's schedule, which gives both accesses to one thread; 0: none does."""
     named: NamedElement = NamedElement()
 
 
@@ -113,6 +117,7 @@ def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> li
             block=block["low"] if block else None,
             frame=(frame["pc"], frame["cfa"]) if frame else None,
             region=at(held.get("region_pc", 0)),
+            chunk=held.get("chunk", 0),
         )
 
     return [record(one) for one in told.raw_findings.values()]
