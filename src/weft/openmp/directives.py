@@ -2,8 +2,8 @@
 
 The rewritten schedule passes two facts to the runtime. Its kind: `guided` means a static schedule of the program, by
 which the same iteration of two loops runs on the same thread; `dynamic` means all others. Its chunk: the line of the
-directive, because the compiler gives the call that begins a loop no line, and the program's own chunk. A simd loop becomes a parallel loop whose
-number of threads marks its iterations as lanes.
+directive, because the compiler gives the call that begins a loop no line, and the program's own chunk. A simd loop
+becomes a parallel loop whose number of threads marks its iterations as lanes.
 
 Clauses that only affect the speed of a loop are removed.
 """

@@ -56,6 +56,8 @@ class Access:
     pc: int
     write: bool
     strand: Strand
+    is_in_library: bool = False
+    """It is in a function of the language's library; `place` and `pc` are those of the program's call."""
 
     @property
     def does(self) -> str:
@@ -101,15 +103,24 @@ def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> li
     def strand(held: Mapping[str, Any] | None) -> Strand:
         return Strand(**held, at=at(held["pc"])) if held else Strand()
 
+    def access(held: Mapping[str, Any], key: str) -> Access:
+        """Make the access whose keys begin with `key`, at the program's call if it is in the language's library."""
+        pc, caller = held[f"{key}pc"], held.get(f"{key}caller_pc", 0)
+        in_library = bool(caller) and is_library_file(at(pc).file)
+        pc = caller if in_library else pc
+        return Access(
+            at(pc), pc, held.get(f"{key}write", False), strand(held.get(key.strip("_") or "strand")), in_library
+        )
+
     def record(held: Mapping[str, Any]) -> RawOpenMPFinding:
-        here, there, frame, block = held["pc"], held["other_pc"], held.get("frame"), held.get("block")
+        frame, block = held.get("frame"), held.get("block")
         return RawOpenMPFinding(
             id=held["id"],
             kind=held["kind"],
             why=held["why"],
             count=held["count"],
-            access=Access(at(here), here, held.get("write", False), strand(held.get("strand"))),
-            other_access=Access(at(there), there, held.get("other_write", False), strand(held.get("other"))),
+            access=access(held, ""),
+            other_access=access(held, "other_"),
             address=held.get("address", 0),
             bytes=held.get("bytes", 0),
             device=held.get("device", False),
@@ -123,10 +134,15 @@ def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> li
     return [record(one) for one in told.raw_findings.values()]
 
 
+def is_library_file(file: str | None) -> bool:
+    """Return whether a file is a header of the compiler or the system, or unknown; its caller's place is reported."""
+    return not file or file.startswith(("/usr/include/", "/usr/lib/"))
+
+
 def collect_program_counters(told: RuntimeOutput) -> set[int]:
     """Return all program counters in the output of a process, to be looked up in the debugging information."""
     found = {held["pc"] for held in (*told.raw_findings.values(), *told.constructs)}
     for held in told.raw_findings.values():
-        found |= {held["other_pc"], held.get("region_pc", 0)}
+        found |= {held.get(key, 0) for key in ("other_pc", "region_pc", "caller_pc", "other_caller_pc")}
         found |= {held[key]["pc"] for key in ("strand", "other") if key in held}
     return found - {0}

@@ -267,6 +267,7 @@ void shadow_restart(void);
 bool shadow_full(void); /* marks are to begin anew */
 void shadow_turn(void); /* another strand runs, or the same one again */
 void shadow_forget(void); /* all marks are over */
+uint32_t shadow_caller(uint32_t place); /* of a place in the language's library, when it last made a mark; 0: none */
 size_t shadow_places(void); /* at how many an access was looked at */
 
 /* --- hooks.c */
@@ -368,6 +369,11 @@ bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, uint32_t *
 bool block_of_device(uintptr_t a);
 void *memory_of_device(size_t align, size_t n);
 void *real_malloc(size_t n);
+
+/* --- callers.c */
+void callers_open(void);
+bool is_library_place(uint32_t place);
+uint32_t caller_of(uint32_t place); /* whose frame the running thread has; 0: it is not known */
 
 /* --- privates.c */
 void privates_access(uintptr_t a, size_t size, bool write, uint32_t place);

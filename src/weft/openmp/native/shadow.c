@@ -28,6 +28,7 @@ void shadow_reserve(uintptr_t at, size_t size) { reserved((void *)at, size); }
 
 static struct mark *plain_marks, *atomic_marks; /* from now.old and now.old_atomic on, which stand at their start */
 mark_t *last_marks;
+static uint32_t *callers; /* by place: of code of the language's library */
 
 void shadow_turn(void) {
     now.mine = now.mark;
@@ -51,6 +52,7 @@ void shadow_open(void) {
     plain_marks = reserved(NULL, MARKS * sizeof *plain_marks);
     atomic_marks = reserved(NULL, MARKS * sizeof *atomic_marks);
     last_marks = reserved(NULL, PLACES * sizeof *last_marks);
+    callers = reserved(NULL, PLACES * sizeof *callers);
     marks_restart();
 }
 
@@ -69,6 +71,8 @@ void shadow_forget(void) {
 }
 
 bool shadow_full(void) { return now.mark > MOST_OLD || now.atomic - ATOMIC > MOST_OLD; }
+
+uint32_t shadow_caller(uint32_t place) { return callers[place]; }
 
 size_t shadow_places(void) {
     size_t count = 0;
@@ -96,6 +100,7 @@ mark_t mark_made(uint32_t place) {
     m = *next;
     *next += 2;
     *mark(m) = (struct mark){now.current, place};
+    if (is_library_place(place & ~ATOMIC)) callers[place & ~ATOMIC] = caller_of(place & ~ATOMIC);
     return *last = m | (now.in_row && !(m & ATOMIC));
 }
 

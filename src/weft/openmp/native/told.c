@@ -133,6 +133,9 @@ void told_race(const struct access *a) {
     const struct pair *p = first_of(a->chunk ? RACE_IN_CHUNK : RACE, place, other, how);
     if (!p) return;
     struct line l = begin(p, "");
+    uint32_t caller = is_library_place(place) ? caller_of(place) : 0, other_caller = shadow_caller(other);
+    put_number(&l, "caller_pc", caller ? pc_of(caller) : 0);
+    put_number(&l, "other_caller_pc", other_caller ? pc_of(other_caller) : 0);
     put_truth(&l, "write", a->write);
     put_truth(&l, "other_write", a->other_write);
     put_number(&l, "chunk", a->chunk);
