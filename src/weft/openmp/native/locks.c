@@ -63,7 +63,8 @@ static void order_seen(int second, uint32_t place) {
         if (!(me->held >> first & 1) || first == second) continue;
         uint64_t others = me->held & ~((uint64_t)1 << first);
         struct taking *back = &takings[second * 64 + first], *mine = &takings[first * 64 + second];
-        if (back->place && back->strand >= now.base && !ordered_always(back->strand, me->current) && !(back->others & others))
+        if (back->place && back->strand >= now.base && !ordered_always(back->strand, me->current) &&
+            !(back->others & others))
             told_plain("lock-order", "", place, back->place);
         *mine = (struct taking){first, second, me->current, others, place};
     }

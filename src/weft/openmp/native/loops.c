@@ -70,7 +70,8 @@ static struct team *some_team(void) {
 /* What a directive's schedule and the compiler's call say of a loop. */
 struct said {
     bool is_static, is_ordered;
-    long line; /* of the directive: it stands in the chunk, with the program's own one above LINES (weft.openmp.directives) */
+    long
+        line; /* of the directive: it stands in the chunk, with the program's own one above LINES (weft.openmp.directives) */
     uintptr_t place;
 };
 #define LINES (1 << 24)

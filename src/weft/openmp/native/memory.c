@@ -42,8 +42,8 @@ static struct list *list_of(uintptr_t low, size_t size) { return size >> PART ? 
 
 static bool has_parts(void) {
     if (parts) return true;
-    void *reserved = mmap(NULL, PARTS * sizeof *parts, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *reserved =
+        mmap(NULL, PARTS * sizeof *parts, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved != MAP_FAILED) parts = reserved;
     return parts != NULL;
 }
@@ -69,8 +69,8 @@ static void block_made(void *p, size_t size) {
     if (!has_room(l)) return;
     size_t at = above(l, low);
     memmove(l->blocks + at + 1, l->blocks + at, (l->count - at) * sizeof *l->blocks);
-    l->blocks[at] = (struct block){low, size, now.on && me ? me->slot : -1, now.on ? now.current : 0,
-                                   me && me->on_device};
+    l->blocks[at] =
+        (struct block){low, size, now.on && me ? me->slot : -1, now.on ? now.current : 0, me && me->on_device};
     l->count++;
 }
 

@@ -167,7 +167,8 @@ static bool conflicts(mark_t m, uintptr_t a, uint32_t place, enum pair pair) {
         return false;
     }
     bool told = told_before(place, mark(m)->place, pair != READ_OF_WRITE, pair != WRITE_OF_READ);
-    return !came_before(m, told) && !lanes_apart(s, now.current, pair == WRITE_OF_READ) && !own(a, s) && !sides_apart(s);
+    return !came_before(m, told) && !lanes_apart(s, now.current, pair == WRITE_OF_READ) && !own(a, s) &&
+           !sides_apart(s);
 }
 
 static int64_t chunk_of_both(strand_t a, strand_t b) {
@@ -210,7 +211,8 @@ static bool has_read(mark_t m, uint32_t place) {
 /* An access of a granule with its words: the last write, two reads. */
 void judge(mark_t *w, mark_t *r, mark_t *q, uintptr_t a, size_t size, bool write, uint32_t place) {
     line_changes(a);
-    if (!mine(*w) && conflicts(*w, a, place, write ? WRITE_OF_WRITE : READ_OF_WRITE)) race(*w, a, size, write, true, place);
+    if (!mine(*w) && conflicts(*w, a, place, write ? WRITE_OF_WRITE : READ_OF_WRITE))
+        race(*w, a, size, write, true, place);
     if (write) {
         if (!mine(*r) && conflicts(*r, a, place, WRITE_OF_READ)) race(*r, a, size, true, false, place);
         else if (!mine(*q) && conflicts(*q, a, place, WRITE_OF_READ)) race(*q, a, size, true, false, place);

@@ -219,9 +219,9 @@ static bool leads_nowhere(strand_t a) {
     return true;
 }
 
-#define SEARCH 256         /* steps that each search adds to what all may take */
+#define SEARCH 256 /* steps that each search adds to what all may take */
 #define SEARCHES (1 << 24) /* so many at first, and at most */
-#define SHORT 64           /* steps of a search whose answer only counts what was found already */
+#define SHORT 64 /* steps of a search whose answer only counts what was found already */
 static int64_t steps_left = SEARCHES;
 
 /* Whether a search may go on; the answer of one that may not is that there is a path. */
