@@ -36,7 +36,7 @@ ANSWERED: Final = {
     **dict.fromkeys(named(Act.CANCEL), Outcome.CANCEL),
     **dict.fromkeys(pvm.NOTHING, Outcome.NONE),
 }
-"""Calls whose outcome a replay decides, with the form of this outcome; calls that MPI decides in the same way each time are not among them."""
+"""Calls whose outcome a replay decides, with the form of the outcome; not those that MPI decides alike each time."""
 POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls) & ANSWERED.keys()
 
 
