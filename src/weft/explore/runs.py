@@ -255,12 +255,12 @@ def _read_replay_facts(out: Path) -> dict[str, Any]:
 
 
 def _is_cut(out: Path) -> bool:
-    """Whether somebody ended a replay, by a signal to it or to its launcher."""
+    """Return whether somebody ended a replay, by a signal to it or to its launcher."""
     return read_facts(out).get("ended") in ("interrupted", "killed")
 
 
 def _made_choices(out: Path, want: Wanted) -> bool:
-    """Whether a run made these choices."""
+    """Return whether a run made these choices."""
     trace = weft.open(out)
     return has_choices(find_choices(trace, match(trace)), want)
 

@@ -225,7 +225,7 @@ class Search:
 
     @property
     def left(self) -> int:
-        """The number of variants in the queue; some may be outcomes that exist already."""
+        """Return the number of variants in the queue; some may be outcomes that exist already."""
         return len(self._queue)
 
     def has_untried_variant(self) -> bool:

@@ -44,12 +44,12 @@ class ControlPage:
 
     @property
     def state(self) -> ControlState:
-        """How far the rank is."""
+        """Return how far the rank is."""
         return ControlState(int(self.page["state"][0]))
 
     @property
     def pid(self) -> int:
-        """The rank's process, 0 before it began."""
+        """Return the rank's process, 0 before it began."""
         return int(self.page["pid"][0])
 
     def set_goal(self, position: int | None, thread: int | None = None, polls: int = 0) -> None:
@@ -130,6 +130,6 @@ class ControlPage:
 
     @property
     def divergence(self) -> tuple[Divergence, dict[str, int]] | None:
-        """Why the rank does not follow its record, with the numbers of plan.h; None if it does."""
+        """Return why the rank does not follow its record, with the numbers of plan.h; None if it does."""
         fields = {name: int(self.page["diverged"][name][0]) for name in self.page["diverged"].dtype.names}
         return (Divergence(fields["why"]), fields) if fields["why"] else None

@@ -38,12 +38,12 @@ class Driver:
 
     @property
     def has_exited(self) -> bool:
-        """Whether the debugger's process has ended."""
+        """Return whether the debugger's process has ended."""
         return os.getppid() != self._parent or not Path(f"/proc/{self.pid}").exists()
 
     @property
     def over(self) -> bool:
-        """Whether the replay has to end."""
+        """Return whether the replay has to end."""
         return (self.folder / "end").exists() or self.has_exited
 
     def remove_folder(self) -> None:

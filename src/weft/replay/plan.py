@@ -113,7 +113,7 @@ class ThreadPlan:
 
     @property
     def size(self) -> int:
-        """The number of calls or, from a record of level outcomes, of outcomes."""
+        """Return the number of calls or, from a record of level outcomes, of outcomes."""
         return len(self.entries) + (0 if len(self.posted) else len(self.posts))
 
 

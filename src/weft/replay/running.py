@@ -213,7 +213,7 @@ class Replay:
 
     @property
     def has_waiting_thread(self) -> bool:
-        """Whether a thread waits for the next call of its record, which does not come."""
+        """Return whether a thread waits for the next call of its record, which does not come."""
         return any(
             c.is_parked(t) or c.is_polling_beyond_record(t)
             for c in self.controls
@@ -239,17 +239,19 @@ class Replay:
 
     @property
     def is_checked(self) -> bool:
-        """Whether the record has every call, so that the replay is checked against it."""
+        """Return whether the record has every call, so that the replay is checked against it."""
         return any(plan.flags & PlanFlag.CHECKED for plan in self.plans)
 
     @property
     def ranks_without_plan(self) -> list[int]:
-        """The ranks of spawned worlds that took no plan, as it is unknown which of the record's they are."""
+        """Return the ranks of spawned worlds that took no plan, as it is unknown which of the record's they are."""
         return [c.rank for c in self.controls if self.plans[c.rank].spawned and not c.pid]
 
     @property
     def has_passed_goals(self) -> bool:
-        """Whether a replay that was to stop ran to its end and came past all its goals, so that no rank had to stop."""
+        """Return whether a replay that was to stop ran to its end and came past all its goals, so that no rank had
+        to stop.
+        """
         return self.result is Result.FINISHED and bool(self.cut.goals) and all(
             self.controls[rank].entries_passed(thread) >= goal for (rank, thread), goal in self.cut.goals.items()
         )  # fmt: skip
