@@ -75,11 +75,11 @@ class Machine:
 
     jobs = 2
 
-    def start(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
+    def start_variant(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
         self.begun.append((variant, expected_choices(forcing, parent.made)))
         self.runs += 1
 
-    def wait(self) -> VariantResult:
+    def wait_for_variant(self) -> VariantResult:
         variant, want = self.begun.pop(self.rng.randrange(len(self.begun)))
         named = [list(ops) for ops in self.program]
         for (rank, i), place in self.places.items():
