@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from weft.launch.program_files import describe_program_files, find_changed_files, resolve_programs
-from weft.replay.sentences import likely
+from weft.replay.sentences import likely_cause
 from weft.safety.runs import add_signature, is_signed, read_command
 from weft.trace.builder import Builder
 
@@ -56,7 +56,7 @@ def test_what_a_replay_would_start_is_signed(folder: Path) -> None:
 def test_a_replay_that_leaves_its_record_names_what_the_recorded_run_wrote(folder: Path) -> None:
     trace = Builder(ranks=1).open()
     trace.run |= {"cwd": str(folder), "started": "2026-01-01T00:00:00+00:00", "finished": "2026-01-01T00:01:00+00:00"}
-    assert "wrote" not in likely(trace)
+    assert "wrote" not in likely_cause(trace)
     (folder / "out.dat").touch()
     os.utime(folder / "out.dat", (1767225630, 1767225630))
-    assert "(out.dat, which the recorded run wrote, is there now)" in likely(trace)
+    assert "(out.dat, which the recorded run wrote, is there now)" in likely_cause(trace)

@@ -101,3 +101,9 @@ def short_function(function: str) -> str:
         depth += part in "<("
     name = "".join(kept).removesuffix(" const").split(" ")[-1].removeprefix("::")
     return name or function
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `13th`."""
+    ending = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"

@@ -71,7 +71,7 @@ def _has_line(frames: Sequence[Found]) -> bool:
 
 
 def _drop_unknown(answers: Mapping[str, Sequence[Found]]) -> dict[str, list[Found]]:
-    """The answers that say something."""
+    """Return the answers that say something."""
     return {of: list(frames) for of, frames in answers.items() if any(any(frame) for frame in frames)}
 
 
