@@ -75,6 +75,9 @@ PARTS = {
         "asyncio": [
             "hang_messages.py",
             "inprocess/hangs.py",
+            "inprocess/loop_states.py",
+            "inprocess/cancellations.py",
+            "inprocess/call_search.py",
             "inprocess/blocked_threads.py",
             "inprocess/context_managers.py",
             "inprocess/task_deaths.py",
