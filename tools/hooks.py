@@ -78,6 +78,7 @@ PARTS = {
             "inprocess/loop_states.py",
             "inprocess/cancellations.py",
             "inprocess/call_search.py",
+            "inprocess/resource_holders.py",
             "inprocess/blocked_threads.py",
             "inprocess/context_managers.py",
             "inprocess/task_deaths.py",

@@ -125,6 +125,96 @@ def test_the_corrected_twin_comes_to_its_end(what: str) -> None:
         assert s.do("continue")["why"] == "ended"
 
 
+POOL = """import asyncio, queue, threading
+
+class Connection:
+    pass
+
+class Pool:
+    def __init__(self):
+        self.free, self.lent, self.change = [Connection()], [], asyncio.Condition()
+
+    async def acquire(self):
+        async with self.change:
+            while not self.free:
+                await self.change.wait()
+            self.lent.append(self.free.pop())
+            return self.lent[-1]
+
+    async def release(self, connection):
+        async with self.change:
+            self.lent.remove(connection)
+            self.free.append(connection)
+            self.change.notify()
+
+class Base:
+    def __init__(self):
+        self.calls = queue.SimpleQueue()
+        threading.Thread(target=self.work, args=(self.calls,), name="base", daemon=True).start()
+
+    def work(self, calls):
+        while True:
+            future, function = calls.get()
+            result = function()
+            future.get_loop().call_soon_threadsafe(future.set_result, result)
+            del future
+
+    async def execute(self, function):
+        future = asyncio.get_running_loop().create_future()
+        self.calls.put((future, function))
+        return await future
+"""
+"""A library with a pool of connections, and with a thread that works for all its callers."""
+USES = """import asyncio, sys, threading, time
+sys.path.insert(0, PATH)
+import lent
+
+async def first(pool):
+    connection = await pool.acquire()
+    await asyncio.sleep(FIRST)
+    await pool.release(connection)
+
+async def second(pool):
+    await asyncio.sleep(0.1)
+    await pool.release(await pool.acquire())
+
+async def slow(base):
+    await base.execute(lambda: time.sleep(FIRST))
+
+async def quick(base):
+    await asyncio.sleep(0.1)
+    await base.execute(int)
+
+async def main():
+    pool, base = lent.Pool(), lent.Base()
+    calls = [slow(base), quick(base)] if "base" in sys.argv else [first(pool), second(pool)]
+    await asyncio.gather(*(asyncio.create_task(call, name=call.__name__) for call in calls))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("what", "words"), [
+    ("pool", ("(second) waits at uses.py:12 in Pool.acquire for Pool;",
+              "(first) has its Connection in connection at uses.py:7, and waits at uses.py:7")),
+    ("base", ("(quick) waits at uses.py:19 for Future in Base.execute; thread", "(base) has it in its queue",
+              "(slow) waits at uses.py:15")),
+])  # fmt: skip
+def test_who_holds_what_a_library_has_no_more_of_is_named(tmp_path: Path, what: str, words: tuple[str, ...]) -> None:
+    library = tmp_path / "site-packages" / "lent"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text(POOL)
+    program = tmp_path / "uses.py"
+    for first, ends in (("60", False), ("0.3", True)):
+        program.write_text(USES.replace("PATH", repr(str(library.parent))).replace("FIRST", first))
+        with session([sys.executable, str(program), what]) as s:
+            s.debugger.limit = 20 if ends else 2
+            stop = s.do("continue")
+            assert (stop["why"] == "ended") == ends, stop
+            text = stop["text"] or ""
+            assert ends or all(part in text for part in words), text
+
+
 def test_a_program_that_only_waits_for_a_timer_is_not_held_up() -> None:
     with session([sys.executable, "-c", "import asyncio; asyncio.run(asyncio.sleep(60))"]) as s:
         s.debugger.limit = 1

@@ -6,6 +6,7 @@ a loop that is not asyncio's own.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -15,14 +16,16 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-from .births import ASYNCIO, Task, birth
+from .births import ASYNCIO, Task, birth, is_library
 from .blocked_threads import LOCK_TYPES
 from .call_search import MOST_CALLS, find_releasing_calls
 from .context_managers import find_entered_managers
 from .creation import find_creation
+from .resource_holders import find_completing_threads, find_pool_holders
 from .task_deaths import Death
 from .threads import ThreadSnapshot
 from .wait_descriptions import (
+    describe_awaited_function,
     describe_state,
     find_awaited_object,
     find_executor_future,
@@ -31,6 +34,9 @@ from .wait_descriptions import (
     reachable_objects,
 )
 from .waits import coroutines_with_frames, find_target_tasks, frame_site, innermost_frame
+
+MOST_SEARCHED = 200
+"""Tasks up to which their variables are searched for parts of a pool."""
 
 
 def is_stuck(loops: list[Any], tasks: list[Task], threads: ThreadSnapshot) -> bool:
@@ -84,8 +90,10 @@ def describe_awaited_objects(
 
     A row has: `kind`, `what` and `state` (type, name and state of the object), `waits` and `at` (numbers and lines of
     those that wait), `inside` (who has entered it by `with`), `has` (who can reach it through variables), `owner` (who
-    took it, for a lock), `deaths` (who had it, and died of what: label, exception, line), `calls` (the program's calls
-    that release it, if no task is in a function with one; None if that is not known).
+    took it, for a lock), `thread` (for a future: the number of the thread that will complete it, and whether it works
+    on it now), `pool` (as `_describe_pool` returns it), `deaths` (who had it, and died of what: label, exception,
+    line), `calls` (the program's calls that release it, if no task is in a function with one; None if that is not
+    known).
     """
     by_number = sorted(tasks, key=lambda task: birth(task).id)
     rows: dict[int, list[tuple[Any, FrameType]]] = {birth(task).id: coroutines_with_frames(task) for task in by_number}
@@ -95,19 +103,35 @@ def describe_awaited_objects(
     found: dict[int, dict[str, Any]] = {}
     known = list(deaths)
     for number, thing, what, function, frames in [*_find_waiting_tasks(tasks, rows), *threads.waits_for_objects()]:
-        one = found.setdefault(id(thing), {"thing": thing, "kind": "", "what": "", "waits": [], "at": []})
-        one["kind"], one["state"] = type(thing).__name__, describe_state(thing, function)
-        one["function"] = function
+        one = found.setdefault(
+            id(thing), {"thing": thing, "kind": "", "what": "", "waits": [], "at": [], "thread": None}
+        )
+        one["kind"] = type(thing).__name__
+        one["state"] = describe_state(thing, function) or (
+            "" if function or what else describe_awaited_function(frames)
+        )
+        one["function"], one["frames"] = function, frames
         one["what"] = one["what"] or what
         one["waits"].append(number)
         one["at"].append(frame_site(innermost_frame(frames)))
+    futures = {id(one["thing"]): one for one in found.values() if asyncio.isfuture(one["thing"])}
+    for key, (ident, is_at_work) in find_completing_threads(
+        [one["thing"] for one in futures.values()], threads.stacks
+    ).items():
+        futures[key]["thread"] = [threads.current_number(ident), is_at_work]
     for one in found.values():
         thing = one.pop("thing")
         holder = threads.find_lock_holder(thing, 0) if isinstance(thing, LOCK_TYPES) else None
-        one["inside"] = [number for number, line in rows.items() if number == holder or _is_inside_manager(thing, line)]
+        is_condition = isinstance(thing, asyncio.Condition)  # who waits for one has entered it, and left it meanwhile
+        one["inside"] = (
+            []
+            if is_condition
+            else [number for number, line in rows.items() if number == holder or _is_inside_manager(thing, line)]
+        )
         one["has"] = [number for number, line in rows.items()
                       if number not in one["waits"] and any(_can_reach(frame, thing) for _, frame in line)]  # fmt: skip
         one["owner"] = _describe_lock_owner(thing)
+        one["pool"] = _describe_pool(one.pop("frames"), set(one["waits"]), rows)
         one["deaths"] = [[death.label, death.words, death.at] for death in known if death.has(thing)]
         lines = ([frame for _, frame in rows[number]] for number in one["has"])
         name, function = one["what"], one.pop("function")
@@ -132,6 +156,26 @@ def _find_waiting_tasks(
         if not function and find_target_tasks(waiter, frames):
             continue  # the table tells of it; what those wait for is a row
         yield number, thing, find_variable_name(thing, frames), function, frames
+
+
+def _describe_pool(
+    frames: list[FrameType], waits: set[int], rows: dict[int, list[tuple[Any, FrameType]]]
+) -> dict[str, Any] | None:
+    """Return the library's object that a task waits in (`kind`, `function` that the program called), and its `holders`:
+    [number, line, variable, type of the part that it holds]; None if no library's object, or nobody that has a part.
+    """
+    if len(rows) > MOST_SEARCHED:
+        return None
+    others = {number: [frame for _, frame in line] for number, line in rows.items() if number not in waits}
+    if (found := find_pool_holders(frames, others)) is None:
+        return None
+    owner, holders = found
+    own = max((i for i, frame in enumerate(frames) if not is_library(frame.f_code.co_filename)), default=-1)
+    return {
+        "kind": type(owner).__name__, "function": frames[own + 1].f_code.co_qualname,
+        "holders": [[number, frame_site(frame), name, type(part).__name__]
+                    for number, (frame, name, part) in holders.items()],
+    }  # fmt: skip
 
 
 def _find_idle_releases(

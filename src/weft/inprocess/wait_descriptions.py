@@ -95,7 +95,7 @@ def _describe_awaited(waiter: Any, frames: list[FrameType]) -> str:
             )
         if name == "sleep":
             return ""
-    return _describe_executor_work(waiter) or find_variable_name(waiter, frames) or _describe_awaited_function(frames)
+    return _describe_executor_work(waiter) or find_variable_name(waiter, frames) or describe_awaited_function(frames)
 
 
 def describe_peer(transport: Any) -> str:
@@ -152,7 +152,7 @@ def reachable_objects(frame: FrameType) -> Iterator[object]:
             yield frame.f_globals[name]
 
 
-def _describe_awaited_function(frames: list[FrameType]) -> str:
+def describe_awaited_function(frames: list[FrameType]) -> str:
     """Return `in FUNCTION` for the library function that the program awaits; empty if it is asyncio's or none."""
     at = next((i for i in range(len(frames) - 1, -1, -1) if not is_library(frames[i].f_code.co_filename)), -1)
     inner = frames[at + 1 :]

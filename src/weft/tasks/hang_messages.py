@@ -95,14 +95,26 @@ def render_delays(delays: dict[str, Any], told: list[dict[str, Any]], rows: list
     lines = [_render_blocked_loop(loop, known) for loop in delays["blocked"]]
     lines += [_render_ignored_cancellation(row, known) for row in delays["cancelled"]]
     objects = sorted(told, key=lambda thing: _rank_as_cause(thing, known))
-    lines += [_render_awaited_object(thing, known) for thing in objects if _is_worth_telling(thing, known)]
+    at_work = {thing["thread"][0]: thing["waits"] for thing in told if thing["thread"] and thing["thread"][1]}
+    for thing in objects:
+        if _is_worth_telling(thing, known):
+            ahead = at_work.get(thing["thread"][0], []) if thing["thread"] else []
+            lines.append(_render_awaited_object(thing, known) + _render_ahead(ahead, known))
     return "\n".join(lines[:MOST])
+
+
+def _render_ahead(tasks: list[int], rows: dict[int, TaskRow]) -> str:
+    """Return for which tasks a thread works that others wait for, too."""
+    ahead = [rows[id_] for id_ in tasks if id_ in rows]
+    return f", and works first for {render_labels(ahead)}: {_render_waiting_tasks(ahead)}" if ahead else ""
 
 
 def _is_worth_telling(thing: dict[str, Any], rows: dict[int, TaskRow]) -> bool:
     """Return whether an object holds tasks up as far as can be seen, although the program goes on."""
     rank, _, _ = _rank_as_cause(thing, rows)
-    return rank == 0 or (len(thing["waits"]) > 1 and bool(thing["inside"] or thing["owner"]))
+    is_queued = thing["thread"] is not None and not thing["thread"][1]
+    has_holder = len(thing["waits"]) > 1 and bool(thing["inside"] or thing["owner"])
+    return rank == 0 or thing["pool"] is not None or is_queued or has_holder
 
 
 def _render_blocked_loop(loop: dict[str, Any], rows: dict[int, TaskRow]) -> str:
@@ -169,8 +181,20 @@ def render_only_held(rows: list[TaskRow]) -> str:
 
 def _render_awaited_object(thing: dict[str, Any], rows: dict[int, TaskRow]) -> str:
     waiting = _render_waiting_tasks([rows[id_] for id_ in sorted(thing["waits"]) if id_ in rows])
+    if (pool := thing["pool"]) is not None:
+        held = [_render_pool_holder(holder, rows) for holder in pool["holders"][:MOST]]
+        return f"{waiting} in {pool['function']} for {pool['kind']}; {listed(held)}"
     what = ", ".join(filter(None, [thing["what"], thing["state"]]))
     return f"{waiting} for {thing['kind']} {what}".rstrip() + f"; {_render_holder(thing, rows)}"
+
+
+def _render_pool_holder(holder: list[Any], rows: dict[int, TaskRow]) -> str:
+    """Return who holds a part of a library's object, by which variable, and where that task waits."""
+    number, site, name, part = holder
+    row = rows.get(number)
+    waits = f", and waits at {row.wait.site or row.at}" if row and row.wait else ""
+    label = row.label if row else f"task {number}"
+    return f"{label} has its {part} in {name} at {_render_site(site)}{waits}"
 
 
 def _render_waiting_tasks(rows: list[TaskRow]) -> str:
@@ -199,6 +223,10 @@ def _render_holder(thing: dict[str, Any], rows: dict[int, TaskRow]) -> str:
     if thing["owner"]:
         number, name, done = thing["owner"]
         return f"task {number} ({name}) took it" + (" and has come to its end with it" if done else "")
+    if thing["thread"] is not None:
+        number, is_at_work = thing["thread"]
+        label = rows[number].label if number in rows else "a thread"
+        return f"{label} {'works on it' if is_at_work else 'has it in its queue'}"
     if thing["deaths"]:
         died = [f"{label}, which had it, died of {words} at {_render_site(at)}" for label, words, at in thing["deaths"]]
         return listed(died[:MOST])
