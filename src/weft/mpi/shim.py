@@ -30,8 +30,8 @@ from weft.safety.folders import cache_folder, is_kept, make_private
 
 _SOURCES = ("process.c", "shim.c", "objects.c", "rings.c", "peek.c", "sites.c", "python.c", "outcomes.c", "replay.c",
             "threads.c", "windows.c", "turns.c", "ends.c", "buffers.c", "blocks.c", "access.c", "memory.c", "endings.c",
-            "crash.c", "leaving.c", "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c", "halo_log.c",
-            "halo_infer.c")  # fmt: skip
+            "crash.c", "leaving.c", "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c",
+            "halo_log.c", "halo_infer.c")  # fmt: skip
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = (
     "calls.h",
