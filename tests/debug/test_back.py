@@ -90,8 +90,8 @@ def test_an_inlined_function_is_gone_back_through_and_a_refusal_leaves_all_ranks
     execute([*WEFT, "run", "-n", "2", "--out", tmp_path / "run", "--", tmp_path / "inlined"])
     first = next(n for n, text in enumerate(source.read_text().splitlines(), 1) if "first" in text and "printf" in text)
     script = tmp_path / "script"
-    commands = [f"break inlined.c:{first}", "continue", "delete", f"break inlined.c:{first + 2}", "reverse-continue", "where @0-1",
-                "next @0", "next @0", "reverse-next"]  # fmt: skip
+    commands = [f"break inlined.c:{first}", "continue", "delete", f"break inlined.c:{first + 2}", "reverse-continue",
+                "where @0-1", "next @0", "next @0", "reverse-next"]  # fmt: skip
     script.write_text("\n".join(commands) + "\n")
     said = execute([*WEFT, "debug", tmp_path / "run", "-x", script]).stdout
     parts = dict(zip(commands, said.split("(weft) ")[1:], strict=True))
