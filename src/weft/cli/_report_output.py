@@ -40,9 +40,9 @@ def write_report(ground: Ground, report: Report, args: argparse.Namespace) -> in
         if args.output is not None or args.format != "text":
             say_failures(ground.trace, report)
         return FAILED_STATUS
-    from weft.report.text import without_record
+    from weft.report.gaps import is_incomplete
 
-    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or without_record(ground.trace) else 0
+    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or is_incomplete(ground.trace) else 0
 
 
 def write(ground: Ground, report: Report, made: Tables | None, args: argparse.Namespace, to: TextIO) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from weft.base.words import plural, rank_names, rank_set, rank_words, visible
+from weft.base.words import plural, rank_names, rank_set, visible
 from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.endings import lines as ends
 from weft.evidence import Ended, Race
@@ -16,6 +16,7 @@ from weft.kinds import SEVERITIES
 from weft.report import proof
 from weft.report.analysis import Report, examine
 from weft.report.failure import failure_lines
+from weft.report.gaps import describe_gaps, describe_unrecorded_accesses, explain_blindness, is_incomplete
 from weft.report.ground import Ground
 from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
@@ -63,7 +64,7 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     if len(loud) > SUMMARY_LINES:
         lines.append((f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}", ""))
     if not loud and not report.failures:
-        lines.append((f"no misuse of {trace.system.name} found" if ended else "nothing found", ""))
+        lines.append((_describe_nothing(trace, is_ended=bool(ended)), ""))
     lines += [(text, "") for text in unseen(trace)]
     lines += [(line(finding), style(finding)) for finding in calm[:CALM_LINES]]
     if len(calm) > CALM_LINES:
@@ -71,6 +72,14 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     if notes:
         lines.append((f"{plural(notes, 'note')} on waiting times: weft report {trace.path}", ""))
     return lines + ([] if first else [(text, "") for text in ends(trace, told(report.findings))])
+
+
+def _describe_nothing(trace: Trace, *, is_ended: bool) -> str:
+    """Say that nothing was found, and in what it cannot have been."""
+    said = f"no misuse of {trace.system.name} found" if is_ended else "nothing found"
+    said += " in what was recorded" if is_incomplete(trace) else ""
+    unseen_accesses = describe_unrecorded_accesses(trace)
+    return f"{said}; {unseen_accesses}" if unseen_accesses else said
 
 
 def unseen(trace: Trace) -> list[str]:
@@ -107,20 +116,17 @@ def heading(trace: Trace, report: Report) -> str:
     ended = words.get(str(trace.run.get("ended")), "")
     facts = [plural(len(trace.ranks), "rank"), f"{trace.event_count:,} calls", *([ended] if ended else [])]
     tasks = f"; {names}" if (names := rank_names(trace.names)) else ""
-    lack = f"{lacking}. " if (lacking := without_record(trace)) else ""
-    return f"{lack}{said} in {printable(str(trace.path))} ({', '.join(facts)}{tasks})"
+    where = f"{printable(str(trace.path))} ({', '.join(facts)}{tasks})"
+    if reason := explain_blindness(trace):
+        return f"Nothing was looked at in {where}: {reason}"
+    lack = "".join(f"{gap}. " for gap in describe_gaps(trace))
+    behind = "" if report.findings else "".join(f"; {text}" for text in _describe_unrecorded(trace))
+    return f"{lack}{said} in {where}{behind}"
 
 
-def without_record(trace: Trace) -> str:
-    """`Ranks 2 and 3 of 4 left no record`, "" where all have left one: nothing that is found speaks for those."""
-    if not trace.ranks and trace.run.get("lost"):
-        return "No rank left a record"
-    absent = [rank.index for rank in trace.ranks if rank.missing]
-    unplaced = sum(member < 0 for world in trace.worlds for member in world.ranks)
-    if unplaced:
-        return f"{plural(unplaced, 'rank')} of {unplaced + len(trace.ranks):,} left no record"
-    words = rank_words(absent)
-    return f"{words[0].upper()}{words[1:]} of {len(trace.ranks):,} left no record" if absent else ""
+def _describe_unrecorded(trace: Trace) -> list[str]:
+    """Say of what kinds of events nothing was recorded, so that "nothing found" does not speak for them."""
+    return [*filter(None, [describe_unrecorded_accesses(trace)]), *unseen(trace)]
 
 
 def file_line(file: str, line: int) -> str:
