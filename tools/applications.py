@@ -93,7 +93,10 @@ class Application:
         lines = [line.rstrip() for line in output.splitlines() if re.search(self.result, line)]
         if not self.digits:
             return lines
-        return [NUMBER.sub(lambda number: f"{float(re.sub('[dD]', 'e', number[0])):.{self.digits - 1}e}", line) for line in lines]
+        return [
+            NUMBER.sub(lambda number: f"{float(re.sub('[dD]', 'e', number[0])):.{self.digits - 1}e}", line)
+            for line in lines
+        ]
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,11 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], se
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = subprocess.run(
         ["timeout", "--kill-after=10", str(seconds), *command],
-        cwd=folder, env=os.environ | ENVIRONMENT | environment, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+        cwd=folder,
+        env=os.environ | ENVIRONMENT | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -162,12 +169,16 @@ def try_application(application: Application, ranks: int, scratch: Path) -> tupl
     plain = run(launch, folders["plain"], application.environment)
     expected = application.select_result(plain.output)
     if plain.status or not expected:
-        return "", [f"without Weft it ends with status {plain.status} and {len(expected)} lines of result: {plain.errors[-500:]}"]
+        return "", [
+            f"without Weft it ends with status {plain.status} and {len(expected)} lines of result: {plain.errors[-500:]}"
+        ]
     recorded = run([*weft, "run", "--out", "run", "--", *launch], folders["recorded"], application.environment)
     if recorded.status != plain.status:
         faults.append(f"recorded, it ends with status {recorded.status}: {recorded.errors[-500:]}")
     if application.select_result(recorded.output) != expected:
-        faults.append(f"recorded, its result differs: {application.select_result(recorded.output)[:3]}, not {expected[:3]}")
+        faults.append(
+            f"recorded, its result differs: {application.select_result(recorded.output)[:3]}, not {expected[:3]}"
+        )
     began = time.monotonic()
     report = run([*weft, "report", "run", "--format", "json"], folders["recorded"], application.environment)
     took = time.monotonic() - began
@@ -181,7 +192,9 @@ def try_application(application: Application, ranks: int, scratch: Path) -> tupl
     shutil.rmtree(folders["recorded"])
     prepare(application, folders["recorded"])
     replay = run([*weft, "replay", str(record), "--out", "replay"], folders["recorded"], application.environment)
-    holds = replay.status == 0 and application.select_result(replay.output) == application.select_result(recorded.output)
+    holds = replay.status == 0 and application.select_result(replay.output) == application.select_result(
+        recorded.output
+    )
     if not holds and not application.replay_differs:
         faults.append(f"its replay does not hold (status {replay.status}): {replay.errors[-800:]}")
     commit = subprocess.check_output(["git", "rev-parse", "--short=8", "HEAD"], text=True, cwd=ROOT).strip()

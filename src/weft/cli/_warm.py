@@ -93,13 +93,13 @@ def read(run: Path) -> None:
     import weft
     from weft.launch.finish import find_crash_frames
     from weft.match import match
-    from weft.replay import plans_of
+    from weft.replay import make_plans
     from weft.report import examine
     from weft.sources.variables import look_up_variables
 
     with suppress(WeftError):  # whoever asks for its replay is told
         trace = weft.open(run)
-        plans_of(trace, match(trace))
+        make_plans(trace, match(trace))
         list(find_crash_frames(trace))
         examine(trace)
         look_up_variables(trace)

@@ -13,8 +13,8 @@ from weft.base.event_id import EventId
 from weft.debug.record import Position, Record
 from weft.errors import UsageError
 from weft.gdb.point import Point
-from weft.replay import resolve
-from weft.replay.points import SourcePoint, parse_place, visits
+from weft.replay import resolve_location
+from weft.replay.points import SourcePoint, find_all_visits, parse_place
 from weft.systems import System
 from weft.trace.filter import Filter
 
@@ -144,7 +144,7 @@ class Breakpoints:
                          scope.descendants)  # fmt: skip
             return Breakpoint(number, text, scope.rank, (), made)
         if re.fullmatch(r"\d+:\d+|\d+:from=.*|finding:\d+|t=.*", text):
-            return Breakpoint(next(self._ids), text, None, tuple(resolve(trace, text, self.findings)), None)
+            return Breakpoint(next(self._ids), text, None, tuple(resolve_location(trace, text, self.findings)), None)
         wanted = parse_place(text)
         if wanted.rank is not None and wanted.rank >= self.record.size:
             raise UsageError(f"{text}: the run has no rank {wanted.rank}, only 0 to {self.record.size - 1}")
@@ -172,7 +172,7 @@ class Breakpoints:
 
     def _calls_at(self, wanted: SourcePoint) -> Iterator[EventId]:
         """Yield the record's calls from a place before which a rank can be parked; recv() of mpi4py is one call."""
-        for event in visits(self.record.trace, wanted):
+        for event in find_all_visits(self.record.trace, wanted):
             (rank, slot), position, is_entry = self.record.position(event)
             if is_entry and not self.record.second_half(rank, position, slot):
                 yield event

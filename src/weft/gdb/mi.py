@@ -215,7 +215,7 @@ class Mi:
         return self.ask(f"-break-insert {skip}{only}{place}")
 
     def armed(self, points: Sequence[Point]) -> bool:
-        """Whether these are the breakpoints already."""
+        """Return whether these are the breakpoints already."""
         return {point.id for point in points} == {point.id for point in self.points.values()}
 
     def exit(self) -> None:
@@ -235,5 +235,5 @@ def _no_code(point: Point, at: int | None) -> DebuggerError:
 
 
 def strip_reference(value: str) -> str:
-    """A value, for a reference that of what it refers to: its address is another one on each rank."""
+    """Return a value, for a reference that of what it refers to: its address is another one on each rank."""
     return re.sub(r"^(\(.*?&\) )?@0x[0-9a-f]+: ", "", value)

@@ -1,4 +1,5 @@
 """Poisson's equation on the unit square."""
+
 import numpy as np
 import ufl
 from dolfinx import fem, mesh

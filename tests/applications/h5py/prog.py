@@ -1,6 +1,7 @@
 """Each rank writes its row of one dataset, collectively, and reads its neighbour's."""
-from mpi4py import MPI
+
 from h5py import _debian_h5py_mpi as h5py
+from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
 with h5py.File("rows.h5", "w", driver="mpio", comm=comm) as file:

@@ -1,4 +1,5 @@
 """A point source in a waveguide of two dimensions, and the flux behind it."""
+
 import meep as mp
 
 cell = mp.Vector3(8, 4)

@@ -1,4 +1,5 @@
 """Factorises a Laplacian of two dimensions with MUMPS."""
+
 from petsc4py import PETSc
 
 side = 12

@@ -1,4 +1,5 @@
 """Solves a Laplacian of one dimension by conjugate gradients."""
+
 from petsc4py import PETSc
 
 size = 200

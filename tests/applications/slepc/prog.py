@@ -1,4 +1,5 @@
 """The largest eigenvalues of a Laplacian of one dimension."""
+
 from petsc4py import PETSc
 from slepc4py import SLEPc
 
