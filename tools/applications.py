@@ -2,11 +2,12 @@
 
     python tools/applications.py [NAME...] [--ranks 3] [--keep FOLDER]
 
-An application is a folder of tests/applications: small inputs and a case.toml, which says how it is started, which lines
-of its output are its result, and what each kind of finding was judged to be when somebody read it against the sources.
-An application passes if it ends with the same status and result with Weft as without, if every finding has been judged
-and none as false, and if its replay ends with the recorded result (or the case says why it cannot). One that is not
-installed is named, and is no failure. Programs run under Debian's Open MPI. The status is the number that failed.
+An application is a folder of tests/applications: small inputs and a case.toml, which says how it is started, which
+lines of its output are its result, and what each kind of finding was judged to be when somebody read it against the
+sources. An application passes if it ends with the same status and result with Weft as without, if every finding has
+been judged and none as false, and if its replay ends with the recorded result (or the case says why it cannot). One
+that is not installed is named, and is no failure. Programs run under Debian's Open MPI. The status is the number that
+failed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ CASES: Final = ROOT / "tests" / "applications"
 PAGE: Final = ROOT / "docs" / "applications.md"
 BEGIN, END = "<!-- tools/applications.py writes from here -->\n", "<!-- to here -->\n"
 HEADER: Final = (
-    "| application | result | findings | replay | calls | CPU: plain, recorded with its report | report | date, commit |\n"
+    "| application | result | findings | replay | calls | CPU: plain, recorded with its report | report "
+    "| date, commit |\n"
     "|---|---|---|---|---|---|---|---|\n"
 )
 VERDICTS: Final = ("true", "harmless", "false")
@@ -127,7 +129,7 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], se
 
 
 def prepare(application: Application, folder: Path) -> str:
-    """Make a folder in which an application can run: its inputs, compiled and prepared. Returns what failed, or nothing."""
+    """Make a folder in which an application can run, compiled and prepared. Return what failed, or nothing."""
     shutil.copytree(application.folder, folder)
     for step in [*([application.compile] if application.compile else []), *application.prepare]:
         if (ended := run(step, folder, application.environment)).status:
@@ -169,9 +171,8 @@ def try_application(application: Application, ranks: int, scratch: Path) -> tupl
     plain = run(launch, folders["plain"], application.environment)
     expected = application.select_result(plain.output)
     if plain.status or not expected:
-        return "", [
-            f"without Weft it ends with status {plain.status} and {len(expected)} lines of result: {plain.errors[-500:]}"
-        ]
+        ending = f"status {plain.status} and {len(expected)} lines of result"
+        return "", [f"without Weft it ends with {ending}: {plain.errors[-500:]}"]
     recorded = run([*weft, "run", "--out", "run", "--", *launch], folders["recorded"], application.environment)
     if recorded.status != plain.status:
         faults.append(f"recorded, it ends with status {recorded.status}: {recorded.errors[-500:]}")

@@ -115,7 +115,8 @@ def find(trace: Trace, match: Match) -> list[Finding]:
                 continue
             links = _links(match, processes, constraints, place, cycle)
             sends = [link.row for link in links if link.row >= 0]
-            is_reached = not _is_behind_early_test(match, processes, constraints, place, cycle, found_complete)
+            stands = {int(processes.rank[p]): int(constraints.at[place[p]]) for p in stuck}
+            is_reached = not _is_behind_early_test(match, stands, found_complete)
             if told and is_reached and (sends or not any(link.tested for link in links)):
                 findings.append(_finding(match, links))
             drop.update(_site(trace, match.sends.id(row)) for row in sends)
@@ -352,26 +353,19 @@ def _served(match: Match, processes: Processes, constraints: Constraints, place:
     return None
 
 
-def _is_behind_early_test(
-    match: Match, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int],
-    found_complete: NDArray[np.bool_],
-) -> bool:  # fmt: skip
-    """Tell whether a process of a cycle went past a test that found a send complete whose receive is not posted there.
+def _is_behind_early_test(match: Match, stands: dict[int, int], found_complete: NDArray[np.bool_]) -> bool:
+    """Tell whether a stuck rank went past a test that found a send complete whose receive is not posted there.
 
     With sends that wait the test would have failed, and the program might have gone another way than the recorded one.
+    `stands` holds the event at which each stuck rank stands.
     """
     sends, recvs = match.sends, match.recvs
-    stands = np.full(len(match.trace.ranks), np.iinfo(np.int64).max)
-    stuck = np.flatnonzero(place < constraints.first[1:])
-    np.minimum.at(stands, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
-    receiver, posted = recvs.ranks(), recvs.event.astype(np.int64)
-    for process in cycle:
-        rank = int(processes.rank[process])
+    receiver = recvs.ranks()
+    for rank, event in stands.items():
         rows = np.arange(int(sends.first[rank]), int(sends.first[rank + 1]))
-        rows = rows[found_complete[rows] & (sends.completion[rows] < constraints.at[place[process]])]
-        taken = sends.partner[rows]
+        taken = sends.partner[rows[found_complete[rows] & (sends.completion[rows] < event)]]
         taken = taken[taken != NONE]
-        if (posted[taken] > stands[receiver[taken]]).any():
+        if any(int(recvs.event[row]) > stands.get(int(receiver[row]), np.inf) for row in taken.tolist()):
             return True
     return False
 

@@ -166,7 +166,7 @@ def _group_fetched_places(a: NDArray[Any]) -> Iterator[list[int]]:
 
 
 def _find_rounded_targets(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Yield for each target at which numbers are added that may be rounded its rows of places without a fetched value."""
+    """Yield for each target where sums may be rounded the rows of its places without a fetched value."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for rows in _group_by_place(a):
         if not ((a["kind"][rows] == AccessKind.FETCH) & (a["bytes"][rows] > 0)).any():
