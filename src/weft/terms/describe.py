@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from weft import findings, sources
+from weft.base.words import short_function
 from weft.mpi.meaning import base
 from weft.systems import MPI, System
 from weft.terms import calls
@@ -36,7 +38,7 @@ def where(event: Event) -> str:
         return f" at {Path(place.file).name}:{place.line}"
     if not place.module:
         return ""
-    return f" in {place.function} ({_file(place)})" if place.function else f" at {_file(place)}"
+    return f" in {short_function(place.function)} ({_file(place)})" if place.function else f" at {_file(place)}"
 
 
 def loops(rank: Rank, site: int, around: int = 0) -> bool:
@@ -95,6 +97,21 @@ def called(event: Event) -> frozenset[str]:
     return frozenset(name.rpartition(".")[2].lower() for name in spelled if "." in name)
 
 
+PICKLED: Final = frozenset(("allreduce", "reduce", "scan", "exscan"))
+"""Methods of mpi4py that reduce pickled objects by messages, on a duplicate of the communicator."""
+
+
+def pickled_collective(event: Event) -> str:
+    """Return the method of mpi4py in which a message or broadcast was made, if it is a collective of pickled objects;
+    "" for others.
+    """
+    comm = event.comm if event.comm_id > ID_WORLD else None
+    if comm is None or base(comm.function) != "Comm_dup" or base(event.function.name).lower() in PICKLED:
+        return ""
+    word = _word(event)
+    return word if word in PICKLED else ""
+
+
 @cache
 def _names(functions: FunctionTable) -> frozenset[str]:
     """The names that mpi4py's methods share with MPI's functions."""
@@ -114,6 +131,8 @@ def arguments(event: Event, *, peers: bool = True) -> list[str]:
     name = base(event.function.name)
     args = event.args
     parts: list[str] = []
+    if pickled_collective(event):
+        return parts
     if name in calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | calls.IPROBES:
         system = event.rank.trace.system
         source = rank_argument(ANY_SOURCE if event.flags & Flag.ANY_SOURCE else event.peer, system)
