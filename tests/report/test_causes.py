@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from weft.base.event_id import EventId
-from weft.evidence import NO_EVIDENCE, Ended, Evidence, Parameter, Sampled
+from weft.evidence import NO_EVIDENCE, Ended, Evidence, Parameter, Place, Race, Receive, Sampled
 from weft.findings import Finding, Site
-from weft.report.causes import follow_from_overruns, follow_from_sizes, put_ends_behind_causes
+from weft.report.causes import follow_from_overruns, follow_from_sizes, put_ends_behind_causes, put_harmful_races_first
 from weft.usage.buffer_overruns import Overrun
 from weft.usage.messages import Sizes
 
@@ -84,3 +84,18 @@ def test_what_mpi4py_raises_for_a_message_that_is_too_long_stands_behind_it() ->
     assert put_ends_behind_causes(found) == found[::-1]
     of_its_own = [finding("uncaught-exception", evidence=Ended(how="exception", name="KeyError")), found[1]]
     assert put_ends_behind_causes(of_its_own) == of_its_own
+
+
+def race(line: int, outcome: str) -> Finding:
+    receive = Receive(what="receive", nth=1, rank=0, communicator="world", tag=1)
+    evidence = Race(
+        communicator="world", tag=1, took=Place(rank=1, event=0), others=[], alternatives=1, influenced=False,
+        receive=receive, outcome=outcome, remedy="",
+    )  # fmt: skip
+    return finding("message-race", line, evidence=evidence, severity="warning")
+
+
+def test_a_race_whose_other_outcome_is_an_error_stands_before_harmless_ones() -> None:
+    found = [race(1, "same"), finding("resource-leak", severity="warning"), race(2, "unknown"), race(3, "truncation")]
+    assert put_harmful_races_first(found) == [found[3], found[1], found[0], found[2]]
+    assert put_harmful_races_first(found[:3]) == found[:3]

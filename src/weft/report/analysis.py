@@ -15,7 +15,13 @@ from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import workers
 from weft.report.attempt import Found, Progress, attempt, may_find
-from weft.report.causes import follow_from_overruns, follow_from_sizes, put_ends_behind_causes
+from weft.report.causes import (
+    follow_from_overruns,
+    follow_from_sizes,
+    is_harmful_race,
+    put_ends_behind_causes,
+    put_harmful_races_first,
+)
 from weft.report.explored import with_explored
 from weft.report.failure import AnalysisWarning, Failure, failure_lines
 from weft.report.ground import Ground
@@ -73,7 +79,7 @@ def examine(
     told = merged(findings)
     if whole and scope is not None:
         told = add_snapshot_findings(trace, told, lambda snapshot, some: examine(snapshot, some).findings)
-    return Report(tuple(put_ends_behind_causes(worst_first(told))), tuple(failures))
+    return Report(tuple(put_harmful_races_first(put_ends_behind_causes(worst_first(told)))), tuple(failures))
 
 
 def told_once(ground: Ground, findings: list[Finding]) -> list[Finding]:
@@ -143,7 +149,7 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 
 def _merge(found: list[Finding]) -> Finding:
     """One finding for several of one cause: the first one's words, everybody's ranks, sites and events."""
-    first = min(found, key=lambda f: CERTAINTIES.index(f.certainty))
+    first = min(found, key=lambda f: (CERTAINTIES.index(f.certainty), not is_harmful_race(f)))
     sites = tuple(dict.fromkeys(site for f in (first, *found) for site in f.sites))
     events = tuple(dict.fromkeys(event for f in (first, *found) for event in f.events))
     count = sum(1 + f.beyond for f in found)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from weft.evidence import NO_EVIDENCE, Ended, Overlap, Parameter, Sampled
+from weft.evidence import NO_EVIDENCE, Ended, Overlap, Parameter, Race, Sampled
 from weft.findings import Finding, Site
 
 _WRITES: Final = frozenset(("buffer-overrun", "buffer-reuse", "rma-race", "type-mismatch", "invalid-argument"))
@@ -79,6 +79,21 @@ def put_ends_behind_causes(findings: Iterable[Finding]) -> list[Finding]:
         ]
         if places and places[-1] > (here := found.index(end)):
             found.insert(places[-1], found.pop(here))
+    return found
+
+
+def is_harmful_race(one: Finding) -> bool:
+    """Return whether the other outcome of a race is known to be an error: a message that does not fit, or none."""
+    return isinstance(one.evidence, Race) and one.evidence.outcome not in ("same", "unknown")
+
+
+def put_harmful_races_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings with the races whose other outcome is an error in the places of the first races."""
+    found = list(findings)
+    places = [place for place, one in enumerate(found) if one.kind == "message-race" and one.severity == "warning"]
+    ordered = sorted((found[place] for place in places), key=lambda one: not is_harmful_race(one))
+    for place, one in zip(places, ordered, strict=True):
+        found[place] = one
     return found
 
 

@@ -14,6 +14,7 @@ from weft.findings import Finding, Site
 from weft.kinds import SEVERITIES
 from weft.report import proof
 from weft.report.analysis import Report, examine
+from weft.report.causes import is_harmful_race
 from weft.report.failure import failure_lines
 from weft.report.gaps import describe_gaps, describe_unrecorded_accesses, explain_blindness, is_incomplete
 from weft.report.ground import Ground
@@ -21,6 +22,7 @@ from weft.report.pictures import pictures
 from weft.report.quotes import Quotes
 from weft.report.rings import describe_scope
 from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
+from weft.systems import MPI
 from weft.trace import Trace
 from weft.trace.run import CUT_OFF, ENDED
 
@@ -60,7 +62,11 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     lines = failed(trace, report)
     lines += [(f"note: {text}", "") for text in describe_scope(trace)]
     lines += [(text, "") for text in ended] if first else []
-    lines += [(line(finding), style(finding)) for finding in loud[:SUMMARY_LINES]]
+    numbers = {id(finding): number for number, finding in enumerate(report.findings, 1)}
+    lines += [
+        (line(finding) + _exploration(trace, finding, numbers[id(finding)]), style(finding))
+        for finding in loud[:SUMMARY_LINES]
+    ]
     if len(loud) > SUMMARY_LINES:
         lines.append((f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}", ""))
     if not loud and not report.failures:
@@ -74,6 +80,13 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
         said = plural(notes, "more note" if dearest else "note")
         lines.append((f"{said} on waiting times: weft report {trace.path}", ""))
     return lines + ([] if first else [(text, "") for text in ends(trace, told(report.findings))])
+
+
+def _exploration(trace: Trace, finding: Finding, number: int) -> str:
+    """Name the command that runs the other outcomes of a race which are errors; "" for other findings."""
+    if not is_harmful_race(finding) or trace.may_lack_its_beginning or trace.system is not MPI:
+        return ""
+    return printable(f" To run it: weft explore {trace.path} --finding {number}")
 
 
 def _share(finding: Finding) -> float:
@@ -220,8 +233,9 @@ def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) ->
             yield " " * INDENT + text, colour
         for text in (*advice(finding), *proof.lines(finding), *consequences(finding)):
             yield " " * INDENT + printable(text), "dim"
-        for text in replays(trace, finding):
-            yield " " * INDENT + text, "dim"
+        for text in (*replays(trace, finding), _exploration(trace, finding, number + 1).strip()):
+            if text:
+                yield " " * INDENT + text, "dim"
         if number in drawn:
             yield "", ""
             yield from ((text, PICTURE) for text in drawn[number])
