@@ -240,6 +240,22 @@ def test_behind_an_interrupt_there_is_no_error_and_who_polled_in_vain_is_named(*
     )
 
 
+@pytest.mark.parametrize(("call", "missing"), [("barrier", 0), ("split", 0), ("barrier", 1), ("allreduce", 0)])
+def test_a_collective_that_all_members_are_in_for_long_is_the_library_s(call: str, missing: int) -> None:
+    b = Builder(ranks=3, ended="interrupted")
+    for rank in b.ranks[missing:]:
+        if call == "split":
+            rank.call("MPI_Comm_split", comm="MPI_COMM_WORLD", color=0, key=0, open=True, site=BARRIER)
+        else:
+            getattr(rank.open, call)(site=BARRIER)
+    for rank in b.ranks:
+        rank.ends(EndingKind.WARNED, code=2, name="SIGINT", at=5_000_000_000)
+        rank.state = State.RUNNING
+    said = [one for one in lines(b.open()) if "the MPI library itself does not complete it" in one]
+    assert len(said) == (not missing and call != "allreduce")
+    assert all(one.startswith("all members of world are in ") for one in said)
+
+
 def test_a_few_polls_are_no_standing_still() -> None:
     assert "polled" not in lines(interrupted(polls=3))[0]
 
