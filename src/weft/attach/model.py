@@ -70,7 +70,7 @@ class Call:
         return f"{self.called or self.name}({', '.join(map(str, self.arguments))}){inside}"
 
     def argument(self, *names: str) -> Argument | None:
-        """Return the first argument of one of these names."""
+        """Return the first argument with any of these names."""
         return next((argument for argument in self.arguments if argument.name in names), None)
 
     @classmethod

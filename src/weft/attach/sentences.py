@@ -12,9 +12,9 @@ from weft.terms.library_code import innermost_own
 from weft.trace.sites import UNKNOWN, CallSite
 
 SINGLE = 4
-"""So many ranks of a group are told with their own arguments."""
+"""Ranks of a group that are reported with their own arguments, at most."""
 MOST = 8
-"""Groups, and ranks that move, that are told."""
+"""Groups, and ranks that move, that are reported, at most."""
 SOURCES = ("source", "dest")
 PEERS = {"dest": "to", "source": "from", "root": "with root"}
 

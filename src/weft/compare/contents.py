@@ -181,7 +181,7 @@ def _is_sent_alike(content: MessageContent, comparison: Comparison, kept: dict[i
         members = [match.collectives.id(int(row)) for row in _member_rows(match, content.after)]
         said = [kept[rank].is_sent_alike(event) for rank, event in members if rank in kept]
     else:
-        # A wildcard may have taken another message: that is told with the calls.
+        # A wildcard may have taken another message: that is reported with the calls.
         ends = zip(match.partners(content.after), comparison.before.partners(content.before), strict=False)
         said = [
             kept[now[0]].is_sent_alike(now[1], then[1]) if now[0] == then[0] else False

@@ -85,7 +85,7 @@ def _first_result_lines(results: ResultComparison, first: ResultDifference, comp
     judged = first.judged
     if judged is None:
         size = f"{plural(first.bytes_after, 'byte')}, in the reference {first.bytes_before:,}"
-        yield f"    {size}: their numbers are not kept, so that rounding cannot be told from an error"
+        yield f"    {size}: their numbers are not kept, so that rounding cannot be distinguished from an error"
     else:
         at = judged.first[0] if judged.first else 0
         some = f"{differing_text(judged.differing, judged.compared)}, at most {judged.most:.3g} apart"

@@ -18,7 +18,7 @@ from weft.errors import DebuggerError
 from weft.gdb.point import Point
 
 ENDING = 10.0
-"""Seconds in which it does nothing after it was told to end."""
+"""Seconds in which it does nothing after it was asked to end."""
 _OF_WATCHES = {"wpnum": "watchpoint-scope", "wpt": "watchpoint-trigger", "value": "watchpoint-trigger"}
 """Fields of a stop that gdb says of watchpoints, and the reason that they belong to."""
 SETTINGS = ("set mi-async on", "set width 0", "set style enabled off", "set print elements 40", "set print repeats 12",
@@ -230,7 +230,7 @@ class Mi:
 
 
 def _no_code(point: Point, at: int | None) -> DebuggerError:
-    onward = f"; the next line with code is {at}" if at else ", nor in one behind it"
+    onward = f"; the next line with code is {at}" if at else ", nor in a later one"
     return DebuggerError(f"there is no code in line {point.line}{onward}")
 
 

@@ -10,7 +10,7 @@ import gdb
 
 MARK = "weft-parts:"
 MANY = 100
-"""Parts of a value that are told at once, where nobody says how many."""
+"""Parts of a value that are listed at once if no number is given."""
 Row = tuple[str, Any, str]
 """Name, value, and the expression that means it (empty where none does)."""
 

@@ -178,7 +178,7 @@ class Runtime:
         self._library.weft_numba_python(python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear)
 
     def address(self, name: str) -> int:
-        """Return the address of one of its functions."""
+        """Return the address of a function of the library."""
         return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
 
     def stamps(self) -> Stamps:

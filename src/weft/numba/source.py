@@ -141,7 +141,7 @@ def _loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collect
                     name,
                     stores[0].line,
                     loop.lineno,
-                    f"it is read at line {last} behind the loop, but Numba knows no reduction in this form: "
+                    f"it is read at line {last} after the loop, but Numba knows no reduction in this form: "
                     f"each worker changes its own copy, which is lost (a reduction is written {name} += ..., "
                     f"{name} *= ..., {name} = max({name}, ...) or {name} = min({name}, ...))",
                 )
@@ -167,7 +167,7 @@ def _loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collect
                 name,
                 stores[0].line,
                 loop.lineno,
-                f"every iteration writes it, and line {after} behind the loop reads it",
+                f"every iteration writes it, and line {after} after the loop reads it",
             )
 
 

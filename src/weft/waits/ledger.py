@@ -19,7 +19,7 @@ from weft.trace import Trace
 from weft.waits.causes import LATE, ORDER, Cause
 from weft.waits.kernels import Ints
 from weft.waits.shared_cores import remark
-from weft.waits.wait_states import Waiting, waiting
+from weft.waits.wait_states import Waiting, waits_of_run
 
 
 def seconds(ns: float) -> str:
@@ -108,8 +108,7 @@ class Ledger:
 
     def notes(self) -> Iterator[str]:
         """Yield what the reader of all numbers must know: the base of shares, ranks without cores, calls without an
-        end.
-        """
+        end."""
         yield f"shares are of {self.base.words}"
         if self.crowded:
             yield self.crowded
@@ -181,8 +180,8 @@ class Times:
         return Base(span, int(there.sum()), int(self.threads.sum()))
 
 
-def times_of(waits: Waiting) -> Times:
-    """Return the times of waits that are found."""
+def sum_times(waits: Waiting) -> Times:
+    """Return the times of a run by rank and cause, from its waits."""
     spans = waits.clock.spans
     threads = [len(rank.threads) if len(rank) else 0 for rank in waits.trace.ranks]
     begin, end, polling = (
@@ -194,7 +193,7 @@ def times_of(waits: Waiting) -> Times:
 
 def ledger_of(trace: Trace, match: Match) -> Ledger:
     """Return where the time in MPI of a matched run went."""
-    return ledger_of_times(trace, times_of(waiting(trace, match)))
+    return ledger_of_times(trace, sum_times(waits_of_run(trace, match)))
 
 
 def ledger_of_times(trace: Trace, times: Times) -> Ledger:

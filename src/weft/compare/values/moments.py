@@ -121,7 +121,7 @@ def _find_equal_moments(
 def _compare_rows(
     before: RunValues, after: RunValues, processes: tuple[int, int], one: Ints, two: Ints
 ) -> NDArray[np.bool_]:
-    """Return whether rows of a process of the reference hold the same bytes as those of one of the run."""
+    """Return whether rows of a process of the reference have the same bytes as rows of a process of the run."""
     sides = [rows.trace.processes[process] for rows, process in zip((before, after), processes, strict=True)]
     at = [np.ascontiguousarray(side.rows["offset"][rows]) for side, rows in zip(sides, (one, two), strict=True)]
     found = np.zeros(len(one), np.uint8)
