@@ -168,6 +168,7 @@ def kind(slug: str) -> Kind:
 
 @cache
 def _page(slug: str) -> str:
+    """Return the text of the page of a kind. WeftError if it is not installed."""
     # Every command imports the kinds, few print their pages.
     from importlib.resources import files
 

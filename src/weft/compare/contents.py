@@ -142,7 +142,7 @@ def compare_contents(comparison: Comparison, order: Order) -> ContentComparison 
 
 
 def _paired_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
-    """Yield by rank the events of both runs that are the same call, in the order of the run."""
+    """Yield for each rank the events of both runs that are the same call, in the order of the run."""
     by_rank: dict[int, list[tuple[ThreadCalls, ThreadCalls, list[AlikeRange]]]] = defaultdict(list)
     for thread in comparison.threads:
         by_rank[thread[1].rank.index].append(thread)

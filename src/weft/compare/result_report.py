@@ -119,6 +119,7 @@ def to_json(results: ResultComparison | None, comparison: Comparison) -> dict[st
 
 
 def _result_to_json(first: ResultDifference, comparison: Comparison) -> dict[str, Any]:
+    """Return the first result that differs as JSON values, with how far its numbers are apart."""
     event, judged = comparison.after.trace.event(*first.after), first.judged
     numbers = (
         {}

@@ -42,7 +42,7 @@ NEVER = Need(every=False)
 
 
 def need_rank(index: int) -> Need:
-    """Return that one rank goes on."""
+    """Return the need that one rank continues."""
     return Need(frozenset((index,)))
 
 

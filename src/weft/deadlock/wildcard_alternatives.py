@@ -204,7 +204,7 @@ class _Rematch:
         self.sends_moved |= {int(recvs.partner[r]) for r in self.partner if r >= 0} - {NONE}
 
     def _untaken_sends(self) -> dict[int, list[int]]:
-        """Return by sender, in order: the sends that are not taken before the wildcard is posted."""
+        """Return for each sender, in order, the sends that are not taken before the wildcard is posted."""
         sends = self.match.sends
         first, rows = _sends_by_receiver(self.match)
         mine = rows[int(first[self.rank]) : int(first[self.rank + 1])].astype(np.int64)

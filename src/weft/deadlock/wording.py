@@ -340,7 +340,7 @@ def _find_near_channel(left: Iterable[Channel], reason: Reason, source: int | No
 
 
 def _main_thread(blocked: list[Blocked]) -> Blocked:
-    """Return of several blocked threads the one that tells most."""
+    """Return the blocked thread of a rank that explains most."""
     return min(blocked, key=lambda b: _FIRST[b.reasons[0].what] if b.reasons else 9)
 
 

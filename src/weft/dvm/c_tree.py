@@ -199,7 +199,7 @@ COMPLEX: Final = re.compile(
 
 
 def blank(found: re.Match[bytes]) -> bytes:
-    """Return as many spaces, and the line ends."""
+    """Return spaces in place of a text, with its line ends."""
     return re.sub(rb"[^\n]", b" ", found[0])
 
 

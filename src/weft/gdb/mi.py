@@ -100,6 +100,7 @@ class Mi:
             return self._taken(seconds)
 
     def _taken(self, seconds: float) -> list[dict[str, Any]]:
+        """Return the messages that gdb sends within a time. Raises DebuggerError if gdb has ended."""
         try:
             found: list[dict[str, Any]] = self._gdb.get_gdb_response(timeout_sec=seconds, raise_error_on_timeout=False)
         except Exception as error:  # pygdbmi raises several kinds when gdb has gone
@@ -120,6 +121,7 @@ class Mi:
             return self._answer(command, patience)
 
     def _answer(self, command: str, patience: float) -> dict[str, Any]:
+        """Send a command and return its result. Raises DebuggerError with gdb's own words."""
         self._token += 1
         line = require_one_line(f"{self._token}{command}")
         try:

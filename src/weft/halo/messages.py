@@ -83,14 +83,14 @@ def widths_differ(parts: Mapping[int, DeclaredPart], side: Side, wide: Mapping[i
 
 
 def layers_missing(part: DeclaredPart, side: Side) -> str:
-    """Return the outermost layer is never filled."""
+    """Return the note that the outermost layer is never filled."""
     return (
         f"receives fill {_array(part)} {_describe_end(part, side)}, but not all layers from the outermost on: {_REMEDY}"
     )
 
 
 def receive_not_followed(part: DeclaredPart, event: int) -> str:
-    """Return a receive of which it is not known what it fills."""
+    """Return the note that it is not known what a receive fills."""
     return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not followed: {_REMEDY}"
 
 
@@ -115,13 +115,13 @@ def receives_fill_everything(part: DeclaredPart) -> str:
 
 
 def grid_differs(part: DeclaredPart) -> str:
-    """Return the communicator has another grid than the ghosts."""
+    """Return the note that the communicator has another grid than the ghosts."""
     why = "has ghost cells in another number of dimensions than its communicator"
     return f"{_array(part)} {why}: {_REMEDY}, and where it lies"
 
 
 def receive_missing(part: DeclaredPart, side: Side) -> str:
-    """Return a rank that has a neighbour receives nothing from it."""
+    """Return the note that a rank that has a neighbour receives nothing from it."""
     return f"rank {part.rank} receives nothing {_describe_end(part, side)} of {_array(part)}, and others do: {_REMEDY}"
 
 
@@ -131,7 +131,7 @@ def ghosts_unfilled(part: DeclaredPart) -> str:
 
 
 def nothing_received(part: DeclaredPart) -> str:
-    """Return no receive fills anything of an array."""
+    """Return the note that no receive fills anything of an array."""
     copied = "what is copied there out of another buffer is not seen"
     return f"no receive puts data into {_array(part)} ({copied}): {_REMEDY}"
 

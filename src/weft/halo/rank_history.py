@@ -220,7 +220,7 @@ class RankHistory:
         return self._times[chosen]
 
     def lines_of_runs(self, times: Sequence[int]) -> list[tuple[str, int]]:
-        """Return the lines of what was done then."""
+        """Return the file and line of each of some runs of uses."""
         return [self.uses[self.done[k].use].at[:2] for k in times]
 
     def find_store_before(self, look: Look, part: int) -> Use | None:

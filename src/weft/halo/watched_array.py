@@ -115,7 +115,7 @@ class WatchedPart(TracedArray):
         return part.array[own], part.facts["of"], part.facts["lower"], part.facts["whole"]
 
     def copy(self, order: Any = "C") -> Any:
-        """Return as numpy's; of a whole part it is one of the same form."""
+        """Return a copy as numpy's; the copy of a whole part is watched, too."""
         return _make_same_form(self, self.view(np.ndarray).copy(order), copied=True)
 
     def fill(self, value: Any) -> None:

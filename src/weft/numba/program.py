@@ -117,6 +117,7 @@ def only_subscripted_array(file: str, line: int, stored: bool) -> str:
 
 @cache
 def _parse_file(file: str) -> ast.AST:
+    """Return the syntax tree of a file; an empty module if it cannot be read or parsed."""
     try:
         return ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -139,6 +140,7 @@ def read_comparison_findings(folder: Path) -> list[Finding]:
 
 
 def _make_finding(one: Mapping[str, Any]) -> Finding:
+    """Return the finding of a difference between results that the process recorded."""
     sites = [Site(0, "compare" if one["line"] == one["loop"] else "assign", one["file"], one["line"], one["function"])]
     if one["loop"] != one["line"]:
         sites.append(Site(0, "prange", one["file"], one["loop"], one["function"]))

@@ -150,7 +150,7 @@ def _last_rows_before(moments: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
 
 
 def _differs_from_previous(moments: Sequence[Now]) -> list[bool]:
-    """Return of which moments the calls that go on are not those of the one before."""
+    """Return for each moment whether its state differs from that of the moment before."""
     return [k == 0 or now is not moments[k - 1] for k, now in enumerate(moments)]
 
 

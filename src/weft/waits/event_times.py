@@ -67,7 +67,7 @@ class EventTimes:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """Return by rank what is asked of all its times together."""
+        """Return for each rank the totals over all its times."""
         return [span for span, _ in self._spans]
 
     @cached_property
@@ -100,7 +100,7 @@ class EventTimes:
 
     @cached_property
     def walls(self) -> Ints:
-        """Return by rank the time from its first entry to the last moment that its record knows, times its threads."""
+        """Return for each rank the time from its first entry to the last moment that its record knows, times its threads."""
         found = [
             (span.most - span.least_enter) * len(rank.threads) if len(rank) else 0
             for span, rank in zip(self.spans, self.trace.ranks, strict=True)

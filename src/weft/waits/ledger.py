@@ -80,7 +80,7 @@ class Ledger:
 
     @property
     def late(self) -> int:
-        """Return of that the time that was waited for somebody late."""
+        """Return the time in MPI that was waited for somebody late."""
         return int(self.by_rank[:, list(LATE)].sum())
 
     def total(self, cause: Cause) -> int:
@@ -169,7 +169,7 @@ class Times:
 
     @property
     def walls(self) -> Ints:
-        """Return by rank the time from its first entry to the last moment that its record knows, times its threads."""
+        """Return for each rank the time from its first entry to the last moment that its record knows, times its threads."""
         return (self.end - self.begin) * self.threads
 
     @property
@@ -197,10 +197,10 @@ def ledger_of(trace: Trace, match: Match) -> Ledger:
 
 
 def ledger_of_times(trace: Trace, times: Times) -> Ledger:
-    """Return the same of times that are found."""
+    """Return the ledger of times that are summed already."""
     return Ledger(times.by_rank, times.walls, times.base, remark(trace), times.left_open)
 
 
 def empty() -> Ledger:
-    """Return of a run whose calls are not recorded."""
+    """Return the ledger of a run whose calls are not recorded."""
     return Ledger(np.zeros((0, len(Cause)), np.int64), np.zeros(0, np.int64), Base(0, 0, 0))

@@ -130,7 +130,7 @@ class Waiting:
         return found + waited
 
     def by_event(self) -> Ints:
-        """Return by event of the run the ns that it waited for somebody late."""
+        """Return for each event of the run the ns that it waited for somebody late."""
         total = np.zeros(int(self.clock.first[-1]), np.int64)
         total[self.late.waiter] = self.late.ns
         return total

@@ -100,7 +100,7 @@ def align_moments(before: RunValues, after: RunValues) -> Moments:
 def _find_equal_moments(
     before: RunValues, after: RunValues, sort: list[Ints], counts: list[Ints], first: list[Ints]
 ) -> NDArray[np.bool_]:
-    """Return by key whether all values of a moment are equal in both runs, rank by rank."""
+    """Return for each key whether all values of a moment are equal in both runs, rank by rank."""
     same = np.asarray((counts[0] == counts[1]) & (counts[0] > 0), bool)
     pairs = [np.repeat(side[same], counts[0][same]) for side in first]
     begin = np.cumsum(counts[0][same]) - counts[0][same]

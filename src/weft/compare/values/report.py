@@ -317,6 +317,7 @@ def _jump_to_json(made: ValueComparison) -> dict[str, Any] | None:
 
 
 def _difference_to_json(one: ValueDifference) -> dict[str, Any]:
+    """Return a value that differs as JSON values."""
     place, around = (
         one.after.place,
         one.after.process.scopes_around(int(one.after.process.rows["parent"][one.after.row])),
