@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from weft.base.words import listed, printable
+from weft.base.words import listed, printable, short_function
 from weft.endings.end_causes import End, How, callers, own_finalize, own_line
 from weft.terms.describe import call, in_task, where
 from weft.terms.library_code import library_code
-from weft.trace import Ending, EndingKind, ExitKind
+from weft.trace import Ending, EndingKind, Event, ExitKind
 from weft.trace.sites import CallSite
 
 MAX_TEXT: Final = 160
@@ -155,7 +155,16 @@ def describe_exit_call(ending: Ending) -> str:
 
 def _by_signal(end: End) -> str:
     assert end.ending is not None
-    return f"got {signal_name(end.ending.code)}" + _describe_position(end)
+    return f"got {signal_name(end.ending.code)}{_describe_position(end)}{_describe_handled_signal(end)}"
+
+
+def _describe_handled_signal(end: End) -> str:
+    """Return where the record of a rank ends that handled the signal."""
+    if not end.went_on:
+        return ""
+    if own_finalize(end.rank) is not None and not end.open_calls:
+        return ", handled it and finished"
+    return f", handled it and went on; its record ends{_describe_end_of_record(end)}"
 
 
 def _cut_off(end: End) -> str:
@@ -165,12 +174,21 @@ def _cut_off(end: End) -> str:
 
 def _describe_position(end: End) -> str:
     """Return where the rank was: in its open calls, at the line where it was asked, or after its last call."""
-    if end.open_calls:
-        inside = [call(e) + where(e) + in_task(e) for e in end.open_calls]
-        return " in " + listed(inside)
+    if end.stood_in:
+        return _describe_calls(end.stood_in)
+    if end.rank.state == "starting" and not len(end.rank):
+        return f" inside {end.rank.trace.system.name}'s initialisation, or before it"
     if end.ending is not None and (site := own_line(end.ending)) is not None:
         return f" outside {end.rank.trace.system.name}{_at(site)}{_called(end.ending)}"
-    return f" outside {end.rank.trace.system.name}" + _describe_last_call(end)
+    return f" outside {end.rank.trace.system.name}" + ("" if end.went_on else _describe_last_call(end))
+
+
+def _describe_end_of_record(end: End) -> str:
+    return _describe_calls(end.open_calls) if end.open_calls else f" outside {end.rank.trace.system.name}{_describe_last_call(end)}"
+
+
+def _describe_calls(events: list[Event]) -> str:
+    return " in " + listed([call(e) + where(e) + in_task(e) for e in events])
 
 
 def _describe_last_call(end: End) -> str:
@@ -227,7 +245,7 @@ def _deeper(ending: Ending, place_: CallSite) -> bool:
 
 
 def _at(site: CallSite) -> str:
-    function = site.function or ""
+    function = short_function(site.function or "")
     return f" at {_short(site)}" + (f" in {function}" if function and function not in _ENTRY else "")
 
 
