@@ -286,26 +286,26 @@ def signalled_at(moment: int) -> RankBuilder:
 
 def test_a_handled_signal_is_told_where_it_came_and_not_where_the_record_ends() -> None:
     inside = signalled_at(3_000)
-    assert lines(inside.builder.open()) == [
+    assert describe_ends(inside.builder.open()) == [
         "rank 0 got SIGTERM in barrier(comm=self[0]) at a.c:5, handled it and went on; its record ends outside MPI, "
         "after barrier(comm=self[0]) at a.c:5"
     ]
     outside = signalled_at(6_000)
     outside.open.barrier(comm="MPI_COMM_SELF", site=("a.c", 9, "main"), enter=7_000)
-    assert lines(outside.builder.open()) == [
+    assert describe_ends(outside.builder.open()) == [
         "rank 0 got SIGTERM outside MPI at a.c:7 in work, handled it and went on; its record ends in "
         "barrier(comm=self[0]) at a.c:9"
     ]
     finished = signalled_at(6_000)
     finished.finalize(enter=7_000)
     finished.state = State.FINALIZED
-    assert lines(finished.builder.open()) == [
+    assert describe_ends(finished.builder.open()) == [
         "rank 0 got SIGTERM outside MPI at a.c:7 in work, handled it and finished"
     ]
 
 
 def test_a_signal_that_ended_a_rank_is_not_told_as_handled() -> None:
-    assert lines(signalled_at(6_000).builder.open()) == ["rank 0 got SIGTERM outside MPI at a.c:7 in work"]
+    assert describe_ends(signalled_at(6_000).builder.open()) == ["rank 0 got SIGTERM outside MPI at a.c:7 in work"]
 
 
 def test_an_exit_before_the_launchers_signal_is_an_exit() -> None:

@@ -184,7 +184,11 @@ def _describe_position(end: End) -> str:
 
 
 def _describe_end_of_record(end: End) -> str:
-    return _describe_calls(end.open_calls) if end.open_calls else f" outside {end.rank.trace.system.name}{_describe_last_call(end)}"
+    return (
+        _describe_calls(end.open_calls)
+        if end.open_calls
+        else f" outside {end.rank.trace.system.name}{_describe_last_call(end)}"
+    )
 
 
 def _describe_calls(events: list[Event]) -> str:

@@ -47,6 +47,7 @@ class Left:
 
     def _noting(self, begin: Callable[..., None]) -> Callable[..., None]:
         """Return the initialisation of a ufunc, which also notes the ufunc."""
+
         def made(builder: Any, function: Any, *given: object, **named: object) -> None:
             begin(builder, function, *given, **named)
             self.ufuncs.append(function)
