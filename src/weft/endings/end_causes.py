@@ -131,7 +131,8 @@ def _decide_cause(rank: Rank, recorded: list[Ending]) -> tuple[How, Ending | Non
     if crash := _first(recorded, EndingKind.SIGNAL):
         return How.WEFT if crash.part_of_weft else How.CRASH, crash
     if abort := _first(recorded, EndingKind.ABORT):
-        return How.ABORT, abort
+        is_way_out = interrupted is not None and interrupted.time_ns <= abort.time_ns and _is_ended_from_outside(rank)
+        return (How.SIGNAL, interrupted) if is_way_out else (How.ABORT, abort)
     left = _first(recorded, EndingKind.EXIT)
     if rank.definitions.ended is not None:
         return How.ERROR, left
@@ -142,6 +143,11 @@ def _decide_cause(rank: Rank, recorded: list[Ending]) -> tuple[How, Ending | Non
     if rank.state == "aborted":
         return How.ABORT, None
     return _quiet_end(rank, left)
+
+
+def _is_ended_from_outside(rank: Rank) -> bool:
+    """Return whether somebody ended the whole run: what its ranks do on their way out is not the program's error."""
+    return rank.trace.run.get("ended") in ("interrupted", "killed")
 
 
 def _quiet_end(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from weft.base.words import plural, printable, rank_words
 from weft.endings.end_causes import OWN, End, How, find_ends
+from weft.endings.waits_at_end import describe_waits
 from weft.endings.wording import describe_end
 from weft.trace import Level, Trace
 
@@ -31,7 +32,7 @@ def describe_ends(trace: Trace, reported: Collection[int] = ()) -> list[str]:
     if len(groups) > MAX_LINES:
         left = sum(len(group) for _, group in groups[MAX_LINES:])
         said.append(f"and {plural(left, 'more rank')} elsewhere: weft view --text {printable(str(trace.path))}")
-    return said + _explain_kill(trace, found)
+    return describe_waits(trace, found) + said + _explain_kill(trace, found)
 
 
 def _explain_kill(trace: Trace, found: list[End]) -> list[str]:

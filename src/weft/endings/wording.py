@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from weft.base.words import listed, printable, short_function
 from weft.endings.end_causes import End, How, callers, own_finalize, own_line
 from weft.terms.describe import call, in_task, where
@@ -196,10 +198,11 @@ def _describe_calls(events: list[Event]) -> str:
 
 
 def _describe_last_call(end: End) -> str:
-    """Return `, after` and the last call of a rank; empty if it made none."""
-    if not len(end.rank):
+    """Return `, after` and the last call of a rank before its end; empty if it made none."""
+    before = int(np.count_nonzero(end.rank.enter_ns() < end.time_ns)) if len(end.rank) else 0
+    if not before:
         return ""
-    last = end.rank.event(len(end.rank) - 1)
+    last = end.rank.event(before - 1)
     return f", after {call(last)}{where(last)}"
 
 
