@@ -234,14 +234,14 @@ def interrupted(*, polls: int, abort: bool = False) -> Trace:
 def test_behind_an_interrupt_there_is_no_error_and_who_polled_in_vain_is_named(*, abort: bool) -> None:
     trace = interrupted(polls=900, abort=abort)
     assert found(trace) == []
-    assert lines(trace)[0] == (
+    assert describe_ends(trace)[0] == (
         "ranks 0 and 2 waited in barrier at exc.py:7 for rank 1, which had not entered it: "
         "rank 1 polled iprobe(source=0, tag=5) at idle.py:8 in vain for 2 s"
     )
 
 
 def test_a_few_polls_are_no_standing_still() -> None:
-    assert "polled" not in lines(interrupted(polls=3))[0]
+    assert "polled" not in describe_ends(interrupted(polls=3))[0]
 
 
 def test_an_abort_of_a_run_that_nobody_interrupted_stays_an_error() -> None:

@@ -169,7 +169,7 @@ class Times:
 
     @property
     def walls(self) -> Ints:
-        """Return for each rank the time from its first entry to the last moment that its record knows, times its threads."""
+        """Return for each rank the time from its first entry to the last moment of its record, times its threads."""
         return (self.end - self.begin) * self.threads
 
     @property
