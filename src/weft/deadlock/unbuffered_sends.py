@@ -95,12 +95,8 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     if Standstill(trace).stuck:
         return []
     processes = Processes(trace)
-<<<<<<< HEAD
-    constraints = _constraints_of_run(trace, match, processes)
-=======
-    found_complete = _found_complete(match)
-    constraints = _constraints(trace, match, processes, found_complete)
->>>>>>> main
+    found_complete = _sends_found_complete(match)
+    constraints = _constraints_of_run(trace, match, processes, found_complete)
     findings: list[Finding] = []
     for _ in range(MAX_ROUNDS):
         place = constraints.run_processes()
@@ -123,17 +119,11 @@ def find(trace: Trace, match: Match) -> list[Finding]:
                 continue
             links = _make_links(match, processes, constraints, place, cycle)
             sends = [link.row for link in links if link.row >= 0]
-<<<<<<< HEAD
-            if told and (sends or not any(link.tested for link in links)):
-                findings.append(_make_finding(match, links))
-            drop.update(_call_site(trace, match.sends.id(row)) for row in sends)
-=======
             stands = {int(processes.rank[p]): int(constraints.at[place[p]]) for p in stuck}
             is_reached = not _is_behind_early_test(match, stands, found_complete)
             if told and is_reached and (sends or not any(link.tested for link in links)):
-                findings.append(_finding(match, links))
-            drop.update(_site(trace, match.sends.id(row)) for row in sends)
->>>>>>> main
+                findings.append(_make_finding(match, links))
+            drop.update(_call_site(trace, match.sends.id(row)) for row in sends)
             if not sends:
                 early.update(_call_site(trace, link.event.id) for link in links if link.gathers)
         left = (
@@ -148,22 +138,15 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 # Constraints
 
 
-<<<<<<< HEAD
-def _constraints_of_run(trace: Trace, match: Match, processes: Processes) -> Constraints:
-    """Return the constraints if every standard send waits, and every collective except those that are local in
-    practice."""
-    local = masks(trace.functions).table(_LOCAL)[match.collectives.function]
-    waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~_sends_found_complete(match)
-    return make_constraints(match, processes, waits, ~local)
-=======
-def _constraints(
+def _constraints_of_run(
     trace: Trace, match: Match, processes: Processes, found_complete: NDArray[np.bool_]
 ) -> Constraints:  # fmt: skip
-    """Return every standard send waits, and every collective but those that are local in practice."""
+    """Return the constraints if every standard send waits, and every collective except those that are local in
+    practice.
+    """
     local = masks(trace.functions).table(_LOCAL)[match.collectives.function]
     waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~found_complete
-    return constraints_of(match, processes, waits, ~local)
->>>>>>> main
+    return make_constraints(match, processes, waits, ~local)
 
 
 def _sends_found_complete(match: Match) -> NDArray[np.bool_]:

@@ -7,15 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from weft.deadlock.blocked_ranks import Standstill
-<<<<<<< HEAD
 from weft.endings.end_causes import How, find_ends, own_finalize
 from weft.endings.findings import KINDS, may_have_moved
-from weft.evidence import Absent, Deadlock, Ended, Epoch, Refused
-=======
-from weft.endings.end_causes import How, ends, own_finalize
-from weft.endings.findings import KINDS, moved
 from weft.evidence import NO_EVIDENCE, Absent, Deadlock, Ended, Epoch, Refused
->>>>>>> main
 from weft.findings import Finding
 from weft.terms.rank_progress import LEFT
 from weft.trace import Trace
@@ -76,12 +70,8 @@ def find_consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences
         return result
     alone = _ranks_stuck_anyway(trace, sorted(causes))
     for one in found:
-<<<<<<< HEAD
-        rank = _find_cause(trace, one, causes, alone) if one.kind in CONSEQUENT else None
-=======
         exhausts = one.kind == "resource-leak" and one.severity == "error"
-        rank = _cause(trace, one, causes, alone) if one.kind in CONSEQUENT and not exhausts else None
->>>>>>> main
+        rank = _find_cause(trace, one, causes, alone) if one.kind in CONSEQUENT and not exhausts else None
         if rank is not None and _may_follow(trace, one, causes[rank]):
             result.add(one, causes[rank])
     for one, reason in _explained_refusals(found, result):
@@ -124,29 +114,19 @@ def _explained_refusals(found: list[Finding], result: Consequences) -> Iterator[
         for other in found:
             if (
                 other is not one
-<<<<<<< HEAD
-                and other.kind in ARGUMENTS
                 and not result.is_consequence(other)
-                and _explains_refusal(other, one, one.evidence)
-=======
-                and not result.of(other)
-                and (_exhausts(other, one) or (other.kind in ARGUMENTS and _tells(other, one, one.evidence)))
->>>>>>> main
+                and (_exhausts(other, one) or (other.kind in ARGUMENTS and _explains_refusal(other, one, one.evidence)))
             ):
                 yield one, other
                 break
 
 
-<<<<<<< HEAD
-def _explains_refusal(other: Finding, refused: Finding, how: Refused) -> bool:
-=======
 def _exhausts(leak: Finding, end: Finding) -> bool:
     """Return whether a leak left a rank without communicators, for which MPI ended it."""
     return leak.kind == "resource-leak" and leak.severity == "error" and bool(set(leak.ranks) & set(end.ranks))
 
 
-def _tells(other: Finding, refused: Finding, how: Refused) -> bool:
->>>>>>> main
+def _explains_refusal(other: Finding, refused: Finding, how: Refused) -> bool:
     """Return whether a finding says more of the call that MPI refused: it names that call, or what MPI's words name."""
     if set(other.events) & set(refused.events):
         return True
@@ -213,14 +193,9 @@ def _same_error(end: Finding, found: list[Finding], result: Consequences) -> tup
         return None
     events, places = set(end.events), {(s.rank, s.file, s.line) for s in end.sites}
     left = LEFT in end.message
-<<<<<<< HEAD
-    for other in sorted(found, key=result.is_consequence):  # what says more than MPI's own words in front
-        if left and other.kind == "unmatched-send" and not result.is_consequence(other):
-=======
     # What says more than MPI's own words in front.
-    for other in sorted(found, key=lambda other: (result.of(other), other.evidence is NO_EVIDENCE)):
-        if left and other.kind == "unmatched-send" and not result.of(other):
->>>>>>> main
+    for other in sorted(found, key=lambda other: (result.is_consequence(other), other.evidence is NO_EVIDENCE)):
+        if left and other.kind == "unmatched-send" and not result.is_consequence(other):
             return end, other
         if _exhausts(other, end):
             return end, other
