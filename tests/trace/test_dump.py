@@ -107,7 +107,7 @@ def test_what_could_not_be_read_is_said_on_the_error_output(run: str, capsys: py
 
 
 def test_a_run_that_is_none_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["dump", str(tmp_path / "x")]) == 4
+    assert main(["dump", str(tmp_path / "x")]) == 2
     assert capsys.readouterr().err == f"weft: {tmp_path / 'x'} is not a run: there is no such directory\n"
 
 
@@ -154,9 +154,7 @@ def test_a_rank_that_is_not_there_is_an_error(
 @pytest.mark.parametrize("count", ["-1", "x", "1.5"])
 def test_a_number_of_calls_that_is_none_is_a_usage_error(run: str, count: str) -> None:
     for option in ("--first", "--last"):
-        with pytest.raises(SystemExit) as ended:
-            main(["dump", run, option, count])
-        assert ended.value.code == 2
+        assert main(["dump", run, option, count]) == 2
 
 
 def test_csv_and_parquet_hold_the_same_table(run: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from weft.base.json_files import read_json
-from weft.errors import RunError
+from weft.errors import NoRunError, RunError
 from weft.findings import Finding
 from weft.systems import System
 from weft.trace import clock
@@ -91,14 +91,14 @@ class Trace:
         root = Path(path)
         if not root.is_dir():
             why = "not a directory" if root.exists() else "there is no such directory"
-            raise RunError(f"{root} is not a run: {why}")
+            raise NoRunError(f"{root} is not a run: {why}")
         problems: list[str] = []
         notes: list[str] = []
         run = read_json(root, "run.json", "weft-run/1", problems, exact=True)
         table = function_table(root, problems)
         files = rank_files(root, problems, notes)
         if not files and not run:
-            raise RunError(f"{root} is not a run of Weft: " + "; ".join(problems[:3]))
+            raise NoRunError(f"{root} is not a run of Weft: " + "; ".join(problems[:3]))
         trace = cls(root, run, table, files)
         until = run.get("until")  # of a snapshot (weft.trace.rings.snapshots)
         trace.until = until if isinstance(until, int) else None
