@@ -63,6 +63,12 @@ class Trace:
     framer: ClassVar[Callable[..., Any] | None] = None
     """What makes a pyarrow.Table or a pandas.DataFrame of the calls, put here in the same way."""
 
+    finder: ClassVar[Callable[[Trace], list[Finding]] | None] = None
+    """What analyses a trace, put here in the same way."""
+
+    describer: ClassVar[Callable[[Event], str] | None] = None
+    """What says a call in words, put here in the same way."""
+
     def __init__(self, path: Path, run: dict[str, Any], functions: FunctionTable, files: list[RankFile]) -> None:
         self.path = path
         self.run = run
@@ -278,6 +284,13 @@ class Trace:
     def event(self, rank: int, index: int) -> Event:
         """The event [rank index, event index] of a finding."""
         return self.ranks[rank].event(index)
+
+    def findings(self) -> list[Finding]:
+        """Return what is wrong with the run, worst first: what `weft report` prints."""
+        finder = type(self).finder
+        if finder is None:
+            raise RunError("only a run that was opened by weft.open is analysed")
+        return finder(self)
 
     def plot(self, **options: Any) -> str:
         """The run as an SVG picture that a notebook shows, or a part of it: see weft.picture.svg.draw.
