@@ -161,8 +161,7 @@ static bool conflicts(mark_t m, uintptr_t a, uint32_t place, enum pair pair) {
     if (over(m) || (m & place & ATOMIC) || (strand_of(m) == now.current && came_before(m, false))) return false;
     strand_t s = strand_of(m);
     if (a >= me->stack_low && a < me->frame && same_thread(s, now.current)) return false;
-    const struct node *n = node(s), *mine = node(now.current);
-    if (n->kind == LOCKED && mine->kind == LOCKED && (n->locks & mine->locks)) {
+    if (locks_keep_apart(s, now.current)) {
         if (pair == READ_OF_WRITE) locks_take_over(s);
         return false;
     }
