@@ -122,6 +122,15 @@ def suggest_clause(races: Iterable[RawOpenMPFinding], named: NamedElement, place
     return ""
 
 
+def suggest_threadprivate(record: RawOpenMPFinding) -> str:
+    """Suggest `threadprivate` for a static variable of a function that the construct calls: no clause can name it."""
+    place, construct = record.access.place, record.access.strand.at
+    if not record.named.is_local_static or (place.file, place.function) == (construct.file, construct.function):
+        return ""
+    name = record.named.name
+    return f"; `{name}` is static in a function, where no clause reaches it: make it threadprivate, or a parameter"
+
+
 def name_saving_chunk(record: RawOpenMPFinding) -> str:
     """Say that the loop's schedule gives both accesses to one thread, and that nothing else orders them."""
     if not record.chunk:

@@ -13,12 +13,16 @@ from weft.dataparallel.source_map import AccessPlace
 
 @dataclass(frozen=True, slots=True)
 class NamedElement:
-    """The variable, and its element if it is an array, that a finding is about; `scalar`: it is a single number."""
+    """The variable, and its element if it is an array, that a finding is about.
+
+    `scalar`: it is a single number; `is_local_static`: it is a static variable of a function.
+    """
 
     name: str = ""
     index: tuple[int, ...] = ()
     scalar: bool = False
     line: int = 0
+    is_local_static: bool = False
 
     def render(self, fortran: bool) -> str:
         """Return the element as the program writes it: `a[3][4]`, in Fortran `a(4, 3)`."""
