@@ -12,6 +12,7 @@ from typing import Final
 
 from weft.dataparallel.source_map import AccessPlace
 from weft.debuginfo.dwarf import DwarfModule, DwarfVariable, Shape, Symbol
+from weft.openmp.library_functions import called_function
 from weft.openmp.raw_findings import Access, NamedElement, RawOpenMPFinding
 
 _KEYWORDS: Final = frozenset(
@@ -65,6 +66,10 @@ class VariableNames:
         not.
         """
         address, pc = record.address, record.access.pc - self.base
+        if (
+            function := self._function_with_data(record, [preprocessed_line(place) for place, _ in places])
+        ) is not None:
+            return NamedElement(f"{function}()'s own data", library_function=function)
         found = self._name_static_variable(address - self.base, pc, fortran) or self._name_local_variable(
             record, fortran
         )
@@ -90,6 +95,15 @@ class VariableNames:
             v.at <= address - cfa < v.at + v.shape.size and v.at <= near - cfa < v.at + v.shape.size
             for v, cfa in self._frame_variables(record)
         )
+
+    def _function_with_data(self, record: RawOpenMPFinding, lines: Sequence[str]) -> str | None:
+        """Return the function of the C library whose own data a raw finding is about; None if it is about others."""
+        if record.block is not None or record.frame is not None:
+            return None
+        symbol = self._find_symbol(record.address - self.base)
+        if symbol is not None and not symbol.name.startswith("weft_state_of_"):
+            return None
+        return called_function(lines) or None
 
     def _find_symbol(self, address: int) -> Symbol | None:
         before = bisect_right(self.starts, address)

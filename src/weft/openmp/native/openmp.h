@@ -94,8 +94,8 @@ struct work {
 
 struct task;
 
-struct group {
-    struct group *outer;
+struct taskgroup {
+    struct taskgroup *outer;
     uintptr_t *reductions;
     strand_t *tasks;
     size_t count, room;
@@ -118,7 +118,7 @@ struct task {
     struct task *outer;
     strand_t *children;
     size_t count, room;
-    struct group *group;
+    struct taskgroup *group;
     struct depend *depends[64];
     bool final, is_explicit; /* is_explicit: what runs is a task that the program made, in no region within it */
 };
@@ -346,7 +346,7 @@ void locks_again(void); /* the current strand is the plain one, with the locks t
 /* --- tasks.c */
 void tasks_joined(strand_t **list, size_t *count);
 void GOMP_taskwait_depend(void **depend);
-void task_begin(struct task *t, struct group *group);
+void task_begin(struct task *t, struct taskgroup *group);
 void task_end(struct task *t);
 bool task_says(bool is_explicit); /* what the running task is from here on; what it was */
 /* A construct of the device that is a task: what it does is done at once, as a strand of its own. */
