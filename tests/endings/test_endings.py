@@ -9,7 +9,8 @@ from weft.findings import Finding
 from weft.report import examine, summary, to_json
 from weft.trace import EndingKind, ExitKind, Trace
 from weft.trace.builder import Builder, RankBuilder
-from weft.trace.layout import State
+from weft.trace.layout import Def, State
+from weft.trace.varint import put_s
 
 BARRIER = ("exc.py", 7, "<module>")
 
@@ -273,6 +274,40 @@ def test_a_silent_rank_is_named_where_the_launcher_let_the_others_tell(*, signal
     assert said[2].startswith(why)
 
 
+def signalled_at(moment: int) -> RankBuilder:
+    """A rank that is in a barrier from 1,000 to 5,000 ns, and gets SIGTERM at a moment."""
+    b = Builder(ranks=1, ended="crashed")
+    (rank,) = b.ranks
+    rank.barrier(comm="MPI_COMM_SELF", site=("a.c", 5, "main"), enter=1_000, exit=5_000)
+    rank.ends(EndingKind.WARNED, code=15, name="SIGTERM", python=[("a.c", 7, "work")], at=moment)
+    rank.state = State.RUNNING
+    return rank
+
+
+def test_a_handled_signal_is_told_where_it_came_and_not_where_the_record_ends() -> None:
+    inside = signalled_at(3_000)
+    assert lines(inside.builder.open()) == [
+        "rank 0 got SIGTERM in barrier(comm=self[0]) at a.c:5, handled it and went on; its record ends outside MPI, "
+        "after barrier(comm=self[0]) at a.c:5"
+    ]
+    outside = signalled_at(6_000)
+    outside.open.barrier(comm="MPI_COMM_SELF", site=("a.c", 9, "main"), enter=7_000)
+    assert lines(outside.builder.open()) == [
+        "rank 0 got SIGTERM outside MPI at a.c:7 in work, handled it and went on; its record ends in "
+        "barrier(comm=self[0]) at a.c:9"
+    ]
+    finished = signalled_at(6_000)
+    finished.finalize(enter=7_000)
+    finished.state = State.FINALIZED
+    assert lines(finished.builder.open()) == [
+        "rank 0 got SIGTERM outside MPI at a.c:7 in work, handled it and finished"
+    ]
+
+
+def test_a_signal_that_ended_a_rank_is_not_told_as_handled() -> None:
+    assert lines(signalled_at(6_000).builder.open()) == ["rank 0 got SIGTERM outside MPI at a.c:7 in work"]
+
+
 def test_an_exit_before_the_launchers_signal_is_an_exit() -> None:
     b = Builder(ranks=3, ended="deadlock")
     waits(b, 0, 2)
@@ -367,3 +402,17 @@ def test_whom_mpi_ends_in_a_call_that_would_have_returned_has_one() -> None:
     trace = b.open()
     assert "abort" in {one.kind for one in found(trace)}
     assert [end.how for end in ends(trace)] == [How.CUT_OFF, How.ERROR, How.CUT_OFF]
+
+
+def test_ranks_that_ended_inside_the_initialisation_are_named_with_and_without_a_record() -> None:
+    b = Builder(ranks=3, ended="crashed")
+    b.ranks[0].init(open=True, site=("a.c", 3, "main"))
+    b.ranks[1].define(Def.CWD, put_s("/"))
+    b.ranks[2].missing()
+    for rank in b.ranks[:2]:
+        rank.state = State.STARTING
+    assert lines(b.open()) == [
+        "rank 1 ended inside MPI's initialisation, or before it",
+        "rank 0 ended in init at a.c:3",
+        "rank 2 left no record",
+    ]

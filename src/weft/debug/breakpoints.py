@@ -79,14 +79,15 @@ class Breakpoints:
         """Return the next free number."""
         return next(self._ids)
 
-    def make(self, text: str, scope: Scope | None = None) -> Breakpoint:
+    def make(self, text: str, scope: Scope | None = None, log: str = "") -> Breakpoint:
         """Make the breakpoint of WHERE, WHERE if EXPRESSION, or WHERE FILTER. UsageError if the run has no such place.
 
-        In a task (`scope`) it is never an MPI call.
+        In a task (`scope`) it is never an MPI call. `log`: the message of a log point, which is in the source, so that
+        it never stops a rank.
         """
         place, condition, terms = _parts(text)
-        if condition:
-            return self._conditional(text, place, condition, scope)
+        if condition or log:
+            return self._in_source(text, place, condition, scope, log)
         found = self._make(place, scope)
         if not terms:
             return found
@@ -104,8 +105,8 @@ class Breakpoints:
             )
         return replace(found, text=text, events=events)
 
-    def _conditional(self, text: str, place: str, condition: str, scope: Scope | None) -> Breakpoint:
-        """Make a breakpoint in the source with a condition in the program's language."""
+    def _in_source(self, text: str, place: str, condition: str, scope: Scope | None, log: str) -> Breakpoint:
+        """Make a breakpoint in the source with a condition in the program's language, or a log point."""
         if scope is not None:
             raise UsageError("a condition goes with a breakpoint of ranks, not of a task")
         if re.fullmatch(rf"\d+:\d+|\d+:from=.*|finding:\d+|t=.*|(\d+:)?(PMPI_|{self._system.prefix})\w+(#\d+)?", place):
@@ -116,7 +117,9 @@ class Breakpoints:
         wanted = parse_place(place)
         self._has_code(wanted)
         number = next(self._ids)
-        point = Point(number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit, condition=condition)
+        point = Point(
+            number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit, condition=condition, log=log
+        )
         return Breakpoint(number, text, wanted.rank, (), point)
 
     def ignore(self, text: str, count: int, reached: Callable[[EventId], bool]) -> Breakpoint:

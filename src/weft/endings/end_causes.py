@@ -8,11 +8,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from weft.deadlock.blocked_ranks import Standstill
 from weft.terms import calls
 from weft.terms.calls import masks
 from weft.terms.library_code import innermost_own, library_code
-from weft.terms.rank_progress import finalized, open_calls
+from weft.terms.rank_progress import calls_at, finalized, open_calls
 from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
 from weft.trace.sites import CallSite
 
@@ -63,6 +65,23 @@ class End:
         """Return its calls of MPI that never returned, those on its way out left out."""
         found = [self.rank.event(index) for index in open_calls(self.rank)] if not self.rank.missing else []
         return [event for event in found if not event.leaving]
+
+    @cached_property
+    def stood_in(self) -> list[Event]:
+        """Its calls of MPI at the moment of a signal from outside or of Weft's question; else those of its end."""
+        if self.ending is None or self.ending.kind not in (EndingKind.WARNED, EndingKind.WHERE):
+            return self.open_calls
+        found = [self.rank.event(index) for index in calls_at(self.rank, self.ending.ticks)]
+        return [event for event in found if not event.leaving]
+
+    @cached_property
+    def went_on(self) -> bool:
+        """Whether the program handled the signal: it returned from a call, or made one, after it."""
+        if self.how is not How.SIGNAL or self.ending is None:
+            return False
+        later = self.rank.events["enter"] > np.uint64(self.ending.ticks)
+        called = any(not self.rank.event(int(index)).leaving for index in np.flatnonzero(later)[:64])
+        return called or any(not event.open for event in self.stood_in)
 
     @property
     def site(self) -> CallSite | None:

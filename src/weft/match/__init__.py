@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.match.functions import Op, Post, Spec, classify, communicates
+from weft.match.functions import Op, Post, Spec, asks_what_came, classify, communicates
 from weft.match.grouping import group
 from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
 from weft.match.rings import dropped_operations, select_pairable
@@ -22,8 +22,8 @@ from weft.native.threads import side_by_side, workers
 from weft.trace import Trace
 
 __all__ = [
-    "NONE", "Collectives", "Instances", "Match", "Op", "Operations", "Post", "Posts", "Room", "Spec", "classify",
-    "communicates", "instances", "match", "pair", "paired",
+    "NONE", "Collectives", "Instances", "Match", "Op", "Operations", "Post", "Posts", "Room", "Spec", "asks_what_came",
+    "classify", "communicates", "instances", "match", "pair", "paired",
 ]  # fmt: skip
 
 

@@ -122,6 +122,14 @@ def communicates(function: Function) -> bool:
     return classify(function.name)[0] is not Op.NONE or base(function.name) in _MORE
 
 
+_ASKS: Final = meaning.named(Act.COMPLETE, Act.ASK, Act.PROBE, where=lambda row: row.polls or row.many is Many.SOME)
+
+
+def asks_what_came(function: Function) -> bool:
+    """Whether it tells which requests or messages are there by now, which timing decides."""
+    return base(function.name) in _ASKS
+
+
 POLL = PROGRAM_POLL
 
 

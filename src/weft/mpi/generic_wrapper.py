@@ -101,6 +101,7 @@ def table_c(functions: list[Function]) -> str:
 def _line(f: Function, k: int, first: int) -> str:
     status = next((i for i, p in enumerate(f.parameters) if p.kind == "STATUS" and p.direction == "out"), -1)
     made = any(p.handle == "REQUEST" and p.direction == "out" for p in f.parameters)
+    meaning = function_facts.status_fields(f)
     manners = {
         "HAS_TAIL": f.tail,
         "ENQUIRY": function_facts.enquires(f),
@@ -108,7 +109,6 @@ def _line(f: Function, k: int, first: int) -> str:
         "RECEIVES": any(p.name == "source" and p.place == "peer" for p in f.parameters),
         "GETTER": function_facts.gives_known_handle(f),
         "PERSISTENT": made and function_facts.is_persistent(f),
-        "SILENT": made and function_facts.has_silent_status(f),
         "PAIRS": function_facts.sends_and_receives(f),
         "TAG_ASKED": f.parameter("tag") is not None,
     }
@@ -121,7 +121,8 @@ def _line(f: Function, k: int, first: int) -> str:
     fields = {
         "function": f.id, "k": k, "first": first, "n": len(names),
         "manners": " | ".join(name for name, has in manners.items() if has) or 0,
-        "watching": watching, "status": status, "flag": _at(f, "flag"), "count": _at(f, "count"),
+        "watching": watching, "fields": meaning if status >= 0 else 0, "request": meaning if made else 0,
+        "status": status, "flag": _at(f, "flag"), "count": _at(f, "count"),
         "comm": next((i for i, p in enumerate(f.parameters) if p.handle == "COMM" and p.direction == "in"), -1),
         "root": at("root"), "buffer": at(buffer), "amount": at(count), "datatype": at(datatype),
     }  # fmt: skip

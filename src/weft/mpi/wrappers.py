@@ -238,15 +238,13 @@ def _closing(
 
 def _status_in_slot(f: Function, flag: Parameter | None, completion: Parameter | None, *, left: bool) -> Iterator[str]:
     """The status's fields go into the event; `left`: the size of the message goes into its tail."""
-    silent = " && !completion.silent[chosen]" if completion else ""
-    fill = "weft_status_slot" if completion or not f.parameter("tag") else "weft_status_asked"
-    yield f"    uint64_t bytes = 0; if (ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}{silent}) bytes = {fill}(event, w_status);"
+    is_set = f"ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}"
+    fill = "weft_status_asked" if f.parameter("tag") else "weft_status_slot"
     if completion:
-        flagged = " && (event->flags & WEFT_FLAG_TRUE)" if flag else ""
-        yield "    else {"
-        yield "        event->peer = event->tag = -1;"
-        yield f"        if (ok{flagged} && weft_status_cancelled(w_status)) event->flags |= WEFT_FLAG_CANCELLED;"
-        yield "    }"
+        fields = f"{is_set} ? (enum weft_status_fields)completion.fields[chosen] : WEFT_STATUS_NOTHING"
+        yield f"    uint64_t bytes = weft_status_completed(event, w_status, {fields});"
+    else:
+        yield f"    uint64_t bytes = 0; if ({is_set}) bytes = {fill}(event, w_status);"
     if not left:
         yield f"    weft_received(thread, event, bytes, {'true' if probes(f) else 'false'});"
 

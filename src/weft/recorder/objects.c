@@ -763,7 +763,7 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
             kept->maker = weft_self;
             kept->parts = NULL;
             kept->handle = request;
-            kept->placed = kept->place && kept->silent && !kept->persistent;
+            kept->placed = kept->place && kept->status < WEFT_STATUS_COUNT && !kept->persistent;
             if (kept->placed) {
                 kept->same_bucket = *bucket(kept->place);
                 *bucket(kept->place) = kept;
@@ -771,7 +771,8 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
         }
         /* Another thread may still be inside the call that completed the request of which this one got the handle. */
         bool queued = kept && head &&
-                      ((head->silent && pending->silent && !head->persistent && !pending->persistent) ||
+                      ((head->status < WEFT_STATUS_COUNT && pending->status < WEFT_STATUS_COUNT && !head->persistent &&
+                        !pending->persistent) ||
                        head->maker != weft_self);
         if (queued) {
             head->last->next = kept;
@@ -817,14 +818,14 @@ static struct weft_pending *pending_of(struct weft_pending *head, const MPI_Requ
  * queue after the other; stamp 0: one call names one. */
 struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, uint64_t stamp) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
-    struct weft_found found = {.silent = true};
+    struct weft_found found = {.status = WEFT_STATUS_NOTHING};
     table_lock(t);
     struct entry *e = place(t, H(request));
     if (e) {
         const struct weft_pending *p = pending_of(e->extra, at, stamp, &found.guessed);
         if (UNLIKELY(p && p->seen)) weft_buffer_asked(p);
         found.id = p ? p->id : e->id ? e->id : (e->id = t->next_id++);
-        found.silent = p ? p->silent : found.id == WEFT_ID_NULL;
+        found.status = p ? p->status : found.id == WEFT_ID_NULL ? WEFT_STATUS_NOTHING : WEFT_STATUS_MESSAGE;
     }
     table_unlock(t);
     return found;
@@ -928,8 +929,8 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
 }
 
 /* ---- texts ---- */
-WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set) {
-    if (!set) {
+WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, enum weft_status_fields fields) {
+    if (fields < WEFT_STATUS_COUNT && !(fields && weft_status_cancelled(status))) {
         weft_text_u(t, 0);
         return;
     }
@@ -938,9 +939,10 @@ WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, 
         return;
     }
     uint8_t *p = t->p;
-    *p++ = weft_status_cancelled(status) ? 2 : 1;
-    p = weft_put_z(p, weft_rank(status->MPI_SOURCE));
-    p = weft_put_z(p, weft_tag(status->MPI_TAG));
+    bool counted = fields == WEFT_STATUS_COUNT;
+    *p++ = !counted && weft_status_cancelled(status) ? 2 : 1;
+    p = weft_put_z(p, counted ? WEFT_RANK_ANY_SOURCE : weft_rank(status->MPI_SOURCE));
+    p = weft_put_z(p, counted ? WEFT_TAG_ANY : weft_tag(status->MPI_TAG));
     p = weft_put_u(p, weft_status_bytes(status));
     *p++ = 0;
     t->p = p;

@@ -93,6 +93,16 @@ WEFT_COLD void weft_spawned(MPI_Comm intercomm);
 extern WEFT_HIDDEN __thread char weft_spawn_name[64]; /* of the spawn that this thread is in as its root, or "" */
 
 /* ---- requests ---- */
+/* What of a status has a meaning, by what was completed (MPI-4.1, 3.2.5, 3.7.3, 3.8.4, 14.4.1). The rest is whatever stood
+ * there, and is not recorded:
+ *
+ *                                             source, tag   count   cancelled
+ *     collectives, one-sided, null requests
+ *     sends                                                              x
+ *     transfers of files                                     x
+ *     receives, probes, generalized requests       x         x           x
+ */
+enum weft_status_fields { WEFT_STATUS_NOTHING, WEFT_STATUS_CANCELLED, WEFT_STATUS_COUNT, WEFT_STATUS_MESSAGE };
 struct weft_pending { /* what a completion needs to know of its start */
     const void *buffer;
     uint64_t bytes; /* of a contiguous buffer under watch, else 0 */
@@ -112,7 +122,7 @@ struct weft_pending { /* what a completion needs to know of its start */
     bool awaited;
     bool summed, persistent,
         active; /* active: a persistent one that was started and is not complete, as far as it is watched */
-    bool silent; /* its status tells nothing: sends, collectives, one-sided */
+    uint8_t status; /* enum weft_status_fields of the one that its completion sets */
     uint32_t id;
     struct weft_pending *next, *last, *cursor; /* the queue of one handle; last, cursor, stamp and doubt in its head */
     uint64_t stamp, given;
@@ -130,7 +140,8 @@ WEFT_HIDDEN uint32_t weft_request_id(MPI_Request request, const MPI_Request *at)
 WEFT_HIDDEN void weft_request_started(MPI_Request request);
 struct weft_found {
     uint32_t id;
-    bool silent, guessed;
+    uint8_t status; /* enum weft_status_fields */
+    bool guessed;
 };
 WEFT_HIDDEN struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, uint64_t stamp);
 /* For a call that completes all its requests: nothing is guessed where it has all that share a handle. */
@@ -270,12 +281,29 @@ WEFT_INLINE WEFT_GIVEN bool weft_status_cancelled(const MPI_Status *status) {
 #endif
 }
 
+/* The status of a transfer of a file: it has a count and nothing else. */
+WEFT_INLINE WEFT_GIVEN uint64_t weft_status_counted(struct weft_event *event, const MPI_Status *status) {
+    event->peer = WEFT_RANK_ANY_SOURCE;
+    event->tag = WEFT_TAG_ANY;
+    return weft_status_bytes(status);
+}
+
 /* The single status of a call into its slot. `bytes` goes to result here or, where there is a tail, by the caller. */
 WEFT_INLINE WEFT_GIVEN uint64_t weft_status_slot(struct weft_event *event, const MPI_Status *status) {
     event->peer = weft_rank(status->MPI_SOURCE);
     event->tag = weft_tag(status->MPI_TAG);
     if (UNLIKELY(weft_status_cancelled(status))) event->flags |= WEFT_FLAG_CANCELLED;
     return weft_status_bytes(status);
+}
+
+/* Of a call that completes a request. */
+WEFT_INLINE WEFT_GIVEN uint64_t weft_status_completed(struct weft_event *event, const MPI_Status *status,
+                                                      enum weft_status_fields fields) {
+    if (LIKELY(fields == WEFT_STATUS_MESSAGE)) return weft_status_slot(event, status);
+    if (fields == WEFT_STATUS_COUNT) return weft_status_counted(event, status);
+    event->peer = event->tag = -1;
+    if (fields == WEFT_STATUS_CANCELLED && weft_status_cancelled(status)) event->flags |= WEFT_FLAG_CANCELLED;
+    return 0;
 }
 
 /* Likewise for a call that names source and tag: what it asked for stays, as MPI_PROC_NULL's status has another tag. */
@@ -287,6 +315,6 @@ WEFT_INLINE WEFT_GIVEN uint64_t weft_status_asked(struct weft_event *event, cons
     return bytes;
 }
 
-WEFT_HIDDEN void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set);
+WEFT_HIDDEN void weft_text_status(struct weft_text *t, const MPI_Status *status, enum weft_status_fields fields);
 
 #endif

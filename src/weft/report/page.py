@@ -6,7 +6,7 @@ import json
 from html import escape
 from typing import Final
 
-from weft.base.words import visible
+from weft.base.words import short_function, visible
 from weft.endings import lines
 from weft.evidence import Ended
 from weft.findings import Finding, Site
@@ -17,7 +17,7 @@ from weft.report.quotes import Quotes, places
 from weft.report.rings import describe_scope
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import advice, consequences, file_line, heading, printable, replays, short
+from weft.report.text import advice, consequences, file_line, heading, printable, replays
 from weft.sources import Excerpt, Statement, colour
 from weft.trace import Trace
 
@@ -84,7 +84,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
 def _article(trace: Trace, finding: Finding, quotes: Quotes) -> str:
     rows = "".join(
         f'<tr><td class="place">{escape(printable(file_line(s.file, s.line)))}</td><td>rank {s.rank}</td>'
-        f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short(s.function)))}{_way(s)}</td></tr>"
+        f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short_function(s.function)))}{_way(s)}</td></tr>"
         for s in finding.sites[:64]
     )
     sure = "" if finding.certainty == "certain" else f", {finding.certainty}"
@@ -134,5 +134,7 @@ def _lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], statement: S
 
 
 def _way(site: Site) -> str:
-    names = " &lt; ".join(escape(printable(f"{file_line(f, n)} {short(name)}".rstrip())) for f, n, name in site.callers)
+    names = " &lt; ".join(
+        escape(printable(f"{file_line(f, n)} {short_function(name)}".rstrip())) for f, n, name in site.callers
+    )
     return f'<br><span class="way">from {names}</span>' if names else ""

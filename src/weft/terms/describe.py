@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from weft import findings, sources
+from weft.base.words import short_function
 from weft.mpi.meaning import base
 from weft.systems import MPI, System
 from weft.terms import calls
@@ -36,7 +37,7 @@ def where(event: Event) -> str:
         return f" at {Path(place.file).name}:{place.line}"
     if not place.module:
         return ""
-    return f" in {place.function} ({_file(place)})" if place.function else f" at {_file(place)}"
+    return f" in {short_function(place.function)} ({_file(place)})" if place.function else f" at {_file(place)}"
 
 
 def loops(rank: Rank, site: int, around: int = 0) -> bool:

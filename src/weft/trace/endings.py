@@ -25,8 +25,10 @@ class Ending:
     slot: int
     """Slot of the thread that it is about, -1 for one that never called MPI."""
     tid: int
+    ticks: int
+    """When, by the rank's own clock, like the column `enter` of its events."""
     time_ns: int
-    """On the common time axis, like the events' times."""
+    """When, on the common time axis, like the events' times."""
     code: int
     """The exit status, signal or error code."""
     detail: int
@@ -113,6 +115,6 @@ def _resolved(
         if own or not (site.module or "").endswith("/libweft-shim.so")
     )
     return Ending(
-        one.kind, one.slot, one.tid, ns(one.ticks), one.code, one.detail, one.address, one.name, one.text,
+        one.kind, one.slot, one.tid, one.ticks, ns(one.ticks), one.code, one.detail, one.address, one.name, one.text,
         one.traceback, one.who, python, stack,
     )  # fmt: skip
