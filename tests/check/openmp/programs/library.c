@@ -60,8 +60,7 @@ void seed(void) {
         static unsigned state = 1; /* wrong */
         unsigned state = 1; /* right */
 #pragma omp for
-        for (int i = 0; i < N; i++)
-            a[i] = rand_r(&state); /* found */
+        for (int i = 0; i < N; i++) a[i] = rand_r(&state); /* found */
     }
 }
 
@@ -99,8 +98,8 @@ void own_text(void) {
     for (int i = 0; i < N; i++) {
         char *rest = NULL;
         for (char *word = strtok(lines[i], ","); word; word = strtok(NULL, ",")) /* wrong */ /* found */
-        for (char *word = strtok_r(lines[i], ",", &rest); word; word = strtok_r(NULL, ",", &rest)) /* right */
-            sums[i] += atoi(word);
+            for (char *word = strtok_r(lines[i], ",", &rest); word; word = strtok_r(NULL, ",", &rest)) /* right */
+                sums[i] += atoi(word);
     }
 }
 

@@ -144,8 +144,7 @@ void lanes_under_a_lock(void) {
     for (int k = 0; k < 8; k++) {
 #pragma omp critical(of_sums) /* right */
 #pragma omp simd
-        for (int i = 0; i < N; i++)
-            sums[i] += k; /* found */
+        for (int i = 0; i < N; i++) sums[i] += k; /* found */
     }
 }
 
