@@ -154,7 +154,7 @@ class Module:
     """Whether it raises for an index outside: its iterations are to be run one at a time."""
     arguments: int = 0
     """Of a kernel: how many it has, the schedule among them."""
-    container_number_of: Callable[[Chain], int | None] = lambda chain: None  # noqa: E731
+    container_number_of: Callable[[Chain], int | None] = lambda chain: None
     """Gives the number of a call into a container's library."""
     _chains: dict[str, Chain] = field(default_factory=dict)
     _told: dict[str, Chain] = field(default_factory=dict)
