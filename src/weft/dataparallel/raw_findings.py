@@ -76,17 +76,9 @@ def format_element(name: str, index: Sequence[int] | None, order: str) -> str:
     return f"`{name}({listed})`" if order == "fortran" else f"`{name}[{listed}]`"
 
 
-_CHANGED: Final = re.compile(
-    r"\b(\w+)\.(?:append|extend|insert|pop|remove|clear|sort|reverse|add|discard|update|setdefault|popitem)\("
-)
-"""A container in Python that a method changes."""
-
-
 def guess_operand(place: AccessPlace, write: bool) -> str:
     """Guess from the source line what it accesses, if no name is known for the address: `*p` for `*p = 3`."""
     text = current_files.line(place.file, place.line)
-    if place.file.endswith(".py") and (changed := _CHANGED.search(text)):
-        return f"`{changed[1]}`"
     found = re.match(
         r"[\s{}]*(?:[\w]+[ \t*]+(?=\w+\s*=))?([^=;]*?[^=;!<>+\-*/%&|^\s])\s*[+\-*/%&|^]?=(?!=)([^;]*);", text
     )
