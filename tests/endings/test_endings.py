@@ -209,10 +209,46 @@ def test_an_interrupt_says_where_each_rank_was_and_is_no_deadlock() -> None:
     trace = b.open()
     assert [one.kind for one in found(trace)] == []
     assert lines(trace) == [
+        "rank 0 waited in recv(source=1, tag=0) at a.py:5 for rank 1: rank 1 was outside MPI at a.py:4",
         "rank 1 got SIGINT outside MPI at a.py:4 in spin (called at a.py:8)",
         "rank 0 was in recv(source=1, tag=0) at a.py:5",
     ]  # fmt: skip
-    assert summary(trace).splitlines()[0].startswith("rank 1 got SIGINT")
+    assert summary(trace).splitlines()[0].startswith("rank 0 waited in recv(")
+
+
+def interrupted(*, polls: int, abort: bool = False) -> Trace:
+    """Rank 1 polls, and perhaps aborts, when the run is interrupted; the others wait for it in a barrier."""
+    b = Builder(ranks=3, ended="interrupted")
+    waits(b, 0, 2)
+    r1 = b.ranks[1]
+    r1.call("MPI_Iprobe", site=("idle.py", 8, "poll"), source=0, tag=5, comm="MPI_COMM_WORLD", polls=polls,
+            enter=10, exit=2_000_000_010)  # fmt: skip
+    r1.ends(EndingKind.WARNED, code=2, name="SIGINT", python=[("/lib/python3.11/time.py", 4, "sleep")])
+    if abort:
+        r1.ends(EndingKind.ABORT, code=130, name="MPI_Abort")
+    r1.state = State.ABORTED if abort else State.RUNNING
+    return b.open()
+
+
+@pytest.mark.parametrize("abort", [False, True])
+def test_behind_an_interrupt_there_is_no_error_and_who_polled_in_vain_is_named(*, abort: bool) -> None:
+    trace = interrupted(polls=900, abort=abort)
+    assert found(trace) == []
+    assert lines(trace)[0] == (
+        "ranks 0 and 2 waited in barrier at exc.py:7 for rank 1, which had not entered it: "
+        "rank 1 polled iprobe(source=0, tag=5) at idle.py:8 in vain for 2 s"
+    )
+
+
+def test_a_few_polls_are_no_standing_still() -> None:
+    assert "polled" not in lines(interrupted(polls=3))[0]
+
+
+def test_an_abort_of_a_run_that_nobody_interrupted_stays_an_error() -> None:
+    b = fallen(signalled=True)
+    b.ranks[1].ends(EndingKind.WARNED, code=15, name="SIGTERM")
+    b.ranks[1].ends(EndingKind.ABORT, code=5, name="MPI_Abort")
+    assert [one.kind for one in found(b.open())] == ["abort"]
 
 
 def test_who_waits_for_an_interrupted_rank_is_no_deadlock_and_others_are() -> None:

@@ -87,7 +87,7 @@ def add_what_to_record(group: _options.Declares) -> None:
     )  # fmt: skip
     group.add_argument(
         "--whole-buffers", action="store_true",
-        help="check the whole buffer of each pending operation for changes, not only parts of it",
+        help="check the whole buffer of every pending operation for changes, not only of the first sends of each line",
     )  # fmt: skip
     group.add_argument(
         "--probes", type=Path, metavar="CONFIG",

@@ -133,7 +133,8 @@ def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
     if crash := _first(told, EndingKind.SIGNAL):
         return How.WEFT if crash.part_of_weft else How.CRASH, crash
     if abort := _first(told, EndingKind.ABORT):
-        return How.ABORT, abort
+        is_way_out = interrupted is not None and interrupted.time_ns <= abort.time_ns and _is_ended_from_outside(rank)
+        return (How.SIGNAL, interrupted) if is_way_out else (How.ABORT, abort)
     left = _first(told, EndingKind.EXIT)
     if rank.definitions.ended is not None:
         return How.ERROR, left
@@ -144,6 +145,11 @@ def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
     if rank.state == "aborted":
         return How.ABORT, None
     return _way_out(rank, left)
+
+
+def _is_ended_from_outside(rank: Rank) -> bool:
+    """Return whether somebody ended the whole run: what its ranks do on their way out is not the program's error."""
+    return rank.trace.run.get("ended") in ("interrupted", "killed")
 
 
 def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:

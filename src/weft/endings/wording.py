@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from weft.base.words import listed, printable, short_function
 from weft.endings.end_causes import End, How, callers, own_finalize, own_line
 from weft.terms.describe import call, in_task, where
@@ -189,9 +191,10 @@ def _inside(events: list[Event]) -> str:
 
 
 def _last(end: End) -> str:
-    if not len(end.rank):
+    before = int(np.count_nonzero(end.rank.enter_ns() < end.time_ns)) if len(end.rank) else 0
+    if not before:
         return ""
-    last = end.rank.event(len(end.rank) - 1)
+    last = end.rank.event(before - 1)
     return f", after {call(last)}{where(last)}"
 
 

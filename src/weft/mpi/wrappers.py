@@ -65,6 +65,8 @@ def wrapper(f: Function) -> str:
                     f"    uint32_t before_id_{p.name} = {id_expression(p, 'before_' + p.name)}; (void)before_id_{p.name};"
                 )
             lines.append(f"    (void)before_{p.name};")
+    if {p.place for p in f.parameters} >= {"buffer", "datatype"}:
+        lines.append("    weft_buffer_named(thread, event);")
     if posts(f):
         lines.append("    if (UNLIKELY(weft_threaded)) weft_post_lock();")
     lines += _tail_entry(f, entry)

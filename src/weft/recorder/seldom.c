@@ -339,6 +339,7 @@ word weft_seldom(word w0, word w1, word w2, word w3, word w4, word w5, word w6, 
                      .event = event,
                      .ok = true};
     for (int i = 0; i < f->n; i++) fill(&c, i);
+    if (event->buffer) weft_buffer_named(thread, event);
     MPI_Status own;
     word handed[WEFT_WORDS];
     memcpy(handed, words, sizeof words);

@@ -105,7 +105,8 @@ extern WEFT_HIDDEN __thread char weft_spawn_name[64]; /* of the spawn that this 
 enum weft_status_fields { WEFT_STATUS_NOTHING, WEFT_STATUS_CANCELLED, WEFT_STATUS_COUNT, WEFT_STATUS_MESSAGE };
 struct weft_pending { /* what a completion needs to know of its start */
     const void *buffer;
-    uint64_t bytes; /* of a contiguous buffer under watch, else 0 */
+    uint64_t bytes; /* that are sent of a buffer under watch, else 0 */
+    struct weft_blocks *blocks; /* of a send's, where its datatype has gaps (blocks.c) */
     uint64_t checksum; /* of a send's, where `summed` */
     struct weft_seen *seen; /* of a receive's */
     struct weft_parts *parts; /* its buffers, where the program's accesses are seen (access.h) */
@@ -123,6 +124,8 @@ struct weft_pending { /* what a completion needs to know of its start */
     bool summed, persistent,
         active; /* active: a persistent one that was started and is not complete, as far as it is watched */
     uint8_t status; /* enum weft_status_fields of the one that its completion sets */
+    bool whole; /* all of it is looked at */
+    uint32_t site;
     uint32_t id;
     struct weft_pending *next, *last, *cursor; /* the queue of one handle; last, cursor, stamp and doubt in its head */
     uint64_t stamp, given;
@@ -147,8 +150,9 @@ WEFT_HIDDEN struct weft_found weft_request_look(MPI_Request request, const MPI_R
 /* For a call that completes all its requests: nothing is guessed where it has all that share a handle. */
 WEFT_COLD void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp);
 struct weft_done {
-    bool changed, guessed;
-}; /* `changed`: the program wrote into a watched buffer */
+    const void *changed; /* the watched buffer, where the program wrote into it */
+    bool guessed;
+};
 struct weft_ended { /* how the call that completes a request went; status NULL: it says nothing of a message */
     bool ok, guessed;
     const MPI_Status *status;
@@ -172,6 +176,33 @@ WEFT_HIDDEN void weft_buffer_started(struct weft_pending *pending,
                                      MPI_Request request); /* a persistent operation under watch */
 WEFT_HIDDEN void
 weft_buffer_asked(const struct weft_pending *pending); /* a call asks whether the receive is complete */
+WEFT_HIDDEN void weft_watch_end(struct weft_pending *pending); /* gives back what it has of the buffer */
+/* Where the bytes of a datatype lie in an element (blocks.c): so many blocks, each as often as `times` says. */
+struct weft_block_run {
+    int64_t at, stride;
+    uint64_t bytes, times;
+};
+struct weft_blocks {
+    int64_t count, extent; /* elements of the buffer, and their distance */
+    uint64_t bytes, blocks; /* of an element */
+    int runs;
+    struct weft_block_run run[];
+};
+WEFT_HIDDEN struct weft_blocks *weft_blocks_of(MPI_Datatype type, int64_t count); /* NULL: not known, or too many */
+WEFT_HIDDEN bool weft_blocks_dense(const struct weft_blocks *blocks); /* element behind element, without gaps */
+/* What lies from one of its bytes on, up to the end of the block. */
+WEFT_HIDDEN struct weft_block_run weft_block(const struct weft_blocks *blocks, uint64_t byte);
+/* How a datatype was made. A type made by a large-count function has large counts beside the integers, and the old
+ * enquiry refuses it. */
+struct weft_envelope {
+    int64_t ints, larges, addresses, types;
+    int combiner;
+};
+WEFT_HIDDEN bool weft_envelope_of(MPI_Datatype type, struct weft_envelope *e);
+WEFT_HIDDEN bool weft_contents_of(MPI_Datatype type, const struct weft_envelope *e, int *i, MPI_Aint *a, MPI_Count *l,
+                                  MPI_Datatype *t);
+/* Of a type that came out of the contents of another: a derived one is to be freed (MPI-4.1, 5.1.13). */
+WEFT_HIDDEN void weft_content_free(MPI_Datatype *type);
 WEFT_HIDDEN bool weft_buffer_changed(const struct weft_pending *pending);
 /* Origin buffers of one-sided operations: which one, when a call is about to complete those to `target` (-1: all) and when
  * it has; the address of one that the program wrote into meanwhile, or NULL. */

@@ -106,7 +106,10 @@ WEFT_INLINE void weft_completion_done(const struct weft_completion *c, int64_t i
     struct weft_done done =
         weft_request_done(c->ids[i], c->before[i], after,
                           (struct weft_ended){ok, c->guessed[i], c->fields[i] == WEFT_STATUS_MESSAGE ? status : NULL});
-    if (UNLIKELY(done.changed)) event->flags |= WEFT_FLAG_BUFFER_CHANGED;
+    if (UNLIKELY(done.changed)) {
+        event->flags |= WEFT_FLAG_BUFFER_CHANGED;
+        if (!event->buffer) event->buffer = (uint64_t)(uintptr_t)done.changed;
+    }
     if (UNLIKELY(done.guessed)) event->buffer = WEFT_GUESSED;
 }
 

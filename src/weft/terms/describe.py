@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from weft import findings, sources
 from weft.base.words import short_function
@@ -94,6 +95,21 @@ def called(event: Event) -> frozenset[str]:
     return frozenset(name.rpartition(".")[2].lower() for name in spelled if "." in name)
 
 
+PICKLED: Final = frozenset(("allreduce", "reduce", "scan", "exscan"))
+"""Methods of mpi4py that reduce pickled objects by messages, on a duplicate of the communicator."""
+
+
+def pickled_collective(event: Event) -> str:
+    """Return the method of mpi4py in which a message or broadcast was made, if it is a collective of pickled objects;
+    "" for others.
+    """
+    comm = event.comm if event.comm_id > ID_WORLD else None
+    if comm is None or base(comm.function) != "Comm_dup" or base(event.function.name).lower() in PICKLED:
+        return ""
+    word = _word(event)
+    return word if word in PICKLED else ""
+
+
 @cache
 def _names(functions: FunctionTable) -> frozenset[str]:
     """The names that mpi4py's methods share with MPI's functions."""
@@ -113,6 +129,8 @@ def arguments(event: Event, *, peers: bool = True) -> list[str]:
     name = base(event.function.name)
     args = event.args
     parts: list[str] = []
+    if pickled_collective(event):
+        return parts
     if name in calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | calls.IPROBES:
         system = event.rank.trace.system
         source = rank_argument(ANY_SOURCE if event.flags & Flag.ANY_SOURCE else event.peer, system)
