@@ -21,14 +21,16 @@ def load_front_ends() -> Mapping[str, FrontEnd]:
     return found
 
 
-def find_front_end(sources: Sequence[Path]) -> FrontEnd:
+def find_front_end(sources: Sequence[Path], launched: bool = False) -> FrontEnd:
     """Return the front end for a program's sources. UsageError if they are of no language, or of several.
 
-    If several read these suffixes, the first (by module name) that finds its directives in the sources is taken.
+    `launched`: a launcher starts the program, which not every front end can have. If several front ends read these
+    suffixes, the first (by module name) that finds its directives in the sources is taken.
     """
     suffixes = {source.suffix.lower() for source in sources}
     known = load_front_ends().values()
     fitting = [one for one in known if suffixes <= one.suffixes and (len(sources) == 1 or not one.script)]
+    fitting = [one for one in fitting if one.launched or not launched] or fitting
     if fitting:
         for source, one in ((source, one) for source in sources for one in known if one not in fitting):
             if source.suffix.lower() in one.suffixes and one.claims([source]) and not one.script:
