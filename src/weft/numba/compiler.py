@@ -106,7 +106,8 @@ class Compiler:
         if kernel or id(library) in self._instrumented:
             guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS + b"\0")
             known = (self.runtime.stamps(), ctypes.addressof(guards)) if kernel else ()
-            module = Module(text, self.number_of, kernel, *known, container_number_of=self.container_number_of)
+            module = Module(text, self.number_of, kernel, *known)
+            module.container_number_of = self.container_number_of
             text = module.instrumented()
             shared = _parse_module(text, shared.name)
             self._made[id(library)] = (module, guards)

@@ -226,7 +226,7 @@ void current_is(strand_t s); /* which strand accesses memory */
 void checks(bool on);
 strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks);
 bool ordered(strand_t earlier, strand_t later);
-bool ordered_nearby(strand_t earlier, strand_t later); /* true, too, where that is not soon known */
+bool ordered_nearby(strand_t earlier, strand_t later, bool otherwise); /* otherwise: where it is not soon known */
 bool ordered_always(strand_t earlier, strand_t later); /* whoever has a lock first */
 bool same_thread(strand_t earlier, strand_t later);
 void comes_before(strand_t s, strand_t node, strand_t last);

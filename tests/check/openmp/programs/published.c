@@ -161,3 +161,16 @@ void region_under_a_lock(void) {
         }
     }
 }
+
+/* case grown_in_two_loops data-race */
+void grown_in_two_loops(void) {
+    int *rows = calloc(4 * N, sizeof *rows); /* wrong */
+#pragma omp parallel
+    {
+        int *rows = calloc(4 * N, sizeof *rows); /* right */
+#pragma omp for
+        for (int i = 0; i < N; i++) rows[i] = i;
+#pragma omp for
+        for (int i = 0; i < N; i++) rows[i / 2] += i; /* found */
+    }
+}
