@@ -30,7 +30,6 @@ def find_front_end(sources: Sequence[Path], launched: bool = False) -> FrontEnd:
     suffixes = {source.suffix.lower() for source in sources}
     known = load_front_ends().values()
     fitting = [one for one in known if suffixes <= one.suffixes and (len(sources) == 1 or not one.script)]
-    fitting = [one for one in fitting if one.launched or not launched] or fitting
     if fitting:
         for source, one in ((source, one) for source in sources for one in known if one not in fitting):
             if source.suffix.lower() in one.suffixes and one.claims([source]) and not one.script:
@@ -38,7 +37,9 @@ def find_front_end(sources: Sequence[Path], launched: bool = False) -> FrontEnd:
                     f"{source}: it holds directives of {one.name}, and other sources are in another language: "
                     "name those of one language, compile the others yourself, and link them: --link other.o"
                 )
-        return fitting[0] if len(fitting) == 1 else next((one for one in fitting if one.claims(sources)), fitting[0])
+        without_directives = next((one for one in fitting if one.launched and launched), fitting[0])
+        claiming = (one for one in fitting if one.claims(sources))
+        return without_directives if len(fitting) == 1 else next(claiming, without_directives)
     told = "; ".join(f"{one.name} ({', '.join(sorted(one.suffixes))})" for one in known)
     raise UsageError(f"{sources[0]}: name the sources of one program in one language: {told}")
 
