@@ -342,3 +342,24 @@ def test_causes_have_labels_and_an_order() -> None:
     assert set(ORDER) == set(Cause) and set(LATE) < set(ORDER)
     assert len({cause.label for cause in Cause}) == len(Cause)
     assert len(CauseInC) == 9 and all(Cause[cause.name] == cause for cause in CauseInC)
+
+
+def loop(work: list[list[int]]) -> str:
+    """What is told of barriers in a loop before which the ranks compute so many ms in each round."""
+    b = Builder(ranks=len(work[0]))
+    at = [0] * len(work[0])
+    for ms in work:
+        at = [start + more for start, more in zip(at, ms, strict=True)]
+        for r, enter in zip(b.ranks, at, strict=True):
+            r.barrier(site=("loop.c", 9, "main"), **times(enter, max(at) + 1))
+        at = [max(at) + 1] * len(at)
+    return told(b, "wait-at-collective")[0].message
+
+
+def test_who_comes_last_is_named_with_its_work_and_that_of_one_who_waits() -> None:
+    said = loop([[5, 100, 90], [5, 90, 100]] * 2)
+    assert "for ranks 1 and 2, last to come: rank 2 computes 290 ms before loop.c:9, rank 0 15 ms" in said
+
+
+def test_nobody_is_named_last_where_all_are_so_in_turn() -> None:
+    assert loop([[100, 5], [5, 100]] * 4).endswith("for each other: each of them comes last in turn")

@@ -95,7 +95,8 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     if Standstill(trace).stuck:
         return []
     processes = Processes(trace)
-    constraints = _constraints(trace, match, processes)
+    found_complete = _found_complete(match)
+    constraints = _constraints(trace, match, processes, found_complete)
     findings: list[Finding] = []
     for _ in range(MAX_ROUNDS):
         place = constraints.run()
@@ -114,7 +115,9 @@ def find(trace: Trace, match: Match) -> list[Finding]:
                 continue
             links = _links(match, processes, constraints, place, cycle)
             sends = [link.row for link in links if link.row >= 0]
-            if told and (sends or not any(link.tested for link in links)):
+            stands = {int(processes.rank[p]): int(constraints.at[place[p]]) for p in stuck}
+            is_reached = not _is_behind_early_test(match, stands, found_complete)
+            if told and is_reached and (sends or not any(link.tested for link in links)):
                 findings.append(_finding(match, links))
             drop.update(_site(trace, match.sends.id(row)) for row in sends)
             if not sends:
@@ -127,10 +130,12 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 # Constraints
 
 
-def _constraints(trace: Trace, match: Match, processes: Processes) -> Constraints:
+def _constraints(
+    trace: Trace, match: Match, processes: Processes, found_complete: NDArray[np.bool_]
+) -> Constraints:  # fmt: skip
     """Return every standard send waits, and every collective but those that are local in practice."""
     local = masks(trace.functions).table(_LOCAL)[match.collectives.function]
-    waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~_found_complete(match)
+    waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~found_complete
     return constraints_of(match, processes, waits, ~local)
 
 
@@ -346,6 +351,23 @@ def _served(match: Match, processes: Processes, constraints: Constraints, place:
             taken = np.isin(sends.partner[constraints.send[sending]], alike)
             return np.concatenate([np.flatnonzero(waits) + part.start, sending[taken]])
     return None
+
+
+def _is_behind_early_test(match: Match, stands: dict[int, int], found_complete: NDArray[np.bool_]) -> bool:
+    """Tell whether a stuck rank went past a test that found a send complete whose receive is not posted there.
+
+    With sends that wait the test would have failed, and the program might have gone another way than the recorded one.
+    `stands` holds the event at which each stuck rank stands.
+    """
+    sends, recvs = match.sends, match.recvs
+    receiver = recvs.ranks()
+    for rank, event in stands.items():
+        rows = np.arange(int(sends.first[rank]), int(sends.first[rank + 1]))
+        taken = sends.partner[rows[found_complete[rows] & (sends.completion[rows] < event)]]
+        taken = taken[taken != NONE]
+        if any(int(recvs.event[row]) > stands.get(int(receiver[row]), np.inf) for row in taken.tolist()):
+            return True
+    return False
 
 
 # Words

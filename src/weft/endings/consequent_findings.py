@@ -9,7 +9,7 @@ from typing import Final
 from weft.deadlock.blocked_ranks import Standstill
 from weft.endings.end_causes import How, ends, own_finalize
 from weft.endings.findings import KINDS, moved
-from weft.evidence import Absent, Deadlock, Ended, Epoch, Refused
+from weft.evidence import NO_EVIDENCE, Absent, Deadlock, Ended, Epoch, Refused
 from weft.findings import Finding
 from weft.terms.rank_progress import LEFT
 from weft.trace import Trace
@@ -70,7 +70,8 @@ def consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
         return result
     alone = _alone(trace, sorted(causes))
     for one in found:
-        rank = _cause(trace, one, causes, alone) if one.kind in CONSEQUENT else None
+        exhausts = one.kind == "resource-leak" and one.severity == "error"
+        rank = _cause(trace, one, causes, alone) if one.kind in CONSEQUENT and not exhausts else None
         if rank is not None and _may_follow(trace, one, causes[rank]):
             result.put(one, causes[rank])
     for one, reason in _refusals(found, result):
@@ -115,12 +116,16 @@ def _refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Find
         for other in found:
             if (
                 other is not one
-                and other.kind in ARGUMENTS
                 and not result.of(other)
-                and _tells(other, one, one.evidence)
+                and (_exhausts(other, one) or (other.kind in ARGUMENTS and _tells(other, one, one.evidence)))
             ):
                 yield one, other
                 break
+
+
+def _exhausts(leak: Finding, end: Finding) -> bool:
+    """Return whether a leak left a rank without communicators, for which MPI ended it."""
+    return leak.kind == "resource-leak" and leak.severity == "error" and bool(set(leak.ranks) & set(end.ranks))
 
 
 def _tells(other: Finding, refused: Finding, how: Refused) -> bool:
@@ -190,13 +195,17 @@ def _why(end: Finding, found: list[Finding], result: Consequences) -> tuple[Find
         return None
     events, places = set(end.events), {(s.rank, s.file, s.line) for s in end.sites}
     left = LEFT in end.message
-    for other in sorted(found, key=result.of):  # what says more than MPI's own words in front
+    # What says more than MPI's own words in front.
+    for other in sorted(found, key=lambda other: (result.of(other), other.evidence is NO_EVIDENCE)):
         if left and other.kind == "unmatched-send" and not result.of(other):
+            return end, other
+        if _exhausts(other, end):
             return end, other
         if raised and other.kind in BETWEEN:
             continue
         if other.kind in ARGUMENTS and (
             events & set(other.events) or places & {(s.rank, s.file, s.line) for s in other.sites}
         ):
-            return (other, end) if raised else (end, other)
+            says_more = other.kind == "truncation" and other.evidence is not NO_EVIDENCE
+            return (other, end) if raised and not says_more else (end, other)
     return None

@@ -18,7 +18,7 @@ from weft.trace import Ending, EndingKind, Event, ExitKind
 from weft.trace.sites import CallSite
 
 MAX_TEXT: Final = 160
-_STACK: Final = re.compile(r"\w+\(\d+\)\.*: (.+)")
+_STACK: Final = re.compile(r"(?:\w+\(\d+\)|\(unknown\)\(\))\.*: (.+)")
 """A line of MPICH's error stack."""
 _ASSERTION: Final = re.compile(r"Assertion `(.*)' failed", re.DOTALL)
 

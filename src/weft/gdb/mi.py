@@ -90,6 +90,8 @@ class Mi:
         self.logged: list[str] = []
         """What log points have said and nobody has taken yet."""
         self._has_log_points = False
+        self.last_error = ""
+        """The last line of gdb's own error output: of a traceback, what was raised."""
         # pygdbmi waits that long for more after each answer; with its own 0.2, or 0, every command takes 50 ms.
         # In a session of its own: the terminal's Ctrl-C is Weft's, which halts the program by it.
         self._gdb: Any = GdbController(["setsid", *command(gdb), "--interpreter=mi3"], 1e-4)
@@ -122,6 +124,9 @@ class Mi:
                     self.logged.append(str(json.loads(text.removeprefix(LOG_MARK))))
                 else:
                     self._console.append(text)
+            elif message["type"] == "log":
+                lines = _COLOURS.sub("", str(message["payload"])).strip().splitlines()
+                self.last_error = lines[-1] if lines else self.last_error
             elif message["message"] == "running" and message["type"] in ("notify", "result"):
                 self.running = True
         return found

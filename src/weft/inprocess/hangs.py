@@ -18,7 +18,7 @@ from typing import Any
 
 from .births import ASYNCIO, Task, birth, is_library
 from .blocked_threads import LOCK_TYPES
-from .call_search import MOST_CALLS, find_releasing_calls
+from .call_search import MOST_CALLS, FoundCall, find_releasing_calls
 from .context_managers import find_entered_managers
 from .creation import find_creation
 from .resource_holders import find_completing_threads, find_pool_holders
@@ -26,6 +26,7 @@ from .task_deaths import Death
 from .threads import ThreadSnapshot
 from .wait_descriptions import (
     describe_awaited_function,
+    describe_stalled_io,
     describe_state,
     find_awaited_object,
     find_executor_future,
@@ -93,24 +94,25 @@ def describe_awaited_objects(
     took it, for a lock), `thread` (for a future: the number of the thread that will complete it, and whether it works
     on it now), `pool` (as `_describe_pool` returns it), `deaths` (who had it, and died of what: label, exception,
     line), `calls` (the program's calls that release it, if no task is in a function with one; None if that is not
-    known).
+    known), `stalled` (as `describe_stalled_io` returns it).
     """
     by_number = sorted(tasks, key=lambda task: birth(task).id)
     rows: dict[int, list[tuple[Any, FrameType]]] = {birth(task).id: coroutines_with_frames(task) for task in by_number}
     rows |= {
         entry.creation.id: [(None, frame) for frame in entry.stack[::-1]] for entry in threads.entries if entry.stack
     }
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[tuple[int, str], dict[str, Any]] = {}
     known = list(deaths)
     for number, thing, what, function, frames in [*_find_waiting_tasks(tasks, rows), *threads.waits_for_objects()]:
         one = found.setdefault(
-            id(thing), {"thing": thing, "kind": "", "what": "", "waits": [], "at": [], "thread": None}
+            (id(thing), function), {"thing": thing, "kind": "", "what": "", "waits": [], "at": [], "thread": None}
         )
         one["kind"] = type(thing).__name__
         one["state"] = describe_state(thing, function) or (
             "" if function or what else describe_awaited_function(frames)
         )
         one["function"], one["frames"] = function, frames
+        one["stalled"] = "" if function else describe_stalled_io(frames)
         one["what"] = one["what"] or what
         one["waits"].append(number)
         one["at"].append(frame_site(innermost_frame(frames)))
@@ -135,8 +137,14 @@ def describe_awaited_objects(
         one["deaths"] = [[death.label, death.words, death.at] for death in known if death.has(thing)]
         lines = ([frame for _, frame in rows[number]] for number in one["has"])
         name, function = one["what"], one.pop("function")
-        is_known = one["inside"] or one["has"] or one["owner"] or one["deaths"]
-        one["calls"] = None if is_known else _find_idle_releases(function, name, rows)
+        is_known = one["inside"] or one["owner"] or one["deaths"]
+        calls = None if is_known else find_releasing_calls(function, name)
+        living = _find_callers(calls or [], rows)
+        one["calls"] = None if calls is None or living or threading.active_count() > 1 else [
+            call.row() for call in calls[:MOST_CALLS]
+        ]  # fmt: skip
+        if function in ("Semaphore.acquire", "Lock.acquire") and not one["inside"]:
+            one["inside"] = living  # they have to come to a `release`
         one["what"] = name or next(filter(None, (find_variable_name(thing, frames) for frames in lines)), "")
     return list(found.values())
 
@@ -153,7 +161,7 @@ def _find_waiting_tasks(
             continue
         frames = [frame for _, frame in rows[number]]
         thing, function = find_awaited_object(frames) or (waiter, "")
-        if not function and find_target_tasks(waiter, frames):
+        if not function and (find_target_tasks(waiter, frames) or hasattr(waiter, "_children")):
             continue  # the table tells of it; what those wait for is a row
         yield number, thing, find_variable_name(thing, frames), function, frames
 
@@ -178,19 +186,14 @@ def _describe_pool(
     }  # fmt: skip
 
 
-def _find_idle_releases(
-    function: str, variable: str, rows: dict[int, list[tuple[Any, FrameType]]]
-) -> list[list[Any]] | None:
-    """Return [file, line, text] of the program's calls that end the wait in `function` on a variable; None if they are
-    not known by their names, or a task or thread of `rows` is in a function with such a call.
-    """
-    calls = find_releasing_calls(function, variable)
-    if calls is None or (threading.active_count() > 1 and calls):
-        return None
-    living = {(frame.f_code.co_filename, frame.f_code.co_name) for line in rows.values() for _, frame in line}
-    if any((call.file, call.function) in living for call in calls):
-        return None
-    return [call.row() for call in calls[:MOST_CALLS]]
+def _find_callers(calls: list[FoundCall], rows: dict[int, list[tuple[Any, FrameType]]]) -> list[int]:
+    """Return the tasks and threads that are in a function with one of some calls."""
+    places = {(call.file, call.function) for call in calls}
+    return [
+        number
+        for number, line in rows.items()
+        if any((frame.f_code.co_filename, frame.f_code.co_name) in places for _, frame in line)
+    ]
 
 
 def _is_inside_manager(thing: object, line: list[tuple[Any, FrameType]]) -> bool:

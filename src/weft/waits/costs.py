@@ -29,13 +29,19 @@ from weft.waits.wait_states import Waiting, WaitRows, waiting
 SHARE: Final = 0.05
 """A wait is told when it costs this share of all ranks' time together ..."""
 
+MAX_PLACES: Final = 1024
+"""Calls of a rank by line, at most, between which its work is compared."""
+
+MOSTLY: Final = 0.5
+"""Of a wait, the share that the others must wait longer for those who are named as the last to come."""
+
 LEAST_NS: Final = 20_000_000
 """... and at least this much: less is noise of a healthy run."""
 
 _KINDS: Final = (
     ("late-sender", (Cause.LATE_SENDER,), "for messages that {late} sent late{there}"),
     ("late-receiver", (Cause.LATE_RECEIVER,), "until {late} posted the receives{there}"),
-    ("wait-at-collective", COLLECTIVE, "for {late}, last to come"),
+    ("wait-at-collective", COLLECTIVE, "for {last}{work}"),
     ("wait-at-epoch", (Cause.LATE_POST,), "until {late} posted the window{there}"),
     ("wait-at-epoch", (Cause.EARLY_WAIT,), "for the accesses that {late} completed late{there}"),
 )
@@ -192,9 +198,17 @@ class _Telling:
         some = np.array([row for _, row in found])
         waiters, late = (sorted(set(pairs.keys[some, side].tolist())) for side in (0, 2))
         share = base.share(total)
+        last = _most_awaited(pairs, some, late, waiters)
+        work = _compare_work(self.trace, pairs, some, last) if kind == "wait-at-collective" else ""
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
-            f" in {calls.spoken(one.function.name)}{where(one)} {text.format(late=rank_words(late), there=where(two))}"
+            f" in {calls.spoken(one.function.name)}{where(one)} "
+            + text.format(
+                late=rank_words(late),
+                there=where(two),
+                last=f"{rank_words(last)}, last to come" if last else "each other: each of them comes last in turn",
+                work=work,
+            )
         )
         return finding(
             kind, message + (f"; {remark}" if remark else ""), [one, two],
@@ -205,6 +219,64 @@ class _Telling:
             ),
             cause=key,
         )  # fmt: skip
+
+
+def _most_awaited(pairs: Pairs, some: Ints, late: list[int], waiters: list[int]) -> list[int]:
+    """Return the ranks that are waited for: all that are late, or if these wait as well those that are waited for
+    longer than they wait; [] where all wait for each other about as long.
+    """
+    if not set(late) & set(waiters):
+        return late
+    ns, keys = pairs.ns[some], pairs.keys[some]
+    excess = {rank: int(ns[keys[:, 2] == rank].sum() - ns[keys[:, 0] == rank].sum()) for rank in late}
+    found = [rank for rank in late if excess[rank] > 0]
+    return found if sum(excess[rank] for rank in found) >= MOSTLY * int(ns.sum()) else []
+
+
+def _compare_work(trace: Trace, pairs: Pairs, some: Ints, last: list[int]) -> str:
+    """Say where a rank that comes last computes most, and how long one that waits does there; "" where that is not much
+    longer, or not known.
+    """
+    rows = [row for row in some.tolist() if pairs.keys[row, 2] in last and pairs.keys[row, 0] not in last]
+    if not rows:
+        return ""
+    row = max(rows, key=lambda row: int(pairs.ns[row]))
+    waiter, late = (trace.event(*pairs.events[row, side : side + 2].tolist()) for side in (0, 2))
+    places, others = _work_by_place(late), _work_by_place(waiter)
+    place = max(places, key=lambda place: places[place][0], default="")
+    most, before = places.get(place, (0, None))
+    other = others.get(place, (0, None))[0]
+    if before is None or not place or most < 2 * other or most < LEAST_NS:
+        return ""
+    begin = _place(before)
+    between = f"between {begin} and {place}" if begin and begin != place else f"before {place}"
+    return f": rank {late.rank.index} computes {seconds(most)} {between}, rank {waiter.rank.index} {seconds(other)}"
+
+
+def _work_by_place(event: Event) -> dict[str, tuple[int, Event | None]]:
+    """Return, by the line of the call behind it, the time (ns) that a rank was outside MPI up to its last call of one
+    line, and the call before it; {} for a rank of several threads.
+    """
+    rank = event.rank
+    if len(rank.threads) != 1:
+        return {}
+    keys = rank.events["site"].astype(np.int64) << 16 | rank.events["function"]
+    end = int(np.flatnonzero(keys == keys[event.index])[-1]) + 1
+    gaps = np.maximum(rank.enter_ns(slice(1, end)) - rank.exit_ns(slice(0, end - 1)), 0)
+    kinds, first, inverse = np.unique(keys[1:end], return_index=True, return_inverse=True)
+    if len(kinds) > MAX_PLACES:
+        return {}
+    work = np.bincount(inverse.reshape(-1), weights=gaps, minlength=len(kinds)).astype(np.int64)
+    found: dict[str, tuple[int, Event | None]] = {}
+    for ns, at in sorted(zip(work.tolist(), first.tolist(), strict=True), reverse=True):
+        place = _place(rank.event(at + 1))
+        so_far, before = found.get(place, (0, rank.event(at)))
+        found[place] = so_far + ns, before
+    return found
+
+
+def _place(event: Event) -> str:
+    return where(event).removeprefix(" at ")
 
 
 def _pairs(columns: list[NDArray[np.generic]]) -> tuple[Ints, Ints]:

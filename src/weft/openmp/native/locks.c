@@ -147,7 +147,7 @@ static strand_t section_end(const struct held *h, strand_t s) {
 void locks_take_over(strand_t writer) {
     uint64_t common = node(writer)->locks & node(me->current)->locks;
     if (node(me->current)->kind != LOCKED || node(writer)->kind != LOCKED) return; /* parts of larger sections */
-    for (int n = 0; n < known; n++) {
+    for (int n = 0; n <= LOCKS; n++) {
         if (!(common >> n & 1) || locks[n].lock == &atomics) continue;
         if (!ordered(writer, me->current))
             comes_before_by_lock(segment(), bare(writer), section_end(&locks[n], writer));
@@ -178,7 +178,7 @@ void lock_leave(const void *lock) {
     else locks[n].by = NULL;
     me->shared &= ~((uint64_t)1 << n);
     lock_number_leave(n);
-    if (n < LOCKS && lock != &atomics) {
+    if (lock != &atomics) {
         handed_over(&locks[n], wrote);
         section_ends(&locks[n]);
     }
