@@ -50,6 +50,7 @@ def find_thread_calls(function: str, variable: str) -> list[list[Any]]:
     return [call.row() for call in [one for one in found if not one.is_in_coroutine] or found][:MOST_CALLS]
 
 
+@lru_cache(maxsize=MOST_FILES)
 def find_releasing_calls(function: str, variable: str) -> list[FoundCall] | None:
     """Return the calls in the program that can end the wait in `function` on a variable; None if they cannot be found
     by their names.
