@@ -80,6 +80,11 @@ class Compiler:
             self._places[chain] = self._new_number([self._lines[number] for number in chain])
         return self._places[chain]
 
+    def container_number_of(self, chain: Chain) -> int | None:
+        """Return the runtime's number for a call into a container's library, at the program's line."""
+        lines = [self._lines[number] for number in chain]
+        return self._new_number([line for line in lines if not line[0].startswith(LIBRARIES)])
+
     def _new_number(self, lines: list[tuple[str, int, str]]) -> int | None:
         """Return the number of a new place in the source map, None if no line of it is the program's."""
         if lines and (lines[-1][0] == MADE or any(file.startswith(CONTAINERS) for file, _, _ in lines)):
@@ -101,6 +106,7 @@ class Compiler:
             guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS + b"\0")
             known = (self.runtime.stamps(), ctypes.addressof(guards)) if kernel else ()
             module = Module(text, self.number_of, kernel, *known)
+            module.container_number_of = self.container_number_of
             text = module.instrumented()
             shared = _parse_module(text, shared.name)
             self._made[id(library)] = (module, guards)

@@ -40,6 +40,12 @@ _LABEL: Final = re.compile(rf"^({_NAME}):")
 _PHI: Final = re.compile(rf"%({_NAME}) \]")
 _MEMORY: Final = re.compile(r"^\s+(?:tail )?call void @llvm\.(memset|memcpy|memmove)\.[\w.]+\((.*)\)(?:[ ,]|$)")
 _MASKED: Final = re.compile(r"call .*@llvm\.masked\.(load|store|gather|scatter)\.[\w.]+\((.*)\)(?:[ ,]|$)")
+_CONTAINER: Final = re.compile(rf"call [^@]*@numba_((?:list|dict)_\w+)\(ptr [^%]*({_VALUE})")
+CHANGES: Final = frozenset((
+    "list_append", "list_setitem", "list_delitem", "list_delete_slice", "list_pop", "list_resize",
+    "dict_insert", "dict_insert_ez", "dict_delitem", "dict_popitem",
+))  # fmt: skip
+"""Functions of Numba's containers that change them; each other one that has a container reads it."""
 _DEFINE: Final = re.compile(rf"^define .*?@({_NAME})\((.*)\)")
 _HEAD: Final = re.compile(rf"^define [\w ]*\bi32 @({_NAME})\((.*)\) [^()]*\{{$")
 _DEBUG: Final = re.compile(r"!dbg (!\d+)")
@@ -148,6 +154,8 @@ class Module:
     """Whether it raises for an index outside: its iterations are to be run one at a time."""
     arguments: int = 0
     """Of a kernel: how many it has, the schedule among them."""
+    container_number_of: Callable[[Chain], int | None] = lambda chain: None
+    """Gives the number of a call into a container's library."""
     _chains: dict[str, Chain] = field(default_factory=dict)
     _told: dict[str, Chain] = field(default_factory=dict)
     _roots: Roots | None = None
@@ -242,7 +250,7 @@ class Module:
             elif "@llvm.masked.store" in line or "@llvm.masked.scatter" in line:
                 given = split_arguments(_MASKED.search(line)[2])  # type: ignore[index]
                 pointer = next((operand_of_argument(one) for one in given if one.startswith("ptr ")), "?")
-            elif re.search(r"call .*@_ZN", line):
+            elif re.search(r"call .*@_ZN", line) or _CONTAINER.search(line):
                 pointer = "?"
             if not pointer or pointer in own or self._roots.fresh(pointer):
                 continue
@@ -298,6 +306,10 @@ class Module:
             for what, pointer in (("write", given[0]), ("read", given[1])):
                 if pointer.startswith("%") and pointer not in own and (what == "write" or match[1] != "memset"):
                     yield from self._guarded(pointer, self._call(what, pointer, length, site))
+        elif match := _CONTAINER.search(line):
+            site = self.container_number_of(self._chain(line))
+            if site is not None and self.kernel and match[2].startswith("%arg."):  # not one of the iteration's own
+                yield self._call("write" if match[1] in CHANGES else "read", match[2], str(WORD), site)
         elif "@get_thread_id()" in line and self._site(line) is not None:
             self.asks_for_thread = True
 

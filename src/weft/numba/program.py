@@ -50,6 +50,12 @@ def require_numba() -> None:
         )
 
 
+CHANGING: Final = frozenset(
+    "append extend insert pop remove clear sort reverse add discard update setdefault popitem".split()
+)
+"""Methods of lists, sets and dictionaries that change them."""
+
+
 def _verify_syntax(script: Path) -> None:
     """Raise UsageError if the script is not valid Python."""
     try:
@@ -72,7 +78,10 @@ def read_merged_output(findings: Path, texts: SourceMap) -> RuntimeOutput:
         if (
             not one.get("data")
             and place
-            and (name := only_subscripted_array(place.file, place.line, bool(one.get("write"))))
+            and (
+                name := changed_container(place.file, place.line)
+                or only_subscripted_array(place.file, place.line, bool(one.get("write")))
+            )
         ):
             one["symbol"] = f"`{name}`"
     told.raw_findings = {one["id"]: one for one in first}
@@ -111,6 +120,16 @@ def only_subscripted_array(file: str, line: int, stored: bool) -> str:
         node.value.id for node in ast.walk(_parse_file(file))
         if isinstance(node, ast.Subscript) and node.lineno == line and isinstance(node.value, ast.Name)
         and (isinstance(node.ctx, ast.Store) == stored)
+    }  # fmt: skip
+    return names.pop() if len(names) == 1 else ""
+
+
+def changed_container(file: str, line: int) -> str:
+    """Return the only container that a line changes by a method; "" if there are several or none."""
+    names = {
+        node.func.value.id for node in ast.walk(_parse_file(file))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.lineno == line
+        and node.func.attr in CHANGING and isinstance(node.func.value, ast.Name)
     }  # fmt: skip
     return names.pop() if len(names) == 1 else ""
 
