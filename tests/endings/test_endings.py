@@ -251,7 +251,7 @@ def test_a_collective_that_all_members_are_in_for_long_is_the_library_s(call: st
     for rank in b.ranks:
         rank.ends(EndingKind.WARNED, code=2, name="SIGINT", at=5_000_000_000)
         rank.state = State.RUNNING
-    said = [one for one in lines(b.open()) if "the MPI library itself does not complete it" in one]
+    said = [one for one in describe_ends(b.open()) if "the MPI library itself does not complete it" in one]
     assert len(said) == (not missing and call != "allreduce")
     assert all(one.startswith("all members of world are in ") for one in said)
 
