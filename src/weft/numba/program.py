@@ -136,6 +136,7 @@ def changed_container(file: str, line: int) -> str:
 
 @cache
 def _parse_file(file: str) -> ast.AST:
+    """Return the syntax tree of a file; an empty module if it cannot be read or parsed."""
     try:
         return ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -158,6 +159,7 @@ def read_comparison_findings(folder: Path) -> list[Finding]:
 
 
 def _make_finding(one: Mapping[str, Any]) -> Finding:
+    """Return the finding of a difference between results that the process recorded."""
     sites = [Site(0, "compare" if one["line"] == one["loop"] else "assign", one["file"], one["line"], one["function"])]
     if one["loop"] != one["line"]:
         sites.append(Site(0, "prange", one["file"], one["loop"], one["function"]))
