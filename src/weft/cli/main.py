@@ -91,6 +91,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if len(named) == 1 and "--" in arguments and getattr(load(named[0]), "TAKES_PROGRAM", False):
         at = arguments.index("--")
         arguments, rest = arguments[:at], list(arguments[at + 1 :])
+    if len(named) == 1:
+        arguments = join_dashed_values(arguments, getattr(load(named[0]), "TAKES_DASHED", ()))
     top = parser(named)
     args, unknown = top.parse_known_args(arguments, argparse.Namespace(rest=rest))
     if unknown:
@@ -111,6 +113,17 @@ def overview() -> str:
     from weft.cli._overview import render
 
     return render(parser(commands()))
+
+
+def join_dashed_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Return a command line in which the values of `options` may begin with a dash: `--link -lm` is `--link=-lm`."""
+    joined: list[str] = []
+    for word in arguments:
+        if joined and joined[-1] in options and word.startswith("-"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def main(argv: Sequence[str] | None = None) -> int:

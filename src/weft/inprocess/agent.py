@@ -53,7 +53,7 @@ FOREIGN_LOOPS = {"uvloop", "rloop", "winloop"}
 OTHER_TASK_LIBRARIES = ("trio", "gevent", "curio")
 """Libraries with tasks of their own."""
 FIRST_IDLE_CHECKS, MOST_IDLE_CHECKS = 2, 64
-"""Looks in a row at which they must stand still for it to be told: at first, and at most."""
+"""Looks in a row at which they must be unmoved before a hang is reported: at first, and at most."""
 PROGRESS_INTERVAL = 0.002
 """Seconds between looks at what MPI has to do for others."""
 SHORT_REPR = reprlib.Repr()

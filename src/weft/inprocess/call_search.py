@@ -37,7 +37,7 @@ class FoundCall(NamedTuple):
     is_in_coroutine: bool
 
     def row(self) -> list[Any]:
-        """Return what is told of it: [file, line, text]."""
+        """Return what is reported of it: [file, line, text]."""
         return [self.file, self.line, self.text]
 
 

@@ -80,7 +80,7 @@ class TaskDeaths:
 
 
 def find_fatal_exception(task: Any) -> BaseException | None:
-    """Return the exception that ended a task, None if none did. asyncio still warns of one that nobody retrieves."""
+    """Return the exception that ended a task, None if none did. asyncio still warns if nobody retrieves it."""
     return None if not task.done() or task.cancelled() else getattr(task, "_exception", None)
 
 

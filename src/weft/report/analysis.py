@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from weft.base.lazy import dataclass
-from weft.endings import consequences
+from weft.endings import find_consequences
 from weft.evidence import Met, Sampled
 from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
@@ -80,11 +80,11 @@ def told_once(ground: Ground, findings: list[Finding]) -> list[Finding]:
     """The findings without those that only follow from how a rank ended; these are told with that."""
     findings = follow_from_sizes(follow_from_overruns(without_samples(findings)))
     trace, asked = ground.at_end(findings)
-    following = consequences(trace, asked)
+    following = find_consequences(trace, asked)
     return [
-        replace(one, consequences=tuple(behind)) if (behind := following.behind(at_end)) else one
+        replace(one, consequences=tuple(behind)) if (behind := following.describe_consequences(at_end)) else one
         for one, at_end in zip(findings, asked, strict=True)
-        if not following.of(at_end)
+        if not following.is_consequence(at_end)
     ]
 
 

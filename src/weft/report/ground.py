@@ -26,7 +26,7 @@ from weft.trace.segment import Segment
 if TYPE_CHECKING:
     from weft.order import Cut, Order
     from weft.segments import Cuts
-    from weft.segments.cut_knowledge import Known
+    from weft.segments.cut_knowledge import CutKnowledge
 
 
 MANY: Final = 1 << 16
@@ -111,9 +111,9 @@ class Ground:
         if not isinstance(self.trace, Segment):
             return past.started, past.ended
         if self.known is not None:
-            from weft.segments.cut_knowledge import points  # only proofs of races ask
+            from weft.segments.cut_knowledge import points_in_run  # only proofs of races ask
 
-            found = points(self.trace, past, self.known())
+            found = points_in_run(self.trace, past, self.known())
             return (found + 1) // 2, found // 2
         first = np.array(self.trace.first, np.int64)
         ahead = np.array([rank.ahead for rank in self.trace.ranks], np.int64)
@@ -207,7 +207,7 @@ class Parts:
         self.cuts, self.spans = cuts, spans
         self._last: tuple[tuple[int, int], bool, Ground] | None = None
         self._calls = 0
-        self._known: Known | None = None
+        self._known: CutKnowledge | None = None
 
     def ground(self, span: tuple[int, int], *, looking: bool = False) -> Ground:
         """The ground of a segment, or of all that it looks at: that which was asked for last is kept."""
@@ -215,7 +215,7 @@ class Parts:
         if self._last is None or self._last[:2] != (span, looking):
             self._last = None  # the one before goes first
             forget(self._calls)
-            segment = self.cuts.looking(span[0]) if looking else self.cuts.segment(*span)
+            segment = self.cuts.segment_looking_ahead(span[0]) if looking else self.cuts.segment(*span)
             ground, self._calls = Ground(segment, _without_carried(segment)), segment.event_count
             if looking:
                 ground.known = partial(self._known_at, span[0])
@@ -224,10 +224,10 @@ class Parts:
 
     def _known_at(self, moment: int) -> NDArray[np.int64]:
         if self._known is None:
-            from weft.segments.cut_knowledge import Known  # as above
+            from weft.segments.cut_knowledge import CutKnowledge  # as above
 
-            self._known = Known(self.cuts)
-        return self._known.at(moment)
+            self._known = CutKnowledge(self.cuts)
+        return self._known.points_at(moment)
 
     def each(self) -> Iterator[Ground]:
         """The ground of each segment in turn, one in memory at a time."""
@@ -238,7 +238,7 @@ class Parts:
 
     def around(self, event: EventId) -> tuple[Ground, EventId]:
         """The ground in which an event of the run lies, and what it is called there."""
-        place = self.cuts.of(event)
+        place = self.cuts.moment_before(event)
         ground = self.ground(next(span for span in self.spans if span[0] <= place < span[1]), looking=True)
         here = segment_of(ground).here(event)
         assert here is not None
@@ -249,9 +249,9 @@ def _without_carried(segment: Segment) -> Match | None:
     """The match of a segment out of which messages are carried; None where it is that of its calls."""
     if not any(map(len, segment.out)):
         return None
-    from weft.segments.greatest_cut import without  # only runs that are cut so
+    from weft.segments.greatest_cut import match_without_carried  # only runs that are cut so
 
-    return without(match(segment), segment)
+    return match_without_carried(match(segment), segment)
 
 
 def segment_of(ground: Ground) -> Segment:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.base.facts import changed
 from weft.base.lazy import dataclass
-from weft.deadlock.wildcard_alternatives import bounded
-from weft.deadlock.wildcard_alternatives import joined as all_tried
+from weft.deadlock.wildcard_alternatives import is_bound_note
+from weft.deadlock.wildcard_alternatives import join_bound_notes as all_tried
 from weft.evidence import Alternative, Deadlock, Evidence, OrderOnly, OtherMessage, Overlap, WindowOverlap, moved_to
 from weft.findings import Finding
 from weft.match import NONE, Match
@@ -34,29 +34,29 @@ from weft.report.parallel import Alone, Team, shares
 from weft.report.registry import ANALYSES, Analysis
 from weft.segments import (
     SEGMENT,
-    Ahead,
+    LookAhead,
     Looking,
-    Seen,
+    RankScan,
+    SegmentWalk,
     Sends,
-    Walk,
-    apart,
-    closable,
-    cuts,
-    look,
-    quiet,
-    recalls,
-    sends,
-    sparse,
-    uncut,
-    wild,
-    within,
+    allows_closed_cuts,
+    calls_between_cuts,
+    cancels_requests,
+    cut_between,
+    find_cuts,
+    has_wide_gaps,
+    is_quiet,
+    keep_whole,
+    last_sends,
+    receives_from_any_source,
+    scan_rank,
     worth_cutting,
 )  # fmt: skip
 from weft.systems import MPI
 from weft.trace import Level, Trace
 from weft.trace.mapping import let_go
 from weft.trace.segment import Segment, alone
-from weft.waits import Costs, costs_of, told
+from weft.waits import Costs, compute_costs, make_findings
 
 Span = tuple[int, int]
 """A segment, by two moments of the cuts."""
@@ -89,17 +89,17 @@ def found_in_segments(
     if trace.level == Level.OUTCOMES or trace.system is not MPI or ground.halos or not worth_cutting(trace, least):
         return None
     seen = _seen(team, trace, progress)
-    whole, of = uncut(trace, seen), cuts(trace, seen, least)
-    closed = closable(trace, whole.called)
-    closed = closed and not (recalls(trace, whole.called) and _wild(team, trace).any())
-    if closed and (of is None or sparse(of, least)):
+    whole, of = keep_whole(trace, seen), find_cuts(trace, seen, least)
+    closed = allows_closed_cuts(trace, whole.called)
+    closed = closed and not (cancels_requests(trace, whole.called) and _wild(team, trace).any())
+    if closed and (of is None or has_wide_gaps(of, least)):
         found = _Report(team, ground, progress, Parts(whole, []), least).found()
         if found is not None:
             return found
     if of is None:
         return None
     report = _Report(team, ground, progress, Parts(of, []), least if closed else 0)
-    report.cell = 0 if cells == 1 else apart(least // cells, len(trace.ranks))
+    report.cell = 0 if cells == 1 else calls_between_cuts(least // cells, len(trace.ranks))
     return report.found()
 
 
@@ -108,24 +108,24 @@ def alone_in_segments(ground: Ground, progress: Progress | None) -> dict[str, Fo
     return found_in_segments(Alone(), ground, progress or (lambda share, now: None))
 
 
-def _seen(team: Team | Alone, trace: Trace, progress: Progress) -> list[Seen]:
+def _seen(team: Team | Alone, trace: Trace, progress: Progress) -> list[RankScan]:
     """What a first look at the calls of each rank finds."""
     mine = []
     for rank in _share(team, trace):
         progress(0.1 * rank / len(trace.ranks), "looking for where the run can be cut")
-        mine.append(look(trace.ranks[rank]))
+        mine.append(scan_rank(trace.ranks[rank]))
     return [one for part in team.everybody(mine) for one in part]
 
 
 def _wild(team: Team | Alone, trace: Trace) -> NDArray[np.bool_]:
     """By rank whether it receives of any source."""
-    mine = [wild(trace.ranks[rank]) for rank in _share(team, trace)]
+    mine = [receives_from_any_source(trace.ranks[rank]) for rank in _share(team, trace)]
     return np.array([one for part in team.everybody(mine) for one in part], np.bool_)
 
 
 def _sends(team: Team | Alone, trace: Trace) -> list[Sends]:
     """By rank whom it sends to, and when at last."""
-    mine = [sends(trace.ranks[rank]) for rank in _share(team, trace)]
+    mine = [last_sends(trace.ranks[rank]) for rank in _share(team, trace)]
     return [one for part in team.everybody(mine) for one in part]
 
 
@@ -180,7 +180,7 @@ class _Kept:
         mine = self.found.setdefault(name, [])
         for one in found:
             self.alike[_key(name, one)] += 1 + one.beyond
-            if self.alike[_key(name, one)] <= MOST_ALIKE or isinstance(one.evidence, OrderOnly) or bounded(one):
+            if self.alike[_key(name, one)] <= MOST_ALIKE or isinstance(one.evidence, OrderOnly) or is_bound_note(one):
                 mine.append((number, one))
 
     def add(self, one: Costs | Failure | None) -> None:
@@ -270,13 +270,13 @@ class _Report:
         self.cuts = self.parts.cuts = replace(self.cuts, at=at, carried=carried, looks=looks)
         return start + len(self.parts.spans) - begun
 
-    def _begun(self, start: int) -> Walk:
+    def _begun(self, start: int) -> SegmentWalk:
         """The walk from one of the moments on: it looks ahead where messages are received of any source."""
         looking, of = None, _wild(self.team, self.trace)
         if of.any():
             behind = np.full(len(self.trace.ranks), self.before.races)
             looking = Looking(self.cuts, of, _sends(self.team, self.trace), behind)
-        return Walk(self.cuts, self.cuts.at[start], self.closed, looking)
+        return SegmentWalk(self.cuts, self.cuts.at[start], self.closed, looking)
 
     def _settled(self, start: int) -> tuple[list[Span], bool]:
         """Analyse some segments from one of the moments on; they, and whether what follows is left for the last one.
@@ -330,7 +330,7 @@ class _Report:
         and nothing is in it; where something is, the segment is to be looked at whole, as where one goes by a line in
         a part there may be another in the segment. So what is told is the same, however many parts there are.
         """
-        cells = within(self.cuts, *span, self.cell) if self.cell and self._vain < IN_VAIN else None
+        cells = cut_between(self.cuts, *span, self.cell) if self.cell and self._vain < IN_VAIN else None
         if cells is None:
             return None
         told, costs = self._nothing(quiet=True), list[Costs]()
@@ -357,7 +357,7 @@ class _Report:
             match = ground.match
         except Exception:  # the analyses of the last segment, which this one then joins, say why
             return self._nothing(quiet=False)
-        return self._counted(match, quiet=not end and quiet(segment_of(ground), match))
+        return self._counted(match, quiet=not end and is_quiet(segment_of(ground), match))
 
     def _counted(self, match: Match, *, quiet: bool) -> _Told:
         of = match.instances
@@ -380,7 +380,9 @@ class _Report:
                 result.found[analysis.name] = attempt(analysis, partial(_list, analysis, looking))
                 continue
             if analysis.costs:
-                result.costs = attempt(analysis, lambda: costs_of(ground.trace, ground.match).moved(to))
+                result.costs = attempt(
+                    analysis, lambda: compute_costs(ground.trace, ground.match).with_renamed_events(to)
+                )
             else:
                 result.found[analysis.name] = attempt(analysis, partial(_list, analysis, ground))
 
@@ -474,8 +476,8 @@ class _Report:
         """The findings, of those that are alike the first; notes of one line as one."""
         notes: dict[Hashable, list[Finding]] = {}
         rest: dict[Hashable, list[Finding]] = {}
-        untried = [one for one in found if bounded(one)]
-        found = [one for one in found if not bounded(one)]
+        untried = [one for one in found if is_bound_note(one)]
+        found = [one for one in found if not is_bound_note(one)]
         for one in found:
             of = notes if isinstance(one.evidence, OrderOnly) else rest
             of.setdefault(_key(name, one), []).append(one)
@@ -501,7 +503,7 @@ def _over(segment: Segment) -> None:
     forget(calls)
 
 
-def _looking(ahead: Ahead | None) -> Ground | None:
+def _looking(ahead: LookAhead | None) -> Ground | None:
     """The ground of all that a segment looks at."""
     if ahead is None:
         return None
@@ -515,7 +517,7 @@ def _list(analysis: Analysis, ground: Ground) -> list[Finding]:
 
 
 def _of_costs(trace: Trace, of: Costs) -> list[Finding]:
-    return told(trace, of) if len(trace.ranks) > 1 else []
+    return make_findings(trace, of) if len(trace.ranks) > 1 else []
 
 
 def _renamed(evidence: Evidence, to: Callable[[EventId], EventId]) -> Evidence:

@@ -8,7 +8,7 @@ from typing import Final, TextIO
 
 from weft.base.words import plural, rank_names, rank_set, short_function, visible
 from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
-from weft.endings import lines as ends
+from weft.endings import describe_ends as ends
 from weft.evidence import Ended, Race
 from weft.findings import Finding, Site
 from weft.kinds import SEVERITIES
