@@ -11,9 +11,8 @@ import numpy as np
 from weft.base.words import listed, printable, rank_words
 from weft.deadlock import STOOD_NS
 from weft.deadlock.blocked_ranks import Reason, Standstill
+from weft.deadlock.unfinished_collectives import find_unfinished_collectives
 from weft.endings.end_causes import End, How, own_line
-from weft.mpi import meaning
-from weft.mpi.meaning import Act, Form, Meaning
 from weft.terms.describe import call, where
 from weft.terms.library_code import library_code
 from weft.trace import Event, Trace
@@ -55,37 +54,13 @@ def describe_waits(trace: Trace, found: Sequence[End]) -> list[str]:
 
 def _describe_stuck_library(standstill: Standstill, ends: Mapping[int, End]) -> list[str]:
     """Return a line for each collective that all members had been in for a while: then nobody's call is missing."""
-    gathered: dict[tuple[int, str], list[Event]] = {}
-    for events in standstill.open_calls.values():
-        for event in events:
-            row = meaning.of(event.function.name)
-            if row is not None and _needs_members_only(row) and event.comm is not None:
-                gathered.setdefault((event.comm.index, row.name), []).append(event)
-    lines = []
-    for (_, name), events in list(gathered.items())[:MAX_LINES]:
-        comm, row = events[0].comm, meaning.of(name)
-        ranks = {event.rank.index for event in events}
-        if comm is None or row is None or len(ranks) < 2 or ranks != {*comm.members, *comm.remote_members}:
-            continue
-        together = all(_is_complete(standstill, event, row) for event in events)
-        if together and all(ends[e.rank.index].time_ns - e.enter_ns >= STOOD_NS for e in events):
-            lines.append(
-                f"all members of {comm.name} are in {call(events[0])}{where(events[0])}: the MPI library itself does "
-                "not complete it"
-            )
-    return lines
-
-
-def _needs_members_only(row: Meaning) -> bool:
-    """Return whether a call returns once all members have made it, whatever their counts: others may wait for data that
-    a member never gives.
-    """
-    return row.act is Act.COLLECTIVE and row.form is Form.BLOCKING and (bool(row.makes) or row.name == "Barrier")
-
-
-def _is_complete(standstill: Standstill, event: Event, row: Meaning) -> bool:
-    absence = standstill.gatherings.of_call(event, row)
-    return absence is not None and not absence.missing and not absence.other
+    return [
+        f"all members of {event.comm.name} are in {call(event)}{where(event)}: the MPI library itself does not "
+        "complete it"
+        for events in find_unfinished_collectives(standstill)[:MAX_LINES]
+        if (event := events[0]).comm is not None
+        and all(ends[e.rank.index].time_ns - e.enter_ns >= STOOD_NS for e in events)
+    ]
 
 
 def _describe_wait(ranks: list[int], what: str, reason: Reason, missing: list[int], elsewhere: list[End]) -> str:
