@@ -68,7 +68,7 @@ class Program:
 
     def _group(self, rank: RankBuilder) -> int:
         id = rank.new_id("GROUP")
-        rank.define(Def.GROUP, put_u(id) + self.build.members(rank, (0, 1)))
+        rank.define(Def.GROUP, put_u(id) + self.build.encode_members(rank, (0, 1)))
         rank.call("MPI_Comm_group", comm=WORLD, group=id)
         return id
 

@@ -22,7 +22,7 @@ def found(trace: Trace) -> list[Finding]:
 
 def raises(rank: RankBuilder, name: str = "KeyError", text: str = "'missing'", who: str = "") -> None:
     frames = [("exc.py", 4, "work"), ("exc.py", 6, "<module>")]
-    rank.ends(EndingKind.EXCEPTION, name=name, text=text, traceback="Traceback ...", python=frames, who=who)
+    rank.add_ending(EndingKind.EXCEPTION, name=name, text=text, traceback="Traceback ...", python=frames, who=who)
 
 
 def waits(b: Builder, *ranks: int) -> None:
@@ -90,7 +90,7 @@ def test_an_exit_for_which_nobody_waits_after_finalize_is_no_finding() -> None:
     for rank in b.ranks:
         rank.barrier()
         rank.finalize()
-        rank.ends(EndingKind.EXIT, code=3, detail=ExitKind.EXIT, name="exit")
+        rank.add_ending(EndingKind.EXIT, code=3, detail=ExitKind.EXIT, name="exit")
     assert found(b.open()) == []
 
 
@@ -98,7 +98,7 @@ def test_a_python_exit_that_finalizes_on_its_way_is_no_finding() -> None:
     b = Builder(ranks=2, ended="crashed")
     for rank in b.ranks:
         rank.barrier()
-        rank.ends(EndingKind.EXIT, code=1, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")])
+        rank.add_ending(EndingKind.EXIT, code=1, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")])
         rank.finalize(leaving=True)
     trace = b.open()
     assert found(trace) == []
@@ -109,7 +109,7 @@ def test_a_python_exit_that_finalizes_on_its_way_is_no_finding() -> None:
 def test_a_python_exit_that_others_wait_for_is_an_early_exit(code: int) -> None:
     b = Builder(ranks=3, ended="deadlock")
     waits(b, 0, 2)
-    b.ranks[1].ends(EndingKind.EXIT, code=code, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")])
+    b.ranks[1].add_ending(EndingKind.EXIT, code=code, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")])
     b.ranks[1].finalize(leaving=True, open=True)
     [one] = found(b.open())
     assert one.kind == "early-exit"
@@ -121,7 +121,7 @@ def test_a_python_exit_that_the_end_of_the_job_overtakes_is_no_finding(gone: boo
     b = Builder(ranks=2, ended="crashed")
     for rank in b.ranks:
         rank.barrier()
-    b.ranks[1].ends(EndingKind.EXIT, code=0, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "main")])
+    b.ranks[1].add_ending(EndingKind.EXIT, code=0, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "main")])
     b.ranks[1].state = State.EXITED if gone else State.RUNNING
     trace = b.open()
     assert [one.kind for one in found(trace)] == (["early-exit"] if gone else [])
@@ -133,7 +133,7 @@ def test_a_process_that_never_came_to_finalize_is_an_early_exit() -> None:
     b.ranks[0].init()
     b.ranks[0].finalize()
     b.ranks[1].init()
-    b.ranks[1].ends(EndingKind.EXIT, code=0, detail=ExitKind.RETURN, name="return")
+    b.ranks[1].add_ending(EndingKind.EXIT, code=0, detail=ExitKind.RETURN, name="return")
     b.ranks[1].state = State.EXITED
     [one] = found(b.open())
     assert one.kind == "early-exit"
@@ -155,7 +155,7 @@ def test_a_crash_names_signal_address_and_line() -> None:
     b = Builder(ranks=2, ended="crashed")
     waits(b, 0)
     b.ranks[1].barrier()
-    b.ranks[1].ends(
+    b.ranks[1].add_ending(
         EndingKind.SIGNAL, code=11, detail=1, address=16, name="SIGSEGV", python=[("a.py", 3, "peek"), ("a.py", 9, "")]
     )
     b.ranks[1].state = State.RUNNING
@@ -169,8 +169,8 @@ def test_a_crash_names_signal_address_and_line() -> None:
 
 def test_a_handler_that_came_back_is_no_crash() -> None:
     b = Builder(ranks=1, ended="finished")
-    b.ranks[0].ends(EndingKind.SIGNAL, code=11, name="SIGSEGV")
-    b.ranks[0].ends(EndingKind.RETURNED, code=11, name="SIGSEGV")
+    b.ranks[0].add_ending(EndingKind.SIGNAL, code=11, name="SIGSEGV")
+    b.ranks[0].add_ending(EndingKind.RETURNED, code=11, name="SIGSEGV")
     b.ranks[0].barrier()
     b.ranks[0].finalize()
     assert found(b.open()) == []
@@ -182,7 +182,7 @@ def test_an_abort_names_its_code_and_the_exception_before_it_is_the_cause() -> N
         waits(b, 0)
         if first:
             raises(b.ranks[1])
-        b.ranks[1].ends(EndingKind.ABORT, code=5, name="MPI_Abort", python=[("a.py", 3, "main")])
+        b.ranks[1].add_ending(EndingKind.ABORT, code=5, name="MPI_Abort", python=[("a.py", 3, "main")])
         b.ranks[1].state = State.ABORTED
         one = found(b.open())[0]
         assert one.kind == kind
@@ -202,8 +202,8 @@ def test_an_interrupt_says_where_each_rank_was_and_is_no_deadlock() -> None:
     b = Builder(ranks=2, ended="interrupted")
     b.ranks[0].open.recv(1, site=("a.py", 5, "<module>"))
     b.ranks[1].barrier()
-    b.ranks[1].ends(EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin"), ("a.py", 8, "<module>")])
-    b.ranks[1].ends(EndingKind.EXCEPTION, name="KeyboardInterrupt", python=[("a.py", 4, "spin")])
+    b.ranks[1].add_ending(EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin"), ("a.py", 8, "<module>")])
+    b.ranks[1].add_ending(EndingKind.EXCEPTION, name="KeyboardInterrupt", python=[("a.py", 4, "spin")])
     b.ranks[1].state = State.RUNNING
     trace = b.open()
     assert [one.kind for one in found(trace)] == []
@@ -221,7 +221,7 @@ def test_who_waits_for_an_interrupted_rank_is_no_deadlock_and_others_are() -> No
         r0.open.recv(1 if not rank_2_computes else 2, site=("a.py", 5, ""))
         r1.open.recv(0, site=("a.py", 6, ""))
         r2.barrier(comm="MPI_COMM_SELF")
-        r2.ends(EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin")])
+        r2.add_ending(EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin")])
         r2.finalize(leaving=True, open=True)
         assert [one.kind for one in found(b.open())] == ([] if rank_2_computes else ["deadlock"])
 
@@ -242,7 +242,7 @@ def fallen(*, signalled: bool) -> Builder:
     b = Builder(ranks=2, ended="crashed")
     waits(b, 0)
     if signalled:
-        b.ranks[0].ends(EndingKind.WARNED, code=15, name="SIGTERM")
+        b.ranks[0].add_ending(EndingKind.WARNED, code=15, name="SIGTERM")
     b.ranks[1].barrier(comm="MPI_COMM_SELF", site=("a.c", 5, "main"))
     for rank in b.ranks:
         rank.state = State.RUNNING
@@ -252,7 +252,7 @@ def fallen(*, signalled: bool) -> Builder:
 @pytest.mark.parametrize("signalled", [True, False])
 def test_others_are_ended_with_the_job_that_a_rank_brought_down(*, signalled: bool) -> None:
     b = fallen(signalled=signalled)
-    b.ranks[1].ends(EndingKind.ABORT, code=5, name="MPI_Abort", python=[("a.c", 6, "main")])
+    b.ranks[1].add_ending(EndingKind.ABORT, code=5, name="MPI_Abort", python=[("a.c", 6, "main")])
     trace = b.open()
     [one] = found(trace)
     assert one.message == (
@@ -276,9 +276,9 @@ def test_a_silent_rank_is_named_where_the_launcher_let_the_others_tell(*, signal
 def test_an_exit_before_the_launchers_signal_is_an_exit() -> None:
     b = Builder(ranks=3, ended="deadlock")
     waits(b, 0, 2)
-    b.ranks[1].ends(EndingKind.EXIT, code=3, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "<module>")])
+    b.ranks[1].add_ending(EndingKind.EXIT, code=3, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "<module>")])
     b.ranks[1].finalize(leaving=True, open=True)
-    b.ranks[1].ends(EndingKind.WARNED, code=15, name="SIGTERM")
+    b.ranks[1].add_ending(EndingKind.WARNED, code=15, name="SIGTERM")
     [one] = found(b.open())
     assert (one.kind, one.message.partition(";")[0]) == ("early-exit", "rank 1 ended by sys.exit(3) at a.py:3")
 
@@ -343,7 +343,7 @@ def in_the_deadlock(ended: str) -> Builder:
     b.ranks[0].open.recv(1, tag=5, site=("a.c", 5, "main"))
     waits(b, 1, 2)
     b.ranks[1].state = State.EXITED
-    b.ranks[2].ends(EndingKind.EXIT, code=1, name="exit", native=[])
+    b.ranks[2].add_ending(EndingKind.EXIT, code=1, name="exit", native=[])
     b.ranks[2].state = State.EXITED
     return b
 

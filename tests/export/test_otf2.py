@@ -220,7 +220,7 @@ def test_an_intercommunicator_is_both_its_groups_one_behind_the_other(tmp_path: 
 def test_a_member_without_a_record_keeps_its_place(tmp_path: Path) -> None:
     b = Builder(ranks=3)
     b.ranks[0].send(2)
-    b.ranks[2].missing()
+    b.ranks[2].leave_no_record()
     definitions, events = read(b.open(), tmp_path)
     assert len(definitions.locations) == 3
     assert [e.receiver for _, e in events if isinstance(e, kinds.MpiSend)] == [2]

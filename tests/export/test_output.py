@@ -71,7 +71,7 @@ def test_a_missing_package_is_named_with_the_remedy(
 
 def test_a_run_without_calls_is_refused(tmp_path: Path) -> None:
     b = Builder(ranks=1, level=Level.OUTCOMES)
-    b.ranks[0].outcomes([1])
+    b.ranks[0].append_outcomes([1])
     with pytest.raises(UsageError, match="level outcomes, which holds no calls"):
         write(b.open(), "perfetto", tmp_path / "out")
 

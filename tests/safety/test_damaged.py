@@ -72,7 +72,7 @@ def finished(b: Builder) -> weft.Trace:
 def test_more_bytes_than_a_message_holds_are_not_known() -> None:
     def sent(count: int) -> int:
         b = Builder(ranks=2)
-        of = b.ranks[0].datatype("CONTIGUOUS", types=["MPI_INT"], integers=[1], size=1 << 40, extent=4)
+        of = b.ranks[0].define_datatype("CONTIGUOUS", types=["MPI_INT"], integers=[1], size=1 << 40, extent=4)
         b.ranks[0].send(1, datatype=of, count=count)
         trace = b.open()
         return int(matrix(trace, match(trace))[1][0, 1])

@@ -19,7 +19,7 @@ def test_an_exception_is_read_with_its_place_and_time() -> None:
     b = Builder(ranks=2)
     r0, r1 = b.ranks
     r0.barrier(enter=1_000)
-    r1.ends(
+    r1.add_ending(
         EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Trace", who="Task-3", python=STACK, at=3_000
     )
     (ending,) = b.open().ranks[1].endings
@@ -34,8 +34,8 @@ def test_an_exception_is_read_with_its_place_and_time() -> None:
 
 def test_the_interpreters_own_frames_are_not_the_place() -> None:
     b = Builder(ranks=1)
-    b.ranks[0].ends(EndingKind.EXCEPTION, python=[("/x/mpi4py/run.py", 9, "main"), ("<frozen runpy>", 1, "f"), *STACK])
-    b.ranks[0].ends(EndingKind.EXCEPTION, python=[("<frozen runpy>", 1, "f")])
+    b.ranks[0].add_ending(EndingKind.EXCEPTION, python=[("/x/mpi4py/run.py", 9, "main"), ("<frozen runpy>", 1, "f"), *STACK])
+    b.ranks[0].add_ending(EndingKind.EXCEPTION, python=[("<frozen runpy>", 1, "f")])
     first, second = b.open().ranks[0].endings
     assert first.site is not None
     assert first.site.text == "exc.py:4 work"
@@ -46,7 +46,7 @@ def test_a_crash_is_told_with_its_address_and_the_lines_of_its_frames() -> None:
     b = Builder(ranks=1)
     (rank,) = b.ranks
     rank.define(Def.MODULE, put_u(1) + put_u(0) + put_u(4096) + put_s("ab") + put_s("/bin/prog"))
-    rank.ends(
+    rank.add_ending(
         EndingKind.SIGNAL, code=11, detail=1, address=0xDEAD, name="SIGSEGV", native=[(1, 70), (1, 90)], thread=None
     )
     trace = b.open()
@@ -63,18 +63,18 @@ def test_a_crash_is_told_with_its_address_and_the_lines_of_its_frames() -> None:
 
 def test_endings_come_in_order_of_time_and_know_how_an_exit_came() -> None:
     b = Builder(ranks=1)
-    b.ranks[0].ends(EndingKind.EXIT, code=3, detail=ExitKind.AT_ONCE, at=9_000)
-    b.ranks[0].ends(EndingKind.WARNED, code=2, at=5_000)
+    b.ranks[0].add_ending(EndingKind.EXIT, code=3, detail=ExitKind.AT_ONCE, at=9_000)
+    b.ranks[0].add_ending(EndingKind.WARNED, code=2, at=5_000)
     warned, left = b.open().ranks[0].endings
     assert (warned.kind, left.kind, left.how, left.code) == (EndingKind.WARNED, EndingKind.EXIT, ExitKind.AT_ONCE, 3)
 
 
 def test_a_crash_that_a_handler_came_back_from_is_no_ending() -> None:
     b = Builder(ranks=1)
-    b.ranks[0].ends(EndingKind.SIGNAL, code=11)
-    b.ranks[0].ends(EndingKind.SIGNAL, code=8)
-    b.ranks[0].ends(EndingKind.RETURNED, code=11)
-    b.ranks[0].ends(EndingKind.SIGNAL, code=6)
+    b.ranks[0].add_ending(EndingKind.SIGNAL, code=11)
+    b.ranks[0].add_ending(EndingKind.SIGNAL, code=8)
+    b.ranks[0].add_ending(EndingKind.RETURNED, code=11)
+    b.ranks[0].add_ending(EndingKind.SIGNAL, code=6)
     assert [ending.code for ending in b.open().ranks[0].endings] == [8, 6]
 
 

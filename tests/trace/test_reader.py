@@ -133,7 +133,7 @@ def test_a_missing_rank_keeps_its_place_and_is_named() -> None:
     b = Builder(ranks=4)
     for rank in b.ranks:
         rank.send(0)
-    b.ranks[2].missing()
+    b.ranks[2].leave_no_record()
     trace = b.open()
     assert [r.missing for r in trace.ranks] == [False, False, True, False]
     assert len(trace.ranks[2].events) == 0

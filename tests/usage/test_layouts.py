@@ -116,12 +116,12 @@ def datatype(*several: Made) -> list[Datatype]:
         if made.combiner == "NAMED":
             return made.types[0]
         types = [one if isinstance(one, str) else type_of(one) for one in made.types]
-        return r.datatype(
+        return r.define_datatype(
             made.combiner, types=types, integers=made.integers, addresses=made.addresses, size=len(made.bytes),
             extent=made.extent, lb=made.lb,
         )  # fmt: skip
 
-    ids = [r._id("DATATYPE", type_of(one)) for one in several]
+    ids = [r._object_id("DATATYPE", type_of(one)) for one in several]
     r.barrier()
     found = [b.open().ranks[0].datatype(one) for one in ids]
     assert all(found)

@@ -49,7 +49,7 @@ def padded(r: RankBuilder) -> Type:
 
 
 def resized(r: RankBuilder, of: Type, extent: int) -> Type:
-    return r.datatype("RESIZED", types=[of], addresses=[0, extent], size=of.size, extent=extent)
+    return r.define_datatype("RESIZED", types=[of], addresses=[0, extent], size=of.size, extent=extent)
 
 
 def columns(r: RankBuilder, count: int, width: int = 1, stride: int = 3) -> Type:
@@ -60,7 +60,7 @@ def columns(r: RankBuilder, count: int, width: int = 1, stride: int = 3) -> Type
 def irregular(r: RankBuilder, entries: int) -> Type:
     """Structures at distances that grow."""
     places = [k * (k + 7) for k in range(entries)]
-    return r.datatype(
+    return r.define_datatype(
         "INDEXED_BLOCK", types=[padded(r)], integers=[entries, 1, *places], size=12 * entries,
         extent=32 * (places[-1] + 1),
     )  # fmt: skip

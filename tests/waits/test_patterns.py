@@ -202,7 +202,7 @@ def on_window(calls: Callable[[Builder, Callable[..., None]], None]) -> Builder:
     ids = {}
     for r in b.ranks:
         ids[r.index] = r.new_id("GROUP")
-        r.define(Def.GROUP, put_u(ids[r.index]) + b.members(r, [1 - r.index]))
+        r.define(Def.GROUP, put_u(ids[r.index]) + b.encode_members(r, [1 - r.index]))
 
     def call(rank: int, name: str, enter: int, leave: int, **more: Any) -> None:
         group = {"group": ids[rank]} if name in {"MPI_Win_start", "MPI_Win_post"} else {}

@@ -1,4 +1,4 @@
-"""Where each spawn of a run stands among the events of its rank, and the ranks that it brought."""
+"""Finds each spawn of a run among the events of its rank, and the ranks that it started."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from weft.trace.layout import Def, Flag, Level
 from weft.trace.run import Trace
 
 NOT_RECORDED: Final = -1
-"""Stands for the event of a spawn in a record that has no events."""
+"""Used as the event of a spawn in a record that has no events."""
 
 
 def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Each spawn of each rank: rank index, its event, and the rank indices of the new world where that is known.
+    """Return each successful spawn of each rank: rank index, its event, and the rank indices of the new world if known.
 
-    Those of a rank are in order; one that failed made no world and is left out.
+    The spawns of a rank are in order.
     """
     found = []
     if trace.system.grows:
@@ -32,7 +32,7 @@ def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
 
 
 def _told(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """The children of each rank as the tasks wrote them down, in order."""
+    """Return the children of each rank, in order, as the run's own list of `children` names them."""
     told = trace.run.get("children")
     found = []
     for rank, children in zip(trace.ranks, told if isinstance(told, list) else [], strict=False):
@@ -46,7 +46,10 @@ def _is_rank(told: object, trace: Trace) -> bool:
 
 
 def _within(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Where a world grows, a spawn's arguments tell which of its ranks it brought; without events run.json does."""
+    """Return the spawns of a run whose world grows: a spawn's arguments name the ranks that it started.
+
+    Without events, the run's list of children names them.
+    """
     if trace.level is Level.OUTCOMES:
         return _told(trace)
     functions = trace.functions.mask(trace.system.spawns)

@@ -1,7 +1,7 @@
 """Communicators, unified over the ranks: every process's own ids lead to one object with one name.
 
-Two processes mean the same communicator when parent, making function, members and key agree and it is the same time
-that this combination occurs on each: MPI makes every member take part in the making of a communicator, in one order
+Two processes mean the same communicator when parent, making function, members and key agree and this combination
+occurs for the same number of times on each: MPI makes every member take part in the making of a communicator, in one order
 (MPI-4.1, 7.4.2). Intercommunicators are known by their two groups, as each side has its own parent for it.
 """
 
@@ -19,7 +19,7 @@ from weft.trace.worlds import World
 
 MAX_MEMBERS: Final = 2**20
 MEMBERS_BUDGET: Final = 2**24
-"""Member lists of a run are held up to this many entries together; hostile definitions could ask for any number."""
+"""Member lists of a run are kept up to this many entries together, as hostile definitions could ask for any number."""
 
 
 class Communicator:
@@ -54,26 +54,28 @@ class Communicator:
 
     @property
     def size(self) -> int:
-        """Number of processes in the (first) group."""
+        """Return the number of processes in the (first) group."""
         return len(self.members)
 
     def group(self, rank: int) -> tuple[int, ...]:
-        """The group that the rank with this index belongs to."""
+        """Return the group that the rank with this index belongs to."""
         return self.remote_members if self.inter and self._second(rank) else self.members
 
     def peers(self, rank: int) -> tuple[int, ...]:
-        """The group that `peer` arguments of the rank with this index refer to."""
+        """Return the group that `peer` arguments of the rank with this index refer to."""
         if not self.inter:
             return self.members
         return self.members if self._second(rank) else self.remote_members
 
     def peer(self, rank: int, peer: int) -> int:
-        """Index in trace.ranks of the process that rank index `rank` names `peer` here, -1 for none or unknown."""
+        """Return the index in trace.ranks of the process that rank index `rank` calls `peer` here; -1 for none or
+        unknown.
+        """
         group = self.peers(rank)
         return group[peer] if 0 <= peer < len(group) else -1
 
     def rank_of(self, rank: int) -> int:
-        """The rank in this communicator of the process with index `rank`, -1 where it is not a member."""
+        """Return the rank in this communicator of the process with index `rank`, -1 if it is not a member."""
         if self._places is None:
             self._places = {member: i for i, member in enumerate(self.remote_members) if member >= 0}
             self._places.update({member: i for i, member in enumerate(self.members) if member >= 0})
@@ -84,24 +86,24 @@ class Communicator:
 
 
 class Process(Protocol):
-    """What is asked of a rank here."""
+    """What `Communicators` needs to know of a rank."""
 
     index: int
     world: int
     rank: int
 
     def communicator_definitions(self) -> Sequence[CommDefinition]:
-        """The communicators it made, in order."""
+        """Return the communicators that the process made, in order."""
 
     def other_worlds(self) -> dict[int, tuple[int, ...]]:
-        """Rank indices of the processes of other worlds, by this process's own numbers for them."""
+        """Return the rank indices of the processes of other worlds, by this process's own numbers for the worlds."""
 
     def given_name(self, cls: int, id: int) -> str | None:
-        """What MPI_Comm_set_name said."""
+        """Return the name that MPI_Comm_set_name gave an object."""
 
 
 def members_text(members: Sequence[int], most: int = 40) -> str:
-    """`0,2,4-7`: indices as ranges; long ones are cut."""
+    """Return indices as text with ranges, such as `0,2,4-7`; long lists are cut."""
     parts: list[str] = []
     i = 0
     while i < len(members) and sum(map(len, parts)) + len(parts) < most:
@@ -116,7 +118,10 @@ def members_text(members: Sequence[int], most: int = 40) -> str:
 
 
 def function_word(name: str) -> str:
-    """`split` for MPI_Comm_split, `cart` for MPI_Cart_create."""
+    """Return a short word for a function that makes communicators:
+
+    `split` for MPI_Comm_split, `cart` for MPI_Cart_create.
+    """
     word = name.removeprefix("MPI_").removeprefix("Comm_").removesuffix("_c").lower()
     if word in ("create", "create_group"):
         return word
@@ -126,7 +131,8 @@ def function_word(name: str) -> str:
 
 
 def made_by(function: str, key: str) -> tuple[str, bool]:
-    """The function by which an intercommunicator is known, and whether its two sides have it from unlike calls.
+    """Return the function by which an intercommunicator is known, and whether its two sides got it from different
+    calls.
 
     The children of a spawn have theirs from MPI_Comm_get_parent; where one side accepts, the other connects.
     """
@@ -138,7 +144,7 @@ def made_by(function: str, key: str) -> tuple[str, bool]:
 
 
 def _is_among(number: int, members: Members) -> bool:
-    """Whether a rank of the world that a group is told in is in it."""
+    """Return whether a rank of the process's own world is among the members."""
     for run in members:
         steps, rest = divmod(number - run.first, run.stride or 1)
         if not run.world and not rest and 0 <= steps < run.count:
@@ -147,7 +153,7 @@ def _is_among(number: int, members: Members) -> bool:
 
 
 class Communicators:
-    """Builds the unified list. `problems` says what could not be unified."""
+    """Unifies the communicators of all ranks into one list, `all`. `problems` says what could not be unified."""
 
     def __init__(self, ranks: Sequence[Process], worlds: Sequence[World], functions: FunctionTable) -> None:
         self.all: list[Communicator] = []
@@ -173,14 +179,15 @@ class Communicators:
             self._define(rank)
 
     def of(self, rank: int, id: int) -> Communicator | None:
-        """The communicator that the rank with this index knows by `id`."""
+        """Return the communicator that the rank with this index knows by `id`."""
         return self._by_rank[rank].get(id)
 
     def ids(self, rank: int) -> dict[int, Communicator]:
-        """All communicators of a rank by its own ids."""
+        """Return all communicators of a rank by its own ids."""
         return self._by_rank[rank]
 
     def _add(self, name: str, members: tuple[int, ...], remote: tuple[int, ...] | None = None) -> Communicator:
+        """Add a communicator to the list; a name that is taken gets a number."""
         self._names[name] += 1
         if self._names[name] > 1:
             name = f"{name}~{self._names[name]}"
@@ -189,6 +196,7 @@ class Communicators:
         return made
 
     def _define(self, rank: Process) -> None:
+        """Find the unified communicator of each definition of a rank, or make it."""
         seen: dict[tuple[object, ...], int] = defaultdict(int)
         own = self._by_rank[rank.index]
         for definition in rank.communicator_definitions():
@@ -224,6 +232,9 @@ class Communicators:
         self, d: CommDefinition, parent: Communicator | None, function: str, local: tuple[int, ...],
         remote: tuple[int, ...],
     ) -> Communicator:  # fmt: skip
+        """Make a communicator from the definition of the first rank that has it, and name it by its parent and
+        function.
+        """
         word = function_word(function)
         origin = parent.name if parent else "unknown" if d.parent else "session"
         if d.inter:
@@ -237,7 +248,7 @@ class Communicators:
         return made
 
     def _expand(self, rank: Process, members: Members) -> tuple[int, ...] | None:
-        """Members as indices in trace.ranks; None (and a problem) for a list that cannot be."""
+        """Return members as indices in trace.ranks; None, with a problem noted, for an impossible list."""
         key = (rank.world, *members)
         others: dict[int, tuple[int, ...]] = {}
         if any(run.world for run in members):
@@ -250,6 +261,7 @@ class Communicators:
     def _expand_runs(
         self, rank: Process, members: Members, others: dict[int, tuple[int, ...]]
     ) -> tuple[int, ...] | None:
+        """Return the indices of arithmetic runs of members, up to the limits of this run."""
         total = sum(run.count for run in members)
         if total > min(MAX_MEMBERS, self._budget):
             self._say(f"rank {rank.index} defines a communicator of {total} members: left out")

@@ -12,9 +12,9 @@ from weft.trace.layout import ENDING_FRAMES, Def, EndingKind
 from weft.trace.varint import Cursor, Damaged
 
 MAX_RECORDS: Final = 1_000_000
-"""More definitions of one process are not read: each costs a dictionary entry."""
+"""The most definitions of one process that are read: each costs a dictionary entry."""
 MAX_ENDINGS: Final = 4096
-"""More endings of one process are not read: a thread leaves one or two."""
+"""The most endings of one process that are read: a thread leaves one or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,8 @@ class StoredDefinition:
 
 @dataclass(frozen=True, slots=True)
 class WayDefinition:
-    """One way to a native site: an address below the frame of the calling function, and where frames end, outwards.
-
-    `ends[0]` is the canonical frame address of the function that makes the call, `ends[1]` its caller's, and so on.
+    """One call path to a native site: an address below the frame of the calling function, and where frames end,
+    outwards.
     """
 
     site: int
@@ -98,9 +97,9 @@ class WayDefinition:
 
 @dataclass(frozen=True, slots=True)
 class BlocksDefinition:
-    """Blocks of malloc's behind buffers of a call: of a thread's first one that begins at `ticks` or later.
+    """Blocks of malloc that contain buffers of a call: of a thread's first one that begins at `ticks` or later.
 
-    `blocks`: (address, first byte of its block, bytes that may be used of it: 0 of one that is free).
+    `blocks`: (address, first byte of its block, usable bytes: 0 for a block that is free).
     """
 
     slot: int
@@ -110,7 +109,7 @@ class BlocksDefinition:
 
 @dataclass(frozen=True, slots=True)
 class GivenBackDefinition:
-    """A window whose memory went back to malloc before the MPI_Win_free that a thread calls at `ticks` or later."""
+    """A window whose memory was freed before the MPI_Win_free that a thread calls at `ticks` or later."""
 
     window: int
     slot: int
@@ -262,6 +261,7 @@ def _blocks(c: Cursor) -> BlocksDefinition:
 
 
 def _frames(c: Cursor, each: int) -> range:
+    """Return a range over the frames that follow, each of at least `each` bytes. Damaged for more than may be."""
     n = c.count(each)
     if n > ENDING_FRAMES:
         raise Damaged(f"{n} frames announced where there are {ENDING_FRAMES} at most")
@@ -269,6 +269,7 @@ def _frames(c: Cursor, each: int) -> range:
 
 
 def _ending(c: Cursor) -> EndingDefinition:
+    """Read one ending of a process. Damaged for a kind that does not exist."""
     kind = c.u()
     if kind not in EndingKind.__members__.values():
         raise Damaged(f"{kind} is not a kind of ending")
@@ -322,6 +323,7 @@ class Definitions:
         self._index()
 
     def _index(self) -> None:
+        """Note where each definition is in the stream, and read the facts that have no id."""
         cursor = Cursor(self._data)
         records = 0
         while cursor.left:
@@ -346,7 +348,7 @@ class Definitions:
 
     @cached_property
     def stored_in(self) -> dict[int, list[StoredDefinition]]:
-        """What changed between fences, by window, in order."""
+        """Return what changed between fences, by window, in order."""
         found: dict[int, list[StoredDefinition]] = {}
         for stored in self.stored:
             found.setdefault(stored.window, []).append(stored)
@@ -357,6 +359,7 @@ class Definitions:
             self.problems.append(text)
 
     def _add(self, kind: int, body: Cursor) -> None:
+        """Note where a definition with an id is, or read a fact at once."""
         start = body.position
         try:
             if kind in self._at:
@@ -368,6 +371,7 @@ class Definitions:
             self._say(f"the definition at byte {start} is damaged and was left out: {error}")
 
     def _add_fact(self, kind: int, c: Cursor) -> None:
+        """Read a definition without an id: a name, a thread, the environment, an ending and the like."""
         if kind == Def.NAME:
             key = c.u(), c.u()
             self.names[key] = c.s()
@@ -410,7 +414,7 @@ class Definitions:
         self.endings.append(_ending(c))
 
     def get(self, kind: Def, id: int) -> Any | None:
-        """The decoded definition, None where there is none."""
+        """Return the decoded definition, None if there is none."""
         key = int(kind), id
         if key not in self._cache:
             if id not in self._at[kind]:
@@ -419,6 +423,7 @@ class Definitions:
         return self._cache[key]
 
     def _decode(self, kind: Def, id: int) -> Any | None:
+        """Decode a definition; None, with a problem noted, for a damaged one."""
         try:
             return _DECODERS[kind](Cursor(self._data, *self._at[kind][id]), id)
         except Damaged as error:
@@ -426,33 +431,34 @@ class Definitions:
             return None
 
     def ids(self, kind: Def) -> list[int]:
-        """Ids of the definitions of a kind, in the order in which they were made."""
+        """Return the ids of the definitions of a kind, in the order in which they were made."""
         return list(self._at[kind])
 
     def all(self, kind: Def) -> Iterator[Any]:
-        """The readable definitions of a kind, in the order in which they were made. They are not kept in memory."""
+        """Iterate over the readable definitions of a kind, in the order in which they were made, without caching them.
+        """
         return (value for value in (self._decode(kind, id) for id in self._at[kind]) if value is not None)
 
     def comm(self, id: int) -> CommDefinition | None:
-        """The communicator of an id."""
+        """Return the communicator with an id."""
         return self.get(Def.COMM, id)
 
     def window(self, id: int) -> WindowDefinition | None:
-        """The window of an id."""
+        """Return the window with an id."""
         return self.get(Def.WINDOW, id)
 
     def file(self, id: int) -> FileDefinition | None:
-        """The file of an id."""
+        """Return the file with an id."""
         return self.get(Def.FILE, id)
 
     def site(self, id: int) -> SiteDefinition | None:
-        """The call site of an id."""
+        """Return the call site with an id."""
         return self.get(Def.SITE, id)
 
     def module(self, id: int) -> ModuleDefinition | None:
-        """The module of an id."""
+        """Return the module with an id."""
         return self.get(Def.MODULE, id)
 
     def code(self, id: int) -> CodeDefinition | None:
-        """The Python code object of an id."""
+        """Return the Python code object with an id."""
         return self.get(Def.PYCODE, id)

@@ -1,7 +1,7 @@
-"""How each process of a run ended: what its record tells of its own end, with the places of the program in it.
+"""Reads how each process of a run ended, from its own record, with the places of the program in it.
 
-A record tells of exceptions that nobody caught, exits, crashes, aborts, signals that arrived, calls of MPI outside of
-its life, and where a thread was when `weft run` asked. What a process cannot tell (it was killed) is not here.
+A record holds exceptions that nobody caught, exits, crashes, aborts, signals that arrived, calls of MPI outside of
+its life, and where a thread was when `weft run` asked. What a process cannot record (it was killed) is not here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """One thing that a process told of its end. Which fields mean what for a kind is said in native/format.h."""
+    """One fact that a process recorded about its end. native/format.h says what each field means for each kind."""
 
     kind: EndingKind
     slot: int
@@ -46,23 +46,26 @@ class Ending:
 
     @property
     def part_of_weft(self) -> str:
-        """Of a signal that Weft's own recorder raised: the part of it that was at work; else empty."""
+        """Return, for a signal that Weft's own recorder raised, the part of it that was running; else ""."""
         return self.traceback if self.kind is EndingKind.SIGNAL else ""
 
     @property
     def how(self) -> ExitKind:
-        """How an EXIT came to its status."""
+        """Return how an EXIT came to its status."""
         known = self.kind is EndingKind.EXIT and self.detail in ExitKind.__members__.values()
         return ExitKind(self.detail) if known else ExitKind.UNKNOWN
 
     @property
     def stack(self) -> tuple[CallSite, ...]:
-        """What a person of the program looks at first: the Python stack where there is one, else the native one."""
+        """Return the stack that interests the user first: the Python stack if there is one, else the native one."""
         return self.python or self.native
 
     @property
     def site(self) -> CallSite | None:
-        """The innermost place with a line that is the program's: of no interpreter, no system library; or None."""
+        """Return the innermost place in the program's own code that has a line, or None.
+
+        Places in interpreters and system libraries do not count, unless no other has a line.
+        """
         known = [site for site in self.stack if site.known and not _of_python(site)]
         return next((site for site in known if not _of_the_system(site)), known[0] if known else None)
 
@@ -81,10 +84,10 @@ def endings(
     ns: Callable[[int], int],
     native: Callable[[int, int], Iterable[CallSite]],
 ) -> list[Ending]:
-    """What a rank told of its end, in order of time; without crashes that the program got over.
+    """Return the facts about a rank's end in order of time, without crashes that the program survived.
 
-    `called_after`: the functions that the thread of a slot entered behind a tick; `ns`: a tick on the common time axis;
-    `native`: the places that an offset in a module stands for, inlined functions too.
+    `called_after`: the functions that the thread of a slot entered after a tick; `ns`: a tick on the common time axis;
+    `native`: the places of an offset in a module, inlined functions included.
     """
     held: list[EndingDefinition] = []
     for one in told:
@@ -104,6 +107,7 @@ def endings(
 def _resolved(
     one: EndingDefinition, ns: Callable[[int], int], native: Callable[[int, int], Iterable[CallSite]]
 ) -> Ending:
+    """Return an ending with its time on the common axis and its frames as places of the program."""
     own = one.kind is EndingKind.SIGNAL and bool(one.traceback)  # else the recorder's frames tell nothing
     python = tuple(CallSite(file or None, line, function or None) for file, line, function in one.python)
     stack = tuple(

@@ -1,4 +1,4 @@
-"""explored.json of a run: read with care, as all of a run may come from other people."""
+"""Reads explored.json of a run with care, as all of a run may come from other people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA: Final = "weft-explored/1"
 
 
 def kept(run: Path) -> dict[str, Any]:
-    """What explored.json of a run says; {} without one, or where it is not to be trusted."""
+    """Return what explored.json of a run says; {} if there is none or it cannot be trusted."""
     if not (run / FILE).is_file():
         return {}
     data = read_json(run, FILE, SCHEMA, [])
@@ -25,7 +25,7 @@ def kept(run: Path) -> dict[str, Any]:
 
 
 def _sound(one: object) -> bool:
-    """Whether an outcome says what is needed to find it again: the name of a folder beside the run, and its parent."""
+    """Return whether an outcome says what is needed to find it again: a folder next to the run, and its parent."""
     return (
         isinstance(one, dict)
         and isinstance(one.get("number"), int)

@@ -1,12 +1,12 @@
 """The filter language of `weft dump`, the view and Trace.select: `fn:Recv tag:7 rank:0-63 wait>1ms`.
 
 A filter is a list of terms, all of which an event must fit; a term that begins with `-` must not fit. Within a term
-a comma means "or"; between lists of terms stands the word `or`. A word alone is a function, a file, a line or one of
+a comma means "or"; the word `or` separates lists of terms. A word alone is a function, a file, a line or one of
 is:.
 
-    Recv step.py step.py:9 step    the function called, or where the call or a caller of it stands: file (its ending may
+    Recv step.py step.py:9 step    the function called, or where the call or a caller of it is: file (its ending may
                                    be left out), file:line, function; a number alone is a line of any file
-    fn:Recv fn:MPI_Send fn:*all*   function; MPI_ and the large-count _c may be left out, * and ? stand for letters
+    fn:Recv fn:MPI_Send fn:*all*   function; MPI_ and the large-count _c may be left out, * and ? match letters
     rank:0-3,7                     index of the rank in the run
     peer:2 peer:any                the other side, a root or target; any: the argument was MPI_ANY_SOURCE
     tag:7 tag:any                  tag of a message (of a completed wildcard: the one that it got)
@@ -55,7 +55,7 @@ _MEANT: Final = {
 
 
 def parse(query: str) -> list[Term]:
-    """The terms of a query. UsageError where it is none."""
+    """Parse a query without `or` into its terms. UsageError if it is not a filter."""
     terms = []
     for word in query.split():
         match = _TERM.fullmatch(word)
@@ -73,7 +73,7 @@ def parse(query: str) -> list[Term]:
 
 
 def alternatives(query: str) -> list[list[Term]]:
-    """The lists of terms between which `or` stands. UsageError where the query is none."""
+    """Parse a query into lists of terms, which the word `or` separates. UsageError if it is not a filter."""
     parts: list[list[str]] = [[]]
     for word in query.split():
         if word.lower() == "or":
@@ -86,7 +86,7 @@ def alternatives(query: str) -> list[list[Term]]:
 
 
 def _check(term: Term) -> None:
-    """Complain of a term that is none, with the nearest that would be one."""
+    """Raise UsageError for a term with an unknown key or value, and name the nearest known one."""
     known = {*KEYS, "finding"}
     if term.key not in known:
         near = _nearest(_MEANT.get(term.key, term.key), known)
@@ -101,6 +101,7 @@ def _check(term: Term) -> None:
 
 
 def _nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return ", did you mean X?" with the known word that is most like this one, or ""."""
     found = difflib.get_close_matches(word, sorted(known), 1, 0.6)
     return f", did you mean {prefix}{found[0]}?" if found else ""
 
@@ -108,8 +109,8 @@ def _nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
 class Filter:
     """A parsed filter. `mask` is vectorised: a block of events at a time.
 
-    `also` are terms that every event must fit besides, `findings` what `finding:` looks at.
-    UsageError for a query that is none, with the nearest word that would be.
+    `also` are terms that every event must fit besides, `findings` are those that `finding:` looks at. UsageError for a
+    query that is not a filter, with the nearest word that would be.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Filter:
         return " or ".join(" ".join(map(str, terms)) for terms in self.alternatives)
 
     def ranks(self, trace: Run) -> list[Rank]:
-        """The ranks that the filter does not exclude as a whole."""
+        """Return the ranks that the filter does not exclude as a whole."""
         count = len(trace.ranks)
         mask = np.zeros(count, np.bool_)
         for terms in self.alternatives:
@@ -143,12 +144,12 @@ class Filter:
         return [trace.ranks[i] for i in np.flatnonzero(mask)]
 
     def absent_ranks(self, count: int) -> list[str]:
-        """The ranks that the filter names and a run of `count` ranks does not have, such as `7` or `4-63`."""
+        """Return the ranks that the filter names and a run of `count` ranks does not have, such as `7` or `4-63`."""
         whole = [term for term in self.terms if term.key != "finding" and of_ranks(term)]
         return list(dict.fromkeys(text for term in whole for text in absent(term, count)))
 
     def mask(self, rank: Rank, start: int = 0, stop: int | None = None) -> Mask:
-        """Which of rank.events[start:stop] fit."""
+        """Return a mask of the events in rank.events[start:stop] that fit the filter."""
         part = slice(start, stop)
         events = rank.events[part]
         found = np.zeros(len(events), np.bool_)
@@ -159,12 +160,13 @@ class Filter:
             found |= mask
         return found
 
-    def _fits(self, rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    def _fits(self, rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+        """Return a mask of the events that fit one term."""
         if term.key != "finding":
-            return KEYS[term.key](rank, events, part, term)
+            return KEYS[term.key](rank, events, event_range, term)
         kinds = term.value.split(",")
         named = [
-            index - part.start for finding in self._findings or () if kinds == ["any"] or finding.kind in kinds
+            index - event_range.start for finding in self._findings or () if kinds == ["any"] or finding.kind in kinds
             for of, index in finding.events if of == rank.index
         ]  # fmt: skip
         mask = np.zeros(len(events), np.bool_)
@@ -172,17 +174,17 @@ class Filter:
         return mask
 
     def indices(self, rank: Rank) -> Iterator[NDArray[np.int64]]:
-        """Indices of the events of a rank that fit, in blocks, in order."""
+        """Yield the indices of the events of a rank that fit, in blocks, in order."""
         for start in range(0, len(rank.events), BLOCK):
             yield np.flatnonzero(self.mask(rank, start, start + BLOCK)) + start
 
     def events(self, trace: Run) -> Iterator[Event]:
-        """The events that fit, rank by rank in order."""
+        """Yield the events that fit, rank by rank in order."""
         for rank in self.ranks(trace):
             for block in self.indices(rank):
                 for index in block:
                     yield rank.event(int(index))
 
     def count(self, trace: Run) -> int:
-        """How many events fit."""
+        """Return how many events fit."""
         return sum(len(block) for rank in self.ranks(trace) for block in self.indices(rank))

@@ -44,7 +44,7 @@ class Parameter:
 
     @property
     def handle(self) -> str | None:
-        """The class of object that the parameter names, or None."""
+        """Return the class of object that the parameter names, or None."""
         return self.type.removeprefix("handle:") if self.type.startswith("handle:") else None
 
 
@@ -59,47 +59,47 @@ class Function:
 
     @cached_property
     def base(self) -> str:
-        """The name without the large-count ending `_c`."""
+        """Return the name without the large-count ending `_c`."""
         return self.name.removesuffix("_c")
 
     @property
     def called(self) -> str:
-        """The name in the program's source: in a record some functions of PVM have one for each thing that they do."""
+        """Return the name in the program's source: a record may split one function of PVM into several."""
         return self.name.partition(".")[0]
 
     @property
     def within(self) -> bool:
-        """Whether it is what a function of the system's library does to do its work, such as a message of a barrier."""
+        """Return whether the system's library calls it to do its work, such as a message of a barrier."""
         return self.called != self.name and self.name.rpartition(".")[2] in ("send", "recv")
 
     @cached_property
     def slot(self) -> dict[str, Parameter]:
-        """Parameters that have their place in the slot, by place."""
+        """Return the parameters that are in the slot, by their place in it."""
         return {p.place: p for p in self.parameters if p.place not in ("tail", "none")}
 
     @cached_property
     def tail_in(self) -> tuple[Parameter, ...]:
-        """Parameters that the tail holds from the call's entry on."""
+        """Return the parameters that the tail has from the call's entry on."""
         return tuple(p for p in self.parameters if p.part in ("entry", "both"))
 
     @cached_property
     def tail_out(self) -> tuple[Parameter, ...]:
-        """Parameters that the tail holds from the call's exit on."""
+        """Return the parameters that the tail has from the call's exit on."""
         return tuple(p for p in self.parameters if p.part in ("exit", "both"))
 
     @cached_property
     def is_poll(self) -> bool:
-        """Whether it may be asked over and over: failed ones in a row are one event, counted in its `count`."""
+        """Return whether programs poll with it: failed polls in a row are one event, counted in its `count`."""
         return base(self.name) in _POLLS
 
     @cached_property
     def probes(self) -> bool:
-        """Whether it looks for a message."""
+        """Return whether it looks for a message."""
         return base(self.name) in _PROBES
 
     @cached_property
     def by_name(self) -> dict[str, Parameter]:
-        """Parameters by name."""
+        """Return the parameters by name."""
         return {p.name: p for p in self.parameters}
 
 
@@ -133,6 +133,7 @@ class FunctionTable:
         self._masks: dict[frozenset[str], NDArray[np.bool_]] = {}
 
     def _function(self, entry: Any) -> Function | None:
+        """Return the function of an entry of functions.json; None, with a problem noted, for a damaged one."""
         try:
             parameters = tuple(_parameter(p) for p in _list(entry["parameters"]))
             function = Function(int(entry["id"]), str(entry["name"]), parameters)
@@ -162,19 +163,20 @@ class FunctionTable:
         return key in self._by_id or key in self._by_name
 
     def ids(self, *names: str) -> list[int]:
-        """Ids of the functions of these names and of their large-count forms; what the run lacks is left out."""
+        """Return the ids of functions by name, their large-count forms included; names that the run lacks are left out.
+        """
         wanted = set(names)
         return [f.id for f in self if f.name in wanted or f.base in wanted]
 
     def failed_polls(self, events: NDArray[Any]) -> NDArray[np.bool_]:
-        """The slots that stand for polls that failed, in a row: `Event.polls` of many."""
+        """Return a mask of the events that count failed polls in a row: `Event.polls` of many."""
         polls: NDArray[np.bool_] = self.mask(f.name for f in self if f.is_poll)[events["function"]]
         polls &= events["flags"] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED
         polls &= events["count"] > 0
         return polls
 
     def mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """A look-up table: `mask[events["function"]]` is true for the functions of these names (and `_c` forms)."""
+        """Return a look-up table: `mask[events["function"]]` is true for the named functions and their `_c` forms."""
         wanted = frozenset(names)
         if wanted not in self._masks:
             table = np.zeros(MAX_ID + 1, np.bool_)
@@ -184,11 +186,11 @@ class FunctionTable:
         return self._masks[wanted]
 
     def object_name(self, cls: str, id: int) -> str | None:
-        """Name of a predefined object."""
+        """Return the name of a predefined object."""
         return self.objects.get(cls, {}).get(id)
 
     def object_id(self, cls: str, name: str) -> int:
-        """Id of a predefined object. KeyError where there is none of the name."""
+        """Return the id of a predefined object. KeyError if none has this name."""
         if cls not in self._ids:
             self._ids[cls] = {n: i for i, n in self.objects.get(cls, {}).items()}
         return self._ids[cls][name]
@@ -208,7 +210,7 @@ def _parameter(entry: Any) -> Parameter:
 
 @lru_cache(maxsize=20_000)
 def _made(items: tuple[tuple[str, Any], ...]) -> Parameter:
-    """One parameter; most functions share theirs with others."""
+    """Make a parameter from the items of an entry; functions share equal ones."""
     entry = dict(items)
     names = entry["name"], entry.get("kind", ""), entry.get("direction", "in"), entry["type"], entry["place"]
     name, kind, direction, type, place = map(str, names)

@@ -1,4 +1,4 @@
-"""What the messages of a rank held: their hashes, and of reductions the first bytes."""
+"""Reads the hashes of a rank's messages, and the first bytes of reductions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Hashes:
     content: NDArray[np.uint8]
 
     def kept(self, row: int) -> NDArray[np.uint8] | None:
-        """The first bytes of what a row is the hash of, None where they were not kept."""
+        """Return the first bytes of the message that a row is the hash of, None if they were not recorded."""
         if self.at[row] < 0:
             return None
         begin = int(self.at[row])
@@ -33,9 +33,9 @@ class Hashes:
 
 
 def read_hashes(file: RankFile | None, slots: Sequence[int], threads: NDArray[np.int32]) -> Hashes:
-    """The hashes of a rank, without those of calls that the record does not have.
+    """Return the hashes of a rank's messages, without those of calls that the record lacks.
 
-    `slots`: those of the rank's threads; `threads`: which of these made each of its calls.
+    `slots`: the slots of the rank's threads; `threads`: which of these made each of the rank's calls.
     """
     rows, at, content = [np.empty(0, HASHED)], [np.empty(0, np.int64)], list[NDArray[np.uint8]]()
     for number in file.numbers(StreamKind.HASHES) if file else []:
@@ -51,6 +51,7 @@ def read_hashes(file: RankFile | None, slots: Sequence[int], threads: NDArray[np
 
 
 def _places(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
+    """Return where the recorded bytes of each row begin, after the `before` bytes of other threads; -1 for none."""
     lengths = np.where(rows["kept"] == 1, np.minimum(rows["bytes"], CONTENT_MOST), 0).astype(np.int64)
     ends = np.cumsum((lengths + 7) // 8 * 8)
     begins = ends - (lengths + 7) // 8 * 8
@@ -58,7 +59,7 @@ def _places(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
 
 
 def _placed(slots: Sequence[int], threads: NDArray[np.int32], found: Hashes) -> Hashes:
-    """The rows with the events of the rank in place of those of its threads."""
+    """Return the rows with event indices of the rank instead of those of its threads, in order of events."""
     rows = found.rows.copy()
     event = np.full(len(rows), -1, np.int64)
     for number, slot in enumerate(slots):

@@ -1,4 +1,4 @@
-"""What a run directory holds is found and read: its table of functions, its ranks' records."""
+"""Finds and reads what a run directory has: its table of functions, and its ranks' records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ MAX_PROBLEMS: Final = 200
 
 
 def function_table(root: Path, problems: list[str]) -> FunctionTable:
-    """The functions of a run; those of the run that was opened last are still there, for one with the same, too."""
+    """Return the functions of a run.
+
+    The table that was read last is kept, and used for other runs that have the same.
+    """
     try:
         status = (root / "functions.json").stat()
     except OSError:
@@ -38,13 +41,13 @@ def function_table(root: Path, problems: list[str]) -> FunctionTable:
 
 @lru_cache(maxsize=1)
 def _parsed(data: bytes) -> object:
-    """A table as JSON; that of one run is mostly that of the next one."""
+    """Parse a table; the next run mostly has the same bytes."""
     return json.loads(data)
 
 
 @dataclass(slots=True)
 class _Last:
-    """The table that was read last: the file and its state then, its JSON."""
+    """The table that was read last: the state of its file then, its JSON."""
 
     key: tuple[str, int, int, int] | None = None
     read: dict[str, object] | None = None
@@ -55,7 +58,7 @@ _last: Final = _Last()
 
 
 def ranks_folder(root: Path) -> Path:
-    """Where a run has its records. RunError where that leads out of it."""
+    """Return the folder of a run's records. RunError if it leads out of the run."""
     folder = root / "ranks"
     if os.path.realpath(folder) != os.path.join(os.path.realpath(root), "ranks"):  # noqa: PTH118
         raise RunError(f"{folder} is a link to {os.path.realpath(folder)}: not followed. Copy the run whole (cp -rL)")
@@ -63,7 +66,7 @@ def ranks_folder(root: Path) -> Path:
 
 
 def rank_files(root: Path, problems: list[str]) -> list[RankFile]:
-    """The readable records in RUN/ranks, in order of name. OtherVersion where none is of the version that is read."""
+    """Return the readable records in RUN/ranks, in order of name. OtherVersion if none has a version that is read."""
     try:
         folder = ranks_folder(root)
     except RunError as error:

@@ -40,12 +40,14 @@ from weft.trace.rings.chunks import encode_dropped
 Key = tuple[int, int]
 """Kind and number of a stream."""
 Ready = Callable[[Path], bool]
-"""Whether a record is at its end: nobody writes to it any more."""
+"""Whether a record is complete: nobody writes to it any more."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What became of the records of a run: how many went into a pack of which name, and their bytes before and now."""
+    """Says what became of the records of a run: how many went into a pack of which name, and their bytes before and
+    now.
+    """
 
     name: str
     ranks: int
@@ -56,12 +58,11 @@ class Packed:
 
 
 def pack(root: Path, ready: Ready, *, least: int = 2, largest: int | None = None) -> Packed:
-    """Put the files of RUN/ranks into one, and take them away once that one is whole on the disk and read again.
+    """Put the files of RUN/ranks into one, and delete them once that file is whole on the disk and was read again.
 
-    A record that is damaged, or that somebody still writes, stays as it is. `least`: fewer records are let alone;
-    `largest`: those of more bytes stay files. WeftError where the pack cannot be written.
-
-    The folder is held: others may have it lead elsewhere meanwhile, and only the files that were read are taken away.
+    A record that is damaged, or that is still being written, stays as it is. With fewer than `least_records`, nothing
+    is done; records of more than `largest_bytes` stay files. WeftError if the pack cannot be written. The folder is
+    kept open: others may make its path lead elsewhere meanwhile, and only the files that were read are deleted.
     """
     folder, files, left = ranks_folder(root), list[RankFile](), list[str]()
     found = sorted(folder.glob("*.weft"))
@@ -99,6 +100,7 @@ def pack(root: Path, ready: Ready, *, least: int = 2, largest: int | None = None
 
 
 def _readable(path: Path, root: Path, ready: Ready) -> tuple[RankFile | None, str]:
+    """Return the record if it can be packed, else None and why not."""
     try:
         file = RankFile(path, root)
     except RunError as error:
@@ -113,11 +115,12 @@ def _readable(path: Path, root: Path, ready: Ready) -> tuple[RankFile | None, st
 
 
 def _free(taken: Collection[str]) -> str:
-    """A name that no pack has yet."""
+    """Return a name that no pack has yet."""
     return next(name for n in range(1, len(taken) + 2) if (name := f"{n}{SUFFIX}") not in taken)
 
 
 def _write(files: Sequence[RankFile], to: IO[bytes]) -> None:
+    """Write a pack of the files: head, streams, index."""
     to.write(bytes(HEAD.itemsize))
     words = files[0].stream(StreamKind.DEFINITIONS).tobytes()[-WORDS:]
     place = _put(to, words)
@@ -139,7 +142,7 @@ def _write(files: Sequence[RankFile], to: IO[bytes]) -> None:
 
 
 def _beginning(file: RankFile) -> bytes:
-    """A record's header without its chunks, of which a pack has none."""
+    """Return a record's header without its chunks, of which a pack has none."""
     with file.path.open("rb") as read:
         head = np.frombuffer(
             read.read(layout.HEADER.itemsize).ljust(layout.HEADER.itemsize, b"\0"), layout.HEADER
@@ -149,7 +152,7 @@ def _beginning(file: RankFile) -> bytes:
 
 
 def _streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
-    """The streams of a record, each with its length in nibbles, where it has one."""
+    """Return the streams of a record: kind and number, bytes, and the length in nibbles (0 for other streams)."""
     found = [(key, file.stream(StreamKind(key[0]), key[1]), file.nibbles(key[1]) * (key[0] == StreamKind.OUTCOMES))
              for key in file.streams()]  # fmt: skip
     accounts = [((int(StreamKind.BEFORE), thread), np.frombuffer(encode_dropped(dropped), np.uint8), 0)
@@ -158,7 +161,7 @@ def _streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
 
 
 def _stream(to: IO[bytes], words: bytes, key: Key, data: NDArray[np.uint8], nibbles: int) -> NDArray[Any]:
-    """Write one stream; its row."""
+    """Write one stream, and return its row in the index."""
     row, size = np.zeros(1, STREAM), len(data)
     small = key[0] in SMALL and size <= MOST_UNPACKED
     stored = _deflated(data.tobytes(), words) if small else data.data
@@ -173,7 +176,7 @@ def _deflated(data: bytes, words: bytes) -> bytes:
 
 
 def _put(to: IO[bytes], data: bytes | memoryview) -> int:
-    """Write at the next place that fits; returns it."""
+    """Write data at the next aligned place, and return that place."""
     to.write(bytes(-to.tell() % ALIGNED))
     at = to.tell()
     to.write(data)
@@ -181,7 +184,7 @@ def _put(to: IO[bytes], data: bytes | memoryview) -> int:
 
 
 def _compare(files: Sequence[RankFile], made: Path, root: Path) -> None:
-    """WeftError where a record reads otherwise from the pack than from its file."""
+    """Raise WeftError if a record reads differently from the pack and from its file."""
     problems: list[str] = []
     there = Pack(made, root).ranks(problems)
     if problems or [_read(file) for file in files] != [_read(file) for file in there]:
@@ -189,7 +192,7 @@ def _compare(files: Sequence[RankFile], made: Path, root: Path) -> None:
 
 
 def _read(file: RankFile) -> tuple[object, ...]:
-    """What is read of a record, its streams by their checksums."""
+    """Return what is read of a record, its streams by their checksums."""
     header = [
         str(getattr(file.header, name)) for name in ("rank", "world_size", "state", "pid", "host", "job", "threads")
     ]

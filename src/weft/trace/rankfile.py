@@ -1,4 +1,4 @@
-"""One rank's file: header, chunk table, streams. Nothing in it is believed before it was held against the file."""
+"""Reads one rank's file: header, chunk table, streams. Nothing in it is believed before it was checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READS: Final = {major: f"{major}.{layout.FORMAT_MINOR}" for major in (layout.FO
 
 
 class Anchor:
-    """Three clocks read together."""
+    """Three clocks that were read together."""
 
     __slots__ = ("monotonic_ns", "realtime_ns", "ticks")
 
@@ -59,7 +59,7 @@ class Header:
 
 
 def open_inside(path: Path, root: Path | None) -> int:
-    """A file descriptor of a regular file for reading, as `open_regular` has it. RunError for anything else."""
+    """Open a regular file for reading as `open_regular` does, and return its descriptor. RunError for anything else."""
     try:
         return open_regular(path, root)
     except Unfit as error:
@@ -69,7 +69,7 @@ def open_inside(path: Path, root: Path | None) -> int:
 
 
 class RankFile:
-    """The streams of one file. Reads the header and the chunk table at once, streams when they are asked for."""
+    """Reads the streams of one file: the header and the chunk table at once, streams on demand."""
 
     MAGIC = layout.MAGIC
     SLOT = layout.EVENT.itemsize
@@ -84,7 +84,7 @@ class RankFile:
         self.dropped: dict[int, DroppedCalls] = {}
         """What the rings of each thread dropped; empty in a record without rings."""
         self.tables: list[tuple[int, int]] = []
-        """Where the table of chunks goes on: places in the file and bytes."""
+        """Where the table of chunks continues: places in the file and bytes."""
         fd = open_inside(path, root)
         try:
             status = os.fstat(fd)
@@ -105,7 +105,7 @@ class RankFile:
         return self._decoded(os.pread(fd, PAGE, 0))
 
     def _decoded(self, page: bytes) -> tuple[Header, object]:
-        """The header in a file's first page."""
+        """Return the header in a file's first page. RunError or OtherVersion if it is not one that is read."""
         if page[:8] != self.MAGIC:
             if len(page) < 8 or not page[:8].strip(b"\0"):
                 raise RunError(f"{self.path} holds nothing: the process ended before its first MPI call was written")
@@ -126,6 +126,7 @@ class RankFile:
             raise RunError(f"{self.path} has a damaged header: {error}") from None
 
     def _read_table(self, fd: int, raw: Any) -> dict[tuple[int, int], list[Extent]]:
+        """Return the extents of each stream, by kind and number, from the chunk table."""
         table = self._entries(fd, raw)
         numbers = np.zeros(len(table), np.int64)
         if self.header.major == layout.FORMAT_MAJOR_KEPT:
@@ -143,7 +144,7 @@ class RankFile:
             if kind not in self.KINDS:
                 self._say(f"chunk {row} has the unknown kind {kind} and was left out")
             elif (kind, thread) in ended or kind == StreamKind.BEFORE:
-                continue  # behind a gap calls would be matched with others' than their own
+                continue  # after a gap calls would be matched with others' than their own
             elif used == 0 and offset == self.size:
                 continue  # a chunk that was just added when the process was killed, cut off as it was empty
             elif offset % PAGE or offset < PAGE or offset >= self.size:
@@ -163,7 +164,7 @@ class RankFile:
     def _join_ring(
         self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]], numbers: NDArray[np.int64]
     ) -> list[Extent]:
-        """The used part of a ring, from the first chunk that was not dropped."""
+        """Return the used part of a ring, from the first chunk that was not dropped."""
         rows = [(int(numbers[row]), (row, offset, min(used, self.size - offset), room))
                 for room, (row, offset, used) in chunks]  # fmt: skip
         first = self.dropped.get(key[1], DroppedCalls()).first_chunk(key[0])
@@ -173,7 +174,7 @@ class RankFile:
         return found
 
     def _entries(self, fd: int, raw: Any) -> NDArray[Any]:
-        """All entries of the table and its continuations that are no links."""
+        """Return all entries of the table and its continuations, without the links between them."""
         count = self.header.chunk_count
         if count > layout.HEADER_CHUNKS:
             self._say(
@@ -201,7 +202,7 @@ class RankFile:
         return np.concatenate(parts) if parts else np.empty(0, layout.CHUNK)
 
     def _join(self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]]) -> list[Extent]:
-        """The used part of a stream: whole chunks up to the first that is not full."""
+        """Return the used part of a stream: whole chunks up to the first that is not full."""
         extents: list[Extent] = []
         name = f"stream {StreamKind(key[0]).name.lower()} of thread {key[1]}"
         full = True
@@ -224,32 +225,32 @@ class RankFile:
         return extents
 
     def streams(self) -> list[tuple[int, int]]:
-        """Kind and number of each stream."""
+        """Return kind and number of each stream."""
         return list(self._extents)
 
     def threads(self) -> list[int]:
-        """Thread slots that have a stream."""
+        """Return the thread slots that have a stream."""
         others = (StreamKind.DEFINITIONS, StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
         return sorted({thread for kind, thread in self._extents if kind not in others})
 
     def numbers(self, kind: StreamKind) -> list[int]:
-        """The numbers of the streams of a kind."""
+        """Return the numbers of the streams of a kind."""
         return sorted(thread for of, thread in self._extents if of == kind)
 
     def extents(self, kind: StreamKind, thread: int = 0) -> list[Extent]:
-        """Where a stream lies in the file."""
+        """Return where a stream is in the file."""
         return self._extents.get((kind, thread), [])
 
     def bytes_of(self, kind: StreamKind, thread: int = 0) -> int:
-        """Length of a stream."""
+        """Return the length of a stream in bytes."""
         return sum(e.used for e in self.extents(kind, thread))
 
     def nibbles(self, thread: int) -> int:
-        """Length of an OUTCOMES stream, which counts in nibbles."""
+        """Return the length of an OUTCOMES stream, which counts in nibbles."""
         return self._nibbles[thread]
 
     def stream(self, kind: StreamKind, thread: int = 0) -> NDArray[np.uint8]:
-        """A stream's bytes, read-only, zero copy where possible."""
+        """Return a stream's bytes, read-only, zero copy if possible."""
         extents = self.extents(kind, thread)
         if not extents:
             return np.empty(0, np.uint8)
@@ -267,7 +268,7 @@ class RankFile:
             os.close(fd)
 
     def first_event(self, thread: int) -> Any | None:
-        """The first event of a thread, read without mapping the stream."""
+        """Return the first event of a thread, read without mapping the stream."""
         extents = self.extents(StreamKind.EVENTS, thread)
         if not extents or extents[0].used < layout.EVENT.itemsize:
             return None

@@ -40,16 +40,16 @@ _STOPS: Final = {
 ENDED: Final = {
     "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
 }  # fmt: skip
-"""How a run came to its end, for people."""
+"""How a run ended, in words for people."""
 CUT_OFF: Final = "still running or cut off"
-"""Of a run without an end."""
+"""The words for a run without an end."""
 
 
 class Trace:
     """A recorded run, opened for reading. Files are read when something in them is asked for."""
 
     goes_on: bool = False
-    """Whether calls of the run come behind these (weft.trace.segment)."""
+    """Whether calls of the run come after these (weft.trace.segment)."""
 
     _end: Trace | None = None
 
@@ -57,10 +57,10 @@ class Trace:
     """Whether calls of the run come before these."""
 
     painter: ClassVar[Callable[..., str] | None] = None
-    """What draws a trace as SVG: weft.open puts it here, as pictures stand above traces."""
+    """The function that draws a trace as SVG: weft.open sets it, as the room of pictures is above this one."""
 
     framer: ClassVar[Callable[..., Any] | None] = None
-    """What makes a pyarrow.Table or a pandas.DataFrame of the calls, put here in the same way."""
+    """The function that makes a pyarrow.Table or a pandas.DataFrame of the calls, set in the same way."""
 
     def __init__(self, path: Path, run: dict[str, Any], functions: FunctionTable, files: list[RankFile]) -> None:
         self.path = path
@@ -83,7 +83,7 @@ class Trace:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Trace:
-        """Open a run directory. RunError where there is none or nothing in it can be read."""
+        """Open a run directory. RunError if there is none or nothing in it can be read."""
         root = Path(path)
         if not root.is_dir():
             why = "not a directory" if root.exists() else "there is no such directory"
@@ -105,20 +105,21 @@ class Trace:
 
     @property
     def at_end(self) -> Trace:
-        """The calls among which the run ended: all, but of a long run that is analysed in segments the last one."""
+        """Return the calls among which the run ended: all, but of a long run that is analysed in segments the last one.
+        """
         return self._end or self
 
     def ends_with(self, part: Trace) -> None:
-        """Ask a part of the run how it ended: nobody need read all of it."""
+        """Set the part of the run that says how it ended, so that nobody need read all of it."""
         self._end = part
 
     @property
     def origin(self) -> Trace:
-        """The whole run, where this is a part of it (weft.trace.segment): what is kept of a run is kept under it."""
+        """Return the whole run, if this is a part of it (weft.trace.segment): caches of a run are kept under it."""
         return self
 
     def add_problem(self, *texts: str) -> None:
-        """Say of a part of the run that it could not be read."""
+        """Note in sentences what of the run could not be read."""
         for text in texts:
             if len(self._problems) < MAX_PROBLEMS:
                 if text not in self._problems:
@@ -128,19 +129,20 @@ class Trace:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read, in plain sentences. Grows as more of the run is looked at."""
+        """Return what could not be read, in plain sentences. Grows as more of the run is read."""
         more = [f"and {self._unsaid} more of the kind"] if self._unsaid else []
         return self._problems + more
 
     @property
     def own(self) -> list[Rank]:
-        """The ranks of `share`."""
+        """Return the ranks of `share`."""
         return self.ranks[self.share.start : self.share.stop]
 
     # Worlds
 
     @cached_property
     def _kin(self) -> dict[int, dict[int, tuple[int, ...]]]:
+        """Return for each rank the processes of other worlds that it knows, by its own numbers for the worlds."""
         return kin(self.ranks, self.worlds) if len(self.worlds) > 1 else {}
 
     # Communicators, sites, time
@@ -153,12 +155,12 @@ class Trace:
 
     @property
     def communicators(self) -> list[Communicator]:
-        """All communicators of the run: the worlds, those that were made, and each rank's MPI_COMM_SELF."""
+        """Return all communicators of the run: the worlds, those that were made, and each rank's MPI_COMM_SELF."""
         return self._unified.all
 
     @property
     def sites(self) -> Sites:
-        """Places of the program by their ids in the records."""
+        """Return the places of the program by their ids in the records."""
         return self._sites
 
     @cached_property
@@ -169,7 +171,7 @@ class Trace:
         return sites
 
     def site(self, rank: Placed, id: int) -> CallSite:
-        """The call site that a rank, or its tasks, know by `id`."""
+        """Return the call site that a rank, or its tasks, know by `id`; of a language binding's function its caller."""
         found = self._sites.site(rank, id)
         binding = self.system.binding
         if binding and found.file is None and found.callers and (found.function or "").startswith(binding):
@@ -177,7 +179,7 @@ class Trace:
         return found
 
     def forget_sites(self) -> None:
-        """Read RUN/sites.json again: it was just written."""
+        """Read RUN/sites.json again after it was written."""
         self.__dict__.pop("_sites", None)
         for rank in self.ranks:
             rank.__dict__.pop("endings", None)
@@ -191,11 +193,12 @@ class Trace:
 
     @cached_property
     def has_tasks(self) -> bool:
-        """Whether some rank recorded which task made each call."""
+        """Return whether some rank recorded which task made each call."""
         return bool(self._task_files) and any(rank.tasks is not None for rank in self.ranks)
 
     @cached_property
     def _axes(self) -> list[clock.Axis]:
+        """Return the time axis of each rank, with 0 at the run's first event."""
         present = [r for r in self.ranks if r.file]
         axes = clock.align([r.file.header for r in present if r.file])
         first: int | None = None
@@ -214,40 +217,40 @@ class Trace:
 
     @property
     def system(self) -> System:
-        """The message-passing system whose calls were recorded."""
+        """Return the message-passing system whose calls were recorded."""
         return self.functions.system
 
     @cached_property
     def names(self) -> list[str]:
-        """What tasks are called, by rank: `worker 0.2`; [] where ranks have numbers only."""
+        """Return what tasks are called, by rank: `worker 0.2`; [] if ranks have numbers only."""
         told = self.run.get("names")
         return [str(name) for name in told[: len(self.ranks)]] if isinstance(told, list) else []
 
     @property
     def level(self) -> Level:
-        """What was recorded: Level.TRACE or Level.OUTCOMES."""
+        """Return what was recorded: Level.TRACE or Level.OUTCOMES."""
         levels = [r.file.header.level for r in self.ranks if r.file]
         return max(levels, default=Level.TRACE)
 
     @cached_property
     def suffix(self) -> Suffix | None:
-        """The calls that count of a run whose rings dropped the first ones (`weft run --keep`), None of a whole run."""
+        """Return the calls that count in a run whose rings dropped the first ones (`weft run --keep`), else None."""
         files = [rank.file for rank in self.ranks if rank.file]
         has_dropped = any(one.events or one.tails for file in files for one in file.dropped.values())
         return Suffix(self.ranks, has_one_clock=self.has_one_clock) if has_dropped else None
 
     @property
     def has_one_clock(self) -> bool:
-        """Whether the ticks of all ranks are of one clock: of one host."""
+        """Return whether the ticks of all ranks are of one clock, that is, of one host."""
         return len({(rank.header.host, rank.header.clock) for rank in self.ranks if rank.header}) <= 1
 
     @property
     def may_lack_its_beginning(self) -> bool:
-        """Whether the run was recorded with --keep."""
+        """Return whether the run was recorded with --keep."""
         return any(rank.file and rank.file.header.major == FORMAT_MAJOR_KEPT for rank in self.ranks)
 
     def require_beginning(self, what: str) -> None:
-        """RunError where the run was recorded with --keep: `what` needs its beginning."""
+        """Raise RunError if the run was recorded with --keep: `what` needs its beginning."""
         if self.may_lack_its_beginning:
             raise RunError(
                 f"{self.path} was recorded with --keep, which drops the beginning of a run: {what} needs all of it. "
@@ -256,7 +259,7 @@ class Trace:
 
     @cached_property
     def event_count(self) -> int:
-        """Number of recorded calls, without reading them but where some were dropped."""
+        """Return the number of recorded calls, without reading them unless some were dropped."""
         if self.suffix is not None:
             return sum(len(thread.events) for rank in self.ranks for thread in rank.threads)
         size = EVENT.itemsize
@@ -265,7 +268,7 @@ class Trace:
         )
 
     def event(self, rank: int, index: int) -> Event:
-        """The event [rank index, event index] of a finding."""
+        """Return the event [rank index, event index] of a finding."""
         return self.ranks[rank].event(index)
 
     def plot(self, **options: Any) -> str:
@@ -279,32 +282,34 @@ class Trace:
         return painter(self, **options)
 
     def to_arrow(self, query: str = "") -> Any:
-        """The calls that fit a filter, in the order of time, as a pyarrow.Table: the columns of `weft dump`'s Parquet.
+        """Return the calls that fit a filter, in the order of time, as a pyarrow.Table with the columns of `weft
+        dump`'s Parquet.
 
-        UsageError where pyarrow is missing (`pip install 'weft-debugger[export]'`), or for a filter that is none.
+        UsageError if pyarrow is missing (`pip install 'weft-debugger[export]'`), or for a query that is not a filter.
         """
         return self._framed("to_arrow", query)
 
     def to_pandas(self, query: str = "") -> Any:
-        """The same as a pandas.DataFrame, whose numbers are of pandas' nullable types."""
+        """Return the calls that fit a filter as a pandas.DataFrame, whose numbers are of pandas' nullable types."""
         return self._framed("to_pandas", query)
 
     def _framed(self, form: str, query: str) -> Any:
+        """Return the calls as a table of the given form. RunError if weft.open did not open the run."""
         framer = type(self).framer
         if framer is None:
             raise RunError("only a run that was opened by weft.open gives tables of its calls")
         return framer(self, form, query)
 
     def _repr_svg_(self) -> str | None:
-        """The run's picture, for what shows pictures only."""
+        """Return the run's picture, for viewers that show pictures only."""
         return self.plot() if type(self).painter else None
 
     def _repr_html_(self) -> str | None:
-        """How a notebook shows the run: its numbers and how it ended, above its picture."""
+        """Return what a notebook shows of the run: its numbers and how it ended, above its picture."""
         return self.facts_html() + (self.plot() if type(self).painter else "")
 
     def facts_html(self) -> str:
-        """The run's numbers and how it ended, as a paragraph of HTML."""
+        """Return the run's numbers and how it ended, as a paragraph of HTML."""
         from html import escape  # only a notebook asks, and its table of names takes a millisecond
 
         facts = [_count(len(self.ranks), "rank"), _count(self.event_count, "call")]
@@ -316,9 +321,9 @@ class Trace:
         return f"<p><b>{escape(self.path.resolve().name)}</b>: {escape(', '.join(facts))}</p>"
 
     def select(self, query: str, findings: Iterable[Finding] | None = None) -> Iterator[Event]:
-        """The events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order.
+        """Yield the events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order.
 
-        `findings` (such as weft.report.analyse gives) are what `finding:deadlock` looks at.
+        `findings` (such as weft.report.analyse returns) are what `finding:deadlock` looks at.
         """
         from weft.trace.filter import Filter  # only who filters pays for its grammar
 

@@ -1,4 +1,4 @@
-"""Some calls of each rank of a run, as a run of their own: what is long is analysed a segment at a time.
+"""Makes a run of its own of some calls of each rank of a run: long runs are analysed a segment at a time.
 
 Definitions, communicators, places and clocks are the whole run's. Only ranks of one thread are cut up.
 """
@@ -21,7 +21,7 @@ from weft.trace.rank import Rank, Run, Thread
 from weft.trace.run import Trace
 
 _OF_CALLS: Final = ("threads", "_merged", "tasks", "touches", "hashed")
-"""What a rank makes of its calls, and a part of it makes anew."""
+"""The caches that a rank makes from its calls, and that a part of it makes again."""
 SEGMENT: Final = 2_000_000
 """Calls of a segment, about; runs of fewer than twice as many stay whole."""
 NOTHING: Final = np.zeros(0, np.int64)
@@ -29,10 +29,10 @@ NOTHING: Final = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class Look:
-    """What a segment in which messages are received of any source knows of the rest of the run, by rank.
+    """What a segment with wildcard receives knows of the rest of the run, by rank.
 
-    `told`: how many of its calls are its own; those behind are there to be looked at. `behind`: whether a race is
-    before its first one. `sends`: who may send it something behind all of them, where anybody may.
+    `told`: how many of its calls are its own; later ones are there to be looked at. `behind`: whether a race is before
+    its first one. `sends`: who may send it something after all of them, where anybody may.
     """
 
     told: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Look:
 
 
 class _OfRun(Trace):
-    """A trace of a run that is open already: what was read of that is shared."""
+    """A trace of a run that is open already: what was read of the run is shared."""
 
     def __init__(self, run: Trace) -> None:
         self.__dict__.update(run.__dict__)
@@ -78,6 +78,7 @@ class Segment(_OfRun):
         self.ranks = [self._part(rank) for rank in run.ranks]
 
     def _part(self, rank: Rank) -> Rank:
+        """Return the segment's part of a rank."""
         part = _anew(rank, self)
         part.fenced = self._fenced[rank.index]
         own = range(self.first[rank.index], self.last[rank.index])
@@ -90,17 +91,17 @@ class Segment(_OfRun):
 
     @property
     def event_count(self) -> int:
-        """Number of calls."""
+        """Return the number of calls."""
         return sum(map(len, self.ranks))
 
     def whole(self, event: EventId) -> EventId:
-        """The event of the run that an event here is."""
+        """Return the event of the run that an event of the segment is."""
         rank, index = event
         before = self.earlier[rank]
         return EventId(rank, int(before[index]) if index < len(before) else self.first[rank] + index - len(before))
 
     def here(self, event: EventId) -> EventId | None:
-        """The event here that an event of the run is; None where it is not one of these calls."""
+        """Return the event of the segment that an event of the run is; None if it is not one of these calls."""
         rank, index = event
         before = self.earlier[rank]
         if self.first[rank] <= index < self.last[rank]:
@@ -109,12 +110,12 @@ class Segment(_OfRun):
         return EventId(rank, place) if place < len(before) and before[place] == index else None
 
     def local_out(self, rank: int) -> list[int]:
-        """The events here of a rank whose messages belong to what comes behind."""
+        """Return the events here of a rank whose messages belong to later calls of the run."""
         here = [self.here(EventId(rank, index)) for index in self.out[rank].tolist()] if self.out else []
         return [event[1] for event in here if event is not None]
 
     def let_go(self) -> None:
-        """Give back the record's pages and what was made of the calls: both come again where somebody asks again."""
+        """Give back the record's pages and what was derived from the calls: both are read again on the next access."""
         for rank in self.ranks:
             for thread in rank.threads:
                 assert isinstance(thread, _Part)
@@ -123,7 +124,7 @@ class Segment(_OfRun):
 
 
 def look_of(trace: Trace) -> Look | None:
-    """What a segment that looks ahead knows of the rest of the run; None for other traces."""
+    """Return what a segment knows of the rest of the run; None for other traces."""
     return trace.look if isinstance(trace, Segment) else None
 
 
@@ -138,7 +139,7 @@ class _Part(Thread):
 
     @cached_property
     def events(self) -> Events:
-        """The calls, those of before in front."""
+        """Return the calls, earlier ones first."""
         earlier = self._earlier
         joined = np.concatenate([self._all[earlier], self._own]) if len(earlier) else self._own[:]
         if len(earlier):
@@ -152,7 +153,7 @@ class _Part(Thread):
 
 
 def _anew(rank: Rank, trace: Run) -> Rank:
-    """The rank in another trace, which makes anew what is made of its calls."""
+    """Return the rank as one of another trace, without what was derived from its calls."""
     _ = rank.definitions, rank.endings, rank._datatypes
     part = copy.copy(rank)
     part.trace = trace
@@ -162,7 +163,7 @@ def _anew(rank: Rank, trace: Run) -> Rank:
 
 
 class _Alone(_OfRun):
-    """A run of which this process looks at one rank, and forgets what it made of that with this object."""
+    """A run of which this process reads one rank, and drops what it derived from that together with this object."""
 
     def __init__(self, run: Trace, rank: int) -> None:
         super().__init__(run)
@@ -172,12 +173,12 @@ class _Alone(_OfRun):
 
 
 def alone(run: Trace, rank: int) -> Trace:
-    """The run as who looks at one of its ranks has it."""
+    """Return the run as seen by code that reads one of its ranks only."""
     return _Alone(run, rank)
 
 
 def piece(rank: Rank, own: range, earlier: NDArray[np.int64] = NOTHING) -> Rank:
-    """Some calls of a rank of one thread as a rank of their own, with some of those before them in front."""
+    """Return some calls of a rank with one thread as a rank of their own, after some of those before them."""
     part = _anew(rank, rank.trace)
     part.ahead = len(earlier)
     part.__dict__["threads"] = [_Part(part, rank.threads[0], own, earlier)]
@@ -185,13 +186,13 @@ def piece(rank: Rank, own: range, earlier: NDArray[np.int64] = NOTHING) -> Rank:
 
 
 def over(part: Rank) -> None:
-    """Give back what such a part of a rank takes: it and its thread know each other."""
+    """Give back the memory of a piece of a rank: it and its thread refer to each other."""
     for thread in part.__dict__.pop("threads"):
         thread.let_go()
 
 
 def divisible(trace: Trace) -> bool:
-    """Whether the ranks of a run can be cut up: whole, of one world, a thread each, with nothing beside their calls."""
+    """Return whether the ranks of a run can be cut up: whole, of one world, a thread each, with nothing but calls."""
     beside = (StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
     return (
         trace.suffix is None and trace.until is None and len(trace.worlds) == 1 and not trace.has_tasks

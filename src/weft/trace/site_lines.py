@@ -1,4 +1,4 @@
-"""The lines behind a run's native call sites, looked up once on the machine that ran the program."""
+"""Looks up the lines of a run's native call sites, once, on the machine that ran the program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weft.trace.sites import SCHEMA, Placed, of_the_system
 
 
 def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
-    """Look up the lines of a run's native call sites and keep them in RUN/sites.json.
+    """Look up the lines of a run's native call sites and write them to RUN/sites.json.
 
     To be called on the machine that ran the program, soon after: a module is believed only while its build id is the
     recorded one. Returns sentences on what stays unresolved, and why.
@@ -40,7 +40,7 @@ def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
 
 
 def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
-    """Offsets of native sites by module."""
+    """Return the offsets of native sites by module (path, build id)."""
     wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
     tasks = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
     placed: list[Placed] = [*trace.ranks, *tasks]
@@ -57,7 +57,7 @@ def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
 
 
 def _shown(rank: Placed, definition: SiteDefinition) -> Iterator[tuple[ModuleDefinition, int]]:
-    """The native places of a call and of its callers, up to those that `sites.py` leaves out."""
+    """Yield the native places of a call and of its callers, up to those that `sites.py` leaves out."""
     for number, offset in ((definition.module, definition.offset), *definition.callers):
         module = rank.definitions.module(number) if number else None
         if module is None:
@@ -69,7 +69,7 @@ def _shown(rank: Placed, definition: SiteDefinition) -> Iterator[tuple[ModuleDef
 
 
 def mistrust(trace: Trace, path: str, build_id: str) -> str | None:
-    """Why the file is not the module that ran; None where it is."""
+    """Return why the file is not the module that ran; None if it is."""
     try:
         present = read_build_id(Path(path))
         changed = Path(path).stat().st_mtime_ns
@@ -86,7 +86,7 @@ def mistrust(trace: Trace, path: str, build_id: str) -> str | None:
 
 
 def _write(path: Path, data: dict[str, object], problems: list[str]) -> None:
-    """Whole or not at all."""
+    """Write a file whole or not at all; an error becomes a problem."""
     try:
         write_whole(path, json.dumps(data).encode())
     except OSError as error:

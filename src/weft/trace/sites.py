@@ -38,7 +38,7 @@ class CallSite:
 
     @property
     def text(self) -> str:
-        """`step.py:9 exchange`, `prog+0x1234 main`, or `?`."""
+        """Return the place as text: `step.py:9 exchange`, `prog+0x1234 main`, or `?`."""
         where = "?"
         if self.file:
             where = f"{Path(self.file).name}:{self.line}"
@@ -48,7 +48,7 @@ class CallSite:
 
     @property
     def known(self) -> bool:
-        """Whether a line of source is known."""
+        """Return whether a line of source is known."""
         return self.file is not None
 
 
@@ -62,7 +62,7 @@ class Placed(Protocol):
 
     @property
     def definitions(self) -> Definitions:
-        """Sites, modules and Python's code."""
+        """Return sites, modules and Python's code."""
         ...
 
 
@@ -70,7 +70,8 @@ class Placed(Protocol):
 
 
 def line_of(code: CodeDefinition, instruction: int) -> int:
-    """The line of the instruction at a byte offset (PEP 657, CPython's Objects/locations.md); 0 where it has none."""
+    """Return the line of the instruction at a byte offset (PEP 657, CPython's Objects/locations.md); 0 if it has none.
+    """
     line, end, at = code.first_line, 0, 0
     table = code.locations
     while at < len(table):
@@ -84,7 +85,8 @@ def line_of(code: CodeDefinition, instruction: int) -> int:
 
 
 def _delta(table: bytes, at: int, kind: int) -> tuple[int | None, int]:
-    """By how much an entry's line differs from the one before (None: no line), and where the next entry begins."""
+    """Return by how much an entry's line differs from the one before (None: no line), and where the next entry begins.
+    """
     if kind == 15:
         return None, at
     if kind in (13, 14):
@@ -98,6 +100,7 @@ def _delta(table: bytes, at: int, kind: int) -> tuple[int | None, int]:
 
 
 def _number(table: bytes, at: int) -> tuple[int, int]:
+    """Read a number of 6-bit groups, and return it with the place after it."""
     value = shift = 0
     while at < len(table):
         part = table[at]
@@ -123,7 +126,7 @@ class Sites:
         self._native = _cached(root, problems) if (root / "sites.json").exists() else {}
 
     def site(self, rank: Placed, id: int) -> CallSite:
-        """The site that a rank knows by `id`."""
+        """Return the site that a rank knows by `id`."""
         key = rank.index, id
         if key not in self._known:
             definition: Any = rank.definitions.site(id) if id else None
@@ -131,10 +134,11 @@ class Sites:
         return self._known[key]
 
     def native(self, rank: Placed, module: int, offset: int) -> list[CallSite]:
-        """The place of a return address, and those into which its function was inlined, innermost first."""
+        """Return the place of a return address, and those into which its function was inlined, innermost first."""
         return self._frames(rank, module, offset)
 
     def _resolve(self, rank: Placed, definition: SiteDefinition) -> CallSite:
+        """Return the call site of a definition, with its callers."""
         module = rank.definitions.module(definition.module) if definition.module else None
         path = module.path if module else None
         code = rank.definitions.code(definition.code) if definition.code else None
@@ -148,7 +152,7 @@ class Sites:
         return replace(own, callers=tuple(_of_the_program(above)))
 
     def _frames(self, rank: Placed, module: int, offset: int) -> list[CallSite]:
-        """The place of a return address, and those into which its function was inlined."""
+        """Return the place of a return address, and those into which its function was inlined."""
         of = rank.definitions.module(module) if module else None
         if of is None:
             return [CallSite(offset=offset)]
@@ -162,7 +166,7 @@ def _python(rank: Placed, id: int, instruction: int, path: str | None, offset: i
 
 
 def _of_the_program(callers: Sequence[CallSite]) -> Iterator[CallSite]:
-    """Callers up to the one that the system starts."""
+    """Yield the callers up to the one that the system starts."""
     for caller in callers:
         if caller.function in _STARTERS or of_the_system(caller.module or ""):
             return
@@ -172,7 +176,7 @@ def _of_the_program(callers: Sequence[CallSite]) -> Iterator[CallSite]:
 
 
 def of_the_system(module: str) -> bool:
-    """Whether a module is libc or the loader, which start every program."""
+    """Return whether a module is libc or the loader, which start every program."""
     return Path(module).name.startswith(("libc.so", "libc-", "ld-"))
 
 
@@ -180,6 +184,7 @@ _STARTERS: Final = ("_start", "__libc_start_main", "__libc_start_call_main")
 
 
 def _cached(root: Path, problems: list[str]) -> dict[Place, list[Found]]:
+    """Return the frames of each place in RUN/sites.json; {} if it is damaged."""
     data = read_json(root, "sites.json", SCHEMA, problems)
     found: dict[Place, list[Found]] = {}
     modules = data.get("modules")

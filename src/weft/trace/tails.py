@@ -46,6 +46,7 @@ class Tail:
 
 
 def _scalar(cursor: Cursor, type: str, buffer: int) -> object:
+    """Read one value of a type; addresses are relative to the buffer."""
     if type == "int":
         return cursor.z()
     if type == "address":
@@ -60,6 +61,7 @@ def _scalar(cursor: Cursor, type: str, buffer: int) -> object:
 
 
 def _status(cursor: Cursor) -> Status | None:
+    """Read a status, None if there is none."""
     head = cursor.u()
     if head == 0:
         return None
@@ -68,6 +70,7 @@ def _status(cursor: Cursor) -> Status | None:
 
 
 def _array(cursor: Cursor, type: str, buffer: int) -> list[Any]:
+    """Read the elements of an array; integers are stored as differences."""
     n = cursor.count(8 if type == "double" else 1)
     if type == "int":
         values, last = [], 0
@@ -83,7 +86,7 @@ def _value(cursor: Cursor, parameter: Parameter, buffer: int) -> object:
 
 
 def exited(function: Function, flags: int, count: int) -> bool:
-    """Whether the tail has its exit part: not while the call is open, nor for polls that failed (`count` of them)."""
+    """Return whether the tail has its exit part: not while the call is open, nor for `count` polls that failed."""
     failed_polls = function.is_poll and not flags & Flag.TRUE and count > 0
     return bool(flags & Flag.CLOSED) and not failed_polls
 
@@ -140,6 +143,7 @@ def _encode_status(status: Status | None) -> bytes:
 
 
 def _encode(value: Any, parameter: Parameter, buffer: int) -> bytes:
+    """Encode an argument as `_read_value` reads it; None becomes the type's default."""
     if not parameter.array:
         return _encode_scalar(_default(parameter.type) if value is None else value, parameter.type, buffer)
     values = [] if value is None else list(value)
@@ -163,7 +167,7 @@ def encode_tail(
     slot_count: int = 0, ticket: int = 0, received: int = 0, decided: int | None = None,
     outs: Mapping[str, object] | None = None,
 ) -> bytes:  # fmt: skip
-    """The mirror of decode_tail. `count` is given where the slot's count is COUNT_IN_TAIL."""
+    """Encode a tail as decode_tail reads it. `count` is given if the slot's count is COUNT_IN_TAIL."""
     parts = []
     if flags & Flag.TICKET:
         parts.append(put_u(ticket))

@@ -32,7 +32,7 @@ NAMED: Final = 0
 
 
 def label_of(task: int, name: str) -> str:
-    """How people read a task."""
+    """Return how people read a task: `task 7 (name)`."""
     return f"task {task} ({name})" if name else f"task {task}"
 
 
@@ -48,7 +48,7 @@ class LogicalTask:
 
     @property
     def label(self) -> str:
-        """How people read it."""
+        """Return how people read it."""
         return label_of(self.id, self.name)
 
 
@@ -71,7 +71,7 @@ class _Stay(NamedTuple):
 
 
 def _stays(threads: Sequence[ThreadDefinition], lengths: dict[int, int]) -> dict[int, list[_Stay]]:
-    """The stays of each thread, by its number in the kernel."""
+    """Return each thread's times in slots, by its number in the kernel."""
     found: dict[int, list[_Stay]] = defaultdict(list)
     ends = dict(lengths)
     for thread in reversed(threads):
@@ -82,32 +82,32 @@ def _stays(threads: Sequence[ThreadDefinition], lengths: dict[int, int]) -> dict
 
 
 class OfThread(Protocol):
-    """What is asked here of a thread of a rank."""
+    """What `Tasks` needs to know of a thread of a rank."""
 
     slot: int
 
     @property
     def events(self) -> Events:
-        """Its calls, in their order."""
+        """Return its calls, in their order."""
         ...
 
 
 class OfRank(Placed, Protocol):
-    """What is asked here of a rank: the order of the calls of its threads."""
+    """What `Tasks` needs to know of a rank: the order of the calls of its threads."""
 
     @property
     def threads(self) -> Sequence[OfThread]:
-        """Those that made calls."""
+        """Return the threads that made calls."""
         ...
 
     @property
     def event_threads(self) -> NDArray[np.int32]:
-        """For each call, which of `threads` made it."""
+        """Return for each call which of `threads` made it."""
         ...
 
     @property
     def event_positions(self) -> NDArray[np.int64]:
-        """For each call, its index among its thread's."""
+        """Return for each call its index among its thread's."""
         ...
 
 
@@ -132,19 +132,19 @@ class Tasks:
 
     @cached_property
     def definitions(self) -> Definitions:
-        """Threads, sites and names, as in a record."""
+        """Return threads, sites and names, as in a record."""
         definitions = Definitions(self._file.stream(StreamKind.DEFINITIONS).tobytes())
         self._say(*definitions.problems)
         return definitions
 
     @property
     def runtime(self) -> str:
-        """`openmp` or `asyncio`."""
+        """Return `openmp` or `asyncio`."""
         return (self.definitions.library or ("", ""))[0]
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
-        """For each of the rank's events the number of the task that made the call; 0: none, or not known."""
+        """Return for each of the rank's events the number of the task that made the call; 0: none, or unknown."""
         numbers, rank = self._joined[0], self._rank
         if len(rank.threads) == 1:
             return numbers[0]
@@ -155,11 +155,11 @@ class Tasks:
         return ids
 
     def of(self, event: int) -> LogicalTask | None:
-        """The task that made a call; None for none, or one that is not known."""
+        """Return the task that made a call; None for none, or an unknown one."""
         return self.get(int(self.ids[event]))
 
     def get(self, id: int) -> LogicalTask | None:
-        """The task of a number; None for one that made no call."""
+        """Return the task with a number; None for one that made no call."""
         ids, rows = self._definitions
         at = int(np.searchsorted(ids, id))
         if not id or at == len(ids) or ids[at] != id:
@@ -179,7 +179,9 @@ class Tasks:
 
     @cached_property
     def _joined(self) -> tuple[list[NDArray[np.int64]], NDArray[np.int64], NDArray[Any]]:
-        """For each thread of the rank the tasks of its calls; then the numbers of all tasks, and a switch to each."""
+        """Return for each thread of the rank the tasks of its calls; then the numbers of all tasks, and a switch to
+        each.
+        """
         threads = self._rank.threads
         if self._file.problems or self.definitions.problems:  # where a switch is lost, the one before has no end
             self._say("is damaged: which task made a call of its rank is unknown")
@@ -212,7 +214,7 @@ class Tasks:
         return data[: len(data) // SWITCH.itemsize * SWITCH.itemsize].view(SWITCH)
 
     def _whole(self, rows: NDArray[Any], tid: int) -> NDArray[Any]:
-        """The switches up to the first that cannot be: none of what follows it is believed."""
+        """Return the switches up to the first impossible one: nothing after it is believed."""
         counted = rows["calls"]
         wrong = np.concatenate([[False], counted[1:] <= counted[:-1]]) if len(rows) else np.empty(0, np.bool_)
         wrong |= (counted >= 2**63) | (rows["task"] >= 2**63)
@@ -226,7 +228,7 @@ class Tasks:
 
 
 def _of_calls(rows: NDArray[Any], count: int) -> NDArray[np.int64]:
-    """For each of a thread's first `count` calls the switch that it stands behind; -1 for none."""
+    """Return for each of a thread's first `count` calls the switch that it comes after; -1 for none."""
     calls = np.arange(count, dtype=np.int64)
     counted = rows["calls"].astype(np.int64)
     found = np.searchsorted(counted, calls, side="right") - 1
@@ -236,7 +238,7 @@ def _of_calls(rows: NDArray[Any], count: int) -> NDArray[np.int64]:
 
 
 def task_files(root: Path, problems: list[str]) -> dict[tuple[str, int, str], TaskFile]:
-    """The readable files of RUN/tasks by host, process and job."""
+    """Return the readable files of RUN/tasks by host, process and job."""
     folder = root / FOLDER
     if not folder.exists():
         return {}

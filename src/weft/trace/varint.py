@@ -10,12 +10,12 @@ class Damaged(ValueError):
 
 
 def zigzag(value: int) -> int:
-    """The unsigned form of a signed 64-bit number."""
+    """Return the unsigned form of a signed 64-bit number."""
     return (value << 1) ^ (value >> 63)
 
 
 def unzigzag(value: int) -> int:
-    """The signed number of its unsigned form."""
+    """Return the signed number with this unsigned form."""
     return (value >> 1) ^ -(value & 1)
 
 
@@ -26,7 +26,7 @@ def signed64(value: int) -> int:
 
 
 def put_u(value: int) -> bytes:
-    """LEB128 of an unsigned number."""
+    """Encode an unsigned number as LEB128."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -36,12 +36,12 @@ def put_u(value: int) -> bytes:
 
 
 def put_z(value: int) -> bytes:
-    """LEB128 of a signed 64-bit number."""
+    """Encode a signed 64-bit number as LEB128."""
     return put_u(zigzag(signed64(value)))
 
 
 def put_s(text: str | bytes) -> bytes:
-    """Length and bytes."""
+    """Encode a string as length and bytes."""
     data = text.encode() if isinstance(text, str) else text
     return put_u(len(data)) + data
 
@@ -62,11 +62,11 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """Bytes not yet read."""
+        """Return the number of bytes not yet read."""
         return self.end - self.position
 
     def u(self) -> int:
-        """An unsigned varint below 2^64."""
+        """Read an unsigned varint below 2^64."""
         value = shift = 0
         position = self.position
         while position < self.end and shift < 70:
@@ -82,15 +82,15 @@ class Cursor:
         raise Damaged(f"no whole number at byte {self.position}")
 
     def z(self) -> int:
-        """A signed varint."""
+        """Read a signed varint."""
         return unzigzag(self.u())
 
     def size(self) -> int:
-        """How many bytes there are of something, or where: Damaged for more than any memory has."""
+        """Read how many bytes there are of something, or an address. Damaged for more than any memory has."""
         return self._sane(self.u())
 
     def distance(self) -> int:
-        """How many bytes one thing is behind another, or before it: Damaged for more than any memory has."""
+        """Read a signed distance in bytes. Damaged for more than any memory has."""
         return self._sane(self.z())
 
     def _sane(self, n: int) -> int:
@@ -98,15 +98,15 @@ class Cursor:
             raise Damaged(f"{n} bytes announced before byte {self.position}")
         return n
 
-    def count(self, each: int = 1) -> int:
-        """A number of elements that follow, each of at least `each` bytes; never more than can follow."""
+    def count(self, element_bytes: int = 1) -> int:
+        """Read a number of elements that follow, each of at least `each` bytes. Damaged for more than can follow."""
         n = self.u()
-        if n * each > self.left:
+        if n * element_bytes > self.left:
             raise Damaged(f"{n} elements announced at byte {self.position} where {self.left} bytes are left")
         return n
 
     def raw(self, n: int) -> bytes:
-        """The next `n` bytes."""
+        """Return the next `n` bytes."""
         if n > self.left:
             raise Damaged(f"{n} bytes announced at byte {self.position} where {self.left} are left")
         start = self.position
@@ -114,10 +114,10 @@ class Cursor:
         return bytes(self.data[start : self.position])
 
     def s(self) -> str:
-        """A string; bytes that are not UTF-8 are written as backslash escapes."""
+        """Read a string; bytes that are not UTF-8 are written as backslash escapes."""
         return self.raw(self.u()).decode("utf-8", "backslashreplace")
 
     def double(self) -> float:
-        """Eight bytes."""
+        """Read a number of eight bytes."""
         value: float = struct.unpack("<d", self.raw(8))[0]
         return value

@@ -13,7 +13,7 @@ from weft.trace.layout import Def
 
 MAX_GROUP: Final = 2**20
 MAX_WORLDS: Final = 256
-"""Other worlds of one process that are looked at (the recorder names 64)."""
+"""The most other worlds of one process that are read (the recorder names 64)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class World:
 
 
 class Process(Protocol):
-    """What is asked of a rank here."""
+    """What `kin` needs to know of a rank."""
 
     index: int
     world: int
 
     @property
     def definitions(self) -> Definitions:
-        """Worlds and communicators that it knows."""
+        """Return the worlds and communicators that it knows."""
         ...
 
 
@@ -51,7 +51,7 @@ class _Spawn:
 
 
 def kin(ranks: Sequence[Process], worlds: Sequence[World]) -> dict[int, dict[int, tuple[int, ...]]]:
-    """For each rank index: the processes of the other worlds that it knows, by its own numbers for them.
+    """Return for each rank index the processes of the other worlds that it knows, by its own numbers for them.
 
     The root of a spawn and its children have a name for it, which the recorder gave. Where a process has none, it knows
     the other side only by its size: the two are paired by both sizes, and among equals in the order of time, as
@@ -75,7 +75,7 @@ def kin(ranks: Sequence[Process], worlds: Sequence[World]) -> dict[int, dict[int
 
 
 def _spawns(ranks: Sequence[Process], worlds: Sequence[World]) -> list[_Spawn]:
-    """Each spawn once: the n-th ones of the members of one group are one call, and its root knows the name."""
+    """Return each spawn once: the n-th ones of the members of one group are one call, and its root knows the name."""
     found: dict[tuple[tuple[int, ...], int], _Spawn] = {}
     for rank in ranks:
         seen: Counter[tuple[int, ...]] = Counter()
@@ -93,7 +93,7 @@ def _spawns(ranks: Sequence[Process], worlds: Sequence[World]) -> list[_Spawn]:
 
 
 def _over(rank: Process, numbers: list[int]) -> list[CommDefinition | None]:
-    """The intercommunicators whose remote groups are the worlds that the process gave these numbers."""
+    """Return the intercommunicators whose remote groups are the worlds that the process gave these numbers."""
     found: dict[int, CommDefinition] = {}
     for comm in rank.definitions.all(Def.COMM) if numbers else ():
         worlds = {run.world for run in comm.remote} if comm.inter else set()
@@ -103,6 +103,7 @@ def _over(rank: Process, numbers: list[int]) -> list[CommDefinition | None]:
 
 
 def _expand(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
+    """Return the indices in trace.ranks of members, -1 for members outside of the world."""
     if sum(run.count for run in members) > min(len(world), MAX_GROUP):
         return ()
     ranks = [run.first + i * run.stride for run in members for i in range(run.count)]
@@ -112,7 +113,7 @@ def _expand(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
 def _child(
     made: Mapping[int, WorldDefinition], later: Sequence[World], spawn: _Spawn, taken: Mapping[int, tuple[int, ...]]
 ) -> World | None:
-    """The first world that is still without a parent and fits."""
+    """Return the first world that is still without a parent and fits the spawn."""
     for world in later:
         parent = made.get(world.index)
         fits = not parent or (parent.size == len(spawn.group) and not parent.name)
@@ -122,7 +123,7 @@ def _child(
 
 
 def _made_by(ranks: Sequence[Process], world: World) -> WorldDefinition | None:
-    """What the first readable rank of a spawned world says of its parents."""
+    """Return what the first readable rank of a spawned world says of its parents."""
     for index in world.ranks:
         known: Iterator[WorldDefinition] = ranks[index].definitions.all(Def.WORLD) if index >= 0 else iter(())
         for definition in islice(known, MAX_WORLDS):

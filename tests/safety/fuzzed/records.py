@@ -52,10 +52,10 @@ def sample(path: Path) -> None:
     r1.sendrecv(0, 0, thread=1, ticket=4)
     r1.call("MPI_File_open", filename="out.dat", comm=2, fh=256, amode=1, info=1)
     r1.define(Def.MODULE, put_u(1) + put_u(0) + put_u(4096) + put_s("ab") + put_s("/bin/prog"))
-    r1.ends(
+    r1.add_ending(
         EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Traceback ...", python=[("a.py", 4, "f")]
     )
-    r1.ends(
+    r1.add_ending(
         EndingKind.SIGNAL, code=11, detail=1, address=0xDEAD, name="SIGSEGV", native=[(1, 77), (1, 90)], thread=None
     )
     r1.define(Def.SITE, put_u(9) + put_u(1) + put_u(77) + put_u(0) + put_u(0) + put_u(1) + put_u(1) + put_u(90))
@@ -246,9 +246,9 @@ def deep_types(run: Path, r: random.Random) -> None:
     mixed = r.random() < 0.5
     for _ in range(r.choice([30, 150, 3000])):
         if mixed:
-            made = rank.datatype("STRUCT", types=[made, "MPI_DOUBLE", made], integers=[3, 1, 1, 1], size=1, extent=1)  # type: ignore[list-item]
+            made = rank.define_datatype("STRUCT", types=[made, "MPI_DOUBLE", made], integers=[3, 1, 1, 1], size=1, extent=1)  # type: ignore[list-item]
         else:
-            made = rank.datatype("CONTIGUOUS", types=[made], integers=[2**31 - 1], size=1, extent=1)  # type: ignore[list-item]
+            made = rank.define_datatype("CONTIGUOUS", types=[made], integers=[2**31 - 1], size=1, extent=1)  # type: ignore[list-item]
     rank.send(0, datatype=made)  # type: ignore[arg-type]
     _replace(run, b)
 

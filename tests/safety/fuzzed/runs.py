@@ -118,7 +118,7 @@ def _outcomes(run: Path) -> None:
     r = random.Random(0)
     b = Builder(ranks=2, path=run, level=Level.OUTCOMES, functions=records.some_functions())
     for rank in b.ranks:
-        rank.outcomes([r.randrange(16) for _ in range(300)])
+        rank.append_outcomes([r.randrange(16) for _ in range(300)])
     b.write()
 
 

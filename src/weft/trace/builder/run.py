@@ -1,4 +1,4 @@
-"""A run in the making: its ranks, and what several of them do together."""
+"""Builds a run: its ranks, and what several of them do together."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class Builder(RunInMaking):
         return Comm(ids, tuple(members), tuple(remote))
 
     def dup(self, parent: Comm | None = None, **kw: Any) -> Comm:
-        """MPI_Comm_dup on all members."""
+        """Record MPI_Comm_dup on all members, and return the new communicator."""
         parent = parent or self.world
         return self.comm("MPI_Comm_dup", parent.members, parent, **kw)
 
     def split(
         self, colors: Mapping[int, int] | Sequence[int], parent: Comm | None = None, **kw: Any
     ) -> dict[int, Comm]:
-        """MPI_Comm_split on all members of `parent`. Returns the communicators by color."""
+        """Record MPI_Comm_split on all members of `parent`. Returns the communicators by color."""
         parent = parent or self.world
         table = dict(colors if isinstance(colors, Mapping) else enumerate(colors))
         made: dict[int, Comm] = {}
@@ -84,7 +84,7 @@ class Builder(RunInMaking):
     def window(
         self, comm: Comm | None = None, *, size: int = 4096, unit: int = 1, flavor: int = 0, **kw: Any
     ) -> dict[int, int]:
-        """MPI_Win_create on all members: window ids by rank index."""
+        """Record MPI_Win_create on all members, and return the window ids by rank index."""
         comm = comm or self.world
         made = {}
         for i in comm.members:
@@ -98,10 +98,10 @@ class Builder(RunInMaking):
         return made
 
     def spawn(self, parents: Sequence[int], size: int, *, comm: Comm | None = None, name: str = "", **kw: Any) -> Comm:
-        """MPI_Comm_spawn by the ranks `parents` (all members of `comm`): a new world of `size` ranks behind all others.
+        """Record MPI_Comm_spawn by the ranks `parents` (all members of `comm`), with a new world of `size` ranks.
 
-        The first of the parents is its root, which has its name. Returns the intercommunicator; its `remote` are the
-        new ranks.
+        The new ranks come after all others. The first of the parents is the root, which has the spawn's name. Returns
+        the intercommunicator, whose `remote` are the new ranks.
         """
         world = 1 + max(rank.world for rank in self.ranks)
         first = len(self.ranks)
@@ -128,18 +128,18 @@ class Builder(RunInMaking):
         self, rank: RankBuilder, function: str | None, local: Sequence[int], remote: Sequence[int], *,
         parent: Comm | None, key: str = "", **kw: Any,
     ) -> int:  # fmt: skip
-        """One rank's part of an intercommunicator between worlds."""
+        """Record one rank's part of an intercommunicator between worlds, and return the rank's id for it."""
         id = rank.new_id("COMM")
         parent_id = parent.ids[rank.index] if parent else 0
         number = self.functions[function].id if function else 0
         if function:
             rank.call(function, comm=parent_id, intercomm=id, **kw)
         payload = [put_u(v) for v in (id, parent_id, number, 0, 1)] + [put_z(list(local).index(rank.index)), put_s(key)]
-        rank.define(Def.COMM, b"".join([*payload, self.members(rank, local), self.members(rank, remote)]))
+        rank.define(Def.COMM, b"".join([*payload, self.encode_members(rank, local), self.encode_members(rank, remote)]))
         return id
 
     def write(self) -> Path:
-        """Write the run; returns its directory."""
+        """Write the run, and return its directory."""
         for rank in self.ranks:
             rank.write()
         run = {
@@ -163,6 +163,7 @@ _tables: dict[int, FunctionTable] = {}
 
 
 def _table(data: dict[str, object]) -> FunctionTable:
+    """Return the table of functions that `data` describes; one table is shared by all runs with the same data."""
     key = id(data["functions"])
     if key not in _tables:
         _tables[key] = FunctionTable(data)
@@ -173,7 +174,7 @@ _standard: dict[str, Any] = {}
 
 
 def standard_functions() -> dict[str, Any]:
-    """functions.json of a library that has every function of the standard."""
+    """Return the functions.json of a library that has every function of the standard."""
     if not _standard:
         data = table.to_json()
         ids = {name: int(id) for id, name in data["objects"]["DATATYPE"].items()}

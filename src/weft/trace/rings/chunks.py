@@ -44,7 +44,7 @@ class DroppedCalls:
     sorts: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DROPPED))
 
     def first_chunk(self, kind: int) -> int:
-        """The number of the first chunk that a ring still has."""
+        """Return the number of the first chunk that a ring still has."""
         numbers = {StreamKind.EVENTS: self.first_events, StreamKind.TAILS: self.first_tails}
         return numbers.get(StreamKind(kind), self.first_received)
 
@@ -104,7 +104,7 @@ def order_chunks(kind: int, first: int, chunks: Sequence[tuple[int, Chunk]]) -> 
         if distance >= layout.NUMBERS // 2:
             break
         if distance != position or not is_full:
-            return extents, f"chunk {row} does not follow the one before it; it was left out, and what comes behind it"
+            return extents, f"chunk {row} does not follow the one before it; it was left out, and what comes after it"
         extents.append(Extent(offset, min(used, room)))
         is_full = room - used < _LEAST[StreamKind(kind)]
     return extents, ""

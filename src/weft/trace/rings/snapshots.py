@@ -24,9 +24,9 @@ from weft.trace.rankfile import RankFile, open_inside
 
 FOLDER: Final = "around"
 MOST_SNAPSHOTS: Final = 8
-"""Of one run."""
+"""The most snapshots of one run."""
 MOST_BYTES: Final = 4 << 30
-"""Of all snapshots of a run together."""
+"""The most bytes of all snapshots of a run together."""
 _TRIES: Final = 5
 _BLOCK: Final = 1 << 20
 
@@ -91,6 +91,7 @@ def delete_unfinished_copies(root: Path) -> None:
 
 
 def _require_room(size: int, root: Path) -> None:
+    """Raise NoRoomError if a copy of `size` bytes would exceed the limit of snapshots, or what the disk has left."""
     there = sum(path.stat().st_size for one in list_snapshots(root) for path in (one / "ranks").iterdir())
     if size + there > MOST_BYTES:
         raise NoRoomError(f"all parts together would take {size + there >> 20} MiB, of {MOST_BYTES >> 20} at most")
@@ -100,6 +101,7 @@ def _require_room(size: int, root: Path) -> None:
 
 
 def _copy(source: Path, to: Path, root: Path) -> None:
+    """Copy a record so that no call is dropped from it meanwhile. RunError if that fails each time."""
     for _ in range(_TRIES):
         before = RankFile(source, root)
         with os.fdopen(open_inside(source, root), "rb") as read, to.open("wb") as write:
