@@ -21,8 +21,8 @@ def open(path: str | os.PathLike[str]) -> Trace:
     # `import weft` is all that the command line needs to print its help.
     from weft.trace import Trace
 
-    Trace.painter = staticmethod(_paint)
-    Trace.framer = staticmethod(_frame)
+    Trace.draw_svg = staticmethod(_paint)
+    Trace.make_table = staticmethod(_frame)
     return Trace.open(path)
 
 

@@ -74,7 +74,7 @@ def command_lines(page: str) -> Iterator[tuple[int, list[str], bool]]:
 
 def parser_of(command: str) -> argparse.ArgumentParser:
     """Return the parser of one command."""
-    [below] = [one for one in main.parser([command])._actions if isinstance(one, argparse._SubParsersAction)]
+    [below] = [one for one in main.make_parser([command])._actions if isinstance(one, argparse._SubParsersAction)]
     found: argparse.ArgumentParser = below.choices[command]
     return found
 
@@ -110,7 +110,7 @@ def complaint(words: list[str], *, whole: bool) -> str:
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         try:
-            main.parse(words)
+            main.parse_arguments(words)
         except SystemExit as end:
             if end.code and whole and not INCOMPLETE.search(said.getvalue()):
                 return said.getvalue().strip().splitlines()[-1]

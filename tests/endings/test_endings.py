@@ -6,7 +6,7 @@ import pytest
 
 from weft.endings import How, ends, lines
 from weft.findings import Finding
-from weft.report import examine, summary, to_json
+from weft.report import run_analyses, summary, to_json
 from weft.trace import EndingKind, ExitKind, Trace
 from weft.trace.builder import Builder, RankBuilder
 from weft.trace.layout import State
@@ -15,7 +15,7 @@ BARRIER = ("exc.py", 7, "<module>")
 
 
 def found(trace: Trace) -> list[Finding]:
-    report = examine(trace)
+    report = run_analyses(trace)
     assert not report.failures, report.failures
     return [one for one in report.findings if one.severity != "note"]
 

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from proofs import unproven
 
 from weft.findings import Finding
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.report.analysis import analyse
 from weft.terms.byte_layouts import MOST_PARTS
 from weft.trace.builder import Builder, RankBuilder
@@ -98,7 +98,7 @@ def sent_twice(make: Maker, apart: int, count: int | None = None) -> list[Findin
         r.finalize()
     trace = b.open()
     found = analyse(trace)
-    assert unproven(trace, [f for f in found if f.facts().get("accesses")], order(trace, match(trace))) == []
+    assert unproven(trace, [f for f in found if f.facts().get("accesses")], order_events(trace, match_operations(trace))) == []
     return [f for f in found if f.kind == "buffer-reuse"]
 
 
@@ -143,7 +143,7 @@ def one_sided(disp: int, count: int) -> list[str]:
         r.call("MPI_Win_free", win=wins[me])
         r.finalize()
     trace = b.open()
-    ordered = order(trace, match(trace))
+    ordered = order_events(trace, match_operations(trace))
     found = one_sided_checks.find(trace, ordered)
     assert unproven(trace, found, ordered) == []
     return [f"{f.kind}: {f.message}" for f in found]

@@ -20,14 +20,14 @@ from weft.deadlock.collective_calls import Gatherings
 from weft.deadlock.traffic import Traffic, behind
 from weft.evidence import MetPending
 from weft.findings import Finding
-from weft.mpi.meaning import Form, Share, base
+from weft.mpi.meaning import Form, Share, base_name
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
 from weft.terms.byte_layouts import Layout
-from weft.terms.calls import masks
-from weft.terms.datatype_layouts import blocks
-from weft.terms.describe import where
-from weft.terms.event_findings import finding, left_out, said
+from weft.terms.calls import masks_of
+from weft.terms.datatype_layouts import layout_of_elements
+from weft.terms.describe import place_suffix
+from weft.terms.event_findings import make_finding, make_left_out_note, call_and_place
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import GUESSED, TouchKind
 from weft.usage.epochs import read_epochs
@@ -35,9 +35,9 @@ from weft.usage.rma_completion import find_completing_events
 
 _EVER: Final = 2**63 - 1
 _BLOCKING: Final = (
-    calls.SENDS | calls.RECVS | calls.SENDRECVS | {"Mrecv"} | calls.among_data(lambda m: m.sends is not Share.NOTHING)
+    calls.SENDS | calls.RECVS | calls.SENDRECVS | {"Mrecv"} | calls.data_collectives(lambda m: m.sends is not Share.NOTHING)
 )
-_REDUCTIONS: Final = calls.forms(calls.REDUCTIONS, Form.NONBLOCKING, Form.PERSISTENT)
+_REDUCTIONS: Final = calls.forms_of(calls.REDUCTIONS, Form.NONBLOCKING, Form.PERSISTENT)
 MOST_ROWS: Final = 2000
 """Accesses that are held against a buffer of very many blocks."""
 MOST_OF_A_PAIR: Final = 20
@@ -90,7 +90,7 @@ class _PendingBuffers:
                 yield self._make_finding(met)
         if self.left is not None:
             event = self.rank.event(int(self.holds.event[self.left]))
-            yield left_out("buffer-reuse", event, "the program touches them meanwhile")
+            yield make_left_out_note("buffer-reuse", event, "the program touches them meanwhile")
 
     def met(self) -> Iterator[BufferAccess]:
         """Yield the accesses to pending buffers, each with the first bytes that they share."""
@@ -126,7 +126,7 @@ class _PendingBuffers:
         datatype, count, address = (
             int(column[hold]) for column in (self.holds.datatype, self.holds.count, self.holds.address)
         )
-        layout = blocks(self.rank.datatype(datatype), count)
+        layout = layout_of_elements(self.rank.datatype(datatype), count)
         each = layout.blocks() if layout else None
         if each is None:
             yield from self._accesses_to_layout(hold, rows, layout, address) if layout else ()
@@ -154,20 +154,20 @@ class _PendingBuffers:
         completed = rank.event(end) if end < len(rank) else None
         kind, site = int(touches.kind[met.touch]), rank.site(int(touches.site[met.touch]))
         verb = "stores to" if kind & TouchKind.WRITE else "loads from"
-        begun = f", started{where(start)}," if maker is not start else ""
+        begun = f", started{place_suffix(start)}," if maker is not start else ""
         other = " (in another thread)" if touches.slot[met.touch] != rank.locate(start.index)[0].slot else ""
-        until = f"{said(completed)} completes it" if completed else "nothing completes it"
+        until = f"{call_and_place(completed)} completes it" if completed else "nothing completes it"
         until = "it has not returned" if end == start.index else until
         early = bool(holds.written[met.hold]) and not kind & TouchKind.WRITE
-        early &= base(maker.function.name) in _REDUCTIONS
-        made = finding(
+        early &= base_name(maker.function.name) in _REDUCTIONS
+        made = make_finding(
             "early-reduction-use" if early else "buffer-reuse",
             f"rank {rank.index} {verb} {format_bytes(met.low, met.high, int(holds.address[met.hold]))} of a buffer"
-            f"{format_site(site)}{other} while {said(maker)}{begun} has it: {until}",
+            f"{format_site(site)}{other} while {call_and_place(maker)}{begun} has it: {until}",
             [start, *([completed] if completed else [])],
             evidence=self._make_evidence(met, start, completed),
             cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{format_site(site)}; "
-            f"{maker.function.name}{where(maker)}",
+            f"{maker.function.name}{place_suffix(maker)}",
         )
         return add_access_site(made, rank, site, kind)
 
@@ -212,7 +212,7 @@ def completion_events(rank: Rank, holds: BufferTable, gatherings: Gatherings) ->
     """
     found = np.full(len(holds), len(rank), np.int64)
     of = Traffic(rank)
-    frees = masks(rank.trace.functions).where(rank, frozenset(("Request_free",)))
+    frees = masks_of(rank.trace.functions).where(rank, frozenset(("Request_free",)))
     ids, at = of.done
     checks, checked = _status_checks(rank, holds.request)
     done = np.concatenate([ids, rank.events["object"][frees].astype(np.int64), checks])
@@ -222,18 +222,18 @@ def completion_events(rank: Rank, holds: BufferTable, gatherings: Gatherings) ->
         row = behind(done, event, holds.request[asked], holds.event[asked])
         found[asked[row >= 0]] = event[row[row >= 0]]
     _enter_one_sided_completions(rank, holds, gatherings, found)
-    blocking = (holds.event >= 0) & masks(rank.trace.functions).table(_BLOCKING)[rank.events["function"][holds.event]]
+    blocking = (holds.event >= 0) & masks_of(rank.trace.functions).table(_BLOCKING)[rank.events["function"][holds.event]]
     found[blocking] = holds.event[blocking]
     known = np.flatnonzero(found < len(rank))
     completed = found[known]
-    waits = masks(rank.trace.functions).table(calls.COMPLETIONS)[rank.events["function"][completed]]
+    waits = masks_of(rank.trace.functions).table(calls.COMPLETIONS)[rank.events["function"][completed]]
     found[known[waits & (rank.events["buffer"][completed] == GUESSED)]] = -1
     return found
 
 
 def _status_checks(rank: Rank, requests: Ints) -> tuple[Ints, Ints]:
     """Return (request, event) of each request that MPI_Request_get_status found complete: its buffer is free again."""
-    which = masks(rank.trace.functions).where(rank, calls.STATUS_CHECKS)
+    which = masks_of(rank.trace.functions).where(rank, calls.STATUS_CHECKS)
     true = which[(rank.events["flags"][which] & Flag.TRUE) != 0]
     pairs = [(int(id), event) for event in true.tolist() for id in _checked_requests(rank.event(event), requests)]
     if not pairs:
@@ -252,7 +252,7 @@ def _enter_one_sided_completions(rank: Rank, holds: BufferTable, gatherings: Gat
     """Enter the events that complete one-sided operations at their origin into `found`, in place."""
     names = calls.RMA | calls.REQUEST_RMA
     which = np.flatnonzero(
-        (holds.event >= 0) & masks(rank.trace.functions).table(names)[rank.events["function"][holds.event]]
+        (holds.event >= 0) & masks_of(rank.trace.functions).table(names)[rank.events["function"][holds.event]]
     )
     of = read_epochs(rank, gatherings) if len(which) else None
     if of is None:

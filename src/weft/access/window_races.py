@@ -24,9 +24,9 @@ from weft.evidence import MetOperation, MetShared
 from weft.findings import Finding
 from weft.order import Order
 from weft.terms.argument_columns import Ints
-from weft.terms.buffer_blocks import numbered_shapes
-from weft.terms.describe import loops
-from weft.terms.event_findings import cause, finding, said
+from weft.terms.buffer_blocks import number_shapes
+from weft.terms.describe import has_loop_at
+from weft.terms.event_findings import cause_key, make_finding, call_and_place
 from weft.trace import Trace
 from weft.trace.layout import TouchKind
 from weft.usage.one_sided import collect_operation_accesses
@@ -82,7 +82,7 @@ class _WindowMemory:
         self.asked = 0
         self.told: set[tuple[str, str]] = set()
         self.operated = AlikeRowGroups(
-            of.low, of.high, (of.rank, of.site, of.sort, of.operation, numbered_shapes(of.shape))
+            of.low, of.high, (of.rank, of.site, of.sort, of.operation, number_shapes(of.shape))
         )
         when = (of.rank, of.begin, of.end, of.opened, of.closed)
         self.of_time = list(zip(*(column.tolist() for column in when), strict=True))
@@ -165,7 +165,7 @@ class _WindowMemory:
         if program.separate or kind & TouchKind.WRITE or size > 8 or other.high - other.low != size:
             return False
         # One whose value is there at once goes round the loop no more than that.
-        if kind & (TouchKind.ATOMIC | TouchKind.VOLATILE) or loops(program.rank, int(program.touches.site[row])):
+        if kind & (TouchKind.ATOMIC | TouchKind.VOLATILE) or has_loop_at(program.rank, int(program.touches.site[row])):
             return True
         before = program.touches.before[mine.rows].tolist()
         return any(
@@ -207,16 +207,16 @@ class _WindowMemory:
         rank, touches = program.rank, program.touches
         event = self.trace.event(int(self.of.rank[op]), int(self.of.event[op]))
         kind, site = int(touches.kind[row]), rank.site(int(touches.site[row]))
-        key = format_site(site), cause(event)
+        key = format_site(site), cause_key(event)
         if key in self.told:
             return
         self.told.add(key)
         end = int(self.of.end[op])
-        made = finding(
+        made = make_finding(
             "rma-race",
             f"rank {rank.index} {'stores to' if kind & TouchKind.WRITE else 'loads from'} {_describe_bytes(bytes_)} of "
             f"rank {self.target}'s window{format_site(site)}, which rank {event.rank.index} "
-            f"{_WORDS[int(self.of.sort[op])]} in {said(event)}: nothing orders the two",
+            f"{_WORDS[int(self.of.sort[op])]} in {call_and_place(event)}: nothing orders the two",
             [event],
             evidence=MetOperation(
                 access="write" if kind & TouchKind.WRITE else "read", bytes=bytes_, target=self.target,
@@ -239,7 +239,7 @@ class _WindowMemory:
         self.told.add(key)
         kinds = int(one.touches.kind[a]), int(two.touches.kind[b])
         verbs = ["stores to" if kind & TouchKind.WRITE else "loads from" for kind in kinds]
-        made = finding(
+        made = make_finding(
             "rma-race",
             f"rank {one.rank.index} {verbs[0]} {_describe_bytes(bytes_)} of rank {self.target}'s shared "
             f"window{key[0]}, rank {two.rank.index} {verbs[1]} them{key[1]}: nothing orders the two",

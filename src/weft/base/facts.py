@@ -36,13 +36,13 @@ class Facts:
         """The facts as a JSON object."""
         kind, own = type(self), vars(self)
         return {
-            key: _json(own[name])
-            for name, key in keys(kind).items()
+            key: _to_json_value(own[name])
+            for name, key in json_keys(kind).items()
             if name in own and not (hasattr(kind, name) and own[name] == getattr(kind, name))
         }
 
 
-def keys(kind: type[Facts]) -> dict[str, str]:
+def json_keys(kind: type[Facts]) -> dict[str, str]:
     """The names of facts, each with its key in JSON."""
     if kind not in _known:
         mine = [one for one in reversed(kind.__mro__) if issubclass(one, Facts)]
@@ -55,15 +55,15 @@ _known: dict[type[Facts], dict[str, str]] = {}
 
 def changed(facts: _Facts, **to: object) -> _Facts:
     """The facts, some of them others."""
-    assert to.keys() <= keys(type(facts)).keys()
+    assert to.keys() <= json_keys(type(facts)).keys()
     return type(facts)(**vars(facts) | to)
 
 
-def _json(value: object) -> object:
+def _to_json_value(value: object) -> object:
     if isinstance(value, Facts):
         return value.to_json()
     if isinstance(value, Forced):
         return str(value)
     if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
+        return [_to_json_value(one) for one in value]
     return value

@@ -69,13 +69,13 @@ def temporary_folder(purpose: str) -> tempfile.TemporaryDirectory[str]:
     import tempfile  # only here: many commands need no folder
 
     base = Path(tempfile.gettempdir())
-    _remove_abandoned(base)
+    _remove_abandoned_folders(base)
     return tempfile.TemporaryDirectory(
         prefix=f"{PREFIX}{purpose}.{os.getpid()}.{start_time(os.getpid())}.{_scope()}.", dir=base
     )
 
 
-def _remove_abandoned(base: Path) -> None:
+def _remove_abandoned_folders(base: Path) -> None:
     import shutil  # only here: many commands need no folder
 
     scope = _scope()

@@ -23,11 +23,11 @@ def rank_set(ranks: Iterable[int]) -> str:
             parts += [str(run[0])] if len(run) == 1 else [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [*map(str, run)]
             start = i
     if len(parts) > 8:
-        return ", ".join(parts[:6]) + f" and {len(ordered) - _count(parts[:6])} more"
+        return ", ".join(parts[:6]) + f" and {len(ordered) - _count_ranks(parts[:6])} more"
     return listed(parts)
 
 
-def _count(parts: Iterable[str]) -> int:
+def _count_ranks(parts: Iterable[str]) -> int:
     total = 0
     for part in parts:
         first, _, last = part.partition("-")

@@ -20,7 +20,7 @@ LIMIT = 86_400
 """Seconds that a replay may take: a standstill ends it long before."""
 
 
-def bisected(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict[str, dict[str, Any]]) -> list[str]:
+def bisect_difference(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict[str, dict[str, Any]]) -> list[str]:
     """The lines of the comparison with more detail where hashes differ first; none where elements are known already.
 
     Each run has the word for what its replay may execute.
@@ -35,16 +35,16 @@ def bisected(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict
         return []
     with temporary_folder("bisect") as name:
         folder = Path(name)
-        (folder / "probes.toml").write_text(configuration(first))
+        (folder / "probes.toml").write_text(make_configuration(first))
         traces = []
         for number, (run, word) in enumerate(runs):
             say(f"replaying {run} with the elements of probe {first.after.place.name}")
-            replayed(run, folder / "probes.toml", folder / str(number), word)
+            replay_with_probes(run, folder / "probes.toml", folder / str(number), word)
             traces.append(ValueTrace.open(folder / str(number)))
         return list(render_values(compare_values(traces[0], traces[1], settings)))
 
 
-def configuration(first: ValueDifference) -> str:
+def make_configuration(first: ValueDifference) -> str:
     """What to keep: the elements of one probe, in the iteration in which it differs first."""
     kept, where = first.after, ""
     around = list(kept.process.scopes_around(int(kept.process.rows["parent"][kept.row])))
@@ -53,7 +53,7 @@ def configuration(first: ValueDifference) -> str:
     return f'level = "minimal"\n[probe.{json.dumps(kept.place.name)}]\nlevel = "full"\narrays = "values"\n{where}'
 
 
-def replayed(run: Path, probes: Path, out: Path, agreed: str) -> None:
+def replay_with_probes(run: Path, probes: Path, out: Path, agreed: str) -> None:
     """Replay a run with a configuration of probes. WeftError where nothing comes of it."""
     if not (run / "ranks").is_dir():
         raise WeftError(f"{run} has no calls of MPI and is not replayed: record it again with its probes at level full")

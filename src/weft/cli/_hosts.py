@@ -17,7 +17,7 @@ WAITS: Final = {
 }
 
 
-def teller(hosts: Hosts | None) -> Callable[[], None] | None:
+def make_host_reporter(hosts: Hosts | None) -> Callable[[], None] | None:
     """Tells of hosts as soon as they no longer answer; None where all ranks are here."""
     if hosts is None:
         return None
@@ -26,7 +26,7 @@ def teller(hosts: Hosts | None) -> Callable[[], None] | None:
     return LostHostReporter(hosts, say).report_new
 
 
-def cut_off(job: Job) -> list[str]:
+def describe_lost_host(job: Job) -> list[str]:
     """That the run was ended for a host that no longer answers, and what its launcher makes of that."""
     from weft.launch.local.lost_hosts import describe_host_names
 
@@ -38,7 +38,7 @@ def cut_off(job: Job) -> list[str]:
     return lines
 
 
-def remedies(job: Job, place: str) -> list[str]:
+def suggest_remedies(job: Job, place: str) -> list[str]:
     """What can be done about hosts whose records did not come."""
     lost = job.run.facts.get("lost")
     if not lost:

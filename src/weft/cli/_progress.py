@@ -18,11 +18,11 @@ Advance = Callable[[float, str], None]
 """Told how much of the work is done (0 to 1; below 0: not known) and what is done now (empty: as before)."""
 
 
-def _unseen(share: float, now: str) -> None:
+def _ignore_progress(share: float, now: str) -> None:
     """Nobody looks."""
 
 
-class _Bar:
+class _DelayedBar:
     """Shows itself when the time has come, whether or not anything was told by then."""
 
     def __init__(self, what: str) -> None:
@@ -74,12 +74,12 @@ class _Bar:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Advance]:
+def show_progress(what: str) -> Iterator[Advance]:
     """Show how far some work is, on a terminal, from its second second on."""
     if not sys.stderr.isatty():
-        yield _unseen
+        yield _ignore_progress
         return
-    bar = _Bar(what)
+    bar = _DelayedBar(what)
     bar.start()
     try:
         yield bar.advance

@@ -6,8 +6,8 @@ import argparse
 from typing import Any, Final
 
 import weft
-from weft.cli._said import findings_of, say, shown_path
-from weft.cli._values import keep_values, tell_values
+from weft.cli._said import find_and_report_failures, say, shown_path
+from weft.cli._values import finish_values, report_values
 from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text
 from weft.launch import finish
 from weft.launch.deadlock_check import find_certain_deadlocks
@@ -17,15 +17,15 @@ from weft.replay.force import parse_force
 from weft.replay.sentences import deadlocked, diverged, interrupted, refused, stalled, standing, stopped, timed_out
 from weft.trace import Trace
 
-_TELLS: Final = {
+_DESCRIBE: Final = {
     Result.DIVERGED: diverged, Result.STALLED: stalled, Result.REFUSED: refused, Result.TIMED_OUT: timed_out,
 }  # fmt: skip
 
-Told = tuple[list[str], int]
+ReplayOutcome = tuple[list[str], int]
 """The lines, and the status."""
 
 
-def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
+def conclude_replay(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
     """Put the new record in order and tell what came of it."""
     ending = finish.finish_run(job)
     if session.driver is not None:
@@ -33,30 +33,30 @@ def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
         return job.process.shell_status
     if session.result is Result.FINISHED:
         session.note_failure()
-    tell_values(keep_values(job, args.probes))
+    report_values(finish_values(job, args.probes))
     if not ending.ranks:
-        lines, status = _nothing(trace, session, job, args)
+        lines, status = _describe_empty(trace, session, job, args)
         job.run.discard()
     else:
-        job.run.facts["replayed"] = came(session)
+        job.run.facts["replayed"] = replay_facts(session)
         job.run.write()
         if (
             problem := finish.resolve_sites(job.run.path, with_source_texts=trace.run.get("sources") is not False)
         ) is not None:
             say(problem)
-        lines, status = _outcome(trace, session, job, args)
+        lines, status = _describe_outcome(trace, session, job, args)
     for line in lines:
         say(line)
     return status
 
 
-def came(session: Replay) -> dict[str, Any]:
+def replay_facts(session: Replay) -> dict[str, Any]:
     """How a replay came out, for run.json: `weft explore` cannot tell it from a status, which is the program's own."""
     polls = any(c.unanswered(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
     return {"result": session.result.value, "held": session.held, "polls": polls}
 
 
-def _nothing(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> Told:
+def _describe_empty(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
     """Of a replay in which no rank was recorded."""
     entered = trace.system.entered
     if session.result is Result.TIMED_OUT:
@@ -68,49 +68,49 @@ def _nothing(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     )
 
 
-def _outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> Told:
+def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
     place = shown_path(job.run.path)
     what = "the other outcome" if args.force else "the replay"
     up_to_there = f"{what} up to there is recorded in {place}"
     if session.result is Result.STOPPED or (session.to_its_goals and job.ended is None):
         return stopped(trace, session), 0
     if job.ended == "deadlock":
-        return [*_deadlock(trace, job, args), f"it is recorded in {place}"], DEADLOCK_STATUS
+        return [*_describe_deadlock(trace, job, args), f"it is recorded in {place}"], DEADLOCK_STATUS
     if session.result is Result.STALLED and args.force:
         return [*standing(trace, session, parse_force(args.force, trace)), up_to_there], LEFT_STATUS
     if job.ended == "interrupted" or job.interrupting_signal is not None:
         by_signal = None if job.interrupting_signal is None else 128 + job.interrupting_signal
         return [*interrupted(trace, session), up_to_there], by_signal or job.process.shell_status or LEFT_STATUS
-    if tell := _TELLS.get(session.result):
+    if tell := _DESCRIBE.get(session.result):
         return [*tell(trace, session, job.run.path), f"the replay up to there is recorded in {place}"], LEFT_STATUS
     if args.force:
         recorded = f"the other outcome is recorded in {place}: `weft report {place}` says what it led to"
-        return [*_compared(trace, job, args), recorded], job.process.shell_status
-    return _to_the_end(trace, session, job)
+        return [*_describe_changes(trace, job, args), recorded], job.process.shell_status
+    return _describe_end(trace, session, job)
 
 
-def _deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
+def _describe_deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
     """Of a replay that was stopped as it can never go on."""
     proof = [finding.message for finding in find_certain_deadlocks(job.run.path)] or job.proof
     lines = list(deadlocked(trace, proof, forced=bool(args.force)))
-    return [*lines, *_compared(trace, job, args)] if args.force else lines
+    return [*lines, *_describe_changes(trace, job, args)] if args.force else lines
 
 
-def _compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
+def _describe_changes(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
     """What the other outcome changed, beside the record."""
     if args.uncompared:
         return []
     # Most replays have nothing to compare, and a stop is waited for.
     from weft.compare.report import errors_and_warnings
     from weft.replay.outcome import told
-    from weft.report import Ground
+    from weft.report import AnalysisContext
 
-    one, two = Ground(trace), Ground(weft.open(job.run.path))
-    known, new = (errors_and_warnings(findings_of(ground.trace, ground)) for ground in (one, two))
+    one, two = AnalysisContext(trace), AnalysisContext(weft.open(job.run.path))
+    known, new = (errors_and_warnings(find_and_report_failures(ground.trace, ground)) for ground in (one, two))
     return told(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))
 
 
-def _to_the_end(trace: Trace, session: Replay, job: Job) -> Told:
+def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
     """Of a replay that came to the end of its record."""
     status = job.process.shell_status
     short = session.unfinished()

@@ -14,38 +14,38 @@ from weft.cli._said import say_failures
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
-    from weft.report import Ground, Report
+    from weft.report import AnalysisContext, Report
     from weft.report.tables import Tables
 
 FOUND_STATUS = 1
 FAILED_STATUS = 4
 
 
-def write_report(ground: Ground, report: Report, args: argparse.Namespace) -> int:
+def write_report(ground: AnalysisContext, report: Report, args: argparse.Namespace) -> int:
     """Write the report where it is wanted; the status that it ends with."""
     if args.evidence:
-        from weft.report.proof import proved
+        from weft.report.proof import add_proofs
 
-        report = proved(ground, report)
-    made, report = _tables(ground, report, args)
+        report = add_proofs(ground, report)
+    made, report = _make_tables(ground, report, args)
     if args.output is None:
-        write(ground, report, made, args, sys.stdout)
+        write_form(ground, report, made, args, sys.stdout)
     else:
         try:
             with args.output.open("w", encoding="utf-8", errors="backslashreplace") as file:
-                write(ground, report, made, args, file)
+                write_form(ground, report, made, args, file)
         except OSError as error:
             raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
     if report.failures:
         if args.output is not None or args.format != "text":
             say_failures(ground.trace, report)
         return FAILED_STATUS
-    from weft.report.text import without_record
+    from weft.report.text import missing_record_text
 
-    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or without_record(ground.trace) else 0
+    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or missing_record_text(ground.trace) else 0
 
 
-def write(ground: Ground, report: Report, made: Tables | None, args: argparse.Namespace, to: TextIO) -> None:
+def write_form(ground: AnalysisContext, report: Report, made: Tables | None, args: argparse.Namespace, to: TextIO) -> None:
     """Write the report in one of its forms."""
     trace = ground.trace
     if args.format == "sarif":
@@ -63,24 +63,24 @@ def write(ground: Ground, report: Report, made: Tables | None, args: argparse.Na
     else:
         from weft.report import text
 
-        text.write(trace, report, to, list(_lines(made, args)), ground)
+        text.print_report(trace, report, to, list(_table_lines(made, args)), ground)
 
 
-def _tables(ground: Ground, report: Report, args: argparse.Namespace) -> tuple[Tables | None, Report]:
+def _make_tables(ground: AnalysisContext, report: Report, args: argparse.Namespace) -> tuple[Tables | None, Report]:
     """The tables, where they are asked for; and the report, which says so where they cannot be made."""
     if args.format == "sarif" or (args.format == "text" and not args.times and not args.matrix):
         return None, report
     from weft.report.failure import Failure
-    from weft.report.tables import tables_of
+    from weft.report.tables import make_tables_of_context
 
     try:
-        return tables_of(ground), report
+        return make_tables_of_context(ground), report
     except Exception as error:
-        failure = Failure.of("times and messages", error)
+        failure = Failure.from_exception("times and messages", error)
         return None, report if report.failures else replace(report, failures=(failure,))
 
 
-def _lines(made: Tables | None, args: argparse.Namespace) -> Iterator[str]:
+def _table_lines(made: Tables | None, args: argparse.Namespace) -> Iterator[str]:
     """The tables that were asked for."""
     if made is None:
         return

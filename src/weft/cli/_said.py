@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from weft.findings import Finding
-    from weft.report import Ground, Report
+    from weft.report import AnalysisContext, Report
     from weft.report.terminal import Block
     from weft.trace import Trace
 
@@ -21,7 +21,7 @@ def say(text: str) -> None:
         print(f"weft: {text}", file=sys.stderr, flush=True)
 
 
-def tell(blocks: Iterable[Block], to: TextIO) -> None:
+def print_own_blocks(blocks: Iterable[Block], to: TextIO) -> None:
     """Print lines with their styles as Weft's own: wrapped and coloured at a terminal, as `weft report` has them."""
     from weft.report.terminal import print_blocks
 
@@ -38,12 +38,12 @@ def say_failures(trace: Trace, report: Report) -> None:
         say(text)
 
 
-def findings_of(trace: Trace, ground: Ground | None = None) -> list[Finding]:
+def find_and_report_failures(trace: Trace, ground: AnalysisContext | None = None) -> list[Finding]:
     """The findings of a run, for a command that goes on with them; analyses that fail are said first."""
     # Commands are read without numpy.
-    from weft.report import examine
+    from weft.report import run_analyses
 
-    report = examine(trace, ground=ground)
+    report = run_analyses(trace, ground=ground)
     say_failures(trace, report)
     return list(report.findings)
 

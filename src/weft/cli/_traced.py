@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli._said import say, shown_path
-from weft.cli._values import given_tolerances, tell_values
+from weft.cli._values import given_tolerances, report_values
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ REFUSED = ("only", "skip", "baseline", "suppress", "fail_on", "directives")
 """Options about findings: no access is judged where values are traced."""
 
 
-def refuse(args: argparse.Namespace) -> None:
+def refuse_options(args: argparse.Namespace) -> None:
     """UsageError for options that mean nothing with --trace, or without it."""
     if args.trace is None:
         for name in ("live", "out"):
@@ -38,7 +38,7 @@ def refuse(args: argparse.Namespace) -> None:
         raise UsageError(f"--format {args.format} is for findings: values are told as text or json")
 
 
-def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
+def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
     """Run a program both ways, compare the values, tell the first that differs; the exit status."""
     from weft.check.value_traces import TracePlan, trace_both_runs
     from weft.compare.values.live import LiveComparison
@@ -46,7 +46,7 @@ def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int
     from weft.values.configuration import read_tolerances
 
     recording.check_configuration(args.trace)
-    runs = [_directory(args, request, what) for what in ("sequential", "turns")]
+    runs = [_create_directory(args, request, what) for what in ("sequential", "turns")]
     paths = [run.path for run in runs]
     settings = read_tolerances(paths[0], given_tolerances(args), args.trace if args.trace.exists() else None)
 
@@ -65,22 +65,22 @@ def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int
             run.discard()
         raise
     for run, ended in zip(runs, made.ended, strict=True):
-        _finished(run, ended)
+        _write_end(run, ended)
     notes = [note.replace("with --probes", "with --trace") for note in made.kept[0].notes]
-    unknown = tell_values(replace(made.kept[0], notes=notes))
+    unknown = report_values(replace(made.kept[0], notes=notes))
     if not all(one.probes for one in made.kept):
-        return _nothing(request)
+        return _report_no_values(request)
     stopped = bool(found) and found[0].differs
-    return _told(args, made, paths, settings, stopped=stopped) or (NOTHING_STATUS if unknown else 0)
+    return _report_comparison(args, made, paths, settings, stopped=stopped) or (NOTHING_STATUS if unknown else 0)
 
 
-def _nothing(request: CheckRequest) -> int:
+def _report_no_values(request: CheckRequest) -> int:
     say(f"no values were kept of {' '.join(map(str, request.sources))}: its parallel loops did not run, or what they "
         "write holds no plain numbers; let the program reach them")  # fmt: skip
     return NOTHING_STATUS
 
 
-def _directory(args: argparse.Namespace, request: CheckRequest, what: str) -> RunDirectory:
+def _create_directory(args: argparse.Namespace, request: CheckRequest, what: str) -> RunDirectory:
     from weft.launch import rundir
 
     name = f"{request.sources[0].stem}-{what}"
@@ -90,7 +90,7 @@ def _directory(args: argparse.Namespace, request: CheckRequest, what: str) -> Ru
     return run
 
 
-def _finished(run: RunDirectory, ended: ProcessEnd) -> None:
+def _write_end(run: RunDirectory, ended: ProcessEnd) -> None:
     from weft.launch import rundir
 
     how = "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished"
@@ -99,14 +99,14 @@ def _finished(run: RunDirectory, ended: ProcessEnd) -> None:
     run.write()
 
 
-def _told(
+def _report_comparison(
     args: argparse.Namespace, made: TracedRuns, paths: list[Path], settings: dict[str, dict[str, Any]], *, stopped: bool
 ) -> int:
     from weft.compare.values import compare_values
     from weft.values.trace import ValueTrace
 
     compared = compare_values(ValueTrace.open(paths[0]), ValueTrace.open(paths[1]), settings)
-    text = _json(compared, made, paths) if args.format == "json" else "\n".join(_lines(compared, made, paths))
+    text = _comparison_json(compared, made, paths) if args.format == "json" else "\n".join(_comparison_lines(compared, made, paths))
     if args.output is None:
         print(text)
     else:
@@ -125,7 +125,7 @@ def _told(
     return 0 if compared.alike else DIFFERENT_STATUS
 
 
-def _lines(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> list[str]:
+def _comparison_lines(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> list[str]:
     from weft.compare.values.report import render_values
 
     head = f"compared: the program without its directives, and {made.processors} processors in turn"
@@ -135,7 +135,7 @@ def _lines(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> li
     return [head, *render_values(compared), again]
 
 
-def _json(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> str:
+def _comparison_json(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> str:
     from weft.compare.values.report import to_json
 
     document = {"schema": "weft-check-values/1", "processors": made.processors, "runs": [str(path) for path in paths]}

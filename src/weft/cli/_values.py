@@ -24,7 +24,7 @@ FAILED_STATUS = 4
 DIFFERENT_STATUS = 1
 
 
-def check(args: argparse.Namespace) -> None:
+def check_options(args: argparse.Namespace) -> None:
     """UsageError where options about values are wrong, before anything slow is done."""
     from weft.values import recording
 
@@ -49,10 +49,10 @@ def add_tolerances(parser: argparse.ArgumentParser) -> None:
     """The options that say when two values are alike."""
     parser.add_argument("--exact", action="store_true", help="count values as equal only if every bit is equal")
     parser.add_argument(
-        "--absolute", type=_options.from_0, metavar="X", help="count values as equal if they differ by at most X"
+        "--absolute", type=_options.parse_non_negative, metavar="X", help="count values as equal if they differ by at most X"
     )
-    parser.add_argument("--relative", type=_options.from_0, metavar="X", help="... by at most X times the larger one")
-    parser.add_argument("--ulps", type=_options.from_0, metavar="N", help="... by at most N units in the last place")
+    parser.add_argument("--relative", type=_options.parse_non_negative, metavar="X", help="... by at most X times the larger one")
+    parser.add_argument("--ulps", type=_options.parse_non_negative, metavar="N", help="... by at most N units in the last place")
     parser.add_argument("--nan", choices=("equal", "different"), help="whether two NaNs count as equal")
 
 
@@ -63,7 +63,7 @@ def given_tolerances(args: argparse.Namespace) -> dict[str, Any]:
     return told | ({"exact": True} if args.exact else {})
 
 
-def held_against(directory: RunDirectory, args: argparse.Namespace) -> LiveComparison | None:
+def make_live_comparison(directory: RunDirectory, args: argparse.Namespace) -> LiveComparison | None:
     """What looks at the run's values while it goes on, where that was asked for."""
     if args.against is None:
         return None
@@ -74,7 +74,7 @@ def held_against(directory: RunDirectory, args: argparse.Namespace) -> LiveCompa
     return LiveComparison(args.against, directory.path, read_configuration(args.probes).judged if known else {})
 
 
-def compared(status: int, job: Job, against: LiveComparison | None, *, debug: bool = False) -> int:
+def report_comparison(status: int, job: Job, against: LiveComparison | None, *, debug: bool = False) -> int:
     """Tell how the values are beside the reference; the status is DIFFERENT_STATUS where only they are at fault."""
     if against is None:
         return status
@@ -96,17 +96,17 @@ def compared(status: int, job: Job, against: LiveComparison | None, *, debug: bo
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedStart:
     """How a program is started that has watched lines."""
 
     plan: LaunchPlan
     variables: dict[str, str]
 
 
-def watched(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> Watched:
+def watch_lines(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> WatchedStart:
     """The plan with what watches its lines, and the ranks' variables. UsageError where that cannot be."""
     if not args.watch:
-        return Watched(plan, {})
+        return WatchedStart(plan, {})
     from weft.launch.launcher_line import LauncherLine, LineContext
     from weft.values import watching
 
@@ -117,10 +117,10 @@ def watched(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> Wa
     if any(not one.is_python for one in watches):
         contexts = tuple(LineContext(one.options, watching.wrap_with_gdb(one.program)) for one in line.contexts)
         line = LauncherLine(line.launcher, line.family, contexts)
-    return Watched(replace(plan, line=line), watching.write_watches(run.path, watches))
+    return WatchedStart(replace(plan, line=line), watching.write_watches(run.path, watches))
 
 
-def keep_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> RecordedValues:
+def finish_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> RecordedValues:
     """Put in order what the program's probes kept, and what was watched."""
     from weft.values import recording, watching
 
@@ -136,7 +136,7 @@ def keep_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> Rec
     return kept
 
 
-def tell_values(kept: RecordedValues) -> bool:
+def report_values(kept: RecordedValues) -> bool:
     """Say what probes kept, and what they could not; return whether the configuration names what is not there."""
     for note in kept.notes:
         say(note)
@@ -165,7 +165,7 @@ def debug_at(run: Path, commands: list[str], *, trust: bool) -> None:
         say(f"no debugger: {shown_path(run)} has no calls of MPI, and is not replayed")
         return
     from weft.cli import _asked
-    from weft.cli.debug import debug
+    from weft.cli.debug import run_debugger
     from weft.launch.rundir import read_facts
 
-    debug(run, ["--agreed", _asked.agreed(run, read_facts(run), trust=trust)], [], None, first=commands)
+    run_debugger(run, ["--agreed", _asked.require_consent(run, read_facts(run), trust=trust)], [], None, first=commands)

@@ -54,16 +54,16 @@ def run(args: argparse.Namespace) -> int:
     if not args.line:
         raise UsageError("name a compiler call: weft cc mpicc -g -o prog prog.c")
     if args.commands is not None:
-        return _kept(args.commands, args.line)
+        return _compile_for_database(args.commands, args.line)
     line = parse_command(args.line)
     if line.passes:
-        return _call(args.line)
+        return _run_compiler(args.line)
     found = hook_options(line.compiler)
     with temporary_folder("cc") as folder:
-        return _made(line, found, Path(folder))
+        return _compile_and_link(line, found, Path(folder))
 
 
-def _made(line: Any, found: Sequence[str], folder: Path) -> int:
+def _compile_and_link(line: Any, found: Sequence[str], folder: Path) -> int:
     """Compile and link; what is made keeps the call."""
     from weft.access.command_line import (
         command_entries,
@@ -78,24 +78,24 @@ def _made(line: Any, found: Sequence[str], folder: Path) -> int:
     kept = folder / "calls.s"
     kept.write_text(render_assembly(command_entries(line, Path.cwd()), alone=not line.is_compile_only))
     if line.is_compile_only:
-        return _call(embed_command_record(compile_command(line, found), found, kept), folder)
+        return _run_compiler(embed_command_record(compile_command(line, found), found, kept), folder)
     for command in compile_commands(line, found, folder):
-        status = _call(command, folder)
+        status = _run_compiler(command, folder)
         if status:
             return status
-    return _call(link_command(line, folder, [str(kept), *([] if line.has("-r") else link_options())]), folder)
+    return _run_compiler(link_command(line, folder, [str(kept), *([] if line.has("-r") else link_options())]), folder)
 
 
-def _kept(database: Path, line: Sequence[str]) -> int:
+def _compile_for_database(database: Path, line: Sequence[str]) -> int:
     from weft.access.compile_commands import add_command
 
-    status = _call(line)
+    status = _run_compiler(line)
     if status == 0:
         add_command(database, line, Path.cwd())
     return status
 
 
-def _call(command: Sequence[str], folder: Path | None = None) -> int:
+def _run_compiler(command: Sequence[str], folder: Path | None = None) -> int:
     """Run a command with our own input and output; its exit status, 128 and more for one that was killed.
 
     A compiler that is killed leaves its temporary files: they go with `folder`.
@@ -104,7 +104,7 @@ def _call(command: Sequence[str], folder: Path | None = None) -> int:
         print(*command, file=sys.stderr)
     try:
         environment = {**os.environ, "TMPDIR": str(folder)} if folder else None
-        status = _waited_for(subprocess.Popen(command, env=environment))
+        status = _wait_for_compiler(subprocess.Popen(command, env=environment))
     except FileNotFoundError:
         raise UsageError(f"weft cc: there is no compiler {command[0]}") from None
     except OSError as error:
@@ -112,7 +112,7 @@ def _call(command: Sequence[str], folder: Path | None = None) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _waited_for(compiler: subprocess.Popen[bytes]) -> int:
+def _wait_for_compiler(compiler: subprocess.Popen[bytes]) -> int:
     """Wait for a compiler; where this process is ended first, its passes end with it."""
     try:
         return compiler.wait()

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from weft.base.lifetime import temporary_folder
 from weft.cli import _options
-from weft.cli._traced import refuse, traced
+from weft.cli._traced import refuse_options, trace_and_compare
 from weft.cli._values import add_tolerances
 from weft.errors import UsageError, WeftError
 
@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.check.front_ends import is_script
     from weft.check.source_discovery import find_built_program, find_sources
 
-    refuse(args)
+    refuse_options(args)
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
         raise UsageError(f"-p {args.processors} is not a grid of processors: write 4, 2x2 or 2x2x1")
     given, launcher, program = shlex.split(args.args), [], ""
@@ -157,26 +157,26 @@ def run(args: argparse.Namespace) -> int:
         program=program,
     )
     if args.trace is not None:
-        return in_folder(args, lambda folder: traced(args, request, folder))
+        return work_in_folder(args, lambda folder: trace_and_compare(args, request, folder))
     choice = SelectionOptions(
         tuple(args.only), tuple(args.skip), read_baseline(args.baseline), read_suppression_rules(args.suppress),
         tuple(args.fail_on) or ("error",),
     )  # fmt: skip
     verify_selection(choice, request.sources)
-    checked = in_folder(args, lambda folder: check_program(request, folder))
+    checked = work_in_folder(args, lambda folder: check_program(request, folder))
     checked = apply_selection(checked, select_findings(checked, choice))
     if args.output is None:
-        write(checked, args.format, sys.stdout, args.directives)
+        write_result(checked, args.format, sys.stdout, args.directives)
     else:
         try:
             with args.output.open("w", encoding="utf-8") as file:
-                write(checked, args.format, file, args.directives)
+                write_result(checked, args.format, file, args.directives)
         except OSError as error:
             raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
-    return status(checked, choice)
+    return exit_status(checked, choice)
 
 
-def in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
+def work_in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
     """Do some work in the folder that the user wants to keep, or in one that goes."""
     if args.keep_build is None:
         with temporary_folder("check") as folder:
@@ -185,7 +185,7 @@ def in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
     return work(args.keep_build.absolute())
 
 
-def status(checked: CheckResult, choice: SelectionOptions) -> int:
+def exit_status(checked: CheckResult, choice: SelectionOptions) -> int:
     """The exit status: a finding first, then what keeps nothing found from being an all-clear."""
     from weft.check.finding_selection import lets_check_fail
 
@@ -196,7 +196,7 @@ def status(checked: CheckResult, choice: SelectionOptions) -> int:
     return 2 if checked.looked.is_empty else 0
 
 
-def write(checked: CheckResult, form: str, to: TextIO, directives: bool = False) -> None:
+def write_result(checked: CheckResult, form: str, to: TextIO, directives: bool = False) -> None:
     """Write what was found in one of its forms."""
     if form == "json":
         from weft.report import to_json

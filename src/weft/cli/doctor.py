@@ -58,11 +58,11 @@ def run(args: argparse.Namespace) -> int:
     elif args.format == "json":
         print(json.dumps(checkup.to_json(), indent=1))
     else:
-        show(checkup)
+        show_checkup(checkup)
     return 0 if checkup.healthy else 1
 
 
-def show(checkup: Checkup) -> None:
+def show_checkup(checkup: Checkup) -> None:
     """Print the checkup for people: the MPIs, then the checks, what to do under each that is not well."""
     from rich.console import Console
     from rich.text import Text

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _options
-from weft.cli.debug import FAILED_STATUS, script
+from weft.cli.debug import FAILED_STATUS, read_script
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "-c", dest="commands", action="append", metavar="COMMAND", help="run this command, then exit; repeatable"
     )
-    _options.add_answers(parser, "weft-tasks/1")
+    _options.add_answer_format(parser, "weft-tasks/1")
     parser.add_argument(
         "--runtime", default="", metavar="FILE", help="use this OpenMP runtime (default: the one that Weft finds)"
     )
@@ -79,13 +79,13 @@ def run(args: argparse.Namespace) -> int:
         print(*(f"{name}={value}" for name, value in tool_environment(args.runtime).items()))
         return 0
     as_json = args.format == "json"
-    lines = script(args)
+    lines = read_script(args)
     opened = open_session(args)
     opened.console.json = as_json
     unattended = SCRIPTED if lines is not None else 0.0
     opened.debugger.limit = unattended if args.timeout is None else args.timeout
     if args.once:
-        return look(opened, as_json=as_json)
+        return show_once(opened, as_json=as_json)
     prompt = opened.console
     try:
         with opened:
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0
 
 
-def look(opened: Session, *, as_json: bool) -> int:
+def show_once(opened: Session, *, as_json: bool) -> int:
     """All tasks and what they wait for, once; 1 where the program is in a deadlock, or can go on no further."""
     from weft.tasks.console import SCHEMA
 

@@ -16,7 +16,7 @@ from weft.deadlock.traffic import Traffic
 from weft.deadlock.wait_for_graph import NEVER, NOW, Need, any_of, every, rank, stuck
 from weft.match.rings import dropped_operations
 from weft.mpi import meaning
-from weft.mpi.meaning import Act, Form, Leaves, Meaning, Over, Share, Waits, base
+from weft.mpi.meaning import Act, Form, Leaves, Meaning, Over, Share, Waits, base_name
 from weft.terms import calls
 from weft.terms.windows import group_members
 from weft.trace import Communicator, Event, Flag, Rank, Trace
@@ -143,7 +143,7 @@ class Standstill:
     # What a call asks for
 
     def _asks(self, event: Event) -> Iterator[_Ask]:
-        name = base(event.function.name)
+        name = base_name(event.function.name)
         if name in calls.RECVS or name in calls.PROBES:
             yield from self._ask("probe" if name in calls.PROBES else "message", event)
         elif name in calls.SENDS:
@@ -175,7 +175,7 @@ class Standstill:
             yield from self._ask("message", event, request, peer=args["source"], tag=args["recvtag"])
 
     def _requests(self, event: Event) -> list[int]:
-        if base(event.function.name) in calls.OF_ONE:
+        if base_name(event.function.name) in calls.OF_ONE:
             return [event.object] if event.object > 1 else []
         return [id for id in event.args.get("array_of_requests", []) if id > 1]
 
@@ -190,7 +190,7 @@ class Standstill:
         maker = self.maker(wait, request)
         if maker is None:
             return
-        name = base(maker.function.name)
+        name = base_name(maker.function.name)
         posted = self._last_start(wait, request) if name in calls.PERSISTENT else None
         if name in calls.PERSISTENT and posted is None:
             return
@@ -217,7 +217,7 @@ class Standstill:
         return ledgers(self.traffic, receivers, self.dropped) if receivers else {}
 
     def _blocked(self, event: Event, asks: list[_Ask], books: dict[int, Ledger]) -> Blocked:
-        name = base(event.function.name)
+        name = base_name(event.function.name)
         reasons = [self._reason(ask, books) for ask in asks]
         if name in calls.WAITS:
             reasons += self._collective_requests(event)
@@ -246,7 +246,7 @@ class Standstill:
         return Reason(what, ask.event, need, ask.comm, ask.peer, ask.tag, sure=ask.sure)
 
     def _receive_need(self, ask: _Ask, books: dict[int, Ledger]) -> Need:
-        name = base(ask.event.function.name)
+        name = base_name(ask.event.function.name)
         standard = name not in calls.SYNCHRONOUS and name not in calls.STARTS
         if ask.peer < 0 or (self._buffering and standard):
             return NOW
@@ -265,7 +265,7 @@ class Standstill:
         return NOW if ask.peer != ANY_SOURCE or -1 in members else self._ranks(members, False)
 
     def _gathering(self, event: Event) -> Reason | None:
-        row = meaning.of(event.function.name)
+        row = meaning.find_meaning(event.function.name)
         if row is None or row.over is Over.NOBODY or row.form is Form.NONBLOCKING:
             return None
         if row.name == "Intercomm_create":
@@ -280,7 +280,7 @@ class Standstill:
     def _absence_need(self, event: Event, row: Meaning, absence: Absence) -> Need:
         """All absent members where the call needs them all, else any: somebody's absence keeps it from returning."""
         missing, comm, me = absence.missing, event.comm, event.rank.index
-        if comm is not None and not comm.inter and row.rooted:
+        if comm is not None and not comm.inter and row.is_rooted:
             root, from_root = comm.peer(me, event.peer), row.leaves is Leaves.AFTER_ROOT
             if root == me:  # a member that owes nothing by its count need not come first
                 return self._ranks(missing, not from_root and row.receives is not Share.LISTED)
@@ -288,7 +288,7 @@ class Standstill:
         if comm is not None and row.leaves in (Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE):
             below = frozenset(m for m in missing if comm.rank_of(m) < comm.rank_of(me))
             return self._ranks(below or missing, bool(below))
-        some = row.waits is Waits.SOME or row.by_value or (comm is not None and comm.inter)
+        some = row.waits is Waits.SOME or row.has_pairwise_amounts or (comm is not None and comm.inter)
         if row.leaves is Leaves.FENCE and event.args.get("assert", 0):
             some = True
         return self._ranks(missing, not some)
@@ -296,7 +296,7 @@ class Standstill:
     def _collective_requests(self, wait: Event) -> Iterator[Reason]:
         for request in self._requests(wait):
             maker = self.maker(wait, request)
-            row = meaning.of(maker.function.name) if maker else None
+            row = meaning.find_meaning(maker.function.name) if maker else None
             if maker is None or row is None or row.act is not Act.COLLECTIVE:
                 continue
             if row.form is Form.PERSISTENT:
@@ -319,7 +319,7 @@ class Standstill:
         """Partitioned sends that this rank alone could make ready, and receives that wait for such a send."""
         for request in self._requests(wait) if self.dropped is None else ():
             maker = self.maker(wait, request)
-            name = base(maker.function.name) if maker else ""
+            name = base_name(maker.function.name) if maker else ""
             start = self._last_start(wait, request) if maker and name in calls.PARTITIONED else None
             if maker is None or start is None or maker.comm is None or maker.peer < 0:
                 continue
@@ -376,7 +376,7 @@ class Standstill:
     def _one_sided(self, event: Event, name: str) -> Reason | None:
         if self.dropped is not None:
             return None  # a lock that is held, or a post, may be among what was dropped
-        row = meaning.of(name)
+        row = meaning.find_meaning(name)
         if row is not None and row.waits is Waits.HOLDER and row.form is Form.BLOCKING:
             return self._lock(event, name)
         return self._posts(event, row) if row is not None and row.waits in (Waits.POSTS, Waits.COMPLETES) else None
@@ -422,7 +422,7 @@ class Standstill:
         table = self.gatherings.masks.table(frozenset((name, "Win_start")))
         for index in np.flatnonzero(table[events["function"]] & (events["object"] == id)).tolist() if id else []:
             event = of.event(index)
-            made = base(event.function.name)
+            made = base_name(event.function.name)
             if "group" in event.args:
                 group = group_members(of, event.args["group"])
             if made == name and (name != "Win_complete" or not event.open):
@@ -476,7 +476,7 @@ def _ended(of: Rank) -> bool:
     if of.missing:
         return False
     last = _last_calls(of)
-    if any(event.leaving for event in last):
+    if any(event.is_finalize_at_exit for event in last):
         return True  # the interpreter's end, or exit(), made this MPI_Finalize: the program is over
     surely = not of.trace.system.ends_callers or not any(event.open for event in last)
     return of.state in ("finalized", "exited") and surely

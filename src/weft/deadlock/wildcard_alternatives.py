@@ -26,16 +26,16 @@ from weft.deadlock.unbuffered_sends import Constraints, Processes, constraints_o
 from weft.evidence import Alternative, Place, Untried
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
-from weft.match.grouping import group
-from weft.mpi.meaning import Leaves, base
+from weft.match.grouping import group_rows
+from weft.mpi.meaning import Leaves, base_name
 from weft.order import Order
-from weft.order.edges import leaves
-from weft.races import detect, exchanged
+from weft.order.edges import exit_condition
+from weft.races import detect_races, can_exchange
 from weft.terms import calls, describe
-from weft.terms.argument_columns import Ints, distinct
-from weft.terms.event_findings import finding
+from weft.terms.argument_columns import Ints, sorted_distinct
+from weft.terms.event_findings import make_finding
 from weft.trace import Event, Trace
-from weft.trace.segment import look_of
+from weft.trace.segment import lookahead_of
 
 MOST_OF_ONE_PLACE: Final = 4
 """Alternatives that are tried of one pair of lines: a wildcard and the receive that took the other message."""
@@ -134,12 +134,12 @@ def _choices(match: Match, order: Order) -> _Choices:
     A racing probe is left out: what the program receives behind it depends on what the probe saw. Of one pair of lines
     the first MOST_OF_ONE_PLACE.
     """
-    races = detect(match, order)
+    races = detect_races(match, order)
     first = races.first.astype(np.int64)
     listed = first[1:] - first[:-1]
     recv, probe = np.repeat(races.row.astype(np.int64), listed), np.repeat(races.probe, listed)
     recv, send = recv[~probe], races.messages[~probe].astype(np.int64)
-    exchange = exchanged(match, recv, send)
+    exchange = can_exchange(match, recv, send)
     synchronous = bool((match.sends.flags & Post.SYNCHRONOUS).any())
     rows = np.concatenate([np.flatnonzero(~exchange), np.flatnonzero(exchange)[: None if synchronous else 0]])
     recv, send = recv[rows], send[rows]
@@ -164,7 +164,7 @@ def _lines(match: Match, rows: Ints) -> Ints:
     recvs = match.recvs
     ranks = np.searchsorted(recvs.first, rows.astype(np.uint64), side="right") - 1
     site = np.zeros(len(rows), np.int64)
-    for rank in distinct(ranks).tolist():
+    for rank in sorted_distinct(ranks).tolist():
         mine = ranks == rank
         site[mine] = match.trace.ranks[rank].events["site"][recvs.event[rows[mine]]]
     found: Ints = ranks.astype(np.int64) << 32 | site
@@ -304,7 +304,7 @@ class _Rematch:
 
 
 def _to(match: Match) -> tuple[np.ndarray, np.ndarray]:
-    return group(match.sends.peer.view(np.uint32), len(match.trace.ranks))
+    return group_rows(match.sends.peer.view(np.uint32), len(match.trace.ranks))
 
 
 # Carrying out again
@@ -326,7 +326,7 @@ class _Replays:
         self.processes = Processes(match.trace)
         table = np.zeros(65536, np.bool_)
         for function in match.trace.functions:
-            table[function.id] = leaves(function.name) is Leaves.AFTER_ALL
+            table[function.id] = exit_condition(function.name) is Leaves.AFTER_ALL
         self.together = table[match.collectives.function]
         size = len(match.sends) + 2 * len(match.recvs) + 2 * len(match.collectives)
         self.most = max(MIN_TRIED, BUDGET // max(1, size))
@@ -372,7 +372,7 @@ def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
     if mine is None:
         return None
     event = match.trace.event(mine.rank, mine.event)
-    if base(event.function.name) not in _WAITING:
+    if base_name(event.function.name) not in _WAITING:
         return None
     waiting = {s.rank for s in stuck}
     wanting = [row for row in _completed(match, mine) if _wants(match, again, row, waiting)]
@@ -384,7 +384,7 @@ def _open(match: Match, again: _Rematch, stuck: list[_Stuck]) -> bool:
 
     What it gets there may be sent behind them, by who comes through; and it may wait there for one who does not.
     """
-    look = look_of(match.trace)
+    look = lookahead_of(match.trace)
     if look is None or not look.sends:
         return False
     stand = {one.rank for one in stuck}
@@ -412,7 +412,7 @@ def _wants(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
     """Whether a receive gets nothing now, though it is not there because of whom the wildcard had."""
     recvs = match.recvs
     post = match.trace.event(*recvs.id(row))
-    if base(post.function.name) == "Improbe":
+    if base_name(post.function.name) == "Improbe":
         return False  # asks, and goes on
     starved = again.partner.get(row) == NONE
     if recvs.flags[row] & Post.ANY_SOURCE:
@@ -429,16 +429,16 @@ def _finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
     # A matched probe is what waits, not the receive that takes its message.
     via = (
         ""
-        if waiting.index == at.index or base(at.function.name) == "Mrecv"
-        else f", in {describe.call(at)}{describe.where(at)}"
+        if waiting.index == at.index or base_name(at.function.name) == "Mrecv"
+        else f", in {describe.call_words(at)}{describe.place_suffix(at)}"
     )
     company = f", and {plural(stuck - 1, 'more rank')} with it" if stuck > 1 else ""
-    return finding(
+    return make_finding(
         "potential-deadlock",
-        f"rank {again.rank} receives from any source{describe.where(receive)} and took the message of rank "
-        f"{took.rank.index} (sent{describe.where(took)}); had it taken the one of rank {other.rank.index} "
-        f"(sent{describe.where(other)}), which could have come first, it would wait for ever for "
-        f"{describe.call(waiting)}{describe.where(waiting)}{via}{company}",
+        f"rank {again.rank} receives from any source{describe.place_suffix(receive)} and took the message of rank "
+        f"{took.rank.index} (sent{describe.place_suffix(took)}); had it taken the one of rank {other.rank.index} "
+        f"(sent{describe.place_suffix(other)}), which could have come first, it would wait for ever for "
+        f"{describe.call_words(waiting)}{describe.place_suffix(waiting)}{via}{company}",
         list(dict.fromkeys((receive, waiting, other, took, at))),
         certainty="possible",
         evidence=Alternative(
@@ -446,5 +446,5 @@ def _finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
             alternative=Place(rank=other.rank.index, event=other.index),
             stuck=stuck,
         ),
-        cause=f"{receive.function.name}{describe.where(receive)}; {waiting.function.name}{describe.where(waiting)}",
+        cause=f"{receive.function.name}{describe.place_suffix(receive)}; {waiting.function.name}{describe.place_suffix(waiting)}",
     )

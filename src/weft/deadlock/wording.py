@@ -15,7 +15,7 @@ from weft.deadlock.partitions import numbers
 from weft.deadlock.wait_for_graph import core
 from weft.evidence import Deadlock, OtherCall, OtherMessage, OtherTag, Wait
 from weft.findings import Finding
-from weft.mpi.meaning import base
+from weft.mpi.meaning import base_name
 from weft.terms import calls, describe
 from weft.trace import Event
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
@@ -41,7 +41,7 @@ class Group:
     @property
     def call(self) -> str:
         """The call, without the peers where they differ."""
-        return describe.call(self.blocked.event, peers=len(self.ranks) == 1)
+        return describe.call_words(self.blocked.event, peers=len(self.ranks) == 1)
 
     @property
     def what(self) -> str:
@@ -76,7 +76,7 @@ class _Telling:
             certainty="certain",
             message=message,
             ranks=tuple(sorted(self.part)),
-            sites=tuple(dict.fromkeys(describe.site(event) for event in self._to_look_at(groups)))[:MAX_SITES],
+            sites=tuple(dict.fromkeys(describe.finding_site(event) for event in self._to_look_at(groups)))[:MAX_SITES],
             events=tuple(self.blocked[index].event.id for index in sorted(self.part)),
             evidence=self._evidence(groups),
         )
@@ -102,7 +102,7 @@ class _Telling:
         waits = [
             Wait(
                 ranks=g.ranks,
-                call=describe.call(g.blocked.event),
+                call=describe.call_words(g.blocked.event),
                 for_=sorted(self.standstill.needs[g.ranks[0]].all_ranks())[:64],
             )
             for g in groups[:64]
@@ -116,13 +116,13 @@ class _Telling:
         for index in sorted(ranks):
             event = self.blocked[index].event
             peers = "" if self.blocked[index].reasons and self.blocked[index].reasons[0].what != "members" else "root"
-            key = (describe.call(event, peers=False), describe.where(event), event.comm_id, peers and event.peer)
+            key = (describe.call_words(event, peers=False), describe.place_suffix(event), event.comm_id, peers and event.peer)
             by_call[key].append(index)
         groups = [self._group(found) for found in by_call.values()]
         return sorted(groups, key=lambda g: (_FIRST[g.what], g.ranks[0]))
 
     def _group(self, ranks: list[int]) -> Group:
-        return Group(tuple(ranks), self.blocked[ranks[0]], describe.in_task(*(self.blocked[i].event for i in ranks)))
+        return Group(tuple(ranks), self.blocked[ranks[0]], describe.task_suffix(*(self.blocked[i].event for i in ranks)))
 
     # Sentences
 
@@ -190,9 +190,9 @@ class _Telling:
         if different:
             event = self.standstill.trace.ranks[different[0]].event(absence.other[different[0]])
             same = [i for i in different if self._same_call(i, absence.other[i], event)]
-            self.misses.append(OtherCall(ranks=same, call=describe.call(event), instead=absence.call.name.lower()))
+            self.misses.append(OtherCall(ranks=same, call=describe.call_words(event), instead=absence.call.name.lower()))
             self.told.update(same)
-            text = f"{rank_words(same)} called {describe.call(event)}{describe.where(event)} in its place"
+            text = f"{rank_words(same)} called {describe.call_words(event)}{describe.place_suffix(event)} in its place"
             still = event.open
             return text if still else f"{text}, and {self._whereabouts(different[0], group, pronoun='now')}"
         if gone := [i for i in others if i in self.standstill.gone]:
@@ -203,7 +203,7 @@ class _Telling:
 
     def _same_call(self, index: int, event: int, like: Event) -> bool:
         other = self.standstill.trace.ranks[index].event(event)
-        return describe.call(other) == describe.call(like) and describe.where(other) == describe.where(like)
+        return describe.call_words(other) == describe.call_words(like) and describe.place_suffix(other) == describe.place_suffix(like)
 
     def _tags_differ(self, reason: Reason) -> str:
         """The near miss of a send: its receiver waits for the same sender with another tag."""
@@ -231,7 +231,7 @@ class _Telling:
         self.misses.append(OtherMessage(source=first.source, tag=first.tag, comm=comm.name, event=event.id))
         who = "it" if first.source == source else _name(first.source)
         whom = " to each" if len(group.ranks) > 1 else ""
-        return f" ({who} sent tag {first.tag}{on}{whom}{describe.where(event)}, which nobody receives)"
+        return f" ({who} sent tag {first.tag}{on}{whom}{describe.place_suffix(event)}, which nobody receives)"
 
     def _last_sent(self, channel: Channel, to: int) -> Event | None:
         """The last message of a channel to a rank; None where the run no longer has it."""
@@ -263,7 +263,7 @@ class _Telling:
         if index in self.standstill.gone:
             state = self.standstill.trace.ranks[index].state
             last = self.standstill.trace.ranks[index]
-            left = len(last) > 0 and last.event(len(last) - 1).leaving
+            left = len(last) > 0 and last.event(len(last) - 1).is_finalize_at_exit
             how = (
                 "finished"
                 if state == "finalized" or left
@@ -281,8 +281,8 @@ class _Telling:
         with_it = [i for i in mates[0].ranks if i != index] if mates else []
         self.told.update((index, *with_it))
         company = f", with {rank_words(with_it)}" if with_it else ""
-        where = describe.where(blocked.event) + describe.in_task(*(self.blocked[i].event for i in (index, *with_it)))
-        return f"{subject} in {describe.call(blocked.event)}{_of_request(blocked)}{where}{company}"
+        where = describe.place_suffix(blocked.event) + describe.task_suffix(*(self.blocked[i].event for i in (index, *with_it)))
+        return f"{subject} in {describe.call_words(blocked.event)}{_of_request(blocked)}{where}{company}"
 
     # Cycles
 
@@ -332,16 +332,16 @@ def _main(blocked: list[Blocked]) -> Blocked:
 def _call_of(group: Group) -> str:
     """The call of a group, and where it stands."""
     request = _of_request(group.blocked, peers=len(group.ranks) == 1)
-    return f"{group.call}{request}{describe.where(group.blocked.event)}{group.task}"
+    return f"{group.call}{request}{describe.place_suffix(group.blocked.event)}{group.task}"
 
 
 def _of_request(blocked: Blocked, *, peers: bool = True) -> str:
     """What a wait waits for: ` for irecv(source=0, tag=5) of step.py:7`."""
-    if base(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
+    if base_name(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
         return ""
     made = blocked.reasons[0].event
-    of = describe.where(made).replace(" at ", " of ", 1)
-    return f" for {describe.call(made, peers=peers)}{of}"
+    of = describe.place_suffix(made).replace(" at ", " of ", 1)
+    return f" for {describe.call_words(made, peers=peers)}{of}"
 
 
 def _name(index: int) -> str:

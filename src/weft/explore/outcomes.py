@@ -93,6 +93,6 @@ def untold(outcome: Outcome) -> int:
 
 def line_of(trace: Trace, event: EventId) -> str:
     """Return `rank 0 at pool.py:14`: where a receive is in the program."""
-    site = describe.site(trace.event(*event))
+    site = describe.finding_site(trace.event(*event))
     place = f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else site.call
     return f"rank {event[0]} at {place}"

@@ -21,7 +21,7 @@ from weft.explore.choices import Wanted, agrees, choices, wanted
 from weft.explore.outcomes import Outcome, Variant
 from weft.explore.search import Came
 from weft.launch.rundir import read_facts
-from weft.match import match
+from weft.match import match_operations
 from weft.replay import Result as Replayed
 from weft.replay.force import Forcing
 from weft.report import analyse
@@ -258,7 +258,7 @@ def _is_cut(out: Path) -> bool:
 def _has(out: Path, want: Wanted) -> bool:
     """Whether a run made these choices."""
     trace = weft.open(out)
-    return agrees(choices(trace, match(trace)), want)
+    return agrees(choices(trace, match_operations(trace)), want)
 
 
 def _ended(trace: Trace) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.mpi import meaning
-from weft.mpi.meaning import Act, Form, Many, Meaning, Mode, Over, base
+from weft.mpi.meaning import Act, Form, Many, Meaning, Mode, Over, base_name
 from weft.native.headers.ops import CODE_ARRAY, PROGRAM_POLL, SPEC, Code, Op, Post, Role, Spec
 from weft.trace import Function, FunctionTable
 
@@ -29,7 +29,7 @@ __all__ = [
     "Spec",
     "classify",
     "communicates",
-    "tables",
+    "classify_functions",
 ]
 
 
@@ -50,39 +50,39 @@ _WAITS: Final = {Many.ONE: Op.WAIT, Many.ALL: Op.WAITALL, Many.ANY: Op.WAITANY, 
 
 def classify(name: str) -> tuple[Op, Spec]:
     """What the function of this name does, large-count form or not."""
-    return _classified(base(name))
+    return _classify_base_name(base_name(name))
 
 
 @cache
-def _classified(name: str) -> tuple[Op, Spec]:
-    found = meaning.every().get(name)
-    op = Op.NONE if found is None or found.act not in _MATTERS else _op(found)
+def _classify_base_name(name: str) -> tuple[Op, Spec]:
+    found = meaning.all_meanings().get(name)
+    op = Op.NONE if found is None or found.act not in _MATTERS else _operation_of(found)
     if found is None or op is Op.NONE:
         return _NOTHING
     of_file = found.over is Over.FILE or "FILE" in found.makes
-    return op, _spec(
+    return op, _flags_of(
         op, found.mode, found.form, polls=found.polls, file=of_file, makes=of_file or "WINDOW" in found.makes
     )
 
 
-def _op(found: Meaning) -> Op:
-    if found.act is Act.COLLECTIVE:
-        op = _COLLECTIVES.get(found.over)
-    elif found.act is Act.COMPLETE:
-        op = _WAITS[found.many]
-    elif found.act is Act.START:
-        op = Op.START if found.many is Many.ONE else Op.STARTALL
-    elif found.act is Act.ASK:  # of several requests at once, and of partitions, nothing that decides a match is told
-        op = Op.GET_STATUS if found.many is Many.ONE and found.mode is not Mode.PARTITIONED else None
+def _operation_of(meaning_row: Meaning) -> Op:
+    if meaning_row.act is Act.COLLECTIVE:
+        op = _COLLECTIVES.get(meaning_row.over)
+    elif meaning_row.act is Act.COMPLETE:
+        op = _WAITS[meaning_row.many]
+    elif meaning_row.act is Act.START:
+        op = Op.START if meaning_row.many is Many.ONE else Op.STARTALL
+    elif meaning_row.act is Act.ASK:  # of several requests at once, and of partitions, nothing that decides a match is told
+        op = Op.GET_STATUS if meaning_row.many is Many.ONE and meaning_row.mode is not Mode.PARTITIONED else None
     else:
-        op = Op.FINALIZE if found.over is Over.WORLD else _OPS.get(found.act)
+        op = Op.FINALIZE if meaning_row.over is Over.WORLD else _OPS.get(meaning_row.act)
     if op is None:
         return Op.NONE
-    return _PERSISTENT[op] if found.form is Form.PERSISTENT else op
+    return _PERSISTENT[op] if meaning_row.form is Form.PERSISTENT else op
 
 
 @cache
-def _spec(op: Op, mode: Mode, form: Form, *, polls: bool, file: bool, makes: bool) -> Spec:
+def _flags_of(op: Op, mode: Mode, form: Form, *, polls: bool, file: bool, makes: bool) -> Spec:
     spec = _MODES[mode]
     if op is not Op.WAITSOME:  # MPI_Testsome tells with a number, not a flag
         spec |= Spec.FLAGGED if polls else Spec.NONBLOCKING if form is Form.NONBLOCKING else Spec(0)
@@ -111,7 +111,7 @@ CODES: Final = {
     "double": Code.DOUBLE,
 }
 
-_MORE: Final = meaning.named(Act.CANCEL, Act.ACCESS, Act.EPOCH, Act.PARTITION) | {
+_ALSO_COMMUNICATE: Final = meaning.functions_with(Act.CANCEL, Act.ACCESS, Act.EPOCH, Act.PARTITION) | {
     "Parrived", "Comm_create_group", "Abort",
 }  # fmt: skip
 """Calls that communicate beside those that are paired."""
@@ -119,7 +119,7 @@ _MORE: Final = meaning.named(Act.CANCEL, Act.ACCESS, Act.EPOCH, Act.PARTITION) |
 
 def communicates(function: Function) -> bool:
     """Whether it is more than a question to MPI: bindings of two MPIs make these calls alike, others as they need."""
-    return classify(function.name)[0] is not Op.NONE or base(function.name) in _MORE
+    return classify(function.name)[0] is not Op.NONE or base_name(function.name) in _ALSO_COMMUNICATE
 
 
 POLL = PROGRAM_POLL
@@ -132,7 +132,7 @@ class Functions(NamedTuple):
     programs: NDArray[np.uint8]
 
 
-def _program(function: Function) -> bytes:
+def _tail_program(function: Function) -> bytes:
     """How to read the function's tail: the numbers of entry and exit values, then (code, role) for each.
 
     POLL beside the second number: the exit values are there only where the poll did not fail.
@@ -146,7 +146,7 @@ def _program(function: Function) -> bytes:
 
 
 @cache
-def tables(functions: FunctionTable) -> Functions:
+def classify_functions(functions: FunctionTable) -> Functions:
     """The classes of a run's functions. Programs are shared, so that all of them stay below 64 KB."""
     known = list(functions)
     specs = np.zeros(1 + max((f.id for f in known), default=0), SPEC)
@@ -156,7 +156,7 @@ def tables(functions: FunctionTable) -> Functions:
         op, flags = classify(function.name)
         if op is Op.NONE:
             continue
-        program = _program(function)
+        program = _tail_program(function)
         if program not in offsets:
             offsets[program] = len(programs)
             programs += program

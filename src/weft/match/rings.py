@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.match.functions import Op, Post, Spec, tables
+from weft.match.functions import Op, Post, Spec, classify_functions
 from weft.match.operations import NONE, Collectives, Operations, Posts
 from weft.trace import Communicator, Flag, Rank, Trace
 from weft.trace.layout import DROPPED_RECEIVED
@@ -62,20 +62,20 @@ class DroppedOperations:
         self._open: Counter[int] = Counter()
         """By communicator how many receives of the rank that is read have no row that says which message they took."""
         for rank in trace.ranks:
-            self._read(rank)
+            self._add_rank(rank)
 
     def count_collectives(self, rank: Rank, comm: Communicator) -> int | None:
         """Count the collectives of a rank on a communicator that MPI did not refuse; None where some have no sort."""
-        specs = tables(self.trace.functions).specs
+        specs = classify_functions(self.trace.functions).specs
         is_collective = np.zeros(1 << 16, np.bool_)
         is_collective[: len(specs)] = specs["op"] == int(Op.COLL)
-        return self._count(rank, comm, is_collective, lambda error: (error < 1) | (error > _REFUSED))
+        return self._count_sorts(rank, comm, is_collective, lambda error: (error < 1) | (error > _REFUSED))
 
     def count_calls(self, rank: Rank, comm: Communicator, functions: Mask) -> int | None:
         """Count a rank's successful calls of `functions` (a mask by id) on a communicator; None as above."""
-        return self._count(rank, comm, functions, lambda error: error == 0)
+        return self._count_sorts(rank, comm, functions, lambda error: error == 0)
 
-    def _count(
+    def _count_sorts(
         self, rank: Rank, comm: Communicator, functions: Mask, with_error: Callable[[NDArray[np.uint8]], Mask]
     ) -> int | None:
         sorts, is_all = self._sorts[rank.index]
@@ -88,18 +88,18 @@ class DroppedOperations:
         return int(sorts["count"][here].sum())
 
     @cached_property
-    def balance(self) -> dict[Channel, int]:
+    def surplus(self) -> dict[Channel, int]:
         """By channel how many more messages were sent than received, without zeros and unsettled communicators."""
         channels = {*self.sent, *self.received}
         surplus = {channel: self.sent[channel] - self.received[channel] for channel in channels}
         return {channel: n for channel, n in surplus.items() if n and channel.comm not in self.unsettled}
 
-    def _read(self, rank: Rank) -> None:
+    def _add_rank(self, rank: Rank) -> None:
         sorts, uncounted = self.suffix.dropped_sorts(rank)
         self._sorts[rank.index] = sorts, not uncounted
         if uncounted:
             self._unsettle_all()
-        specs = tables(self.trace.functions).specs
+        specs = classify_functions(self.trace.functions).specs
         self._open.clear()
         for row in sorts:
             if row["function"] == DROPPED_RECEIVED:
@@ -173,7 +173,7 @@ def select_pairable(operations: Operations, dropped: DroppedOperations) -> Opera
     """
     of, unsettled = operations, list(dropped.unsettled)
     sends, recvs, probes = (~np.isin(rows.comm, unsettled) for rows in (of.sends, of.recvs, of.probes))
-    for channel, surplus in dropped.balance.items():
+    for channel, surplus in dropped.surplus.items():
         if surplus < 0:
             sends[_on_channel(of.sends, channel.source, channel, channel.receiver)[:-surplus]] = False
             continue
@@ -187,7 +187,7 @@ def select_pairable(operations: Operations, dropped: DroppedOperations) -> Opera
             recvs[_undecided(of.recvs, channel)] = False
             probes[_undecided(of.probes, channel)] = False
     colls = _select_complete_collectives(dropped, of.collectives)
-    return Operations(_select(of.sends, sends), _select(of.recvs, recvs), _select(of.probes, probes), colls)
+    return Operations(_select_rows(of.sends, sends), _select_rows(of.recvs, recvs), _select_rows(of.probes, probes), colls)
 
 
 def _on_channel(posts: Posts, rank: int, channel: Channel, other: int) -> NDArray[np.int64]:
@@ -204,7 +204,7 @@ def _undecided(posts: Posts, channel: Channel) -> NDArray[np.int64]:
     return np.int64(part.start) + np.flatnonzero(here)
 
 
-def _select(rows: Rows, which: Mask) -> Rows:
+def _select_rows(rows: Rows, which: Mask) -> Rows:
     """Select rows by a mask."""
     if which.all():
         return rows
@@ -243,4 +243,4 @@ def _select_complete_collectives(dropped: DroppedOperations, colls: Collectives)
         which[row] = which[colls.parent[row]]
     moved = np.cumsum(which) - 1
     colls.parent[below] = np.where(which[below], moved[colls.parent[below]], colls.parent[below])
-    return _select(colls, which)
+    return _select_rows(colls, which)

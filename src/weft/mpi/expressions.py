@@ -53,11 +53,11 @@ def array_length(f: Function, p: Parameter) -> str:
 
 def _member_count(row: Meaning, name: str) -> str:
     """Return the C expression for how many members a collective's per-member arguments are given."""
-    if row.neighbours:
+    if row.is_neighbourhood:
         return "weft_outdegree(comm)" if name.startswith("s") else "weft_indegree(comm)"
-    if row.rooted:
+    if row.is_rooted:
         return f"weft_root(comm, root) ? {_PEERS} : 0"
-    return "weft_local(comm)" if row.reduces else _PEERS
+    return "weft_local(comm)" if row.is_reduction else _PEERS
 
 
 def _c_type(p: Parameter) -> str:
@@ -81,11 +81,11 @@ def is_pointer_to_value(p: Parameter) -> bool:
 def value_expression(p: Parameter) -> str:
     """Return the C expression for a scalar's value before the call (or after it, for an output)."""
     if is_pointer_to_value(p) and p.type != "string":
-        return f"({p.name} ? *{p.name} : {_null(p)})"
+        return f"({p.name} ? *{p.name} : {_null_value(p)})"
     return p.name
 
 
-def _null(p: Parameter) -> str:
+def _null_value(p: Parameter) -> str:
     return {
         "COMM": "MPI_COMM_NULL", "DATATYPE": "MPI_DATATYPE_NULL", "GROUP": "MPI_GROUP_NULL", "OP": "MPI_OP_NULL",
         "REQUEST": "MPI_REQUEST_NULL", "WINDOW": "MPI_WIN_NULL", "FILE": "MPI_FILE_NULL", "INFO": "MPI_INFO_NULL",
@@ -93,7 +93,7 @@ def _null(p: Parameter) -> str:
     }.get(p.handle or "", "0")  # fmt: skip
 
 
-def place_of(p: Parameter) -> str:
+def request_variable(p: Parameter) -> str:
     """The variable that holds a request, which tells those that share a handle apart."""
     return p.name if is_pointer_to_value(p) and not p.array else "NULL"
 
@@ -101,7 +101,7 @@ def place_of(p: Parameter) -> str:
 def id_expression(p: Parameter, value: str) -> str:
     """Return the C expression for the id of a handle."""
     if p.handle == "REQUEST":
-        return f"weft_request_id({value}, {place_of(p)})"
+        return f"weft_request_id({value}, {request_variable(p)})"
     return f"weft_id(thread, WEFT_CLASS_{p.handle}, (uintptr_t)({value}))"
 
 
@@ -217,24 +217,24 @@ def slot_statements(f: Function) -> Iterator[str]:
             yield f"    event->object = {id_expression(p, value)};"
 
 
-def parameters(f: Function) -> str:
+def parameter_list(f: Function) -> str:
     """The parameters of a wrapper of the function, as C."""
     return ", ".join(_declare(p) for p in f.parameters) or "void"
 
 
-def forward_call(f: Function, through: str) -> str:
+def forward_call(f: Function, table: str) -> str:
     """The call of what a table holds for the function, with the wrapper's own arguments."""
-    return call(f, {}, through)
+    return call_expression(f, {}, table)
 
 
-def call(f: Function, replace: dict[str, str], through: str = "weft_next") -> str:
+def call_expression(f: Function, replace: dict[str, str], table: str = "weft_next") -> str:
     """Return the C call of the function that a table holds, with some arguments replaced."""
-    types = ", ".join(_abstract(p) for p in f.parameters) or "void"
+    types = ", ".join(_type_without_name(p) for p in f.parameters) or "void"
     arguments = ", ".join(replace.get(p.name, p.name) for p in f.parameters)
-    return f"(({f.result} (*)({types})){through}[K_{f.name}])({arguments})"
+    return f"(({f.result} (*)({types})){table}[K_{f.name}])({arguments})"
 
 
-def _abstract(p: Parameter) -> str:
+def _type_without_name(p: Parameter) -> str:
     base, bracket, rest = _c_type(p).partition("[")
     if not bracket:
         return base

@@ -15,7 +15,7 @@ def promises_communicator(f: Function) -> bool:
 
 def meaning_of(f: Function) -> Meaning:
     """The function's row in the table of meanings. KeyError for a function that is passed through."""
-    return meaning.every()[meaning.base(f.name)]
+    return meaning.all_meanings()[meaning.base_name(f.name)]
 
 
 def choose_buffer_watch(f: Function) -> tuple[str, str | None, str, str]:
@@ -51,12 +51,12 @@ def sends_and_receives(f: Function) -> bool:
     return meaning_of(f).act is Act.SEND_RECEIVE
 
 
-def enquires(f: Function) -> bool:
+def is_made_by_fortran_bindings(f: Function) -> bool:
     """Whether Fortran bindings make the call on their own account."""
     return Trait.ASKED_BY_FORTRAN in meaning_of(f).traits
 
 
-def posts(f: Function) -> bool:
+def has_posting_order(f: Function) -> bool:
     """Whether the call's place among those of other threads decides what is matched."""
     return meaning_of(f).posts
 
@@ -66,24 +66,24 @@ def gives_known_handle(f: Function) -> bool:
     return Trait.GIVES_KNOWN in meaning_of(f).traits
 
 
-def frees(f: Function) -> bool:
+def frees_object(f: Function) -> bool:
     """Whether the call frees the object of its handle."""
     return bool(meaning_of(f).frees)
 
 
-def probes(f: Function) -> bool:
+def is_probe(f: Function) -> bool:
     """Whether the call looks for a message."""
     return meaning_of(f).probes
 
 
-def asks(f: Function) -> bool:
+def is_polled(f: Function) -> bool:
     """Whether programs call it over and over, until its answer is yes."""
     return meaning_of(f).polls
 
 
-def polls(f: Function) -> bool:
+def may_complete(f: Function) -> bool:
     """Whether the call asks whether something is done, or completes requests."""
-    return asks(f) or completion_of(f) is not None
+    return is_polled(f) or completed_parameter(f) is not None
 
 
 LOCAL_ALONE = (Sync.FLUSH_LOCAL, Sync.FLUSH_LOCAL_ALL)
@@ -103,7 +103,7 @@ def completes_accesses(f: Function) -> str | None:
     return "rank" if any(p.name == "rank" for p in f.parameters) else "-1"
 
 
-def completion_of(f: Function) -> Parameter | None:
+def completed_parameter(f: Function) -> Parameter | None:
     """The request or requests that the call may complete, or None."""
     if meaning_of(f).act not in (Act.COMPLETE, Act.ASK):
         return None

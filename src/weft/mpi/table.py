@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from weft.mpi.meaning import Act, Many, of, refused
+from weft.mpi.meaning import Act, Many, find_meaning, why_refused
 
 HANDLES = {
     "COMMUNICATOR": "COMM",
@@ -152,7 +152,7 @@ class Function:
         return any(p.place == "tail" for p in self.parameters)
 
 
-def _declaration(text: str) -> tuple[str, str]:
+def _split_declaration(text: str) -> tuple[str, str]:
     """Split `const int dims[]` into its name and its type with the brackets kept."""
     match = re.fullmatch(r"\s*(.*?)(\w+)((?:\[\d*\])*)\s*", text)
     if match is None:
@@ -160,7 +160,7 @@ def _declaration(text: str) -> tuple[str, str]:
     return match[2], (match[1].strip() + " " + match[3]).strip()
 
 
-def _type(kind: str, declaration: str) -> str:
+def _record_type(kind: str, declaration: str) -> str:
     if kind in HANDLES:
         return f"handle:{HANDLES[kind]}"
     if kind in ("STRING", "STRING_ARRAY"):
@@ -171,21 +171,21 @@ def _type(kind: str, declaration: str) -> str:
     return "int" if base in _SCALAR_TYPES else "address"
 
 
-def _is_array(declaration: str, kind: str, length: str | None) -> str | None:
+def _array_length(declaration: str, kind: str, length: str | None) -> str | None:
     if "[" not in declaration or kind == "STRING":
         return None
     return length or "*"
 
 
-def _places(name: str, parameters: list[Parameter]) -> Iterable[str]:
+def _assign_places(name: str, parameters: list[Parameter]) -> Iterable[str]:
     """The place of each parameter: the first of its sort gets the slot's field, the others go to the tail."""
     taken: set[str] = set()
     object_index = _object_parameter(parameters)
-    row = of(name)
+    row = find_meaning(name)
     replaces = row is not None and row.act is Act.SEND_RECEIVE
     poll = row is not None and row.act is Act.COMPLETE and row.polls and row.many is not Many.ONE
     for index, p in enumerate(parameters):
-        field = _field(p, replaces)
+        field = _slot_field(p, replaces)
         if index == object_index:
             field = "object"
         if field == "count" and poll:
@@ -215,7 +215,7 @@ def _object_parameter(parameters: list[Parameter]) -> int | None:
     return None
 
 
-def _field(p: Parameter, replaces: bool) -> str:
+def _slot_field(p: Parameter, replaces: bool) -> str:
     """The slot's field that a parameter asks for."""
     if p.kind in ("VARARGS", "ARGUMENT_COUNT", "ARGUMENT_LIST", "STRING_2DARRAY"):
         return "none"
@@ -240,15 +240,15 @@ def _field(p: Parameter, replaces: bool) -> str:
     return "buffer" if p.kind in _BUFFER_KINDS else "tail"
 
 
-def _function(number: int, name: str, result: str, parameters: list[Parameter]) -> Function:
+def _make_function(number: int, name: str, result: str, parameters: list[Parameter]) -> Function:
     placed = [
         Parameter(p.name, p.declaration, p.kind, p.direction, p.length, p.root_only, p.type, place)
-        for p, place in zip(parameters, _places(name, parameters), strict=True)
+        for p, place in zip(parameters, _assign_places(name, parameters), strict=True)
     ]
-    return Function(number, name, result, tuple(placed), refused(name))
+    return Function(number, name, result, tuple(placed), why_refused(name))
 
 
-def _standard() -> dict[str, Any]:
+def _read_standard() -> dict[str, Any]:
     text = files("pympistandard").joinpath("data/apis.json").read_text(encoding="utf-8")
     table: dict[str, Any] = json.loads(text)
     return table
@@ -264,7 +264,7 @@ def _from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Funct
         if "ldots" in text:
             parameters.append(Parameter("...", "...", "VARARGS", "in", None, False, "int"))
             continue
-        name, declaration = _declaration(text)
+        name, declaration = _split_declaration(text)
         fact = facts[name]
         length = str(fact["length"]) if fact["length"] is not None else None
         if isinstance(fact["length"], list):
@@ -276,12 +276,12 @@ def _from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Funct
                 declaration,
                 kind,
                 fact["param_direction"],
-                _is_array(declaration, kind, length),
+                _array_length(declaration, kind, length),
                 bool(fact["root_only"]),
-                _type(kind, declaration),
+                _record_type(kind, declaration),
             )
         )
-    return _function(number, match[2], match[1], parameters)
+    return _make_function(number, match[2], match[1], parameters)
 
 
 def _from_removed(number: int, name: str, text: str) -> Function:
@@ -289,21 +289,21 @@ def _from_removed(number: int, name: str, text: str) -> Function:
     for part in text.split(", "):
         c, kind, direction = part.rsplit(" ", 2)
         direction, _, length = direction.partition(":")
-        parameter, declaration = _declaration(c)
+        parameter, declaration = _split_declaration(c)
         parameters.append(
-            Parameter(parameter, declaration, kind, direction, length or None, False, _type(kind, declaration))
+            Parameter(parameter, declaration, kind, direction, length or None, False, _record_type(kind, declaration))
         )
-    return _function(number, name, "int", parameters)
+    return _make_function(number, name, "int", parameters)
 
 
 @cache
-def functions() -> tuple[Function, ...]:
+def all_functions() -> tuple[Function, ...]:
     """Every C procedure of the standard, large-count forms included, then the removed ones; ids count from 1."""
     # Only who builds a recorder needs the standard's table.
     import pympistandard
 
     pympistandard.use_api_version(1)
-    standard = _standard()
+    standard = _read_standard()
     found: list[Function] = []
     for key, procedure in sorted(pympistandard.PROCEDURES.items()):
         expressions = [procedure.express.iso_c]
@@ -318,9 +318,9 @@ def functions() -> tuple[Function, ...]:
 
 
 @cache
-def by_name() -> dict[str, Function]:
+def functions_by_name() -> dict[str, Function]:
     """The functions by their C name."""
-    return {f.name: f for f in functions()}
+    return {f.name: f for f in all_functions()}
 
 
 # Predefined objects and their ids in every record: communicators, then what MPI names. The order is the id, so names
@@ -376,7 +376,7 @@ def to_json(exported: set[str] | None = None, mpi: dict[str, Any] | None = None)
         "schema": "weft-functions/1",
         "mpi": mpi or {},
         "functions": [
-            f.to_json() for f in functions() if f.passed_through is None and (exported is None or f.name in exported)
+            f.to_json() for f in all_functions() if f.passed_through is None and (exported is None or f.name in exported)
         ],
         "objects": {name: {str(i): n for i, n in objects.items()} for name, objects in PREDEFINED.items()},
         "datatype_sizes": {str(i): int(DATATYPE_SIZES[n]) for i, n in enumerate(_BASIC_TYPES, 2)},

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def environment(mpicc: str | Path) -> dict[str, str]:
+def tool_environment(mpicc: str | Path) -> dict[str, str]:
     """Return the environment in which to call an mpicc.
 
     Intel MPI's finds its files by I_MPI_ROOT where they were not installed where they were built for, as from PyPI:

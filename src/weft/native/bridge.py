@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.native.kernel import library
+from weft.native.kernel import load_library
 
 ANY: Final = None
 """What a pointer to bytes, or to what only C knows, points to."""
@@ -26,7 +26,7 @@ Target = object  # a dtype, a class of Struct, or ANY
 Signature = tuple[object, tuple[object, ...]]
 
 
-def address(array: NDArray[Any], target: Target, what: str) -> int:
+def array_address(array: NDArray[Any], target: Target, what: str) -> int:
     """Where an array lies. TypeError for one of another type than C reads there, or in pieces."""
     if target is not ANY and array.dtype != target and not (target is U8 and array.dtype == np.bool_):
         raise TypeError(f"{what}: C reads {target} there, and not {array.dtype}")
@@ -35,7 +35,7 @@ def address(array: NDArray[Any], target: Target, what: str) -> int:
     return array.ctypes.data
 
 
-def _held(value: ctypes.Structure | ctypes.Array[Any], target: Target, what: str) -> None:
+def _check_structure(value: ctypes.Structure | ctypes.Array[Any], target: Target, what: str) -> None:
     """TypeError where a structure, or several, are others than C reads."""
     of = value._type_ if isinstance(value, ctypes.Array) else type(value)
     if isinstance(target, type) and issubclass(target, Struct) and not issubclass(of, target):
@@ -53,9 +53,9 @@ class Pointer:
     def from_param(self, value: object) -> object:
         """What ctypes passes on."""
         if isinstance(value, np.ndarray):
-            return ctypes.c_void_p(address(value, self._target, self._what))
+            return ctypes.c_void_p(array_address(value, self._target, self._what))
         if isinstance(value, ctypes.Structure | ctypes.Array):
-            _held(value, self._target, self._what)
+            _check_structure(value, self._target, self._what)
             return ctypes.byref(value)
         return ctypes.c_void_p.from_param(value)
 
@@ -79,10 +79,10 @@ class Struct(ctypes.Structure):
         if not isinstance(value, int | float | None):
             self.__dict__[f"_{name}"] = value  # kept as long as this points to it
             if name in self._targets_:
-                value = self._address(name, value)
+                value = self._member_address(name, value)
         super().__setattr__(name, value)
 
-    def again(self, **other: Any) -> Self:
+    def copy_with(self, **other: Any) -> Self:
         """The same with other values for some members."""
         made = type(self).from_buffer_copy(self)
         vars(made).update(vars(self))
@@ -90,29 +90,29 @@ class Struct(ctypes.Structure):
             setattr(made, name, value)
         return made
 
-    def _address(self, name: str, value: Any) -> int:
+    def _member_address(self, name: str, value: Any) -> int:
         what = f"{type(self).__name__}.{name}"
         if isinstance(value, np.ndarray):
-            return address(value, self._targets_[name], what)
-        _held(value, self._targets_[name], what)
+            return array_address(value, self._targets_[name], what)
+        _check_structure(value, self._targets_[name], what)
         return ctypes.addressof(value)
 
 
-def several(structures: Sequence[Struct], of: type[Struct]) -> ctypes.Array[Any]:
+def as_c_array(structures: Sequence[Struct], of: type[Struct]) -> ctypes.Array[Any]:
     """Structures one behind the other, as C wants them; they are kept as long as this is."""
     array = (of * len(structures))(*structures)
     vars(array)["structures"] = structures
     return array
 
 
-def addresses(arrays: Sequence[NDArray[np.generic] | None], target: Target, what: str) -> NDArray[np.uint64]:
+def array_addresses(arrays: Sequence[NDArray[np.generic] | None], target: Target, what: str) -> NDArray[np.uint64]:
     """Where several arrays lie, as C reads a pointer to pointers; 0 for None. The caller keeps them alive."""
-    return np.array([0 if a is None else address(a, target, what) for a in arrays], np.uint64)
+    return np.array([0 if a is None else array_address(a, target, what) for a in arrays], np.uint64)
 
 
-def bind(functions: Mapping[str, Signature]) -> object:
+def bind_functions(functions: Mapping[str, Signature]) -> object:
     """The kernels, with what these functions take and give."""
-    lib = library()
+    lib = load_library()
     for name, (returns, parameters) in functions.items():
         function = getattr(lib, name)
         function.restype, function.argtypes = returns, parameters

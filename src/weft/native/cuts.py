@@ -13,26 +13,26 @@ class _Cuts:
     """Whether commands of this process tell of cuts, so that they may live on."""
 
     told = False
-    survived = False
+    is_survived = False
 
 
-def tell() -> None:
+def report_cuts() -> None:
     """From now on who reads asks `check` before what it has read is believed."""
     _Cuts.told = True
 
 
-def survive() -> None:
+def prepare_for_cuts() -> None:
     """Be ready for cuts, before a file is mapped, where they are told."""
-    if _Cuts.told and not _Cuts.survived:
+    if _Cuts.told and not _Cuts.is_survived:
         from weft.native.headers.cuts import kernel  # only who maps files
 
         kernel().weft_survive_cuts()
-        _Cuts.survived = True
+        _Cuts.is_survived = True
 
 
-def check() -> None:
+def check_for_cuts() -> None:
     """CutError where a file was cut since, whatever was made of it."""
-    if _Cuts.survived:
+    if _Cuts.is_survived:
         from weft.native.headers.cuts import kernel  # as above
 
         if kernel().weft_cuts():

@@ -14,7 +14,7 @@ _FIRST: Final = ("format.h", "record.h", "kernel/ops.h", "kernel/times.h")
 """Those that others include; kernel/tails.h is C's own."""
 
 
-def headers() -> dict[str, Path]:
+def shared_headers() -> dict[str, Path]:
     """The shared headers by the name of their module in weft.native.headers, included ones before those that do."""
     kernel = sorted(f"kernel/{path.name}" for path in (NATIVE / "kernel").glob("*.h") if path.name != "tails.h")
     paths = [NATIVE / name for name in dict.fromkeys((*_FIRST, *kernel))]
@@ -27,9 +27,9 @@ def headers() -> dict[str, Path]:
     return {path.stem: path for path in paths} | renamed
 
 
-def state() -> int:
+def header_state() -> int:
     """A sum over the texts of all of them: the kernels and weft.native.headers are made for one only."""
     total = 0
-    for name, path in headers().items():
+    for name, path in shared_headers().items():
         total = zlib.crc32(path.read_bytes(), zlib.crc32(name.encode(), total))
     return total

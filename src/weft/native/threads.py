@@ -12,7 +12,7 @@ MUCH: Final = 50_000
 """Rows or events from which on threads are worth their start, and the import of concurrent.futures (15 ms)."""
 
 _THREADS: Final = "OPENBLAS_NUM_THREADS"
-_alone: list[bool] = []
+_single_threaded: list[bool] = []
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
@@ -31,17 +31,17 @@ def calm_numpy() -> None:
         del os.environ[_THREADS]
 
 
-def workers(work: int, most: int) -> int:
+def worker_count(work: int, most: int) -> int:
     """How many threads fit so many rows or events: one for little work, else a core each, `most` at the utmost."""
-    return 1 if work < MUCH or _alone else max(1, min(os.cpu_count() or 1, most))
+    return 1 if work < MUCH or _single_threaded else max(1, min(os.cpu_count() or 1, most))
 
 
-def alone() -> None:
+def use_one_thread() -> None:
     """From now on one thread does all: other processes have the other cores."""
-    _alone.append(True)
+    _single_threaded.append(True)
 
 
-def side_by_side(count: int, call: Callable[[_Given], _Made], given: Iterable[_Given]) -> list[_Made]:
+def run_in_threads(count: int, call: Callable[[_Given], _Made], given: Iterable[_Given]) -> list[_Made]:
     """What a call makes of each thing given, in that order, by `count` threads."""
     if count == 1:
         return [call(one) for one in given]

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match
-from weft.races.search import Races, exchanged
+from weft.races.search import Races, can_exchange
 from weft.terms import describe
 from weft.terms.argument_columns import Ints
-from weft.terms.datatype_sizes import kind_of, size_of
+from weft.terms.datatype_sizes import machine_type, size_in_bytes
 from weft.trace import Event
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC
 
@@ -29,7 +29,7 @@ _BYTES: Final = frozenset(("MPI_BYTE", "MPI_PACKED", "PVM_BYTE", "packed"))
 """Types of memory as it is: a message of any type may come of it."""
 
 
-def strays(match: Match, races: Races) -> NDArray[np.bool_]:
+def find_strays(match: Match, races: Races) -> NDArray[np.bool_]:
     """For each race whether a listed message's own receive cannot take what the wildcard took."""
     first = races.first.astype(np.int64)
     recv = np.repeat(races.row.astype(np.int64), first[1:] - first[:-1])
@@ -38,12 +38,12 @@ def strays(match: Match, races: Races) -> NDArray[np.bool_]:
     other = np.zeros(len(send), np.bool_)
     plain = np.flatnonzero(~of_probe)
     lost: Ints = match.sends.partner[send[plain]].astype(np.int64)
-    other[plain] = (lost != NONE) & ~exchanged(match, recv[plain], send[plain])
+    other[plain] = (lost != NONE) & ~can_exchange(match, recv[plain], send[plain])
     found: NDArray[np.bool_] = np.logical_or.reduceat(other, first[:-1]) if len(races) else other
     return found
 
 
-def outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
+def worst_outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
     """What happens if a listed message comes first, the worst of them: a word for programs and one for people."""
     if races.probe[race]:
         return OPEN, ""
@@ -56,18 +56,18 @@ def outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
             worst = (OPEN, "") if worst[0] == SAME else worst
             continue
         pair = np.array([row], np.int64), np.array([send], np.int64)
-        if not exchanged(match, *pair)[0]:
-            return NO_MESSAGE, _left_over(match, own, took)
+        if not can_exchange(match, *pair)[0]:
+            return NO_MESSAGE, _left_over_text(match, own, took)
         for message, receive in ((send, row), (took, own)):
-            if _plain(match, message, receive):
+            if _surely_fits(match, message, receive):
                 continue
-            misfit = _misfit(_event(match, message, sends=True), _event(match, receive, sends=False))
+            misfit = _find_misfit(_buffer_event(match, message, sends=True), _buffer_event(match, receive, sends=False))
             if misfit[0] != SAME:
                 worst = misfit
     return worst
 
 
-def _plain(match: Match, send: int, recv: int) -> bool:
+def _surely_fits(match: Match, send: int, recv: int) -> bool:
     """Whether a message and a receive are of one predefined type, and the message is no longer."""
     (sent, wanted) = (
         match.trace.ranks[posts.rank_of(row)].events[int(posts.args[row])] if posts.args[row] != NONE else None
@@ -79,7 +79,7 @@ def _plain(match: Match, send: int, recv: int) -> bool:
     return same and int(sent["count"]) <= int(wanted["count"])
 
 
-def _event(match: Match, row: int, *, sends: bool) -> Event:
+def _buffer_event(match: Match, row: int, *, sends: bool) -> Event:
     """The call that names the buffer of a row."""
     posts = match.sends if sends else match.recvs
     args = int(posts.args[row])
@@ -87,29 +87,29 @@ def _event(match: Match, row: int, *, sends: bool) -> Event:
     return match.trace.event(rank, event if args == NONE else args)
 
 
-def _left_over(match: Match, own: int, took: int) -> str:
+def _left_over_text(match: Match, own: int, took: int) -> str:
     event = match.trace.event(*match.recvs.id(own))
     source = match.sends.rank_of(took)
     return (
-        f"{describe.call(event)}{describe.where(event)} cannot take the message of rank {source} in its place and may "
+        f"{describe.call_words(event)}{describe.place_suffix(event)} cannot take the message of rank {source} in its place and may "
         "be left without one"
     )
 
 
-def _misfit(send: Event, receive: Event) -> tuple[str, str]:
+def _find_misfit(send: Event, receive: Event) -> tuple[str, str]:
     """Whether a message fits a receive, as far as their slots tell."""
     sent, wanted = send.datatype, receive.datatype
-    sizes = size_of(sent), size_of(wanted)
+    sizes = size_in_bytes(sent), size_in_bytes(wanted)
     if sent is None or wanted is None or sizes[0] is None or sizes[1] is None:
         return SAME, ""
     if COUNT_IN_TAIL in (send.count, receive.count) or "recv" in send.function.name.lower():
         return SAME, ""
     if "send" in receive.function.name.lower():
         return SAME, ""  # a half of MPI_Sendrecv, whose receive is not in the slot
-    place = f"{describe.call(receive)}{describe.where(receive)}"
+    place = f"{describe.call_words(receive)}{describe.place_suffix(receive)}"
     if send.count * sizes[0] > receive.count * sizes[1]:
-        return TOO_LONG, f"the message{describe.where(send)} is too long for {place}"
-    kinds = [{kind_of(name) for name, _ in type.signature() or ()} for type in (sent, wanted)]
+        return TOO_LONG, f"the message{describe.place_suffix(send)} is too long for {place}"
+    kinds = [{machine_type(name) for name, _ in type.signature() or ()} for type in (sent, wanted)]
     if all(kinds) and kinds[0] != kinds[1] and not _BYTES & (kinds[0] | kinds[1]):
-        return OTHER_TYPE, f"{place} gets the {sent.name} sent{describe.where(send)}"
+        return OTHER_TYPE, f"{place} gets the {sent.name} sent{describe.place_suffix(send)}"
     return SAME, ""

@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft.report.analysis import Report, analyse, examine
+    from weft.report.analysis import Report, analyse, run_analyses
     from weft.report.document import to_json
     from weft.report.failure import AnalysisWarning, Failure
-    from weft.report.ground import Ground
+    from weft.report.ground import AnalysisContext
     from weft.report.text import summary
 
-__all__ = ["AnalysisWarning", "Failure", "Ground", "Report", "analyse", "examine", "summary", "to_json"]
+__all__ = ["AnalysisWarning", "Failure", "AnalysisContext", "Report", "analyse", "run_analyses", "summary", "to_json"]
 
 _PLACES = {
     "to_json": "document", "summary": "text", "Ground": "ground", "AnalysisWarning": "failure", "Failure": "failure",

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from weft.findings import Finding
 from weft.report.failure import Failure
-from weft.report.ground import Ground
+from weft.report.ground import AnalysisContext
 from weft.report.registry import Analysis
 
 Found = list[Finding] | Failure
@@ -20,16 +20,16 @@ Progress = Callable[[float, str], None]
 """Told which share of the analyses is done, and which of them is under way."""
 
 
-def may_find(ground: Ground, analysis: Analysis) -> bool:
+def may_find(ground: AnalysisContext, analysis: Analysis) -> bool:
     """Whether the run has calls for an analysis; where that cannot be told, the analysis says why."""
     with suppress(Exception):
         return analysis.worthwhile(ground)
     return True
 
 
-def attempt(analysis: Analysis, call: Callable[[], _Made]) -> _Made | Failure:
+def call_or_fail(analysis: Analysis, call: Callable[[], _Made]) -> _Made | Failure:
     """What a call makes for an analysis, or why it fails."""
     try:
         return call()
     except Exception as error:
-        return Failure.of(analysis.name, error)
+        return Failure.from_exception(analysis.name, error)

@@ -186,7 +186,7 @@ def to_json(
     `notes` is there where the program's source has changed since, `statement` where the run has it.
     """
     quotes = Quotes(trace)
-    note = quotes.note(findings)
+    note = quotes.source_note(findings)
     notes = [*(describe_scope(trace) if isinstance(trace, Trace) else ()), *([note] if note else [])]
     mpi = trace.run.get("mpi")
     ended = trace.run.get("ended")

@@ -34,17 +34,17 @@ class Failure:
     """Whether the record is to blame, which cannot be read there, and not Weft."""
 
     @classmethod
-    def of(cls, analysis: str, error: Exception) -> Failure:
+    def from_exception(cls, analysis: str, error: Exception) -> Failure:
         """The failure that an exception is."""
         if isinstance(error, TraceError):
             return cls(analysis, str(error), damaged=True)
         # Hardly ever: an analysis that fails.
         from traceback import format_exception
 
-        return cls(analysis, f"{type(error).__name__}: {error}", _origin(error), "".join(format_exception(error)))
+        return cls(analysis, f"{type(error).__name__}: {error}", _line_in_weft(error), "".join(format_exception(error)))
 
 
-def _origin(error: Exception) -> str:
+def _line_in_weft(error: Exception) -> str:
     """The last line of Weft on the way to an exception, "" where there is none."""
     # Hardly ever, too.
     from traceback import extract_tb

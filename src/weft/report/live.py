@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from weft.errors import RunError
 from weft.findings import Finding
-from weft.report.analysis import examine
-from weft.report.limit import Limit
+from weft.report.analysis import run_analyses
+from weft.report.limit import CallLimit
 from weft.report.rings import SNAPSHOT_ANALYSES, select_proven
-from weft.report.text import line, style
+from weft.report.text import finding_line, line_style
 from weft.sources.keep_sources import keep_sources
 from weft.trace import Trace, site_lines
 from weft.trace.growing import open_growing
@@ -41,7 +41,7 @@ TRIES: Final = 3
 ELSEWHERE: Final = "the ranks run on several hosts, whose clocks differ"
 
 
-class Teller:
+class LiveReporter:
     """Knows what was told of one run."""
 
     ELSEWHERE_THEN = "findings are told at the end"
@@ -52,18 +52,18 @@ class Teller:
         self._calls = self._sites = 0
         self.over = False
 
-    def news(self) -> Iterator[tuple[str, str]]:
+    def find_news(self) -> Iterator[tuple[str, str]]:
         """Look once: the findings that were not told yet, as lines with their styles."""
-        trace = self._newer()
+        trace = self._open_if_changed()
         if trace is None:
             return
         if not trace.has_one_clock:
             self.over = True
             yield f"note: {ELSEWHERE}: {self.ELSEWHERE_THEN}", ""
             return
-        yield from self._of(trace)
+        yield from self._report_new(trace)
 
-    def _newer(self) -> Trace | None:
+    def _open_if_changed(self) -> Trace | None:
         """The run as it is now, None where there is none, or nothing new in it."""
         trace = open_growing(self.run)
         if trace is None or trace.event_count == self._calls:
@@ -71,27 +71,27 @@ class Teller:
         self._calls = trace.event_count
         return trace
 
-    def _of(self, trace: Trace) -> Iterator[tuple[str, str]]:
-        for finding in self._found(trace):
+    def _report_new(self, trace: Trace) -> Iterator[tuple[str, str]]:
+        for finding in self._find_proven(trace):
             if finding.group not in self._told:
                 self._told.add(finding.group)
-                yield f"so far: {line(finding)}", style(finding)
+                yield f"so far: {finding_line(finding)}", line_style(finding)
 
-    def _found(self, trace: Trace) -> list[Finding]:
-        found = _proven(trace)
-        return _proven(trace) if found and self._places(trace) else found
+    def _find_proven(self, trace: Trace) -> list[Finding]:
+        found = _examine_snapshot(trace)
+        return _examine_snapshot(trace) if found and self._resolve_new_sites(trace) else found
 
-    def _places(self, trace: Trace) -> bool:
+    def _resolve_new_sites(self, trace: Trace) -> bool:
         """Look up the lines of native calls, where there are new ones: findings are told apart by them."""
         known = sum(1 for rank in trace.ranks for _ in rank.definitions.all(Def.SITE))
         if known == self._sites:
             return False
         self._sites = known
-        site_lines.resolve(trace)
+        site_lines.resolve_sites(trace)
         return True
 
 
-class SnapshotTaker(Teller):
+class SnapshotTaker(LiveReporter):
     """Takes a snapshot of a run with rings when there are new findings in it (`--keep-around-findings`)."""
 
     ELSEWHERE_THEN = "nothing is set aside around findings"
@@ -100,14 +100,14 @@ class SnapshotTaker(Teller):
         super().__init__(run)
         self._tried: Counter[tuple[Any, ...]] = Counter()
 
-    def _newer(self) -> Trace | None:
+    def _open_if_changed(self) -> Trace | None:
         trace = open_growing(self.run)  # a full ring may have as many calls as before, and others
         return trace if trace is not None and trace.event_count else None
 
-    def _of(self, trace: Trace) -> Iterator[tuple[str, str]]:
+    def _report_new(self, trace: Trace) -> Iterator[tuple[str, str]]:
         """What is seen while the rings turn is no more than a reason to look at a copy, which stands still."""
         try:
-            seen = {finding.group: finding for finding in self._found(trace)}
+            seen = {finding.group: finding for finding in self._find_proven(trace)}
         except Exception:
             return  # calls became others under our eyes: of such bytes anything may come
         seen = {group: seen[group] for group in seen.keys() - self._told if self._tried[group] < TRIES}
@@ -135,9 +135,9 @@ class SnapshotTaker(Teller):
         snapshot = None
         try:
             trace = Trace.open(copy)
-            site_lines.resolve(trace)
+            site_lines.resolve_sites(trace)
             keep_sources(trace, texts=trace.run.get("sources") is not False)
-            new = [finding for finding in _proven(trace) if finding.group not in self._told]
+            new = [finding for finding in _examine_snapshot(trace) if finding.group not in self._told]
             snapshot = snapshots.add_snapshot(copy) if new else None
         finally:
             if snapshot is None:
@@ -145,7 +145,7 @@ class SnapshotTaker(Teller):
         for finding in new:
             self._told.add(finding.group)
             where = f"{snapshots.FOLDER}/{snapshot.name if snapshot else ''}"
-            yield f"so far: {line(finding)} (set aside in {where})", style(finding)
+            yield f"so far: {finding_line(finding)} (set aside in {where})", line_style(finding)
         if len(snapshots.list_snapshots(self.run)) >= snapshots.MOST_SNAPSHOTS:
             self.over = True
             yield f"note: {snapshots.MOST_SNAPSHOTS} parts are set aside around findings, and no more will be", ""
@@ -157,11 +157,11 @@ def _suspicion(finding: Finding) -> str:
     return f"what looked like a finding{f' at {site}' if site else ''} [{finding.kind}]"
 
 
-def _proven(trace: Trace) -> list[Finding]:
-    return select_proven(examine(trace, SNAPSHOT_ANALYSES).findings)
+def _examine_snapshot(trace: Trace) -> list[Finding]:
+    return select_proven(run_analyses(trace, SNAPSHOT_ANALYSES).findings)
 
 
-def asked(words: Sequence[str]) -> tuple[list[Teller | Limit], int]:
+def parse_arguments(words: Sequence[str]) -> tuple[list[LiveReporter | CallLimit], int]:
     """Who tells what the arguments ask for, and the process without which nobody is told."""
     parser = argparse.ArgumentParser(prog="weft.report.live")
     parser.add_argument("run", type=Path)
@@ -170,20 +170,20 @@ def asked(words: Sequence[str]) -> tuple[list[Teller | Limit], int]:
     parser.add_argument("--call-limit", type=float)
     parser.add_argument("--of", type=int, required=True)
     args = parser.parse_args(words)
-    tellers: list[Teller | Limit] = [Teller(args.run)] if args.findings else []
+    tellers: list[LiveReporter | CallLimit] = [LiveReporter(args.run)] if args.findings else []
     tellers += [SnapshotTaker(args.run)] if args.around else []
-    return tellers + ([Limit(args.run, args.call_limit)] if args.call_limit is not None else []), args.of
+    return tellers + ([CallLimit(args.run, args.call_limit)] if args.call_limit is not None else []), args.of
 
 
 def main() -> int:
     """Tell of the run that is named."""
     os.nice(19)
-    tellers, parent = asked(sys.argv[1:])
+    tellers, parent = parse_arguments(sys.argv[1:])
     while os.getppid() == parent and not all(teller.over for teller in tellers):
         spent = time.process_time()
         for teller in tellers:
             try:
-                for news in teller.news() if not teller.over else ():
+                for news in teller.find_news() if not teller.over else ():
                     print(json.dumps(news), flush=True)
             except (RunError, OSError, ValueError):
                 pass  # a file that is being made or renamed: the next look sees it whole

@@ -38,21 +38,21 @@ class Quotes:
         """An excerpt's lines as (class, text) pairs."""
         return self._sources.coloured(excerpt) if self._sources else []
 
-    def note(self, findings: Iterable[Finding]) -> str | None:
+    def source_note(self, findings: Iterable[Finding]) -> str | None:
         """One sentence on files that are no longer what they were, of those with calls and those that findings name."""
         if self._sources is None:
             return None
-        return self._sources.note([*self._sources.own, *_files(findings)])
+        return self._sources.note([*self._sources.own, *_files_of(findings)])
 
 
-def _files(findings: Iterable[Finding]) -> Iterator[str]:
+def _files_of(findings: Iterable[Finding]) -> Iterator[str]:
     for finding in findings:
         for site in finding.sites:
             yield site.file
             yield from (file for file, _, _ in site.callers)
 
 
-def places(finding: Finding) -> list[tuple[str, int]]:
+def source_places(finding: Finding) -> list[tuple[str, int]]:
     """The lines of a finding's sites, each once, the one to look at first in front."""
     return list(dict.fromkeys((site.file, site.line) for site in finding.sites if site.file and site.line))
 

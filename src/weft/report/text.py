@@ -14,10 +14,10 @@ from weft.evidence import Ended, Race
 from weft.findings import Finding, Site
 from weft.kinds import SEVERITIES
 from weft.report import proof
-from weft.report.analysis import Report, examine
+from weft.report.analysis import Report, run_analyses
 from weft.report.failure import failure_lines
-from weft.report.ground import Ground
-from weft.report.pictures import pictures
+from weft.report.ground import AnalysisContext
+from weft.report.pictures import draw_pictures
 from weft.report.quotes import Quotes
 from weft.report.rings import describe_scope
 from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
@@ -38,7 +38,7 @@ WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective"
 """Kinds that only cost time."""
 
 
-def line(finding: Finding) -> str:
+def finding_line(finding: Finding) -> str:
     """`error: message. [kind]`, the line of a finding."""
     sure = {"certain": "", "possible": " (possible)", "undecided": " (undecided)"}[finding.certainty]
     return f"{finding.severity}: {printable(finding.message)}{sure}. [{finding.kind}]"
@@ -46,7 +46,7 @@ def line(finding: Finding) -> str:
 
 def summary(trace: Trace, report: Report | None = None) -> str:
     """What ends a `weft run`: a line a finding, worst first; notes on time are counted, others said: no problems."""
-    return "\n".join(text for text, _ in summary_blocks(trace, report or examine(trace)))
+    return "\n".join(text for text, _ in summary_blocks(trace, report or run_analyses(trace)))
 
 
 def summary_blocks(trace: Trace, report: Report) -> list[Block]:
@@ -55,25 +55,25 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     calm = [f for f in report.findings if f.severity == "note" and f.kind not in WAITING]
     notes = len(report.findings) - len(loud) - len(calm)
     ended = ends(trace)
-    first = interrupted(trace) or not loud
-    lines = failed(trace, report)
+    first = is_interrupted(trace) or not loud
+    lines = failed_lines(trace, report)
     lines += [(f"note: {text}", "") for text in describe_scope(trace)]
     lines += [(text, "") for text in ended] if first else []
-    lines += [(line(finding), style(finding)) for finding in loud[:SUMMARY_LINES]]
+    lines += [(finding_line(finding), line_style(finding)) for finding in loud[:SUMMARY_LINES]]
     if len(loud) > SUMMARY_LINES:
         lines.append((f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}", ""))
     if not loud and not report.failures:
         lines.append((f"no misuse of {trace.system.name} found" if ended else "nothing found", ""))
-    lines += [(text, "") for text in unseen(trace)]
-    lines += [(line(finding), style(finding)) for finding in calm[:CALM_LINES]]
+    lines += [(text, "") for text in unseen_lines(trace)]
+    lines += [(finding_line(finding), line_style(finding)) for finding in calm[:CALM_LINES]]
     if len(calm) > CALM_LINES:
         lines.append((f"and {plural(len(calm) - CALM_LINES, 'more note')}", ""))
     if notes:
         lines.append((f"{plural(notes, 'note')} on waiting times: weft report {trace.path}", ""))
-    return lines + ([] if first else [(text, "") for text in ends(trace, told(report.findings))])
+    return lines + ([] if first else [(text, "") for text in ends(trace, ranks_with_ending(report.findings))])
 
 
-def unseen(trace: Trace) -> list[str]:
+def unseen_lines(trace: Trace) -> list[str]:
     """What the recorder says that it did not see, as "nothing found" does not speak for it."""
     whose: dict[str, list[int]] = {}
     for rank in trace.ranks:
@@ -82,17 +82,17 @@ def unseen(trace: Trace) -> list[str]:
     return [f"not seen: {printable(note)} ({rank_set(ranks)})" for note, ranks in whose.items()][:UNSEEN_LINES]
 
 
-def told(findings: Iterable[Finding]) -> set[int]:
+def ranks_with_ending(findings: Iterable[Finding]) -> set[int]:
     """The ranks whose end a finding tells."""
     return {rank for one in findings if isinstance(one.evidence, Ended) for rank in one.ranks}
 
 
-def interrupted(trace: Trace) -> bool:
+def is_interrupted(trace: Trace) -> bool:
     """Whether the run was ended from outside: then the first question is where each rank was."""
     return trace.run.get("ended") in ("interrupted", "killed")
 
 
-def failed(trace: Trace, report: Report) -> list[Block]:
+def failed_lines(trace: Trace, report: Report) -> list[Block]:
     """The first lines where analyses failed, with their style."""
     return [(text, "failure") for text in failure_lines(trace.path, report.failures)]
 
@@ -107,11 +107,11 @@ def heading(trace: Trace, report: Report) -> str:
     ended = words.get(str(trace.run.get("ended")), "")
     facts = [plural(len(trace.ranks), "rank"), f"{trace.event_count:,} calls", *([ended] if ended else [])]
     tasks = f"; {names}" if (names := rank_names(trace.names)) else ""
-    lack = f"{lacking}. " if (lacking := without_record(trace)) else ""
+    lack = f"{lacking}. " if (lacking := missing_record_text(trace)) else ""
     return f"{lack}{said} in {printable(str(trace.path))} ({', '.join(facts)}{tasks})"
 
 
-def without_record(trace: Trace) -> str:
+def missing_record_text(trace: Trace) -> str:
     """`Ranks 2 and 3 of 4 left no record`, "" where all have left one: nothing that is found speaks for those."""
     if not trace.ranks and trace.run.get("lost"):
         return "No rank left a record"
@@ -142,7 +142,7 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
         ranks = [site.rank for site in sites]
         of = f"rank {rank_set(ranks)}" if len(set(ranks)) == 1 else f"ranks {rank_set(ranks)}"
         yield (
-            f"{printable(where):<{width}}  {of}, {call}" + (f" in {printable(short(function))}" if function else ""),
+            f"{printable(where):<{width}}  {of}, {call}" + (f" in {printable(short_cpp_name(function))}" if function else ""),
             "dim",
         )
         spot = sites[0].file, sites[0].line
@@ -150,12 +150,12 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
         quoted.add(spot)
         for text in statement.lines if statement else ():
             yield " " * (width + 2) + "| " + visible(text), "code"
-        yield from ((" " * (width + 2) + way, "dim") for way in _ways(sites))
+        yield from ((" " * (width + 2) + way, "dim") for way in _caller_lines(sites))
     if len(groups) > MAX_SITES:
         yield f"and {plural(len(groups) - MAX_SITES, 'more place')}", "dim"
 
 
-def short(function: str) -> str:
+def short_cpp_name(function: str) -> str:
     """A C++ function without its template's arguments, parameters and result."""
     kept, depth = [], 0
     for part in _PARTS.findall(function):
@@ -166,18 +166,18 @@ def short(function: str) -> str:
     return "".join(kept).removesuffix(" const").split(" ")[-1] or function
 
 
-def _ways(sites: Sequence[Site]) -> Iterable[str]:
+def _caller_lines(sites: Sequence[Site]) -> Iterable[str]:
     """Who called the functions in which these sites stand: a line for each of a few ways."""
     ways = list(dict.fromkeys(site.callers for site in sites if site.callers))
     for way in ways[:MAX_WAYS]:
         yield "from " + " < ".join(
-            printable(f"{file_line(file, line)} {short(function)}".rstrip()) for file, line, function in way
+            printable(f"{file_line(file, line)} {short_cpp_name(function)}".rstrip()) for file, line, function in way
         )
     if len(ways) > MAX_WAYS:
         yield f"and {plural(len(ways) - MAX_WAYS, 'more way')}"
 
 
-def replays(trace: Trace, finding: Finding) -> list[str]:
+def replay_commands(trace: Trace, finding: Finding) -> list[str]:
     """The commands that bring about the other outcomes of a race; none of a run that may lack its beginning."""
     if trace.may_lack_its_beginning:
         return []
@@ -185,7 +185,7 @@ def replays(trace: Trace, finding: Finding) -> list[str]:
     return [printable(f"weft replay {trace.path} --force {other.force}") for other in others[:MAX_REPLAYS]]
 
 
-def advice(finding: Finding) -> Iterable[str]:
+def advice_lines(finding: Finding) -> Iterable[str]:
     """Which receive races, and what helps, on the spot."""
     if isinstance(finding.evidence, Race):
         receive = finding.evidence.receive
@@ -194,45 +194,45 @@ def advice(finding: Finding) -> Iterable[str]:
         yield f"remedy: {finding.evidence.remedy}"
 
 
-def consequences(finding: Finding) -> list[str]:
+def consequence_lines(finding: Finding) -> list[str]:
     """What else was found that only follows from this."""
     following = finding.consequences
     more = [f"and {len(following) - MAX_FOLLOWING} more"] if len(following) > MAX_FOLLOWING else []
     return [f"it follows: {printable(text)}" for text in following[:MAX_FOLLOWING]] + more
 
 
-def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) -> Iterable[Block]:
+def _report_blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) -> Iterable[Block]:
     """Lines of the report with their styles; `drawn`: the pictures of findings by their places."""
     quotes = Quotes(trace)
-    yield from failed(trace, report)
+    yield from failed_lines(trace, report)
     yield heading(trace, report), "bold"
     yield from ((text, "") for text in describe_scope(trace))
-    first = ends(trace) if interrupted(trace) else []
+    first = ends(trace) if is_interrupted(trace) else []
     yield from ((text, "") for text in first)
     for number, finding in enumerate(report.findings):
         yield "", ""
-        yield line(finding), style(finding)
+        yield finding_line(finding), line_style(finding)
         for text, colour in _site_lines(finding, quotes):
             yield " " * INDENT + text, colour
-        for text in (*advice(finding), *proof.lines(finding), *consequences(finding)):
+        for text in (*advice_lines(finding), *proof.proof_lines(finding), *consequence_lines(finding)):
             yield " " * INDENT + printable(text), "dim"
-        for text in replays(trace, finding):
+        for text in replay_commands(trace, finding):
             yield " " * INDENT + text, "dim"
         if number in drawn:
             yield "", ""
             yield from ((text, PICTURE) for text in drawn[number])
-    if not first and (lines := ends(trace, told(report.findings))):
+    if not first and (lines := ends(trace, ranks_with_ending(report.findings))):
         yield "", ""
         yield from ((text, "") for text in lines)
-    yield from _notes(trace, report, quotes)
+    yield from _note_blocks(trace, report, quotes)
     if report.findings:
         yield "", ""
-        yield explained(report.findings), "dim"
+        yield explain_hint(report.findings), "dim"
 
 
-def _notes(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
+def _note_blocks(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
     """What the reader must know of the report itself: what was not read, sources that changed."""
-    note = quotes.note(report.findings)
+    note = quotes.source_note(report.findings)
     lines = [(f"record: {printable(problem)}", "dim") for problem in trace.problems]
     lines += [(f"source: {printable(note)}", "dim")] if note else []
     if lines:
@@ -240,21 +240,21 @@ def _notes(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
     yield from lines
 
 
-def explained(findings: Iterable[Finding]) -> str:
+def explain_hint(findings: Iterable[Finding]) -> str:
     """Which command says what the kinds of some findings mean."""
     kinds = sorted({finding.kind for finding in findings})
     which = kinds[0] if len(kinds) == 1 else f"KIND ({', '.join(kinds)})"
     return f"What it means, with an example and the remedy: weft explain {which}"
 
 
-def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = (), ground: Ground | None = None) -> None:
+def print_report(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = (), ground: AnalysisContext | None = None) -> None:
     """Print the report, coloured and wrapped on a terminal, plain elsewhere, and the lines of `tables` behind it.
 
     `ground` saves making again what the analyses built on.
     """
-    print_blocks(_blocks(trace, report, pictures(trace, report.findings, to, ground=ground)), to, tables)
+    print_blocks(_report_blocks(trace, report, draw_pictures(trace, report.findings, to, ground=ground)), to, tables)
 
 
-def style(finding: Finding) -> str:
+def line_style(finding: Finding) -> str:
     """How a finding's line is coloured."""
     return finding.severity

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
-from weft.match import match
-from weft.order import Cut, order
+from weft.match import match_operations
+from weft.order import Cut, order_events
 from weft.segments.cut_points import Cuts
 from weft.segments.greatest_cut import without
 from weft.trace.segment import Segment
@@ -42,13 +42,13 @@ class Known:
     def _behind(self, low: int, known: Points) -> Points:
         """The same behind a segment."""
         segment = self.of.segment(low, low + 1)
-        matched = match(segment)
-        of = order(segment, without(matched, segment) if any(map(len, segment.out)) else matched)
+        matched = match_operations(segment)
+        of = order_events(segment, without(matched, segment) if any(map(len, segment.out)) else matched)
         found = known.copy()
         for rank in segment.ranks:
             if len(rank) > rank.ahead:
                 found[rank.index] = points(segment, of.past(EventId(rank.index, len(rank) - 1)), known)
-        segment.let_go()
+        segment.release()
         return found
 
 

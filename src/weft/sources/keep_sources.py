@@ -28,7 +28,7 @@ from weft.sources.layout import (
 )
 from weft.trace import Trace
 from weft.trace.layout import Def
-from weft.trace.sites import CallSite, Placed
+from weft.trace.sites import CallSite, HasSites
 
 SLACK_NS: Final = 1_000_000_000
 """Clocks of a file server and of a host differ."""
@@ -88,7 +88,7 @@ def collect_wanted_lines(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, 
     """Return the lines that the record of a run names, by file."""
     wanted: dict[str, WantedLines] = defaultdict(WantedLines)
     seen: set[CallSite] = set()
-    tasks: list[Placed] = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
+    tasks: list[HasSites] = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
     for rank in [*trace.ranks, *tasks]:
         for id in rank.definitions.ids(Def.SITE):
             site = trace.site(rank, id)

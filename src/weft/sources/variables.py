@@ -23,7 +23,7 @@ from weft.sources import files, statement, variable_slots
 from weft.sources.call_arguments import find_plain_argument
 from weft.trace import Rank, Run, Trace
 from weft.trace.layout import Def
-from weft.trace.site_lines import mistrust
+from weft.trace.site_lines import why_module_differs
 
 if TYPE_CHECKING:
     from weft.debuginfo import dwarf
@@ -86,9 +86,9 @@ class Variables:
         self._pointed: dict[tuple[Place, int], dict[int, tuple[str, VariableType]]] = {}
         modules = data.get("modules")
         for module in modules if isinstance(modules, list) else []:
-            self._read(module)
+            self._add_module(module)
 
-    def _read(self, module: Any) -> None:
+    def _add_module(self, module: Any) -> None:
         place = str(module["path"]), str(module["build_id"])
         types = [_type(*shape) for shape in module["types"]]
         for offset, rows in module["frames"].items():
@@ -129,7 +129,7 @@ def _variable(row: Any, types: list[VariableType]) -> ProgramVariable:
 _READ: WeakKeyDictionary[Run, Variables] = WeakKeyDictionary()
 
 
-def of(trace: Run) -> Variables:
+def variables_of(trace: Run) -> Variables:
     """The variables of a run, as far as it has them."""
     trace = trace.origin
     if trace not in _READ:
@@ -172,7 +172,7 @@ def look_up_variables(trace: Trace) -> list[dict[str, object]]:
     """Return the variables behind the buffers of a run, module by module, as run directories keep them."""
     modules: list[dict[str, object]] = []
     for place, wanted in sorted(_collect_wanted(trace).items()):
-        if mistrust(trace, *place) is not None or Path(place[0]).stat().st_size > MOST_BYTES:
+        if why_module_differs(trace, *place) is not None or Path(place[0]).stat().st_size > MOST_BYTES:
             continue  # that the file is another one, the call sites have said
         key = place, repr(wanted)
         if key not in _LOOKED_UP:
@@ -279,7 +279,7 @@ def _look_up_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Fo
     except (ImportError, OSError, ValueError):
         return None
     try:
-        return _Answers(module, lines).of(wanted)
+        return _Answers(module, lines).look_up(wanted)
     except Exception:  # what a damaged or strange file makes of the reader's insides cannot be foreseen
         return None
     finally:
@@ -294,7 +294,7 @@ class _Answers:
         self.lines = lines
         self.types: dict[Any, int] = {}
 
-    def of(self, wanted: _Wanted) -> dict[str, Any]:
+    def look_up(self, wanted: _Wanted) -> dict[str, Any]:
         """The variables that are asked for."""
         frames = {str(offset): self._rows(self._believed(offset)) for offset in sorted(wanted.frames)}
         statics = list(self._statics(wanted.statics))

@@ -13,14 +13,14 @@ NOT_RECORDED: Final = -1
 """Used as the event of a spawn in a record that has no events."""
 
 
-def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
+def list_spawns(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     """Return each successful spawn of each rank: rank index, its event, and the rank indices of the new world if known.
 
     The spawns of a rank are in order.
     """
     found = []
     if trace.system.grows:
-        return _within(trace)
+        return _list_spawns_in_growing_world(trace)
     functions = trace.functions.mask(trace.system.spawns)
     for rank in trace.ranks if len(trace.worlds) > 1 else ():
         numbers = [d.index for d in rank.definitions.all(Def.WORLD) if d.origin.startswith("spawn")]
@@ -31,7 +31,7 @@ def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     return found
 
 
-def _told(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
+def _read_spawned_children(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     """Return the children of each rank, in order, as the run's own list of `children` names them."""
     told = trace.run.get("children")
     found = []
@@ -41,17 +41,17 @@ def _told(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     return found
 
 
-def _is_rank(told: object, trace: Trace) -> bool:
-    return type(told) is int and 0 <= told < len(trace.ranks)
+def _is_rank(value: object, trace: Trace) -> bool:
+    return type(value) is int and 0 <= value < len(trace.ranks)
 
 
-def _within(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
+def _list_spawns_in_growing_world(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     """Return the spawns of a run whose world grows: a spawn's arguments name the ranks that it started.
 
     Without events, the run's list of children names them.
     """
     if trace.level is Level.OUTCOMES:
-        return _told(trace)
+        return _read_spawned_children(trace)
     functions = trace.functions.mask(trace.system.spawns)
     found = []
     for rank in trace.ranks:

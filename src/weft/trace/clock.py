@@ -32,7 +32,7 @@ class Axis:
 
     def ns(self, ticks: int) -> int:
         """Return the time of one tick count in ns."""
-        return int(min(max(self.origin + round(_signed(ticks - self.start) * self.length), -MOST_NS), MOST_NS))
+        return int(min(max(self.origin + round(_wrap_to_signed(ticks - self.start) * self.length), -MOST_NS), MOST_NS))
 
     def ns_array(self, ticks: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the times of tick counts in ns."""
@@ -51,11 +51,11 @@ class Axis:
         return Axis(self.start, self.origin + shift_ns, self.length)
 
 
-def _signed(delta: int) -> int:
+def _wrap_to_signed(delta: int) -> int:
     return (delta + 2**63) % 2**64 - 2**63
 
 
-def _length(header: Header) -> tuple[float, int] | None:
+def _measure_tick(header: Header) -> tuple[float, int] | None:
     """Return the length of a tick in ns and the ns over which it was measured; None if the header does not tell."""
     ticks = header.end.ticks - header.start.ticks
     ns = header.end.monotonic_ns - header.start.monotonic_ns
@@ -75,7 +75,7 @@ def _host_axes(headers: Sequence[Header]) -> list[Axis]:
 
     The tick length of the rank that ran longest is used for all ranks that it fits.
     """
-    lengths = [_length(h) for h in headers]
+    lengths = [_measure_tick(h) for h in headers]
     best = max((x for x in lengths if x), key=lambda x: x[1], default=(1.0, 0))[0]
     axes = []
     for header, own in zip(headers, lengths, strict=True):
@@ -87,7 +87,7 @@ def _host_axes(headers: Sequence[Header]) -> list[Axis]:
     return axes
 
 
-def align(headers: Sequence[Header]) -> list[Axis]:
+def align_clocks(headers: Sequence[Header]) -> list[Axis]:
     """Return one time axis for each rank, all on the clock of the first host."""
     hosts: dict[str, list[int]] = defaultdict(list)
     for i, header in enumerate(headers):

@@ -59,13 +59,13 @@ class Communicator:
 
     def group(self, rank: int) -> tuple[int, ...]:
         """Return the group that the rank with this index belongs to."""
-        return self.remote_members if self.inter and self._second(rank) else self.members
+        return self.remote_members if self.inter and self._is_in_second_group(rank) else self.members
 
     def peers(self, rank: int) -> tuple[int, ...]:
         """Return the group that `peer` arguments of the rank with this index refer to."""
         if not self.inter:
             return self.members
-        return self.members if self._second(rank) else self.remote_members
+        return self.members if self._is_in_second_group(rank) else self.remote_members
 
     def peer(self, rank: int, peer: int) -> int:
         """Return the index in trace.ranks of the process that rank index `rank` calls `peer` here; -1 for none or
@@ -81,7 +81,7 @@ class Communicator:
             self._places.update({member: i for i, member in enumerate(self.members) if member >= 0})
         return self._places.get(rank, -1)
 
-    def _second(self, rank: int) -> bool:
+    def _is_in_second_group(self, rank: int) -> bool:
         return rank in self.remote_members and rank not in self.members
 
 
@@ -102,11 +102,11 @@ class Process(Protocol):
         """Return the name that MPI_Comm_set_name gave an object."""
 
 
-def members_text(members: Sequence[int], most: int = 40) -> str:
+def format_members(members: Sequence[int], most_characters: int = 40) -> str:
     """Return indices as text with ranges, such as `0,2,4-7`; long lists are cut."""
     parts: list[str] = []
     i = 0
-    while i < len(members) and sum(map(len, parts)) + len(parts) < most:
+    while i < len(members) and sum(map(len, parts)) + len(parts) < most_characters:
         j = i
         while j + 1 < len(members) and members[j + 1] == members[j] + 1:
             j += 1
@@ -117,7 +117,7 @@ def members_text(members: Sequence[int], most: int = 40) -> str:
     return ",".join(parts)
 
 
-def function_word(name: str) -> str:
+def short_function_name(name: str) -> str:
     """Return a short word for a function that makes communicators:
 
     `split` for MPI_Comm_split, `cart` for MPI_Cart_create.
@@ -130,7 +130,7 @@ def function_word(name: str) -> str:
     return word.replace("_create_", "_").removeprefix("intercomm_") if word != "intercomm" else word
 
 
-def made_by(function: str, key: str) -> tuple[str, bool]:
+def intercomm_maker(function: str, key: str) -> tuple[str, bool]:
     """Return the function by which an intercommunicator is known, and whether its two sides got it from different
     calls.
 
@@ -143,10 +143,10 @@ def made_by(function: str, key: str) -> tuple[str, bool]:
     return function, False
 
 
-def _is_among(number: int, members: Members) -> bool:
+def _includes_rank(rank: int, members: Members) -> bool:
     """Return whether a rank of the process's own world is among the members."""
     for run in members:
-        steps, rest = divmod(number - run.first, run.stride or 1)
+        steps, rest = divmod(rank - run.first, run.stride or 1)
         if not run.world and not rest and 0 <= steps < run.count:
             return True
     return False
@@ -167,16 +167,16 @@ class Communicators:
         self._known: dict[tuple[object, ...], Communicator] = {}
         self._names: dict[str, int] = defaultdict(int)
         for world in worlds:
-            self._add(f"world{world.index or ''}", world.ranks)
+            self._add_communicator(f"world{world.index or ''}", world.ranks)
         for rank in ranks:
             self._by_rank[rank.index][ID_WORLD] = self.all[rank.world]
             self.all[rank.world].local_ids[rank.index] = ID_WORLD
         for rank in ranks:  # before what is made from it
-            own = self._add(f"self[{rank.index}]", (rank.index,))
+            own = self._add_communicator(f"self[{rank.index}]", (rank.index,))
             self._by_rank[rank.index][ID_SELF] = own
             own.local_ids[rank.index] = ID_SELF
         for rank in ranks:
-            self._define(rank)
+            self._unify_definitions(rank)
 
     def of(self, rank: int, id: int) -> Communicator | None:
         """Return the communicator that the rank with this index knows by `id`."""
@@ -186,7 +186,7 @@ class Communicators:
         """Return all communicators of a rank by its own ids."""
         return self._by_rank[rank]
 
-    def _add(self, name: str, members: tuple[int, ...], remote: tuple[int, ...] | None = None) -> Communicator:
+    def _add_communicator(self, name: str, members: tuple[int, ...], remote: tuple[int, ...] | None = None) -> Communicator:
         """Add a communicator to the list; a name that is taken gets a number."""
         self._names[name] += 1
         if self._names[name] > 1:
@@ -195,19 +195,19 @@ class Communicators:
         self.all.append(made)
         return made
 
-    def _define(self, rank: Process) -> None:
+    def _unify_definitions(self, rank: Process) -> None:
         """Find the unified communicator of each definition of a rank, or make it."""
         seen: dict[tuple[object, ...], int] = defaultdict(int)
         own = self._by_rank[rank.index]
         for definition in rank.communicator_definitions():
             if definition.id in (ID_WORLD, ID_SELF):
                 continue
-            local = self._expand(rank, definition.local)
-            remote = self._expand(rank, definition.remote) if definition.inter else ()
+            local = self._expand_members(rank, definition.local)
+            remote = self._expand_members(rank, definition.remote) if definition.inter else ()
             if local is None or remote is None:
                 continue
-            if definition.local and not _is_among(rank.rank, definition.local):
-                self._say(f"rank {rank.index} defines a communicator that it is not in: left out")
+            if definition.local and not _includes_rank(rank.rank, definition.local):
+                self._note_problem(f"rank {rank.index} defines a communicator that it is not in: left out")
                 continue
             parent = own.get(definition.parent)
             if not definition.inter and not definition.local and parent is not None:
@@ -215,7 +215,7 @@ class Communicators:
             function = self._functions[definition.function].base
             if definition.inter:
                 groups = tuple(sorted((local, remote)))
-                function, two_ways = made_by(function, definition.key)
+                function, two_ways = intercomm_maker(function, definition.key)
                 key: tuple[object, ...] = (function, *groups, "" if two_ways else definition.key)
             else:
                 key = (function, parent.index if parent else -1, local, definition.key)
@@ -223,31 +223,31 @@ class Communicators:
             key = (*key, seen[key])
             known = self._known.get(key)
             if known is None:
-                known = self._known[key] = self._make(definition, parent, function, local, remote)
+                known = self._known[key] = self._make_communicator(definition, parent, function, local, remote)
             own[definition.id] = known
             known.local_ids.setdefault(rank.index, definition.id)
             known.label = known.label or rank.given_name(1, definition.id)
 
-    def _make(
+    def _make_communicator(
         self, d: CommDefinition, parent: Communicator | None, function: str, local: tuple[int, ...],
         remote: tuple[int, ...],
     ) -> Communicator:  # fmt: skip
         """Make a communicator from the definition of the first rank that has it, and name it by its parent and
         function.
         """
-        word = function_word(function)
+        word = short_function_name(function)
         origin = parent.name if parent else "unknown" if d.parent else "session"
         if d.inter:
             first, second = sorted((local, remote))
-            made = self._add(f"{word}#{d.ordinal}[{members_text(first)}|{members_text(second)}]", first, second)
+            made = self._add_communicator(f"{word}#{d.ordinal}[{format_members(first)}|{format_members(second)}]", first, second)
         else:
-            place = "" if parent and local == parent.members else f"[{members_text(local)}]"
+            place = "" if parent and local == parent.members else f"[{format_members(local)}]"
             grown = self._functions.system.grows
-            made = self._add(f"context {d.key}" if grown else f"{origin}.{word}#{d.ordinal}{place}", local)
+            made = self._add_communicator(f"context {d.key}" if grown else f"{origin}.{word}#{d.ordinal}{place}", local)
         made.parent, made.function, made.ordinal, made.key = parent, function, d.ordinal, d.key
         return made
 
-    def _expand(self, rank: Process, members: Members) -> tuple[int, ...] | None:
+    def _expand_members(self, rank: Process, members: Members) -> tuple[int, ...] | None:
         """Return members as indices in trace.ranks; None, with a problem noted, for an impossible list."""
         key = (rank.world, *members)
         others: dict[int, tuple[int, ...]] = {}
@@ -264,7 +264,7 @@ class Communicators:
         """Return the indices of arithmetic runs of members, up to the limits of this run."""
         total = sum(run.count for run in members)
         if total > min(MAX_MEMBERS, self._budget):
-            self._say(f"rank {rank.index} defines a communicator of {total} members: left out")
+            self._note_problem(f"rank {rank.index} defines a communicator of {total} members: left out")
             return None
         self._budget -= total
         found: list[int] = []
@@ -272,7 +272,7 @@ class Communicators:
             known = others.get(run.world, ()) if run.world else self._worlds[rank.world].ranks
             last = run.first + run.stride * (run.count - 1)
             if run.count and known and not (0 <= run.first < len(known) and 0 <= last < len(known)):
-                self._say(
+                self._note_problem(
                     f"rank {rank.index} defines a communicator with rank {max(run.first, last)} of a world of "
                     f"{len(known)}: such members are unknown"
                 )
@@ -281,6 +281,6 @@ class Communicators:
                 found.append(known[member] if 0 <= member < len(known) else -1)
         return self._tuples.setdefault(tuple(found), tuple(found))
 
-    def _say(self, text: str) -> None:
+    def _note_problem(self, text: str) -> None:
         if len(self.problems) < 10:
             self.problems.append(text)

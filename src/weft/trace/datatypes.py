@@ -37,7 +37,7 @@ class TooLarge(ValueError):
     """A signature with more runs, depth or elements than Weft holds."""
 
 
-def joined(parts: Iterable[Signature]) -> Signature:
+def concatenate_signatures(parts: Iterable[Signature]) -> Signature:
     """Concatenate signatures; where two meet in one type, they become one run. TooLarge beyond the limits."""
     runs: list[tuple[str, int]] = []
     for part in parts:
@@ -51,19 +51,19 @@ def joined(parts: Iterable[Signature]) -> Signature:
     return tuple(runs)
 
 
-def repeated(signature: Signature, times: int) -> Signature:
+def repeat_signature(signature: Signature, times: int) -> Signature:
     """Return a signature repeated `times` times. TooLarge beyond the limits."""
     if times <= 0 or not signature:
         return ()
     (first, n), (last, m) = signature[0], signature[-1]
     if len(signature) == 1:
-        return joined([((first, n * times),)])
+        return concatenate_signatures([((first, n * times),)])
     if len(signature) * times > 2 * MAX_RUNS:
         raise TooLarge
     if first != last:
-        return joined([signature * times])
+        return concatenate_signatures([signature * times])
     middle = signature[1:-1]
-    return joined([signature[:1], middle, (((first, m + n), *middle) * (times - 1)), signature[-1:]])
+    return concatenate_signatures([signature[:1], middle, (((first, m + n), *middle) * (times - 1)), signature[-1:]])
 
 
 class Datatype:
@@ -98,7 +98,7 @@ class Datatype:
         return f"<Datatype {self.name}>"
 
     @property
-    def predefined(self) -> bool:
+    def is_predefined(self) -> bool:
         """Return whether MPI itself defines the datatype."""
         return self.definition is None
 
@@ -119,7 +119,7 @@ class Datatype:
             self._signature = signature
         return signature
 
-    def pattern(self) -> tuple[Signature | None, int]:
+    def repeated_signature(self) -> tuple[Signature | None, int]:
         """Return a signature and how many times it is repeated to make the datatype's own."""
         of, times = self, 1
         for _ in range(MAX_DEPTH):
@@ -129,7 +129,7 @@ class Datatype:
             inner = self._catalogue.get(of.definition.types[0])
             if inner is None:
                 break
-            times *= self._catalogue.elements(of.combiner, of.definition)
+            times *= self._catalogue.count_inner_elements(of.combiner, of.definition)
             of = inner
         return None, 1
 
@@ -163,14 +163,14 @@ class Datatypes:
             name = self.functions.object_name("DATATYPE", datatype.id) or datatype.name
             return PAIRS.get(name, ((name, 1),))
         try:
-            signature = self._derived(datatype, datatype.definition, depth)
+            signature = self._derive_signature(datatype, datatype.definition, depth)
         except TooLarge:  # kept, so that what is made of it is not worked out again and again
             signature, datatype.is_large = None, True
         if datatype.is_large or (signature is not None and len(signature) <= _CACHED_RUNS):
             datatype._signature = signature
         return signature
 
-    def _derived(self, datatype: Datatype, definition: DatatypeDefinition, depth: int) -> Signature | None:
+    def _derive_signature(self, datatype: Datatype, definition: DatatypeDefinition, depth: int) -> Signature | None:
         """Return the signature of a derived datatype from those of its inner types, None if one is unknown."""
         if datatype.combiner in ("F90_REAL", "F90_COMPLEX", "F90_INTEGER"):
             return ((f"MPI_{datatype.combiner}({','.join(map(str, definition.integers[:2]))})", 1),)
@@ -179,7 +179,7 @@ class Datatypes:
         elif datatype.combiner in ("STRUCT", "STRUCT_INTEGER"):
             blocks = list(definition.integers[1 : 1 + len(definition.types)])
         elif len(definition.types) == 1:
-            blocks = [self.elements(datatype.combiner, definition)]
+            blocks = [self.count_inner_elements(datatype.combiner, definition)]
         else:
             return None
         if len(blocks) != len(definition.types):
@@ -195,13 +195,13 @@ class Datatypes:
                 raise TooLarge
             if inner is None:
                 return None
-            parts.append(repeated(inner, times))
+            parts.append(repeat_signature(inner, times))
             runs += len(parts[-1])
             if runs > 2 * MAX_RUNS:
                 raise TooLarge
-        return joined(parts)
+        return concatenate_signatures(parts)
 
-    def elements(self, combiner: str, definition: DatatypeDefinition) -> int:
+    def count_inner_elements(self, combiner: str, definition: DatatypeDefinition) -> int:
         """Return how many elements of its only inner datatype a datatype has."""
         count = _COUNTS.get(combiner)
         n = count(definition.integers) if count else None
@@ -211,15 +211,15 @@ class Datatypes:
         return n
 
 
-def _first(i: tuple[int, ...]) -> int | None:
+def _first_integer(i: tuple[int, ...]) -> int | None:
     return i[0] if i else None
 
 
-def _blocks(i: tuple[int, ...]) -> int | None:
+def _count_times_block_length(i: tuple[int, ...]) -> int | None:
     return i[0] * i[1] if len(i) > 1 else None
 
 
-def _sum(i: tuple[int, ...]) -> int | None:
+def _sum_of_block_lengths(i: tuple[int, ...]) -> int | None:
     return sum(i[1 : 1 + i[0]]) if i and 0 <= i[0] < len(i) else None
 
 
@@ -228,13 +228,13 @@ def _sum(i: tuple[int, ...]) -> int | None:
 _COUNTS: Final[dict[str, Callable[[tuple[int, ...]], int | None]]] = {
     "DUP": lambda i: 1,
     "RESIZED": lambda i: 1,
-    "CONTIGUOUS": _first,
-    "VECTOR": _blocks,
-    "HVECTOR": _blocks,
-    "HVECTOR_INTEGER": _blocks,
-    "INDEXED": _sum,
-    "HINDEXED": _sum,
-    "HINDEXED_INTEGER": _sum,
-    "INDEXED_BLOCK": _blocks,
-    "HINDEXED_BLOCK": _blocks,
+    "CONTIGUOUS": _first_integer,
+    "VECTOR": _count_times_block_length,
+    "HVECTOR": _count_times_block_length,
+    "HVECTOR_INTEGER": _count_times_block_length,
+    "INDEXED": _sum_of_block_lengths,
+    "HINDEXED": _sum_of_block_lengths,
+    "HINDEXED_INTEGER": _sum_of_block_lengths,
+    "INDEXED_BLOCK": _count_times_block_length,
+    "HINDEXED_BLOCK": _count_times_block_length,
 }

@@ -66,20 +66,20 @@ class Ending:
 
         Places in interpreters and system libraries do not count, unless no other has a line.
         """
-        known = [site for site in self.stack if site.known and not _of_python(site)]
-        return next((site for site in known if not _of_the_system(site)), known[0] if known else None)
+        known = [site for site in self.stack if site.known and not _is_interpreter_code(site)]
+        return next((site for site in known if not _is_system_library(site)), known[0] if known else None)
 
 
-def _of_python(site: CallSite) -> bool:
+def _is_interpreter_code(site: CallSite) -> bool:
     return (site.file or "").startswith("<frozen ") or "/mpi4py/" in (site.file or "")
 
 
-def _of_the_system(site: CallSite) -> bool:
+def _is_system_library(site: CallSite) -> bool:
     return (site.module or "").startswith(("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"))
 
 
-def endings(
-    told: Iterable[EndingDefinition],
+def resolve_endings(
+    definitions: Iterable[EndingDefinition],
     called_after: Callable[[int, int], set[str]],
     ns: Callable[[int], int],
     native: Callable[[int, int], Iterable[CallSite]],
@@ -90,7 +90,7 @@ def endings(
     `native`: the places of an offset in a module, inlined functions included.
     """
     held: list[EndingDefinition] = []
-    for one in told:
+    for one in definitions:
         if one.kind is EndingKind.RETURNED:
             held = [e for e in held if not (e.kind is EndingKind.SIGNAL and e.code == one.code)]
         else:
@@ -101,22 +101,22 @@ def endings(
         if e.kind is EndingKind.SIGNAL and e.slot >= 0 and called_after(e.slot, e.ticks) - {"MPI_Abort"}
     }  # fmt: skip
     left = [e for e in held if (e.kind, e.code) not in over]
-    return [_resolved(one, ns, native) for one in sorted(left, key=lambda one: one.ticks)]
+    return [_resolve_ending(one, ns, native) for one in sorted(left, key=lambda one: one.ticks)]
 
 
-def _resolved(
-    one: EndingDefinition, ns: Callable[[int], int], native: Callable[[int, int], Iterable[CallSite]]
+def _resolve_ending(
+    definition: EndingDefinition, ns: Callable[[int], int], native: Callable[[int, int], Iterable[CallSite]]
 ) -> Ending:
     """Return an ending with its time on the common axis and its frames as places of the program."""
-    own = one.kind is EndingKind.SIGNAL and bool(one.traceback)  # else the recorder's frames tell nothing
-    python = tuple(CallSite(file or None, line, function or None) for file, line, function in one.python)
+    own = definition.kind is EndingKind.SIGNAL and bool(definition.traceback)  # else the recorder's frames tell nothing
+    python = tuple(CallSite(file or None, line, function or None) for file, line, function in definition.python)
     stack = tuple(
         site
-        for module, offset in one.native
+        for module, offset in definition.native
         for site in native(module, offset)
         if own or not (site.module or "").endswith("/libweft-shim.so")
     )
     return Ending(
-        one.kind, one.slot, one.tid, ns(one.ticks), one.code, one.detail, one.address, one.name, one.text,
-        one.traceback, one.who, python, stack,
+        definition.kind, definition.slot, definition.tid, ns(definition.ticks), definition.code, definition.detail, definition.address, definition.name, definition.text,
+        definition.traceback, definition.who, python, stack,
     )  # fmt: skip

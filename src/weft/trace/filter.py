@@ -34,13 +34,13 @@ from numpy.typing import NDArray
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.kinds import KINDS
-from weft.trace.conditions import KEYS, STATES, Mask, Term, absent, check, of_ranks, ranks_that_fit
+from weft.trace.conditions import KEYS, STATES, Mask, Term, find_absent_ranks, check_value, selects_ranks, select_ranks
 from weft.trace.layout import Events
 
 if TYPE_CHECKING:
     from weft.trace.rank import Event, Rank, Run
 
-__all__ = ["BLOCK", "Filter", "Term", "alternatives", "parse"]
+__all__ = ["BLOCK", "Filter", "Term", "parse_alternatives", "parse_terms"]
 
 BLOCK: Final = 1 << 18
 _WORD: Final = re.compile(r"[^\s\"'()<>=;|&]*[^\s\"'()<>=;|&:-]")
@@ -54,7 +54,7 @@ _MEANT: Final = {
 }  # fmt: skip
 
 
-def parse(query: str) -> list[Term]:
+def parse_terms(query: str) -> list[Term]:
     """Parse a query without `or` into its terms. UsageError if it is not a filter."""
     terms = []
     for word in query.split():
@@ -72,7 +72,7 @@ def parse(query: str) -> list[Term]:
     return terms
 
 
-def alternatives(query: str) -> list[list[Term]]:
+def parse_alternatives(query: str) -> list[list[Term]]:
     """Parse a query into lists of terms, which the word `or` separates. UsageError if it is not a filter."""
     parts: list[list[str]] = [[]]
     for word in query.split():
@@ -82,25 +82,25 @@ def alternatives(query: str) -> list[list[Term]]:
             parts[-1].append(word)
     if len(parts) > 1 and not all(parts):
         raise UsageError("`or` stands between two filters, such as fn:Send or fn:Recv")
-    return [parse(" ".join(part)) for part in parts]
+    return [parse_terms(" ".join(part)) for part in parts]
 
 
-def _check(term: Term) -> None:
+def _check_term(term: Term) -> None:
     """Raise UsageError for a term with an unknown key or value, and name the nearest known one."""
     known = {*KEYS, "finding"}
     if term.key not in known:
-        near = _nearest(_MEANT.get(term.key, term.key), known)
+        near = _suggest_nearest(_MEANT.get(term.key, term.key), known)
         raise UsageError(f"{term.key!r} is not a key of a filter{near}; the keys are {', '.join(sorted(known))}")
     allowed: Sequence[str] = [*KINDS, "any"] if term.key == "finding" else STATES if term.key == "is" else ()
     for word in term.value.split(",") if allowed else ():
         if word not in allowed:
-            near = _nearest(word, allowed, f"{term.key}:")
+            near = _suggest_nearest(word, allowed, f"{term.key}:")
             raise UsageError(f"{term} is unknown{near}; there are {', '.join(f'{term.key}:{s}' for s in allowed)}")
     if term.key != "finding":
-        check(term)
+        check_value(term)
 
 
-def _nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
+def _suggest_nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
     """Return ", did you mean X?" with the known word that is most like this one, or ""."""
     found = difflib.get_close_matches(word, sorted(known), 1, 0.6)
     return f", did you mean {prefix}{found[0]}?" if found else ""
@@ -116,10 +116,10 @@ class Filter:
     def __init__(
         self, query: str | list[Term] = "", *, also: Sequence[Term] = (), findings: Iterable[Finding] | None = None
     ) -> None:  # fmt: skip
-        said = alternatives(query) if isinstance(query, str) else [list(query)]
+        said = parse_alternatives(query) if isinstance(query, str) else [list(query)]
         self.alternatives = [[*also, *terms] for terms in said]
         for term in self.terms:
-            _check(term)
+            _check_term(term)
         self._findings = None if findings is None else list(findings)
         if self._findings is None and any(term.key == "finding" for term in self.terms):
             raise UsageError(
@@ -139,14 +139,14 @@ class Filter:
         count = len(trace.ranks)
         mask = np.zeros(count, np.bool_)
         for terms in self.alternatives:
-            whole = [ranks_that_fit(term, count) for term in terms if term.key != "finding" and of_ranks(term)]
+            whole = [select_ranks(term, count) for term in terms if term.key != "finding" and selects_ranks(term)]
             mask |= np.logical_and.reduce([np.ones(count, np.bool_), *whole])
         return [trace.ranks[i] for i in np.flatnonzero(mask)]
 
     def absent_ranks(self, count: int) -> list[str]:
         """Return the ranks that the filter names and a run of `count` ranks does not have, such as `7` or `4-63`."""
-        whole = [term for term in self.terms if term.key != "finding" and of_ranks(term)]
-        return list(dict.fromkeys(text for term in whole for text in absent(term, count)))
+        whole = [term for term in self.terms if term.key != "finding" and selects_ranks(term)]
+        return list(dict.fromkeys(text for term in whole for text in find_absent_ranks(term, count)))
 
     def mask(self, rank: Rank, start: int = 0, stop: int | None = None) -> Mask:
         """Return a mask of the events in rank.events[start:stop] that fit the filter."""
@@ -156,11 +156,11 @@ class Filter:
         for terms in self.alternatives:
             mask = np.ones(len(events), np.bool_)
             for term in terms:
-                mask &= self._fits(rank, events, part, term) ^ term.negated
+                mask &= self._select(rank, events, part, term) ^ term.negated
             found |= mask
         return found
 
-    def _fits(self, rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    def _select(self, rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
         """Return a mask of the events that fit one term."""
         if term.key != "finding":
             return KEYS[term.key](rank, events, event_range, term)

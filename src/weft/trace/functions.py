@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.mpi.meaning import Act, base, named
+from weft.mpi.meaning import Act, base_name, functions_with
 from weft.systems import System, system
 from weft.trace.layout import Flag
 
@@ -21,8 +21,8 @@ PLACES = frozenset(
 )  # fmt: skip
 CODES = frozenset(["int", "address", "string", "status", "double"])
 MAX_ID = 65535
-_PROBES: Final = named(Act.PROBE, Act.MATCHED_PROBE)
-_POLLS: Final = named(
+_PROBES: Final = functions_with(Act.PROBE, Act.MATCHED_PROBE)
+_POLLS: Final = functions_with(
     Act.PROBE, Act.MATCHED_PROBE, Act.COMPLETE, Act.ASK, Act.EPOCH, where=lambda m: m.polls
 )  # fmt: skip
 
@@ -90,15 +90,15 @@ class Function:
     @cached_property
     def is_poll(self) -> bool:
         """Return whether programs poll with it: failed polls in a row are one event, counted in its `count`."""
-        return base(self.name) in _POLLS
+        return base_name(self.name) in _POLLS
 
     @cached_property
     def probes(self) -> bool:
         """Return whether it looks for a message."""
-        return base(self.name) in _PROBES
+        return base_name(self.name) in _PROBES
 
     @cached_property
-    def by_name(self) -> dict[str, Parameter]:
+    def parameters_by_name(self) -> dict[str, Parameter]:
         """Return the parameters by name."""
         return {p.name: p for p in self.parameters}
 
@@ -111,31 +111,31 @@ class FunctionTable:
         data = data if isinstance(data, dict) else {}
         self._by_id: dict[int, Function] = {}
         self._by_name: dict[str, Function] = {}
-        for entry in _list(data.get("functions")):
-            function = self._function(entry)
+        for entry in _as_list(data.get("functions")):
+            function = self._read_function(entry)
             if function is not None:
                 self._by_id[function.id] = function
                 self._by_name[function.name] = function
         self.objects = {
             str(cls): {int(i): str(n) for i, n in names.items() if str(i).isdecimal() and len(str(i)) < 10}
-            for cls, names in _dict(data.get("objects")).items()
+            for cls, names in _as_dict(data.get("objects")).items()
             if isinstance(names, dict)
         }
         self.datatype_sizes = {
             int(i): size
-            for i, size in _dict(data.get("datatype_sizes")).items()
+            for i, size in _as_dict(data.get("datatype_sizes")).items()
             if str(i).isdecimal() and len(str(i)) < 10 and isinstance(size, int)
         }
-        self.combiners = [str(c) for c in _list(data.get("combiners"))]
-        self.mpi: dict[str, Any] = _dict(data.get("mpi"))
+        self.combiners = [str(c) for c in _as_list(data.get("combiners"))]
+        self.mpi: dict[str, Any] = _as_dict(data.get("mpi"))
         self.system: System = system(data.get("system"))
         self._ids: dict[str, dict[str, int]] = {}
         self._masks: dict[frozenset[str], NDArray[np.bool_]] = {}
 
-    def _function(self, entry: Any) -> Function | None:
+    def _read_function(self, entry: Any) -> Function | None:
         """Return the function of an entry of functions.json; None, with a problem noted, for a damaged one."""
         try:
-            parameters = tuple(_parameter(p) for p in _list(entry["parameters"]))
+            parameters = tuple(_read_parameter(p) for p in _as_list(entry["parameters"]))
             function = Function(int(entry["id"]), str(entry["name"]), parameters)
             if not 0 <= function.id <= MAX_ID:
                 raise ValueError(f"id {function.id}")
@@ -196,20 +196,20 @@ class FunctionTable:
         return self._ids[cls][name]
 
 
-def _list(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _dict(value: object) -> dict[str, object]:
+def _as_dict(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _parameter(entry: Any) -> Parameter:
-    return _made(tuple(entry.items()))
+def _read_parameter(entry: Any) -> Parameter:
+    return _make_parameter(tuple(entry.items()))
 
 
 @lru_cache(maxsize=20_000)
-def _made(items: tuple[tuple[str, Any], ...]) -> Parameter:
+def _make_parameter(items: tuple[tuple[str, Any], ...]) -> Parameter:
     """Make a parameter from the items of an entry; functions share equal ones."""
     entry = dict(items)
     names = entry["name"], entry.get("kind", ""), entry.get("direction", "in"), entry["type"], entry["place"]

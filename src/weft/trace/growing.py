@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.trace.cut import end_of
+from weft.trace.cut import end_of_last_call
 from weft.trace.layout import State
 from weft.trace.rank import Rank
 from weft.trace.run import Trace
@@ -27,7 +27,7 @@ def open_growing(path: Path) -> Trace | None:
 
     None if there is no such moment: a rank has not begun yet, or its record ended early.
     """
-    newest = _newest(Trace.open(path).ranks)
+    newest = _newest_tick(Trace.open(path).ranks)
     if newest is None:
         return None
     time.sleep(BETWEEN)
@@ -36,10 +36,10 @@ def open_growing(path: Path) -> Trace | None:
     return trace
 
 
-def _newest(ranks: Sequence[Rank]) -> int | None:
+def _newest_tick(ranks: Sequence[Rank]) -> int | None:
     """Return the newest tick that any rank has written, None if a rank has not begun or stopped recording."""
     headers = [rank.header for rank in ranks]
     if not headers or any(header is None or header.state in (State.STARTING, State.STOPPED) for header in headers):
         return None
-    ends = [end_of(thread.events) for rank in ranks for thread in rank.threads if len(thread.events)]
+    ends = [end_of_last_call(thread.events) for rank in ranks for thread in rank.threads if len(thread.events)]
     return max(ends, default=None)

@@ -55,11 +55,11 @@ def _load_libc() -> ctypes.CDLL | None:
 _libc: Final = _load_libc()
 
 
-def _pages(n: int) -> int:
+def _round_up_to_pages(n: int) -> int:
     return -(-n // PAGE) * PAGE
 
 
-def _joined(extents: Sequence[Extent]) -> list[Extent]:
+def _join_neighbours(extents: Sequence[Extent]) -> list[Extent]:
     """Return the extents with neighbours in the file joined: fewer mappings (Linux allows 65,530)."""
     joined: list[Extent] = []
     for extent in extents:
@@ -75,14 +75,14 @@ def map_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8] | None:
     """Return the extents as one read-only array over the file itself, None if that is not possible."""
     if _libc is None or not extents or any(e.used % PAGE for e in extents[:-1]):
         return None
-    cuts.survive()
-    size = sum(_pages(e.used) for e in extents)
+    cuts.prepare_for_cuts()
+    size = sum(_round_up_to_pages(e.used) for e in extents)
     base = _libc.mmap(None, size, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE, -1, 0)
     if base is None or base == _MAP_FAILED:
         return None
     at = base
-    for extent in _joined(extents):
-        length = _pages(extent.used)
+    for extent in _join_neighbours(extents):
+        length = _round_up_to_pages(extent.used)
         if _libc.mmap(at, length, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, fd, extent.offset) != at:
             _libc.munmap(base, size)
             return None
@@ -95,7 +95,7 @@ def map_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8] | None:
     return array
 
 
-def let_go(array: NDArray[Any]) -> None:
+def release_pages(array: NDArray[Any]) -> None:
     """Give back the memory of the whole pages under a part of a mapped file; they are read again on the next access.
 
     Only for arrays over files: what was written into other memory would be lost.
@@ -113,7 +113,7 @@ def let_go(array: NDArray[Any]) -> None:
         _libc.madvise(start, end - start, mmap.MADV_DONTNEED)
 
 
-def trim() -> None:
+def release_freed_memory() -> None:
     """Make the C library give back what it keeps of freed memory, if it does that (glibc)."""
     if _libc is not None and hasattr(_libc, "malloc_trim"):
         _libc.malloc_trim(ctypes.c_size_t(0))

@@ -19,7 +19,7 @@ from weft.trace.rankfile import RankFile
 MAX_PROBLEMS: Final = 200
 
 
-def function_table(root: Path, problems: list[str]) -> FunctionTable:
+def read_function_table(root: Path, problems: list[str]) -> FunctionTable:
     """Return the functions of a run.
 
     The table that was read last is kept, and used for other runs that have the same.
@@ -31,7 +31,7 @@ def function_table(root: Path, problems: list[str]) -> FunctionTable:
     key = status and (str(root.absolute()), status.st_ino, status.st_mtime_ns, status.st_size)
     if key is None or _last.key != key:
         before = len(problems)
-        read = read_json(root, "functions.json", "weft-functions/1", problems, parsed=_parsed, exact=True)
+        read = read_json(root, "functions.json", "weft-functions/1", problems, parsed=_parse_json, exact=True)
         table = _last.table if read is _last.read else FunctionTable(read)
         if key is None or len(problems) > before:
             return table
@@ -40,13 +40,13 @@ def function_table(root: Path, problems: list[str]) -> FunctionTable:
 
 
 @lru_cache(maxsize=1)
-def _parsed(data: bytes) -> object:
+def _parse_json(data: bytes) -> object:
     """Parse a table; the next run mostly has the same bytes."""
     return json.loads(data)
 
 
 @dataclass(slots=True)
-class _Last:
+class _LastTable:
     """The table that was read last: the state of its file then, its JSON."""
 
     key: tuple[str, int, int, int] | None = None
@@ -54,7 +54,7 @@ class _Last:
     table: FunctionTable = field(default_factory=FunctionTable)
 
 
-_last: Final = _Last()
+_last: Final = _LastTable()
 
 
 def ranks_folder(root: Path) -> Path:
@@ -65,7 +65,7 @@ def ranks_folder(root: Path) -> Path:
     return folder
 
 
-def rank_files(root: Path, problems: list[str]) -> list[RankFile]:
+def read_rank_files(root: Path, problems: list[str]) -> list[RankFile]:
     """Return the readable records in RUN/ranks, in order of name. OtherVersion if none has a version that is read."""
     try:
         folder = ranks_folder(root)

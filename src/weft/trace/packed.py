@@ -21,7 +21,7 @@ from weft.errors import OtherVersion, RunError
 from weft.trace import layout
 from weft.trace.layout import StreamKind
 from weft.trace.mapping import Extent, copy_extents, map_extents
-from weft.trace.rankfile import RankFile, open_inside
+from weft.trace.rankfile import RankFile, open_record
 from weft.trace.rings.chunks import decode_dropped
 
 SUFFIX: Final = ".pack"
@@ -56,13 +56,13 @@ class Pack:
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
         self.path, self.root = path, root
-        fd = open_inside(path, root)
+        fd = open_record(path, root)
         try:
             status = os.fstat(fd)
             self.size, self.identity = status.st_size, (status.st_dev, status.st_ino)
-            head = self._head(os.pread(fd, HEAD.itemsize, 0))
+            head = self._read_head(os.pread(fd, HEAD.itemsize, 0))
             self._words = os.pread(fd, int(head["words_size"]), int(head["words"]))
-            index = inflated(os.pread(fd, int(head["stored"]), int(head["index"])), int(head["size"]))
+            index = decompress(os.pread(fd, int(head["stored"]), int(head["index"])), int(head["size"]))
         except OSError as error:
             raise RunError(f"{path} cannot be read: {error.strerror}") from None
         finally:
@@ -79,7 +79,7 @@ class Pack:
         self._fits = np.where(self._streams["packed"] != 0, small, stored == self._streams["size"])
         """Of each stream, whether it is one that a pack can have."""
 
-    def _head(self, data: bytes) -> Any:
+    def _read_head(self, data: bytes) -> Any:
         """Check and return the head of the pack. RunError for a file that is not a pack, or is damaged."""
         if len(data) < HEAD.itemsize or data[:8] != MAGIC:
             raise RunError(f"{self.path} is not a pack of Weft (it does not begin with {MAGIC.decode()})")
@@ -117,36 +117,36 @@ class Pack:
         return found
 
     @cached_property
-    def _map(self) -> NDArray[np.uint8] | None:
+    def _mapping(self) -> NDArray[np.uint8] | None:
         """Return the whole file mapped into memory, None if that is not possible."""
-        fd = self._opened()
+        fd = self._open_unchanged()
         try:
             return map_extents(fd, [Extent(0, self.size)])
         finally:
             os.close(fd)
 
-    def _opened(self) -> int:
+    def _open_unchanged(self) -> int:
         """Open the file again. RunError if it changed meanwhile."""
-        fd = open_inside(self.path, self.root)
+        fd = open_record(self.path, self.root)
         status = os.fstat(fd)
         if (status.st_dev, status.st_ino) != self.identity or status.st_size < self.size:
             os.close(fd)
             raise RunError(f"{self.path} changed since it was opened: open the run again")
         return fd
 
-    def stored(self, offset: int, size: int) -> NDArray[np.uint8]:
+    def read_stored(self, offset: int, size: int) -> NDArray[np.uint8]:
         """Return bytes as they are in the file, read-only, without a copy if possible."""
-        if self._map is not None:
-            return self._map[offset : offset + size]
-        fd = self._opened()
+        if self._mapping is not None:
+            return self._mapping[offset : offset + size]
+        fd = self._open_unchanged()
         try:
             return copy_extents(fd, [Extent(offset, size)])
         finally:
             os.close(fd)
 
-    def unpacked(self, offset: int, stored: int, size: int) -> NDArray[np.uint8]:
+    def read_compressed(self, offset: int, stored: int, size: int) -> NDArray[np.uint8]:
         """Return a stream that was compressed. `stored` and `size` are its bytes in the file and in full."""
-        data = inflated(self.stored(offset, stored).tobytes(), size, self._words) if size <= MOST_UNPACKED else None
+        data = decompress(self.read_stored(offset, stored).tobytes(), size, self._words) if size <= MOST_UNPACKED else None
         if data is None:
             raise self.damaged(f"what is at byte {offset},")
         return np.frombuffer(data, np.uint8)
@@ -159,13 +159,13 @@ class PackedFile(RankFile):
         self.path, self.root, self.name, self.problems = pack.path, pack.root, name, []
         self._pack, self.size, self.identity = pack, int(row["size"]), pack.identity
         self.beginning = bytes(row["header"])
-        self.header, _ = self._decoded(self.beginning.ljust(layout.HEADER.itemsize, b"\0"))
+        self.header, _ = self._decode_header(self.beginning.ljust(layout.HEADER.itemsize, b"\0"))
         self._rows = {(int(one["kind"]), int(one["thread"])): one for one in streams}
         self._nibbles = {thread: int(one["nibbles"]) for (kind, thread), one in self._rows.items()
                          if kind == StreamKind.OUTCOMES}  # fmt: skip
         self._extents = {key: [Extent(int(one["offset"]), int(one["size"]))] for key, one in self._rows.items()
                          if key[0] in self.KINDS and key[0] != StreamKind.BEFORE}  # fmt: skip
-        self.dropped = {thread: decode_dropped(self._read(one).tobytes())[1]
+        self.dropped = {thread: decode_dropped(self._read_stream(one).tobytes())[1]
                         for (kind, thread), one in self._rows.items() if kind == StreamKind.BEFORE}  # fmt: skip
 
     def nibbles(self, thread: int) -> int:
@@ -175,11 +175,11 @@ class PackedFile(RankFile):
     def stream(self, kind: StreamKind, thread: int = 0) -> NDArray[np.uint8]:
         """Return a stream's bytes, read-only, without a copy if possible."""
         one = self._rows.get((int(kind), thread))
-        return np.empty(0, np.uint8) if one is None else self._read(one)
+        return np.empty(0, np.uint8) if one is None else self._read_stream(one)
 
-    def _read(self, one: Any) -> NDArray[np.uint8]:
+    def _read_stream(self, one: Any) -> NDArray[np.uint8]:
         offset, stored, size = int(one["offset"]), int(one["stored"]), int(one["size"])
-        return self._pack.unpacked(offset, stored, size) if one["packed"] else self._pack.stored(offset, size)
+        return self._pack.read_compressed(offset, stored, size) if one["packed"] else self._pack.read_stored(offset, size)
 
     def first_event(self, thread: int) -> Any | None:
         """Return the first event of a thread."""
@@ -187,9 +187,9 @@ class PackedFile(RankFile):
         return data.view(layout.EVENT)[0] if len(data) == layout.EVENT.itemsize else None
 
 
-def inflated(data: bytes, size: int, words: bytes = b"") -> bytes | None:
+def decompress(data: bytes, size: int, dictionary: bytes = b"") -> bytes | None:
     """Decompress data that is exactly `size` bytes in full; None if it is damaged or of another size."""
-    reader = zlib.decompressobj(zdict=words) if words else zlib.decompressobj()
+    reader = zlib.decompressobj(zdict=dictionary) if dictionary else zlib.decompressobj()
     try:
         found = reader.decompress(data, size + 1)
     except zlib.error:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from weft.trace.communicators import members_text
+from weft.trace.communicators import format_members
 from weft.trace.rank import Rank, Run
 from weft.trace.rankfile import RankFile
 from weft.trace.worlds import World
 
 
-class Places:
+class RankPlaces:
     """The worlds of a run and all their ranks; ranks without a record too, and records without a rank last."""
 
     def __init__(self, trace: Run, files: list[RankFile]) -> None:
@@ -23,15 +23,15 @@ class Places:
             jobs[file.header.job].append(file)
         order = sorted(jobs, key=lambda job: (min(f.header.start.realtime_ns for f in jobs[job]), job))
         for job in order:
-            for part in spawned(jobs[job]) if job != order[0] else [jobs[job]]:
-                self._place(job, part)
+            for part in split_spawned_worlds(jobs[job]) if job != order[0] else [jobs[job]]:
+                self._add_world(job, part)
         if not order:
-            self._place("", [])
+            self._add_world("", [])
         for world, file in self._nameless:
             self._say(f"{file.name}: the process ended before its rank was known; it stands at the end of the ranks")
             self.ranks.append(Rank(self._trace, len(self.ranks), world, -1, file))
 
-    def _place(self, job: str, files: list[RankFile]) -> None:
+    def _add_world(self, job: str, files: list[RankFile]) -> None:
         """Add a world with its ranks, from the records of one job."""
         index = len(self.worlds)
         by_rank: dict[int, RankFile] = {}
@@ -81,7 +81,7 @@ class Places:
         return max(size, least)
 
 
-def spawned(files: list[RankFile]) -> list[list[RankFile]]:
+def split_spawned_worlds(files: list[RankFile]) -> list[list[RankFile]]:
     """Split records of one job into worlds: MPICH's launcher gives all that one of its proxies starts the same name.
 
     Worlds of one size were started one after the other: the n-th record of each rank is of the n-th world.
@@ -97,6 +97,6 @@ def spawned(files: list[RankFile]) -> list[list[RankFile]]:
 
 def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> str:
     """Return the sentence that says which ranks left no readable record."""
-    who = members_text(missing)
+    who = format_members(missing)
     where = f" of world {world}" if world else ""
     return f"{len(missing)} of {size} ranks{where} left no readable record: {who}. Copy RUN/ranks whole, or run again"

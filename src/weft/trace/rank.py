@@ -16,10 +16,10 @@ from weft.errors import RunError
 from weft.systems import System
 from weft.trace import clock, layout
 from weft.trace.communicators import Communicator, Communicators
-from weft.trace.cut import cut
+from weft.trace.cut import cut_events
 from weft.trace.datatypes import Datatype, Datatypes
 from weft.trace.definitions import CommDefinition, Definitions
-from weft.trace.endings import Ending, endings
+from weft.trace.endings import Ending, resolve_endings
 from weft.trace.errors import Arguments
 from weft.trace.functions import Function, FunctionTable
 from weft.trace.hashes import Hashes, read_hashes
@@ -38,7 +38,7 @@ from weft.trace.layout import (
 from weft.trace.outcome_log import decode_outcomes
 from weft.trace.rankfile import Header, RankFile
 from weft.trace.rings.suffix import Suffix
-from weft.trace.sites import CallSite, Placed, Sites
+from weft.trace.sites import CallSite, HasSites, Sites
 from weft.trace.slot import Slot
 from weft.trace.tails import Status, Tail, decode_tail
 from weft.trace.tasks import LogicalTask, TaskFile, Tasks
@@ -90,13 +90,13 @@ class Run(Protocol):
     @property
     def _axes(self) -> list[clock.Axis]: ...
     @property
-    def _kin(self) -> dict[int, dict[int, tuple[int, ...]]]: ...
+    def _known_worlds(self) -> dict[int, dict[int, tuple[int, ...]]]: ...
     @property
     def _unified(self) -> Communicators: ...
     @property
     def _task_files(self) -> dict[tuple[str, int, str], TaskFile]: ...
 
-    def site(self, rank: Placed, id: int) -> CallSite:
+    def site(self, rank: HasSites, id: int) -> CallSite:
         """Return the call site that a rank, or its tasks, know by `id`."""
         ...
 
@@ -128,7 +128,7 @@ class Thread:
         whole = len(data) // EVENT.itemsize * EVENT.itemsize
         events: Events = data[:whole].view(EVENT)
         if self.rank.trace.until is not None:
-            events = cut(events, self.rank.trace.until)
+            events = cut_events(events, self.rank.trace.until)
         if file is None or not file.problems:
             return events
         tailed = np.flatnonzero(events["flags"] & Flag.HAS_TAIL)
@@ -206,11 +206,11 @@ class Rank:
     @cached_property
     def definitions(self) -> Definitions:
         """Return what the ids in the events mean."""
-        definitions = Definitions(self._defined())
+        definitions = Definitions(self._read_definitions())
         self.trace.add_problem(*(f"rank {self.index}: {p}" for p in definitions.problems + definitions.notes[:10]))
         return definitions
 
-    def _defined(self) -> bytes:
+    def _read_definitions(self) -> bytes:
         """Return the stream of definitions, empty if it is damaged: in a pack it is compressed, so that only this
         shows.
         """
@@ -253,7 +253,7 @@ class Rank:
         return np.concatenate(whole) if whole else np.empty(0, TOUCH)
 
     @cached_property
-    def hashed(self) -> Hashes:
+    def message_hashes(self) -> Hashes:
         """Return the hashes of messages with their contents; without rows for a run without `--hash-messages`."""
         return read_hashes(self.file, [thread.slot for thread in self.threads], self.event_threads)
 
@@ -261,12 +261,12 @@ class Rank:
     def hashes(self) -> NDArray[Any]:
         """Return the hashes of messages (dtype layout.HASHED), with `event` an index in `events`, in order of events.
         """
-        return self.hashed.rows
+        return self.message_hashes.rows
 
     # Events
 
     @cached_property
-    def _merged(self) -> tuple[Events, NDArray[np.int32], NDArray[np.int64]]:
+    def _merged_events(self) -> tuple[Events, NDArray[np.int32], NDArray[np.int64]]:
         """Return the events of all threads in order of entry, and for each the thread and its index in that thread's.
         """
         columns = [t.events for t in self.threads]
@@ -279,32 +279,32 @@ class Rank:
         return merged, thread[order], index[order]
 
     @property
-    def _threaded(self) -> bool:
+    def _has_threads(self) -> bool:
         return len(self.threads) > 1
 
     @property
     def events(self) -> Events:
         """Return all events in order of their entry; zero copy for one thread, a merged copy for several."""
-        if self._threaded:
-            return self._merged[0]
+        if self._has_threads:
+            return self._merged_events[0]
         return self.threads[0].events if self.threads else np.empty(0, EVENT)
 
     @property
     def event_threads(self) -> NDArray[np.int32]:
         """Return for each event which of `threads` made the call."""
-        return self._merged[1] if self._threaded else np.zeros(len(self.events), np.int32)
+        return self._merged_events[1] if self._has_threads else np.zeros(len(self.events), np.int32)
 
     @property
     def event_positions(self) -> NDArray[np.int64]:
         """Return for each event its index in its thread's events."""
-        return self._merged[2] if self._threaded else np.arange(len(self.events))
+        return self._merged_events[2] if self._has_threads else np.arange(len(self.events))
 
     def locate(self, index: int) -> tuple[Thread, int]:
         """Return the thread, and the index in it, of the event `index` of `events`."""
         if not 0 <= index < len(self.events):
             raise IndexError(f"rank {self.index} has {len(self.events)} events, no event {index}")
-        if self._threaded:
-            return self.threads[int(self._merged[1][index])], int(self._merged[2][index])
+        if self._has_threads:
+            return self.threads[int(self._merged_events[1][index])], int(self._merged_events[2][index])
         return self.threads[0], index
 
     def event(self, index: int) -> Event:
@@ -365,7 +365,7 @@ class Rank:
     @cached_property
     def endings(self) -> list[Ending]:
         """Return what the process recorded about its own end, in order of time; see weft.trace.endings."""
-        return endings(
+        return resolve_endings(
             self.definitions.endings,
             self._called_after,
             lambda ticks: self.axis.ns(ticks),  # noqa: PLW0108 - the axis is made of all ranks: only where it is needed
@@ -399,7 +399,7 @@ class Rank:
 
     def other_worlds(self) -> dict[int, tuple[int, ...]]:
         """Return the rank indices of the processes of other worlds, by this process's own numbers for the worlds."""
-        return self.trace._kin.get(self.index, {})
+        return self.trace._known_worlds.get(self.index, {})
 
     def given_name(self, cls: int, id: int) -> str | None:
         """Return what the program called an object."""
@@ -494,7 +494,7 @@ class Event(Slot):
         return int(self._slot["result"])
 
     @property
-    def leaving(self) -> bool:
+    def is_finalize_at_exit(self) -> bool:
         """Return whether this is an MPI_Finalize that the exit of the process called (exit(), atexit, Python's end)."""
         return self.buffer == layout.LEAVING and self.function.name == "MPI_Finalize"
 

@@ -19,14 +19,14 @@ from weft.trace import clock
 from weft.trace.communicators import Communicator, Communicators
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import EVENT, FORMAT_MAJOR_KEPT, Level, State, StopReason, StreamKind
-from weft.trace.opening import MAX_PROBLEMS, function_table, rank_files
-from weft.trace.places import Places
+from weft.trace.opening import MAX_PROBLEMS, read_function_table, read_rank_files
+from weft.trace.places import RankPlaces
 from weft.trace.rank import Event, Rank
 from weft.trace.rankfile import RankFile
 from weft.trace.rings.suffix import Suffix
-from weft.trace.sites import CallSite, Placed, Sites
-from weft.trace.tasks import TaskFile, task_files
-from weft.trace.worlds import kin
+from weft.trace.sites import CallSite, HasSites, Sites
+from weft.trace.tasks import TaskFile, read_task_files
+from weft.trace.worlds import find_known_worlds
 
 _STOPS: Final = {
     StopReason.DISK_FULL: "because the disk was full (give the run another place with --out)",
@@ -53,13 +53,13 @@ class Trace:
 
     _end: Trace | None = None
 
-    has_begun: bool = False
+    has_earlier_calls: bool = False
     """Whether calls of the run come before these."""
 
-    painter: ClassVar[Callable[..., str] | None] = None
+    draw_svg: ClassVar[Callable[..., str] | None] = None
     """The function that draws a trace as SVG: weft.open sets it, as the room of pictures is above this one."""
 
-    framer: ClassVar[Callable[..., Any] | None] = None
+    make_table: ClassVar[Callable[..., Any] | None] = None
     """The function that makes a pyarrow.Table or a pandas.DataFrame of the calls, set in the same way."""
 
     def __init__(self, path: Path, run: dict[str, Any], functions: FunctionTable, files: list[RankFile]) -> None:
@@ -76,7 +76,7 @@ class Trace:
             if file.header.state == State.STOPPED:
                 reason = _STOPS.get(file.header.stop_reason, "for a reason that is not known")
                 self.add_problem(f"{file.name}: Weft gave up recording {reason}; later calls of this rank are missing")
-        places = Places(self, files)
+        places = RankPlaces(self, files)
         self.worlds, self.ranks = places.worlds, places.ranks
         self.share = range(len(self.ranks))
         """The ranks that this process analyses: all, unless several make the report (weft.report.parallel)."""
@@ -90,8 +90,8 @@ class Trace:
             raise RunError(f"{root} is not a run: {why}")
         problems: list[str] = []
         run = read_json(root, "run.json", "weft-run/1", problems, exact=True)
-        table = function_table(root, problems)
-        files = rank_files(root, problems)
+        table = read_function_table(root, problems)
+        files = read_rank_files(root, problems)
         if not files and not run:
             raise RunError(f"{root} is not a run of Weft: " + "; ".join(problems[:3]))
         trace = cls(root, run, table, files)
@@ -109,7 +109,7 @@ class Trace:
         """
         return self._end or self
 
-    def ends_with(self, part: Trace) -> None:
+    def set_last_part(self, part: Trace) -> None:
         """Set the part of the run that says how it ended, so that nobody need read all of it."""
         self._end = part
 
@@ -141,9 +141,9 @@ class Trace:
     # Worlds
 
     @cached_property
-    def _kin(self) -> dict[int, dict[int, tuple[int, ...]]]:
+    def _known_worlds(self) -> dict[int, dict[int, tuple[int, ...]]]:
         """Return for each rank the processes of other worlds that it knows, by its own numbers for the worlds."""
-        return kin(self.ranks, self.worlds) if len(self.worlds) > 1 else {}
+        return find_known_worlds(self.ranks, self.worlds) if len(self.worlds) > 1 else {}
 
     # Communicators, sites, time
 
@@ -170,7 +170,7 @@ class Trace:
         self.add_problem(*problems)
         return sites
 
-    def site(self, rank: Placed, id: int) -> CallSite:
+    def site(self, rank: HasSites, id: int) -> CallSite:
         """Return the call site that a rank, or its tasks, know by `id`; of a language binding's function its caller."""
         found = self._sites.site(rank, id)
         binding = self.system.binding
@@ -178,7 +178,7 @@ class Trace:
             return replace(found.callers[0], callers=found.callers[1:])
         return found
 
-    def forget_sites(self) -> None:
+    def reload_sites(self) -> None:
         """Read RUN/sites.json again after it was written."""
         self.__dict__.pop("_sites", None)
         for rank in self.ranks:
@@ -187,7 +187,7 @@ class Trace:
     @cached_property
     def _task_files(self) -> dict[tuple[str, int, str], TaskFile]:
         problems: list[str] = []
-        files = task_files(self.path, problems)
+        files = read_task_files(self.path, problems)
         self.add_problem(*problems)
         return files
 
@@ -200,7 +200,7 @@ class Trace:
     def _axes(self) -> list[clock.Axis]:
         """Return the time axis of each rank, with 0 at the run's first event."""
         present = [r for r in self.ranks if r.file]
-        axes = clock.align([r.file.header for r in present if r.file])
+        axes = clock.align_clocks([r.file.header for r in present if r.file])
         first: int | None = None
         for rank, axis in zip(present, axes, strict=True):
             for slot in rank.file.threads() if rank.file else ():
@@ -264,7 +264,7 @@ class Trace:
             return sum(len(thread.events) for rank in self.ranks for thread in rank.threads)
         size = EVENT.itemsize
         return sum(
-            r.file.bytes_of(StreamKind.EVENTS, t) // size for r in self.ranks if r.file for t in r.file.threads()
+            r.file.stream_size(StreamKind.EVENTS, t) // size for r in self.ranks if r.file for t in r.file.threads()
         )
 
     def event(self, rank: int, index: int) -> Event:
@@ -276,7 +276,7 @@ class Trace:
 
         trace.plot(window="1.2s-3s", ranks="0-7", width=1200)
         """
-        painter = type(self).painter
+        painter = type(self).draw_svg
         if painter is None:
             raise RunError("only a run that was opened by weft.open draws itself")
         return painter(self, **options)
@@ -287,37 +287,37 @@ class Trace:
 
         UsageError if pyarrow is missing (`pip install 'weft-debugger[export]'`), or for a query that is not a filter.
         """
-        return self._framed("to_arrow", query)
+        return self._make_table_of("to_arrow", query)
 
     def to_pandas(self, query: str = "") -> Any:
         """Return the calls that fit a filter as a pandas.DataFrame, whose numbers are of pandas' nullable types."""
-        return self._framed("to_pandas", query)
+        return self._make_table_of("to_pandas", query)
 
-    def _framed(self, form: str, query: str) -> Any:
+    def _make_table_of(self, form: str, query: str) -> Any:
         """Return the calls as a table of the given form. RunError if weft.open did not open the run."""
-        framer = type(self).framer
+        framer = type(self).make_table
         if framer is None:
             raise RunError("only a run that was opened by weft.open gives tables of its calls")
         return framer(self, form, query)
 
     def _repr_svg_(self) -> str | None:
         """Return the run's picture, for viewers that show pictures only."""
-        return self.plot() if type(self).painter else None
+        return self.plot() if type(self).draw_svg else None
 
     def _repr_html_(self) -> str | None:
         """Return what a notebook shows of the run: its numbers and how it ended, above its picture."""
-        return self.facts_html() + (self.plot() if type(self).painter else "")
+        return self.facts_html() + (self.plot() if type(self).draw_svg else "")
 
     def facts_html(self) -> str:
         """Return the run's numbers and how it ended, as a paragraph of HTML."""
         from html import escape  # only a notebook asks, and its table of names takes a millisecond
 
-        facts = [_count(len(self.ranks), "rank"), _count(self.event_count, "call")]
+        facts = [_format_count(len(self.ranks), "rank"), _format_count(self.event_count, "call")]
         facts += [ENDED.get(str(self.run.get("ended")), CUT_OFF)]
         states = Counter(rank.state for rank in self.ranks if rank.state != "finalized")
         facts += [f"{count:,} of them {state}" for state, count in sorted(states.items())]
         if (unread := len(self.problems)) > 0:
-            facts.append(f"{_count(unread, 'problem')} of the record, see .problems")
+            facts.append(f"{_format_count(unread, 'problem')} of the record, see .problems")
         return f"<p><b>{escape(self.path.resolve().name)}</b>: {escape(', '.join(facts))}</p>"
 
     def select(self, query: str, findings: Iterable[Finding] | None = None) -> Iterator[Event]:
@@ -330,5 +330,5 @@ class Trace:
         return Filter(query, findings=findings).events(self)
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + "s" * (number != 1)

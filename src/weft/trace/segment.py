@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.trace.layout import Events, StreamKind
-from weft.trace.mapping import let_go
+from weft.trace.mapping import release_pages
 from weft.trace.rank import Rank, Run, Thread
 from weft.trace.run import Trace
 
@@ -28,7 +28,7 @@ NOTHING: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Look:
+class Lookahead:
     """What a segment with wildcard receives knows of the rest of the run, by rank.
 
     `told`: how many of its calls are its own; later ones are there to be looked at. `behind`: whether a race is before
@@ -40,7 +40,7 @@ class Look:
     sends: Mapping[int, Sequence[int]]
 
 
-class _OfRun(Trace):
+class _TraceOfOpenRun(Trace):
     """A trace of a run that is open already: what was read of the run is shared."""
 
     def __init__(self, run: Trace) -> None:
@@ -52,7 +52,7 @@ class _OfRun(Trace):
         return self._origin
 
 
-class Segment(_OfRun):
+class Segment(_TraceOfOpenRun):
     """The calls `first[r]` up to before `last[r]` of each rank r of a run.
 
     `earlier` holds by rank calls before them that are there as well, in front: those that made what these go on with.
@@ -69,21 +69,21 @@ class Segment(_OfRun):
         super().__init__(run)
         self.__dict__.pop("event_count", None)
         self.first, self.last = list(first), list(last)
-        self.has_begun = any(self.first)
+        self.has_earlier_calls = any(self.first)
         self.goes_on = any(end < len(rank) for end, rank in zip(self.last, run.ranks, strict=True))
         self.earlier = list(earlier) or [NOTHING] * len(self.first)
         self.out = list(out)
-        self.look: Look | None = None
+        self.look: Lookahead | None = None
         self._whole, self._fenced = run.ranks, list(fenced) or [{}] * len(self.first)
-        self.ranks = [self._part(rank) for rank in run.ranks]
+        self.ranks = [self._make_rank(rank) for rank in run.ranks]
 
-    def _part(self, rank: Rank) -> Rank:
+    def _make_rank(self, rank: Rank) -> Rank:
         """Return the segment's part of a rank."""
-        part = _anew(rank, self)
+        part = _copy_without_caches(rank, self)
         part.fenced = self._fenced[rank.index]
         own = range(self.first[rank.index], self.last[rank.index])
         part.ahead = len(self.earlier[rank.index])
-        part.__dict__["threads"] = [_Part(part, t, own, self.earlier[rank.index]) for t in rank.threads]
+        part.__dict__["threads"] = [_PartOfThread(part, t, own, self.earlier[rank.index]) for t in rank.threads]
         return part
 
     def __repr__(self) -> str:
@@ -94,13 +94,13 @@ class Segment(_OfRun):
         """Return the number of calls."""
         return sum(map(len, self.ranks))
 
-    def whole(self, event: EventId) -> EventId:
+    def to_run_event(self, event: EventId) -> EventId:
         """Return the event of the run that an event of the segment is."""
         rank, index = event
         before = self.earlier[rank]
         return EventId(rank, int(before[index]) if index < len(before) else self.first[rank] + index - len(before))
 
-    def here(self, event: EventId) -> EventId | None:
+    def to_segment_event(self, event: EventId) -> EventId | None:
         """Return the event of the segment that an event of the run is; None if it is not one of these calls."""
         rank, index = event
         before = self.earlier[rank]
@@ -109,26 +109,26 @@ class Segment(_OfRun):
         place = int(np.searchsorted(before, index))
         return EventId(rank, place) if place < len(before) and before[place] == index else None
 
-    def local_out(self, rank: int) -> list[int]:
+    def outgoing_events(self, rank: int) -> list[int]:
         """Return the events here of a rank whose messages belong to later calls of the run."""
-        here = [self.here(EventId(rank, index)) for index in self.out[rank].tolist()] if self.out else []
+        here = [self.to_segment_event(EventId(rank, index)) for index in self.out[rank].tolist()] if self.out else []
         return [event[1] for event in here if event is not None]
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Give back the record's pages and what was derived from the calls: both are read again on the next access."""
         for rank in self.ranks:
             for thread in rank.threads:
-                assert isinstance(thread, _Part)
-                thread.let_go()
-        self.ranks = [self._part(rank) for rank in self._whole]
+                assert isinstance(thread, _PartOfThread)
+                thread.release()
+        self.ranks = [self._make_rank(rank) for rank in self._whole]
 
 
-def look_of(trace: Trace) -> Look | None:
+def lookahead_of(trace: Trace) -> Lookahead | None:
     """Return what a segment knows of the rest of the run; None for other traces."""
     return trace.look if isinstance(trace, Segment) else None
 
 
-class _Part(Thread):
+class _PartOfThread(Thread):
     """Some calls of a thread."""
 
     def __init__(self, rank: Rank, of: Thread, own: range, earlier: NDArray[np.int64]) -> None:
@@ -147,12 +147,12 @@ class _Part(Thread):
         joined.flags.writeable = False
         return joined
 
-    def let_go(self) -> None:
-        let_go(self._own)
-        let_go(self.tails)
+    def release(self) -> None:
+        release_pages(self._own)
+        release_pages(self.tails)
 
 
-def _anew(rank: Rank, trace: Run) -> Rank:
+def _copy_without_caches(rank: Rank, trace: Run) -> Rank:
     """Return the rank as one of another trace, without what was derived from its calls."""
     _ = rank.definitions, rank.endings, rank._datatypes
     part = copy.copy(rank)
@@ -162,36 +162,36 @@ def _anew(rank: Rank, trace: Run) -> Rank:
     return part
 
 
-class _Alone(_OfRun):
+class _OneRankView(_TraceOfOpenRun):
     """A run of which this process reads one rank, and drops what it derived from that together with this object."""
 
     def __init__(self, run: Trace, rank: int) -> None:
         super().__init__(run)
         self.ranks = list(run.ranks)
-        self.ranks[rank] = _anew(run.ranks[rank], self)
+        self.ranks[rank] = _copy_without_caches(run.ranks[rank], self)
         self.share = range(rank, rank + 1)
 
 
-def alone(run: Trace, rank: int) -> Trace:
+def view_one_rank(run: Trace, rank: int) -> Trace:
     """Return the run as seen by code that reads one of its ranks only."""
-    return _Alone(run, rank)
+    return _OneRankView(run, rank)
 
 
-def piece(rank: Rank, own: range, earlier: NDArray[np.int64] = NOTHING) -> Rank:
+def cut_rank(rank: Rank, own_calls: range, earlier: NDArray[np.int64] = NOTHING) -> Rank:
     """Return some calls of a rank with one thread as a rank of their own, after some of those before them."""
-    part = _anew(rank, rank.trace)
+    part = _copy_without_caches(rank, rank.trace)
     part.ahead = len(earlier)
-    part.__dict__["threads"] = [_Part(part, rank.threads[0], own, earlier)]
+    part.__dict__["threads"] = [_PartOfThread(part, rank.threads[0], own_calls, earlier)]
     return part
 
 
-def over(part: Rank) -> None:
+def release_piece(piece: Rank) -> None:
     """Give back the memory of a piece of a rank: it and its thread refer to each other."""
-    for thread in part.__dict__.pop("threads"):
-        thread.let_go()
+    for thread in piece.__dict__.pop("threads"):
+        thread.release()
 
 
-def divisible(trace: Trace) -> bool:
+def is_divisible(trace: Trace) -> bool:
     """Return whether the ranks of a run can be cut up: whole, of one world, a thread each, with nothing but calls."""
     beside = (StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
     return (

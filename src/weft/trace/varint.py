@@ -25,7 +25,7 @@ def signed64(value: int) -> int:
     return value - 2**64 if value >> 63 else value
 
 
-def put_u(value: int) -> bytes:
+def encode_unsigned(value: int) -> bytes:
     """Encode an unsigned number as LEB128."""
     out = bytearray()
     while value >= 0x80:
@@ -35,15 +35,15 @@ def put_u(value: int) -> bytes:
     return bytes(out)
 
 
-def put_z(value: int) -> bytes:
+def encode_signed(value: int) -> bytes:
     """Encode a signed 64-bit number as LEB128."""
-    return put_u(zigzag(signed64(value)))
+    return encode_unsigned(zigzag(signed64(value)))
 
 
-def put_s(text: str | bytes) -> bytes:
+def encode_string(text: str | bytes) -> bytes:
     """Encode a string as length and bytes."""
     data = text.encode() if isinstance(text, str) else text
-    return put_u(len(data)) + data
+    return encode_unsigned(len(data)) + data
 
 
 _MOST_BYTES = 1 << 62
@@ -65,7 +65,7 @@ class Cursor:
         """Return the number of bytes not yet read."""
         return self.end - self.position
 
-    def u(self) -> int:
+    def read_unsigned(self) -> int:
         """Read an unsigned varint below 2^64."""
         value = shift = 0
         position = self.position
@@ -83,24 +83,24 @@ class Cursor:
 
     def z(self) -> int:
         """Read a signed varint."""
-        return unzigzag(self.u())
+        return unzigzag(self.read_unsigned())
 
     def size(self) -> int:
         """Read how many bytes there are of something, or an address. Damaged for more than any memory has."""
-        return self._sane(self.u())
+        return self._check_magnitude(self.read_unsigned())
 
     def distance(self) -> int:
         """Read a signed distance in bytes. Damaged for more than any memory has."""
-        return self._sane(self.z())
+        return self._check_magnitude(self.z())
 
-    def _sane(self, n: int) -> int:
+    def _check_magnitude(self, n: int) -> int:
         if abs(n) >= _MOST_BYTES:
             raise Damaged(f"{n} bytes announced before byte {self.position}")
         return n
 
     def count(self, element_bytes: int = 1) -> int:
         """Read a number of elements that follow, each of at least `each` bytes. Damaged for more than can follow."""
-        n = self.u()
+        n = self.read_unsigned()
         if n * element_bytes > self.left:
             raise Damaged(f"{n} elements announced at byte {self.position} where {self.left} bytes are left")
         return n
@@ -115,9 +115,9 @@ class Cursor:
 
     def s(self) -> str:
         """Read a string; bytes that are not UTF-8 are written as backslash escapes."""
-        return self.raw(self.u()).decode("utf-8", "backslashreplace")
+        return self.raw(self.read_unsigned()).decode("utf-8", "backslashreplace")
 
-    def double(self) -> float:
+    def read_double(self) -> float:
         """Read a number of eight bytes."""
         value: float = struct.unpack("<d", self.raw(8))[0]
         return value

@@ -16,11 +16,11 @@ from weft.deadlock.traffic import Traffic, behind
 from weft.evidence import Sampled
 from weft.findings import Finding
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, distinct
-from weft.terms.calls import catalogue, masks
-from weft.terms.describe import where
-from weft.terms.event_findings import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
-from weft.terms.rank_progress import reached_finalize
+from weft.terms.argument_columns import Ints, sorted_distinct
+from weft.terms.calls import catalogue_of, masks_of
+from weft.terms.describe import place_suffix
+from weft.terms.event_findings import MAX_OF_ONE_SITE, cause_key, make_finding, call_and_place, limit_per_site
+from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Flag, Rank
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.file_transfers import report_wrong_transfers
@@ -67,7 +67,7 @@ class Requests:
         self._held = believable_ids(rank, lambda: ids)
         good = (ids >= max(ID_DYNAMIC, self._held.start)) & (ids < self._held.stop)
         self.makers, self.ids = (makers, ids) if good.all() else (makers[good], ids[good])
-        self.functions = catalogue(rank).function[self.makers]
+        self.functions = catalogue_of(rank).function[self.makers]
         self.frees = self.masks.where(rank, calls.RELEASES)
         self.freed = events["object"][self.frees].astype(np.int64)
         self.persistent = self.masks.table(calls.PERSISTENT)[self.functions]
@@ -93,7 +93,7 @@ class Requests:
 
     def find(self) -> Iterator[Finding]:
         """Find leaks, and starts, waits and frees at the wrong time."""
-        if reached_finalize(self.rank):
+        if has_reached_finalize(self.rank):
             yield from self._check_leaks()
         yield from self._check_stale_handles()
         yield from self._check_starts()
@@ -119,7 +119,7 @@ class Requests:
 
     def _limit_per_call_site(self, indices: Ints) -> Iterator[Event]:
         """Yield the events of some indices, at most MAX_OF_ONE_SITE for each call site."""
-        for index in indices[some_of_sites(self.rank, indices)].tolist():
+        for index in indices[limit_per_site(self.rank, indices)].tolist():
             yield self.rank.event(index)
 
     def _count_unowned_completions(self) -> int:
@@ -147,7 +147,7 @@ class Requests:
         strange = strange[~self._were_named_before(strange)]
         arrays = self.event[~self.made[self.request - self.first]]
         arrays = arrays[~np.isin(arrays, single)] if len(arrays) else arrays
-        used = distinct(
+        used = sorted_distinct(
             np.concatenate([strange, self._repeated_completions(), arrays, self._failed_array_calls()])
         ).astype(np.int64)
         if len(used) and len(self._unseen_instant_requests):
@@ -179,7 +179,7 @@ class Requests:
         made.
         """
         events = self.rank.events
-        if not catalogue(self.rank).failed and not catalogue(self.rank).open:
+        if not catalogue_of(self.rank).failed and not catalogue_of(self.rank).open:
             return np.zeros(0, np.int64)
         which = self.masks.where(self.rank, (calls.WAITS | calls.TESTS) - _USES)
         which = which[(events["error"][which] != 0) | ((events["flags"][which] & Flag.CLOSED) == 0)]
@@ -192,11 +192,11 @@ class Requests:
         """Make the finding for a call on a request that is over or never was one."""
         makers, why = self._explain_stale_handle(event.index)
         verb = "frees" if event.function.name == "MPI_Request_free" else "completes"
-        return finding(
+        return make_finding(
             "request-misuse",
-            f"rank {self.rank.index} {verb} a request{where(event)} that {why}",
+            f"rank {self.rank.index} {verb} a request{place_suffix(event)} that {why}",
             [event, *makers],
-            cause=cause(event),
+            cause=cause_key(event),
         )
 
     def _explain_stale_handle(self, index: int) -> tuple[list[Event], str]:
@@ -207,13 +207,13 @@ class Requests:
             makers = self._only_maker_over_before(index)
             copied = "its handle was copied before it was waited for, tested or freed, and the copy is stale"
             if makers:
-                return makers, f"is already over, that of {said(makers[0])}: {copied}"
+                return makers, f"is already over, that of {call_and_place(makers[0])}: {copied}"
             return [], f"is already over: {copied}, or it never was one"
         failed = self.masks.where(self.rank, calls.REQUEST_MAKERS)
         failed = failed[(failed < index) & (self.rank.events["error"][failed] != 0)]
         if len(failed):
             failure = self.rank.event(int(failed[-1]))
-            return [failure], f"no call made: {said(failure)} failed, and left its handle as it was"
+            return [failure], f"no call made: {call_and_place(failure)} failed, and left its handle as it was"
         return [], "no call made: its handle was never set"
 
     @cached_property
@@ -239,7 +239,7 @@ class Requests:
         if not len(uses):
             return np.zeros(0, np.bool_)
         events = self.rank.events
-        others = ~self.masks.table(_USES)[catalogue(self.rank).function] & (events["object"] >= ID_DYNAMIC)
+        others = ~self.masks.table(_USES)[catalogue_of(self.rank).function] & (events["object"] >= ID_DYNAMIC)
         first: dict[int, int] = {}
         for index in np.flatnonzero(others & np.isin(events["object"], events["object"][uses])).tolist():
             first.setdefault(int(events["object"][index]), index)
@@ -261,20 +261,20 @@ class Requests:
         if 0 < len(instant) <= self._count_unowned_completions():
             active &= ~np.isin(self.makers, instant)
         for event in self._limit_per_call_site(self.makers[active]):
-            yield finding(
+            yield make_finding(
                 "request-leak",
-                f"rank {self.rank.index} never completes the request of {said(event)}: no wait, test or free follows",
+                f"rank {self.rank.index} never completes the request of {call_and_place(event)}: no wait, test or free follows",
                 [event],
-                cause=cause(event),
+                cause=cause_key(event),
             )
         unfreed = self.persistent & ~self.freed_ids[self.ids - self.first]
         for event in self._limit_per_call_site(self.makers[unfreed]):
-            yield finding(
+            yield make_finding(
                 "request-leak",
-                f"rank {self.rank.index} never frees the persistent request of {said(event)}",
+                f"rank {self.rank.index} never frees the persistent request of {call_and_place(event)}",
                 [event],
                 severity="warning",
-                cause=f"unfreed {cause(event)}",
+                cause=f"unfreed {cause_key(event)}",
             )
 
     def _persistent_starts(self) -> tuple[Ints, Ints, Ints]:
@@ -285,41 +285,41 @@ class Requests:
         started.
         """
         event, request, init = self._persistent_starts()
-        for index in distinct(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
+        for index in sorted_distinct(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
             start = self.rank.event(index)
             made = self.makers[np.isin(self.ids, request[event == index])]
             if len(made):
-                yield finding(
+                yield make_finding(
                     "request-misuse",
-                    f"rank {self.rank.index} starts a request that is not persistent{where(start)}",
+                    f"rank {self.rank.index} starts a request that is not persistent{place_suffix(start)}",
                     [start, self.rank.event(int(made[0]))],
-                    cause=cause(start),
+                    cause=cause_key(start),
                 )
         yield from self._check_started_twice(event[init >= 0], request[init >= 0])
-        if self.persistent.any() and reached_finalize(self.rank):
+        if self.persistent.any() and has_reached_finalize(self.rank):
             never = self.persistent & ~np.isin(self.ids, request)
             for maker in self._limit_per_call_site(self.makers[never]):
-                yield finding(
+                yield make_finding(
                     "request-misuse",
-                    f"rank {self.rank.index} never starts the persistent request of {said(maker)}",
+                    f"rank {self.rank.index} never starts the persistent request of {call_and_place(maker)}",
                     [maker],
                     severity="warning",
-                    cause=f"never started {cause(maker)}",
+                    cause=f"never started {cause_key(maker)}",
                 )
 
     def _check_started_twice(self, event: Ints, request: Ints) -> Iterator[Finding]:
         """Report starts of a request that is still active from an earlier start."""
         early = self._are_still_active(event, request)
-        for id in distinct(request[early]).tolist():
+        for id in sorted_distinct(request[early]).tolist():
             at = int(np.flatnonzero(early & (request == id))[0])
             start = self.rank.event(int(event[at]))
             before = self.rank.event(int(event[:at][request[:at] == id][-1]))
-            yield finding(
+            yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} starts a request{where(start)} that is still active from its start"
-                f"{where(before)}",
+                f"rank {self.rank.index} starts a request{place_suffix(start)} that is still active from its start"
+                f"{place_suffix(before)}",
                 [start, before],
-                cause=cause(start, before),
+                cause=cause_key(start, before),
             )
 
     def _are_still_active(self, event: Ints, request: Ints) -> NDArray[np.bool_]:
@@ -376,12 +376,12 @@ class Requests:
         active = self._were_active_when_freed(frees, freed, made) & ~self._were_cancelled_before(frees, freed)
         for free, maker_ in zip(frees[active].tolist(), made[active].tolist(), strict=True):
             event, maker = self.rank.event(free), self.rank.event(maker_)
-            yield finding(
+            yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} frees the active request of {said(maker)}{where(event)}: nothing tells "
+                f"rank {self.rank.index} frees the active request of {call_and_place(maker)}{place_suffix(event)}: nothing tells "
                 "when its message is there",
                 [event, maker],
-                cause=cause(event, maker),
+                cause=cause_key(event, maker),
             )
 
     def _check_frees_of_collectives(self) -> Iterator[Finding]:
@@ -390,12 +390,12 @@ class Requests:
         ids = self.rank.events["object"][makers].astype(np.int64)
         for free in self._limit_per_call_site(self.frees[np.isin(self.freed, ids)]):
             maker = self.rank.event(int(makers[ids == free.object][-1]))
-            yield finding(
+            yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} frees the request of {said(maker)}{where(free)}: that of a nonblocking "
+                f"rank {self.rank.index} frees the request of {call_and_place(maker)}{place_suffix(free)}: that of a nonblocking "
                 "collective may only be completed",
                 [free, maker],
-                cause=cause(free, maker),
+                cause=cause_key(free, maker),
             )
 
 
@@ -408,19 +408,19 @@ def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
     A send's buffer was not at its completion what it was at its start. A receive's held bytes that were neither there
     when it was posted nor came with its message.
     """
-    if not catalogue(rank).changed:
+    if not catalogue_of(rank).changed:
         return
     flagged = np.flatnonzero((rank.events["flags"] & Flag.BUFFER_CHANGED) != 0)
     for index in flagged[:MAX_OF_ONE_SITE].tolist():
         event = rank.event(index)
         makers = _find_makers_of_requests(rank, event) if not event.buffer else _find_one_sided_maker(rank, event)
-        which = f"the pending {said(makers[0])}" if len(makers) == 1 else "a pending operation"
-        yield finding(
+        which = f"the pending {call_and_place(makers[0])}" if len(makers) == 1 else "a pending operation"
+        yield make_finding(
             "buffer-reuse",
-            f"rank {rank.index} changed the buffer of {which} before {said(event)} completed it",
+            f"rank {rank.index} changed the buffer of {which} before {call_and_place(event)} completed it",
             [*(makers if len(makers) == 1 else []), event],
             evidence=Sampled(seen="by sample", completed=event.id, started=[maker.id for maker in makers]),
-            cause=cause(event),
+            cause=cause_key(event),
         )
 
 
@@ -428,7 +428,7 @@ def _find_one_sided_maker(rank: Rank, event: Event) -> list[Event]:
     """Return the one-sided operation that a synchronising call completes and whose origin buffer has changed."""
     events = rank.events[: event.index]
     same = (events["object"] == event.object) & (events["buffer"] == event.buffer)
-    found = np.flatnonzero(same & masks(rank.trace.functions).table(calls.RMA)[events["function"]])
+    found = np.flatnonzero(same & masks_of(rank.trace.functions).table(calls.RMA)[events["function"]])
     return [rank.event(int(found[-1]))] if len(found) else []
 
 
@@ -445,7 +445,7 @@ def _may_write_pending_buffers(of: Traffic) -> bool:
     """Return whether the rank makes calls that may write into a pending buffer."""
 
     def count(names: frozenset[str]) -> int:
-        return catalogue(of.rank).count(of.masks.table(names))
+        return catalogue_of(of.rank).count(of.masks.table(names))
 
     if count(calls.IRECVS | calls.RECV_INITS | calls.ISENDRECVS | calls.ICOLLECTIVES | calls.FILE_IREADS):
         return True
@@ -458,7 +458,7 @@ def report_shared_buffers(of: Traffic) -> Iterator[Finding]:
     if not _may_write_pending_buffers(of):
         return
     rows = collect_message_buffers(of)
-    starts = of.masks.table(calls.STARTS)[catalogue(rank).function]
+    starts = of.masks.table(calls.STARTS)[catalogue_of(rank).function]
     found = find_overlapping_rows(rows, rank.events["site"][rows.begin], len(rank.events))
     yield from note_undecided_overlap(rank, rows, found)
     for one, two in found.pairs:

@@ -11,13 +11,13 @@ from weft import sources
 from weft.evidence import OfClass
 from weft.findings import Finding
 from weft.mpi import meaning
-from weft.mpi.meaning import base
-from weft.terms.argument_columns import Ints, columns, distinct, ints
-from weft.terms.calls import masks, words
-from weft.terms.describe import where
-from weft.terms.event_findings import Some, cause, finding
-from weft.terms.library_code import library_code
-from weft.terms.rank_progress import reached_finalize
+from weft.mpi.meaning import base_name
+from weft.terms.argument_columns import Ints, decode_columns, sorted_distinct, integer_column
+from weft.terms.calls import masks_of, word_set
+from weft.terms.describe import place_suffix
+from weft.terms.event_findings import FindingLimiter, cause_key, make_finding
+from weft.terms.library_code import is_library_code
+from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC
 
@@ -41,10 +41,10 @@ _FREED: Final = {"COMM": "comm", "DATATYPE": "datatype", "OP": "tag"}
 
 def _describe_object_class(handle: str) -> _ObjectClass:
     """Describe the class of objects with a kind of handle, from the table of functions."""
-    rows = meaning.every().values()
+    rows = meaning.all_meanings().values()
     # A request's communicator is there when the request is complete, and the call's object is the request.
-    makers = meaning.names(m for m in rows if handle in m.makes and "REQUEST" not in m.makes)
-    frees = meaning.names(m for m in rows if m.frees == handle)
+    makers = meaning.names_of(m for m in rows if handle in m.makes and "REQUEST" not in m.makes)
+    frees = meaning.names_of(m for m in rows if m.frees == handle)
     return _ObjectClass(_NOUNS[handle], handle, makers, frees, _FREED.get(handle, "object"))
 
 
@@ -56,7 +56,7 @@ def find(trace: Trace) -> list[Finding]:
     """Find the leaks of each rank that reached its end."""
     found: list[Finding] = []
     for rank in trace.own:
-        if reached_finalize(rank) and not _has_delete_callback_at_finalize(rank):
+        if has_reached_finalize(rank) and not _has_delete_callback_at_finalize(rank):
             found += _report_unfreed_objects(rank)
             found += _report_unfreed_keyvals(rank)
             found += _report_unfreed_memory(rank)
@@ -69,26 +69,26 @@ def _has_delete_callback_at_finalize(rank: Rank) -> bool:
 
     That function may free what is left, and nothing is recorded there.
     """
-    table = masks(rank.trace.functions)
-    sets = table.where(rank, words("Comm_set_attr"))
+    table = masks_of(rank.trace.functions)
+    sets = table.where(rank, word_set("Comm_set_attr"))
     sets = sets[rank.events["comm"][sets] < ID_DYNAMIC]
     if not len(sets):
         return False
     deleting: set[int] = set()
-    for _, found in columns(rank, table.where(rank, words("Comm_create_keyval")), _KEYVAL):
+    for _, found in decode_columns(rank, table.where(rank, word_set("Comm_create_keyval")), _KEYVAL):
         if found.keys() >= _KEYVAL:
-            functions, keyvals = (ints(found, name) for name in ("comm_delete_attr_fn", "comm_keyval"))
+            functions, keyvals = (integer_column(found, name) for name in ("comm_delete_attr_fn", "comm_keyval"))
             deleting.update(keyvals[functions != 0].tolist())
     return any(
-        bool(deleting.intersection(ints(found, "comm_keyval").tolist()))
-        for _, found in columns(rank, sets, frozenset(("comm_keyval",)))
+        bool(deleting.intersection(integer_column(found, "comm_keyval").tolist()))
+        for _, found in decode_columns(rank, sets, frozenset(("comm_keyval",)))
         if "comm_keyval" in found
     )
 
 
 def _report_unfreed_objects(rank: Rank) -> Iterator[Finding]:
     """Report objects of every class that are never freed."""
-    table = masks(rank.trace.functions)
+    table = masks_of(rank.trace.functions)
     events = rank.events
     for kind in CLASSES:
         makers = table.where(rank, kind.makers)
@@ -98,7 +98,7 @@ def _report_unfreed_objects(rank: Rank) -> Iterator[Finding]:
         frees = table.where(rank, kind.frees)
         freed = events[kind.freed][frees].astype(np.int64)
         lost = makers[(made >= ID_DYNAMIC) & ~np.isin(made, freed)]
-        some = Some()
+        some = FindingLimiter()
         for index in lost.tolist():
             event = rank.event(index)
             if some.more(event.site_id) and not _is_made_by_mpi4py(event):
@@ -111,7 +111,7 @@ def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Int
     """
     functions = rank.events["function"][makers]
     found: list[tuple[Ints, Ints]] = []
-    for id in distinct(functions.astype(np.int64)).tolist():
+    for id in sorted_distinct(functions.astype(np.int64)).tolist():
         which = makers[functions == id]
         made = next(
             (p for p in rank.trace.functions[id].parameters if p.handle == handle and p.direction == "out"), None
@@ -119,8 +119,8 @@ def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Int
         if made is not None and made.place == "object":
             found.append((which, rank.events["object"][which].astype(np.int64)))
         elif made is not None:
-            for events, values in columns(rank, which, frozenset((made.name,))):
-                found.append((events, ints(values, made.name)))
+            for events, values in decode_columns(rank, which, frozenset((made.name,))):
+                found.append((events, integer_column(values, made.name)))
     calls, ids = (np.concatenate([np.zeros(0, np.int64), *(pair[i] for pair in found)]) for i in (0, 1))
     order = np.argsort(calls, kind="stable")
     return calls[order], ids[order]
@@ -129,16 +129,16 @@ def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Int
 def _leak_finding(rank: Rank, noun: str, event: Event) -> Finding:
     """Make the finding for an object that is never freed. `noun` names its class, `event` made it."""
     name = event.function.name
-    return finding(
+    return make_finding(
         "resource-leak",
-        f"rank {rank.index} never frees the {noun} that {name} made{where(event)}",
+        f"rank {rank.index} never frees the {noun} that {name} made{place_suffix(event)}",
         [event],
         evidence=OfClass(class_=noun),
-        cause=f"{noun} {cause(event)}",
+        cause=f"{noun} {cause_key(event)}",
     )
 
 
-_KEYVALS: Final = frozenset(name for name in meaning.every() if "keyval" in name.lower())
+_KEYVALS: Final = frozenset(name for name in meaning.all_meanings() if "keyval" in name.lower())
 _KEYVAL_MAKERS: Final = frozenset(name for name in _KEYVALS if "create" in name)
 _KEYVAL_FREES: Final = frozenset(name for name in _KEYVALS if "free" in name)
 MOST: Final = 10_000
@@ -148,16 +148,16 @@ MOST: Final = 10_000
 def _report_unfreed_keyvals(rank: Rank) -> Iterator[Finding]:
     """Report attribute keys that are never freed; a library gives a freed key's number to the next one."""
     held: dict[tuple[str, int], Event] = {}
-    rows = masks(rank.trace.functions).where(rank, _KEYVAL_MAKERS | _KEYVAL_FREES)[:MOST]
+    rows = masks_of(rank.trace.functions).where(rank, _KEYVAL_MAKERS | _KEYVAL_FREES)[:MOST]
     for event in (rank.event(int(row)) for row in rows):
-        name = base(event.function.name)
+        name = base_name(event.function.name)
         of = "Comm" if name.startswith("Keyval") else name.partition("_")[0]
         keyval = next((value for key, value in event.args.items() if key.endswith("keyval")), None)
         if name in _KEYVAL_FREES:
             held.pop((of, keyval or 0), None)
-        elif keyval is not None and not event.error and not library_code(event.site):
+        elif keyval is not None and not event.error and not is_library_code(event.site):
             held[of, keyval] = event
-    some = Some()
+    some = FindingLimiter()
     for event in held.values():
         if len(rows) < MOST and some.more(event.site_id):
             yield _leak_finding(rank, "key of attributes", event)
@@ -165,22 +165,22 @@ def _report_unfreed_keyvals(rank: Rank) -> Iterator[Finding]:
 
 def _report_unfreed_memory(rank: Rank) -> Iterator[Finding]:
     """Report memory of MPI_Alloc_mem if fewer pieces are freed than were made: which ones, the record does not say."""
-    table = masks(rank.trace.functions)
-    made, freed = (table.where(rank, words(name)) for name in ("Alloc_mem", "Free_mem"))
+    table = masks_of(rank.trace.functions)
+    made, freed = (table.where(rank, word_set(name)) for name in ("Alloc_mem", "Free_mem"))
     made = made[rank.events["error"][made] == 0]
     if len(freed) >= len(made):
         return
-    sites = distinct(rank.events["site"][made])
+    sites = sorted_distinct(rank.events["site"][made])
     events = [rank.event(int(made[rank.events["site"][made] == site][0])) for site in sites]
-    if all(library_code(event.site) for event in events):
+    if all(is_library_code(event.site) for event in events):
         return
     which = f"{len(made) - len(freed):,} of the pieces of memory" if len(made) > 1 else "the memory"
-    yield finding(
+    yield make_finding(
         "resource-leak",
-        f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{where(events[0])}",
+        f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{place_suffix(events[0])}",
         events,
         evidence=OfClass(class_="memory"),
-        cause=f"memory {cause(*events)}",
+        cause=f"memory {cause_key(*events)}",
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weft.endings import End, How, ends, words
-from weft.terms.rank_progress import finalized
+from weft.terms.rank_progress import called_finalize
 from weft.trace import Rank, Trace
 from weft.view.scale import Scale
 
@@ -40,7 +40,7 @@ def find_end_marks(trace: Trace) -> list[EndMark]:
 
 def _is_early_end(end: End, running: bool) -> bool:
     if end.how is How.EXIT:
-        return not finalized(end.rank) or (end.ending is not None and end.ending.code != 0)
+        return not called_finalize(end.rank) or (end.ending is not None and end.ending.code != 0)
     if end.how in (How.CUT_OFF, How.SIGNAL):
         return not running and not end.open_calls
     return end.how in _OF

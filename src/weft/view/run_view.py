@@ -18,10 +18,10 @@ from weft.errors import UsageError, WeftError
 from weft.evidence import Race
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
-from weft.report import Ground, Report, examine
+from weft.report import AnalysisContext, Report, run_analyses
 from weft.report.failure import failure_lines
 from weft.report.rings import describe_scope
-from weft.report.text import heading, replays
+from weft.report.text import heading, replay_commands
 from weft.safety.runs import describe_execution, explain_doubt
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
@@ -67,7 +67,7 @@ class RunView:
         self._scales: dict[str, Scale] = {"time": clock_scale(timeline, last), "folded": folded_scale(timeline, last)}
         self._lock = threading.Lock()
         self._filters: OrderedDict[str, Hits] = OrderedDict()
-        self.ground = Ground(trace)
+        self.ground = AnalysisContext(trace)
         self.replayed = ReplaySession(trace)
         self.report: Report | None = None
         self.failure: str | None = None
@@ -85,7 +85,7 @@ class RunView:
         try:
             self._links = Links(self.rows, self.ground.match)
             self.matched.set()
-            self.report = examine(self.trace, ground=self.ground)
+            self.report = run_analyses(self.trace, ground=self.ground)
         except Exception as error:  # the graph is worth looking at without
             self.failure = f"the analysis failed: {type(error).__name__}: {error}"
         self.matched.set()
@@ -203,7 +203,7 @@ class RunView:
         marks = draw_finding_arrows(finding, scale)
         first = _count_first_events(finding)
         return {**finding.to_json(), "events": events, "first": first, "arrows": marks,
-                "replays": replays(self.trace, finding),
+                "replays": replay_commands(self.trace, finding),
                 "window": self._finding_window(scale, finding, events[:first], marks)}  # fmt: skip
 
     def _finding_window(

@@ -262,7 +262,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
 
     def _send_body(self, status: HTTPStatus, body: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
         if status == HTTPStatus.OK:
-            cuts.check()
+            cuts.check_for_cuts()
         headers = {**_SAFE, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", **(more or {})}
         self.send_response(status)
         for name, value in headers.items():

@@ -16,8 +16,8 @@ from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
 from weft.terms import calls
-from weft.terms.describe import where
-from weft.terms.event_findings import cause, finding
+from weft.terms.describe import place_suffix
+from weft.terms.event_findings import cause_key, make_finding
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
 from weft.waits.imbalance import Imbalance, imbalance
@@ -175,7 +175,7 @@ class _Telling:
         groups: dict[str, list[tuple[int, int]]] = {}
         for row, total in enumerate(pairs.ns.tolist()):
             one, two = self._events(pairs, row)
-            groups.setdefault(cause(one, two), []).append((total, row))
+            groups.setdefault(cause_key(one, two), []).append((total, row))
         for key, found in groups.items():
             if sum(ns for ns, _ in found) >= self.least:
                 yield self._told(kind, text, key, pairs, sorted(found, reverse=True))
@@ -194,9 +194,9 @@ class _Telling:
         share = base.share(total)
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
-            f" in {calls.spoken(one.function.name)}{where(one)} {text.format(late=rank_words(late), there=where(two))}"
+            f" in {calls.message_name(one.function.name)}{place_suffix(one)} {text.format(late=rank_words(late), there=place_suffix(two))}"
         )
-        return finding(
+        return make_finding(
             kind, message + (f"; {remark}" if remark else ""), [one, two],
             evidence=Cost(
                 ns=total, share=round(share, 4), base=base.words, base_ns=base.ns,

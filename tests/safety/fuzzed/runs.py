@@ -341,9 +341,9 @@ def lay_plan(run: Path, r: random.Random) -> str:
     try:
         trace = weft.open(run)
         replay.recorded_command(trace, [], None)
-        plans, cut = replay.lay_plan(trace, args)
+        plans, cut = replay.make_plans(trace, args)
         if r.random() < 0.5:
-            replay.conduct(trace, plans, cut)
+            replay.make_conductor(trace, plans, cut)
     except WeftError as error:
         if not str(error):
             raise AssertionError("an error without a word") from error

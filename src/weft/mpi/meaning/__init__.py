@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 
 from weft.mpi.meaning import pvm
-from weft.mpi.meaning.refusals import refused
+from weft.mpi.meaning.refusals import why_refused
 from weft.mpi.meaning.rows import all_rows
 from weft.mpi.meaning.words import (
     Access,
@@ -31,50 +31,50 @@ from weft.mpi.meaning.words import (
 
 __all__ = [
     "Access", "Act", "Form", "InPlace", "Leaves", "Many", "Meaning", "Mode", "Over", "Share", "Sync", "Trait", "Waits",
-    "among", "base", "every", "named", "names", "of", "refused",
+    "meanings_with", "base_name", "all_meanings", "functions_with", "names_of", "find_meaning", "why_refused",
 ]  # fmt: skip
 
 
 @cache
-def every() -> dict[str, Meaning]:
+def all_meanings() -> dict[str, Meaning]:
     """All rows by name."""
     return {row.name: row for row in (*all_rows(), *pvm.rows())}
 
 
 @cache
-def _by_act() -> dict[Act, tuple[Meaning, ...]]:
+def _meanings_by_act() -> dict[Act, tuple[Meaning, ...]]:
     found: dict[Act, list[Meaning]] = {act: [] for act in Act}
-    for row in every().values():
+    for row in all_meanings().values():
         found[row.act].append(row)
     return {act: tuple(of_act) for act, of_act in found.items()}
 
 
-def base(name: str) -> str:
+def base_name(name: str) -> str:
     """`MPI_Send_c` as the table calls it: Send."""
     return name.removeprefix("MPI_").removesuffix("_c")
 
 
-def full(name: str) -> str:
+def full_name(name: str) -> str:
     """A name of the table as records have it: Send is MPI_Send."""
     return name if name.startswith("pvm_") else f"MPI_{name}"
 
 
-def of(name: str) -> Meaning | None:
+def find_meaning(name: str) -> Meaning | None:
     """The meaning of a function, large-count form or not; None where it has no row."""
-    return every().get(base(name))
+    return all_meanings().get(base_name(name))
 
 
-def among(*acts: Act) -> tuple[Meaning, ...]:
+def meanings_with(*acts: Act) -> tuple[Meaning, ...]:
     """The rows of all functions that do one of these."""
-    return tuple(row for act in acts for row in _by_act()[act])
+    return tuple(row for act in acts for row in _meanings_by_act()[act])
 
 
-def names(found: Iterable[Meaning]) -> frozenset[str]:
+def names_of(found: Iterable[Meaning]) -> frozenset[str]:
     """The names of some rows."""
     return frozenset(row.name for row in found)
 
 
-def named(*acts: Act, where: Callable[[Meaning], bool] | None = None) -> frozenset[str]:
+def functions_with(*acts: Act, where: Callable[[Meaning], bool] | None = None) -> frozenset[str]:
     """Return the names of the functions that do one of `acts`, and for which `where` holds."""
-    found = among(*acts)
-    return names(filter(where, found) if where else found)
+    found = meanings_with(*acts)
+    return names_of(filter(where, found) if where else found)

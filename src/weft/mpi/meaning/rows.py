@@ -55,8 +55,8 @@ def _sends() -> Iterator[Meaning]:
         blocking = Meaning(name, Act.SEND, _MESSAGES, kin=name, mode=mode, leaves=leaves, waits=waits,
                            sends=Share.COUNT)  # fmt: skip
         yield blocking
-        yield _begun(blocking, "I" + name.lower())
-        yield _begun(blocking, name + "_init", Form.PERSISTENT)
+        yield _form_with_request(blocking, "I" + name.lower())
+        yield _form_with_request(blocking, name + "_init", Form.PERSISTENT)
     yield Meaning("Psend_init", Act.SEND, _MESSAGES, Form.PERSISTENT, "Send", mode=Mode.PARTITIONED,
                   waits=Waits.NOBODY, sends=Share.EACH, makes=("REQUEST",))  # fmt: skip
 
@@ -65,12 +65,12 @@ def _receives() -> Iterator[Meaning]:
     blocking = Meaning("Recv", Act.RECEIVE, _MESSAGES, kin="Recv", leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
                        receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
     yield blocking
-    yield _begun(blocking, "Irecv")
-    yield _begun(blocking, "Recv_init", Form.PERSISTENT)
-    yield _begun(blocking, "Precv_init", Form.PERSISTENT)._replace(mode=Mode.PARTITIONED, receives=Share.EACH)
+    yield _form_with_request(blocking, "Irecv")
+    yield _form_with_request(blocking, "Recv_init", Form.PERSISTENT)
+    yield _form_with_request(blocking, "Precv_init", Form.PERSISTENT)._replace(mode=Mode.PARTITIONED, receives=Share.EACH)
     matched = blocking._replace(name="Mrecv", kin="Mrecv", act=Act.MATCHED_RECEIVE, frees="MESSAGE")
     yield matched
-    yield _begun(matched, "Imrecv")
+    yield _form_with_request(matched, "Imrecv")
 
 
 def _pairs() -> Iterator[Meaning]:
@@ -79,7 +79,7 @@ def _pairs() -> Iterator[Meaning]:
                            sends=Share.COUNT, receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
         # Nothing nonblocking sends out of the buffer that it receives into, and would be a half of it.
         yield blocking._replace(traits=blocking.traits | Trait.IN_ONE_PIECE) if name.endswith("replace") else blocking
-        yield _begun(blocking, "I" + name.lower())
+        yield _form_with_request(blocking, "I" + name.lower())
 
 
 def _probes() -> Iterator[Meaning]:
@@ -105,10 +105,10 @@ def _buffers() -> Iterator[Meaning]:
         yield Meaning(f"{of}detach{tail}", Act.FLUSH, _MESSAGES, kin=f"{of}detach{tail}", waits=Waits.RECEIVERS)
         waiting = Meaning(of + flush, Act.FLUSH, _MESSAGES, kin=of + flush, waits=Waits.RECEIVERS)
         yield waiting
-        yield _begun(waiting, f"{of}i{flush}")
+        yield _form_with_request(waiting, f"{of}i{flush}")
 
 
-def _begun(blocking: Meaning, name: str, form: Form = Form.NONBLOCKING) -> Meaning:
+def _form_with_request(blocking: Meaning, name: str, form: Form = Form.NONBLOCKING) -> Meaning:
     """The form of an operation that a request stands for: the call returns at once, the request waits."""
     return blocking._replace(name=name, form=form, makes=("REQUEST", *blocking.makes))
 
@@ -188,8 +188,8 @@ def _neighbours() -> Iterator[Meaning]:
 
 def _three_forms(blocking: Meaning) -> Iterator[Meaning]:
     yield blocking
-    yield _begun(blocking, "I" + blocking.name.lower())
-    yield _begun(blocking, blocking.name + "_init", Form.PERSISTENT)
+    yield _form_with_request(blocking, "I" + blocking.name.lower())
+    yield _form_with_request(blocking, blocking.name + "_init", Form.PERSISTENT)
 
 
 # Communicators (7, 8.5) and processes (11)
@@ -213,7 +213,7 @@ def _communicators() -> Iterator[Meaning]:
     yield _collective("Intercomm_merge", topic, leaves=_ALL, makes=("COMM",), traits=Trait.BOTH_GROUPS)
     yield _collective("Dist_graph_create_adjacent", topic, makes=("COMM",))
     for name in ("Comm_idup", "Comm_idup_with_info"):
-        yield _begun(_collective(name.replace("idup", "dup"), topic, leaves=_ALL, makes=("COMM",)), name)
+        yield _form_with_request(_collective(name.replace("idup", "dup"), topic, leaves=_ALL, makes=("COMM",)), name)
     for name in ("Comm_create_group", "Comm_create_from_group", "Intercomm_create_from_groups"):
         yield _collective(name, topic, Over.GROUP, makes=("COMM",), traits=Trait.NAMED_FIRST)
     yield _collective("Comm_free", topic, frees="COMM")
@@ -257,7 +257,7 @@ def _accesses() -> Iterator[Meaning]:
         plain = Meaning(name, Act.ACCESS, _WINDOWS, kin=name, waits=Waits.HOLDER, access=access)
         yield plain
         if Access.ONE_ELEMENT not in access:
-            yield _begun(plain, "R" + name.lower())
+            yield _form_with_request(plain, "R" + name.lower())
 
 
 def _epochs() -> Iterator[Meaning]:
@@ -290,7 +290,7 @@ def _file_collectives() -> Iterator[Meaning]:
         yield whole._replace(name=whole.name + "_begin", form=Form.BEGIN)
         yield whole._replace(name=whole.name + "_end", form=Form.END)
         if word.endswith("_all"):
-            yield _begun(whole, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
+            yield _form_with_request(whole, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
 
 
 def _on_file(name: str, **facts: object) -> Meaning:
@@ -301,7 +301,7 @@ def _file_transfers() -> Iterator[Meaning]:
     for word in "read write read_at write_at read_shared write_shared".split():
         alone = Meaning("File_" + word, Act.TRANSFER, _FILES, kin="File_" + word)
         yield alone
-        yield _begun(alone, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
+        yield _form_with_request(alone, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
 
 
 # The rest

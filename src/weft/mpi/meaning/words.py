@@ -233,29 +233,29 @@ class Meaning(NamedTuple):
         return self.act is Act.COLLECTIVE and self.topic == DATA
 
     @property
-    def neighbours(self) -> bool:
+    def is_neighbourhood(self) -> bool:
         """Whether its members deal with those that a topology makes their neighbours."""
         return self.leaves is Leaves.AFTER_NEIGHBOURS
 
     @property
-    def rooted(self) -> bool:
+    def is_rooted(self) -> bool:
         """Whether one member, the root, gives all or gets all."""
         return self.leaves in (Leaves.AFTER_ROOT, Leaves.ROOT_AFTER_ALL)
 
     @property
     def counted(self) -> bool:
         """Whether one count says how much each member brings: where it is 0, nobody need wait for that member."""
-        return self.sends in (Share.COUNT, Share.EACH) and self.moves and not self.neighbours
+        return self.sends in (Share.COUNT, Share.EACH) and self.moves and not self.is_neighbourhood
 
     @property
     def uses_its_count(self) -> bool:
         """Whether each member uses at least `count` elements of its first buffer, which a broadcast has alone."""
-        if not self.counted or (self.reduces and self.sends is Share.EACH):  # there `recvcount` is what comes out
+        if not self.counted or (self.is_reduction and self.sends is Share.EACH):  # there `recvcount` is what comes out
             return False
         return self.leaves is not Leaves.AFTER_ROOT or self.sends is Share.COUNT
 
     @property
-    def by_value(self) -> bool:
+    def has_pairwise_amounts(self) -> bool:
         """Whether members may owe nothing to each other, pair by pair."""
         lists = (Share.LISTED, Share.TYPED)
         return self.leaves is Leaves.AFTER_ALL and (self.sends in lists or self.receives in lists)
@@ -266,7 +266,7 @@ class Meaning(NamedTuple):
         return Trait.POLLS in self.traits
 
     @property
-    def reduces(self) -> bool:
+    def is_reduction(self) -> bool:
         """Whether it combines what members bring with an operation."""
         return Trait.REDUCES in self.traits
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from weft.errors import WeftError
 
 
-def headers() -> list[Traversable]:
+def library_headers() -> list[Traversable]:
     """The sources: each is included by an object that defines what they want."""
     return [files("weft.native.library") / name for name in ("fortran.h", "libc.h")]
 
 
 @cache
-def wrapped(*objects: Path) -> tuple[str, ...]:
+def wrapped_functions(*objects: Path) -> tuple[str, ...]:
     """The functions whose calls the linker is to send to these object files. WeftError where they cannot be read."""
     try:
         listed = subprocess.run(["nm", *map(str, objects)], capture_output=True, text=True, check=True).stdout

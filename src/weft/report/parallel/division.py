@@ -13,7 +13,7 @@ A_RANK: Final = 64 << 10
 """Bytes of record that cost as much as a rank costs whatever it did."""
 
 
-def shares(trace: Trace, size: int) -> list[range]:
+def divide_ranks(trace: Trace, size: int) -> list[range]:
     """The ranks of each of `size` workers: all ranks in their order, one worker's behind the other's."""
     weights = [A_RANK + (rank.file.size if rank.file else 0) for rank in trace.ranks]
     middles = np.cumsum(weights) - np.array(weights) / 2

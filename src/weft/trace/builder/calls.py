@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.trace import layout
 from weft.trace.builder.handles import EPOCH_NS, SIZES, Comm, Handle, Request, Type
-from weft.trace.builder.record import RankRecord, Stream
+from weft.trace.builder.record import RankRecord, PendingStream
 from weft.trace.functions import Function
 from weft.trace.layout import (
     ANY_SOURCE,
@@ -17,7 +17,7 @@ from weft.trace.layout import (
     Flag,
 )
 from weft.trace.tails import Status, encode_tail
-from weft.trace.varint import put_s, put_u
+from weft.trace.varint import encode_string, encode_unsigned
 
 
 class RankCalls(RankRecord):
@@ -35,9 +35,9 @@ class RankCalls(RankRecord):
         if site not in self._sites:
             id = len(self._sites) + 1
             file, line, function = site
-            table = bytes([0x80 | 13 << 3 | 7]) + put_u(0)
-            self.define(Def.PYCODE, put_u(id) + put_s(file) + put_s(function) + put_u(line) + put_s(table))
-            self.define(Def.SITE, put_u(id) + put_u(0) + put_u(0) + put_u(id) + put_u(0) + put_u(0))
+            table = bytes([0x80 | 13 << 3 | 7]) + encode_unsigned(0)
+            self.define(Def.PYCODE, encode_unsigned(id) + encode_string(file) + encode_string(function) + encode_unsigned(line) + encode_string(table))
+            self.define(Def.SITE, encode_unsigned(id) + encode_unsigned(0) + encode_unsigned(0) + encode_unsigned(id) + encode_unsigned(0) + encode_unsigned(0))
             self._sites[site] = id
         return self._sites[site]
 
@@ -51,13 +51,13 @@ class RankCalls(RankRecord):
         `status` is what the call's status says, `polls` how many equal failed polls the event counts.
         """
         function = self.builder.functions[name]
-        unknown = set(arguments) - set(function.by_name)
+        unknown = set(arguments) - set(function.parameters_by_name)
         if unknown:
             raise TypeError(
-                f"{name} has no argument {', '.join(sorted(unknown))}; it has {', '.join(function.by_name)}"
+                f"{name} has no argument {', '.join(sorted(unknown))}; it has {', '.join(function.parameters_by_name)}"
             )
         values = {key: self._convert_argument(function, key, value) for key, value in arguments.items()}
-        place = function.by_name["status"].place if "status" in function.by_name else None
+        place = function.parameters_by_name["status"].place if "status" in function.parameters_by_name else None
         if place == "tail":
             values["status"] = status
         start, end = self.builder.call_times(enter, exit)
@@ -68,7 +68,7 @@ class RankCalls(RankRecord):
         if result is not None:
             slot["result"] = result
         duration = 0 if open else layout.encode_duration(end - start)
-        stream = self._streams.setdefault(thread, Stream())
+        stream = self._streams.setdefault(thread, PendingStream())
         stream.rows.append(
             (
                 EPOCH_NS + start,
@@ -92,7 +92,7 @@ class RankCalls(RankRecord):
 
     def _convert_argument(self, function: Function, name: str, value: Any) -> Any:
         """Return an argument with handles replaced by their ids."""
-        parameter = function.by_name[name]
+        parameter = function.parameters_by_name[name]
         if parameter.handle and parameter.array and value is not None:
             return [self._object_id(parameter.handle, item) for item in value]
         return self._object_id(parameter.handle, value) if parameter.handle else value

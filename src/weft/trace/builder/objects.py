@@ -13,7 +13,7 @@ from weft.trace.builder.handles import (
 from weft.trace.layout import (
     Def,
 )
-from weft.trace.varint import put_s, put_u, put_z
+from weft.trace.varint import encode_string, encode_unsigned, encode_signed
 
 
 class Objects(RankCalls):
@@ -36,13 +36,13 @@ class Objects(RankCalls):
         self._children[parent_id] = self._children.get(parent_id, 0) + 1
         group = members if self.index in members else remote
         inter = bool(remote) if inter is None else inter
-        payload = [put_u(v) for v in (id, parent_id, entry.id, self._children[parent_id] - 1, inter)]
-        payload += [put_z(list(group).index(self.index)), put_s(key)]
+        payload = [encode_unsigned(v) for v in (id, parent_id, entry.id, self._children[parent_id] - 1, inter)]
+        payload += [encode_signed(list(group).index(self.index)), encode_string(key)]
         sides = (members, remote) if self.index in members else (remote, members)
         payload += [self.builder.encode_members(self, side) for side in sides]
         self.define(Def.COMM, b"".join(payload))
         if name:
-            self.define(Def.NAME, put_u(1) + put_u(id) + put_s(name))
+            self.define(Def.NAME, encode_unsigned(1) + encode_unsigned(id) + encode_string(name))
         return id
 
     def comm_free(self, comm: Handle, **kw: Any) -> int:
@@ -56,14 +56,14 @@ class Objects(RankCalls):
         """Define a derived datatype without recording a call."""
         id = self.new_id("DATATYPE")
         ids = [self._object_id("DATATYPE", t) for t in types]
-        payload = [put_u(id), put_u(size), put_z(lb), put_z(extent)]
-        payload += [put_u(self.builder.functions.combiners.index(combiner)), put_u(len(integers))]
+        payload = [encode_unsigned(id), encode_unsigned(size), encode_signed(lb), encode_signed(extent)]
+        payload += [encode_unsigned(self.builder.functions.combiners.index(combiner)), encode_unsigned(len(integers))]
         payload += [
-            *map(put_z, integers),
-            put_u(len(addresses)),
-            *map(put_z, addresses),
-            put_u(len(ids)),
-            *map(put_u, ids),
+            *map(encode_signed, integers),
+            encode_unsigned(len(addresses)),
+            *map(encode_signed, addresses),
+            encode_unsigned(len(ids)),
+            *map(encode_unsigned, ids),
         ]
         self.define(Def.DATATYPE, b"".join(payload))
         return Type(id, size, extent)

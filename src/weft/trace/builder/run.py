@@ -28,7 +28,7 @@ from weft.trace.layout import (
     Level,
 )
 from weft.trace.run import Trace
-from weft.trace.varint import put_s, put_u, put_z
+from weft.trace.varint import encode_string, encode_unsigned, encode_signed
 
 
 class RankBuilder(PointToPoint, Completions, Collective, Objects):
@@ -45,7 +45,7 @@ class Builder(RunInMaking):
         self._temporary = tempfile.TemporaryDirectory(prefix="weft-builder-") if path is None else None
         self.function_data = dict(functions or standard_functions())
         folder = Path(self._temporary.name if self._temporary else str(path))
-        super().__init__(folder, level, _table(self.function_data))
+        super().__init__(folder, level, _function_table(self.function_data))
         (self.path / "ranks").mkdir(parents=True, exist_ok=True)
         self.ended = ended
         self.ranks: list[RankBuilder] = [RankBuilder(self, i, 0, i, ranks) for i in range(ranks)]
@@ -93,7 +93,7 @@ class Builder(RunInMaking):
             base = 0x100000 * (i + 1)
             fields = (id, comm.ids[i], flavor, base, size, unit, rank._children.get(-comm.ids[i], 0))
             rank._children[-comm.ids[i]] = fields[-1] + 1
-            rank.define(Def.WINDOW, b"".join(map(put_u, fields)))
+            rank.define(Def.WINDOW, b"".join(map(encode_unsigned, fields)))
             rank.call("MPI_Win_create", base=base, size=size, disp_unit=unit, info=1, comm=comm, win=id, **kw)
         return made
 
@@ -113,18 +113,18 @@ class Builder(RunInMaking):
             rank = self.ranks[i]
             others = children if i in parents else parents
             number = rank.new_id("WORLD") - ID_DYNAMIC + 1
-            origin = put_s("spawn" if i in parents else "parent")
-            known = put_s("" if i in parents[1:] else name)
-            rank.define(Def.WORLD, put_u(number) + put_u(len(others)) + origin + known)
+            origin = encode_string("spawn" if i in parents else "parent")
+            known = encode_string("" if i in parents[1:] else name)
+            rank.define(Def.WORLD, encode_unsigned(number) + encode_unsigned(len(others)) + origin + known)
             rank.worlds[self.ranks[others[0]].world] = number, tuple(others)
             if i in parents:
-                made = self.comm_of(rank, "MPI_Comm_spawn", parents, children, parent=comm or self.world, **kw)
+                made = self.make_intercomm_for_rank(rank, "MPI_Comm_spawn", parents, children, parent=comm or self.world, **kw)
             else:
-                made = self.comm_of(rank, None, children, parents, parent=None, key="parent")
+                made = self.make_intercomm_for_rank(rank, None, children, parents, parent=None, key="parent")
             ids[i] = made
         return Comm(ids, tuple(parents), children)
 
-    def comm_of(
+    def make_intercomm_for_rank(
         self, rank: RankBuilder, function: str | None, local: Sequence[int], remote: Sequence[int], *,
         parent: Comm | None, key: str = "", **kw: Any,
     ) -> int:  # fmt: skip
@@ -134,7 +134,7 @@ class Builder(RunInMaking):
         number = self.functions[function].id if function else 0
         if function:
             rank.call(function, comm=parent_id, intercomm=id, **kw)
-        payload = [put_u(v) for v in (id, parent_id, number, 0, 1)] + [put_z(list(local).index(rank.index)), put_s(key)]
+        payload = [encode_unsigned(v) for v in (id, parent_id, number, 0, 1)] + [encode_signed(list(local).index(rank.index)), encode_string(key)]
         rank.define(Def.COMM, b"".join([*payload, self.encode_members(rank, local), self.encode_members(rank, remote)]))
         return id
 
@@ -162,7 +162,7 @@ class Builder(RunInMaking):
 _tables: dict[int, FunctionTable] = {}
 
 
-def _table(data: dict[str, object]) -> FunctionTable:
+def _function_table(data: dict[str, object]) -> FunctionTable:
     """Return the table of functions that `data` describes; one table is shared by all runs with the same data."""
     key = id(data["functions"])
     if key not in _tables:

@@ -92,12 +92,12 @@ def encode_dropped(dropped: DroppedCalls) -> bytes:
     return head.tobytes() + dropped.sorts.tobytes()
 
 
-def order_chunks(kind: int, first: int, chunks: Sequence[tuple[int, Chunk]]) -> tuple[list[Extent], str]:
-    """Put the chunks of a ring in order, from the one with the number `first` on, and say what is wrong with them.
+def order_chunks(kind: int, first_number: int, chunks: Sequence[tuple[int, Chunk]]) -> tuple[list[Extent], str]:
+    """Put the chunks of a ring in order, from the one with the number `first_number` on, and say what is wrong with them.
 
     Chunks before that one were dropped, and what they hold may already be something else.
     """
-    distances = sorted(((number - first) % layout.NUMBERS, chunk) for number, chunk in chunks if chunk[2])
+    distances = sorted(((number - first_number) % layout.NUMBERS, chunk) for number, chunk in chunks if chunk[2])
     extents: list[Extent] = []
     is_full = True
     for position, (distance, (row, offset, used, room)) in enumerate(distances):
