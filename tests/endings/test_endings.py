@@ -98,7 +98,9 @@ def test_a_python_exit_that_finalizes_on_its_way_is_no_finding() -> None:
     b = Builder(ranks=2, ended="crashed")
     for rank in b.ranks:
         rank.barrier()
-        rank.add_ending(EndingKind.EXIT, code=1, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")])
+        rank.add_ending(
+            EndingKind.EXIT, code=1, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")]
+        )
         rank.finalize(leaving=True)
     trace = b.open()
     assert found(trace) == []
@@ -109,7 +111,9 @@ def test_a_python_exit_that_finalizes_on_its_way_is_no_finding() -> None:
 def test_a_python_exit_that_others_wait_for_is_an_early_exit(code: int) -> None:
     b = Builder(ranks=3, ended="deadlock")
     waits(b, 0, 2)
-    b.ranks[1].add_ending(EndingKind.EXIT, code=code, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")])
+    b.ranks[1].add_ending(
+        EndingKind.EXIT, code=code, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")]
+    )
     b.ranks[1].finalize(leaving=True, open=True)
     [one] = found(b.open())
     assert one.kind == "early-exit"
@@ -121,7 +125,9 @@ def test_a_python_exit_that_the_end_of_the_job_overtakes_is_no_finding(gone: boo
     b = Builder(ranks=2, ended="crashed")
     for rank in b.ranks:
         rank.barrier()
-    b.ranks[1].add_ending(EndingKind.EXIT, code=0, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "main")])
+    b.ranks[1].add_ending(
+        EndingKind.EXIT, code=0, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "main")]
+    )
     b.ranks[1].state = State.EXITED if gone else State.RUNNING
     trace = b.open()
     assert [one.kind for one in found(trace)] == (["early-exit"] if gone else [])
@@ -202,7 +208,9 @@ def test_an_interrupt_says_where_each_rank_was_and_is_no_deadlock() -> None:
     b = Builder(ranks=2, ended="interrupted")
     b.ranks[0].open.recv(1, site=("a.py", 5, "<module>"))
     b.ranks[1].barrier()
-    b.ranks[1].add_ending(EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin"), ("a.py", 8, "<module>")])
+    b.ranks[1].add_ending(
+        EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin"), ("a.py", 8, "<module>")]
+    )
     b.ranks[1].add_ending(EndingKind.EXCEPTION, name="KeyboardInterrupt", python=[("a.py", 4, "spin")])
     b.ranks[1].state = State.RUNNING
     trace = b.open()
@@ -276,7 +284,9 @@ def test_a_silent_rank_is_named_where_the_launcher_let_the_others_tell(*, signal
 def test_an_exit_before_the_launchers_signal_is_an_exit() -> None:
     b = Builder(ranks=3, ended="deadlock")
     waits(b, 0, 2)
-    b.ranks[1].add_ending(EndingKind.EXIT, code=3, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "<module>")])
+    b.ranks[1].add_ending(
+        EndingKind.EXIT, code=3, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "<module>")]
+    )
     b.ranks[1].finalize(leaving=True, open=True)
     b.ranks[1].add_ending(EndingKind.WARNED, code=15, name="SIGTERM")
     [one] = found(b.open())

@@ -11,7 +11,7 @@ from weft.base.facts import changed
 from weft.evidence import BufferAccess, Deadlock, Evidence, Other, Overlap, Wait
 from weft.findings import Finding
 from weft.kinds import KINDS
-from weft.report.evidence import render_page, evidence_classes
+from weft.report.evidence import evidence_classes, render_page
 
 
 def test_every_shape_is_of_a_kind_and_every_kind_has_shapes_that_exist() -> None:

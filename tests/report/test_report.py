@@ -17,7 +17,7 @@ from weft.cli import main as cli
 from weft.endings import lines as ends
 from weft.evidence import Parameter
 from weft.findings import Finding, Site
-from weft.report import Failure, AnalysisContext, Report, analyse, run_analyses, summary, to_json
+from weft.report import AnalysisContext, Failure, Report, analyse, run_analyses, summary, to_json
 from weft.report.analysis import merge_by_cause
 from weft.report.document import JSON_SCHEMA
 from weft.report.page import to_html

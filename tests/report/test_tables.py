@@ -13,7 +13,7 @@ from weft.cli.main import main
 from weft.match import match_operations
 from weft.report import to_json
 from weft.report.document import JSON_SCHEMA
-from weft.report.tables import matrix_lines, make_tables, times_lines, to_html
+from weft.report.tables import make_tables, matrix_lines, times_lines, to_html
 from weft.trace import Level, Trace
 from weft.trace.builder import Builder
 from weft.view.culprits import waits_by_culprit
@@ -106,7 +106,9 @@ def test_every_form_of_the_report_tells_the_same_numbers() -> None:
     assert document["base"]["ns"] == 180 * MS and document["in_mpi_ns"] == 95 * MS and document["late_ns"] == 80 * MS
     [finding] = [f for f in find(trace, match_operations(trace)) if f.kind == "late-sender"]
     assert (
-        finding.facts()["ns"] == document["late_ns"] == sum(row["ns"] for row in waits_by_culprit(trace, match_operations(trace)))
+        finding.facts()["ns"]
+        == document["late_ns"]
+        == sum(row["ns"] for row in waits_by_culprit(trace, match_operations(trace)))
     )
     assert finding.facts()["base_ns"] == document["base"]["ns"]
     assert document["base"]["text"] in to_html(made).replace("&#x27;", "'")

@@ -11,7 +11,7 @@ import pytest
 from weft.cli._said import print_own_blocks
 from weft.report import run_analyses
 from weft.report.terminal import print_blocks
-from weft.report.text import summary_blocks, print_report
+from weft.report.text import print_report, summary_blocks
 from weft.trace.builder import Builder
 
 

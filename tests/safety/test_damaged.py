@@ -39,7 +39,7 @@ from weft.trace.builder import Builder
 from weft.trace.builder.record import RecordFile
 from weft.trace.errors import Arguments, NoArgument
 from weft.trace.layout import BEFORE, EVENT, Def, Flag, LogKind, State, StreamKind
-from weft.trace.varint import encode_string, encode_unsigned, encode_signed
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 from weft.usage import object_ids, pending_buffers
 from weft.usage.requests import Requests
 from weft.values.configuration import read_configuration
@@ -84,8 +84,18 @@ def test_more_bytes_than_a_message_holds_are_not_known() -> None:
 def test_a_communicator_without_the_rank_that_defines_it_is_left_out() -> None:
     def defined(first: int) -> weft.Trace:
         b = Builder(ranks=3)
-        members = encode_unsigned(1) + encode_unsigned(0) + encode_unsigned(first) + encode_signed(1) + encode_unsigned(2)
-        head = encode_unsigned(256) + encode_unsigned(2) + encode_unsigned(112) + encode_unsigned(0) + encode_unsigned(0) + encode_signed(0) + encode_string("k")
+        members = (
+            encode_unsigned(1) + encode_unsigned(0) + encode_unsigned(first) + encode_signed(1) + encode_unsigned(2)
+        )
+        head = (
+            encode_unsigned(256)
+            + encode_unsigned(2)
+            + encode_unsigned(112)
+            + encode_unsigned(0)
+            + encode_unsigned(0)
+            + encode_signed(0)
+            + encode_string("k")
+        )
         b.ranks[0].define(Def.COMM, head + members + encode_unsigned(0))
         return b.open()
 

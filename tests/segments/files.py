@@ -41,7 +41,12 @@ class Program:
         amode = READ_WRITE | (APPEND if self.rng.random() < 0.1 else 0)
         for r in self.b.ranks:
             id = made[r.index] = r.new_id("FILE")
-            fields = encode_unsigned(id) + encode_unsigned(self.b.world.ids[r.index]) + encode_unsigned(amode) + encode_string(f"/tmp/f{len(self.files)}")
+            fields = (
+                encode_unsigned(id)
+                + encode_unsigned(self.b.world.ids[r.index])
+                + encode_unsigned(amode)
+                + encode_string(f"/tmp/f{len(self.files)}")
+            )
             r.define(Def.FILE, fields)
             r.call("MPI_File_open", comm=self.b.world, filename="f", amode=amode, info=1, fh=id)
         self.files.append(made)

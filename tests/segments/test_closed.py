@@ -327,7 +327,9 @@ def test_the_order_of_a_segment_is_that_of_the_run(seeds: range, tmp_path: Path)
                 for b in events[::3]:
                     for end in (False, True):
                         asked += 1
-                        there = whole.reaches(segment.to_run_event(a), segment.to_run_event(b), a_end=end, b_end=not end)
+                        there = whole.reaches(
+                            segment.to_run_event(a), segment.to_run_event(b), a_end=end, b_end=not end
+                        )
                         assert mine.reaches(a, b, a_end=end, b_end=not end) == there, (seed, a, b)
     assert asked > 80 * len(seeds)
 

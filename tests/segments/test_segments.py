@@ -24,7 +24,7 @@ from weft.report import AnalysisContext, run_analyses
 from weft.report.parallel import SingleWorker
 from weft.report.proof import add_proofs
 from weft.report.registry import ANALYSES
-from weft.report.segments import _SegmentedReport, analyse_in_segments_alone, analyse_in_segments
+from weft.report.segments import _SegmentedReport, analyse_in_segments, analyse_in_segments_alone
 from weft.report.tables import make_tables, make_tables_of_context
 from weft.segments import SEGMENT, Cuts, cuts, look, quiet
 from weft.trace import Trace
@@ -232,7 +232,7 @@ def test_what_is_told_does_not_depend_on_the_parts_of_a_segment(
             parts.append(found is not None)
         return found
 
-    monkeypatch.setattr(_SegmentedReport, "_in_cells", seen)
+    monkeypatch.setattr(_SegmentedReport, "_analyse_in_cells", seen)
     told = 0
     for seed in seeds:
         trace = mostly_right(random.Random(seed), tmp_path / str(seed), (0, 0.003, 0.02, 0.1)[seed % 4])

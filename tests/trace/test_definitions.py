@@ -10,7 +10,7 @@ from weft.trace.communicators import format_members
 from weft.trace.datatypes import concatenate_signatures, repeat_signature
 from weft.trace.definitions import Definitions
 from weft.trace.layout import Def
-from weft.trace.varint import encode_string, encode_unsigned, encode_signed
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 # Communicators
 
@@ -277,7 +277,17 @@ def test_a_damaged_definition_does_not_take_the_others_with_it() -> None:
 
 
 def test_a_lower_bound_may_be_negative() -> None:
-    payload = encode_unsigned(256) + encode_unsigned(8) + encode_signed(-16) + encode_signed(24) + encode_unsigned(1) + encode_unsigned(0) + encode_unsigned(0) + encode_unsigned(1) + encode_unsigned(4)
+    payload = (
+        encode_unsigned(256)
+        + encode_unsigned(8)
+        + encode_signed(-16)
+        + encode_signed(24)
+        + encode_unsigned(1)
+        + encode_unsigned(0)
+        + encode_unsigned(0)
+        + encode_unsigned(1)
+        + encode_unsigned(4)
+    )
     definitions = Definitions(encode_unsigned(Def.DATATYPE) + encode_unsigned(len(payload)) + payload)
     made = definitions.get(Def.DATATYPE, 256)
     assert (made.lb, made.extent) == (-16, 24)

@@ -10,7 +10,7 @@ from weft.trace.builder import Builder
 from weft.trace.definitions import MAX_ENDINGS, Definitions
 from weft.trace.endings import Ending
 from weft.trace.layout import ENDING_FRAMES, Def, EndingKind, ExitKind
-from weft.trace.varint import encode_string, encode_unsigned, encode_signed
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 STACK = [("/p/exc.py", 4, "work"), ("/p/exc.py", 6, "<module>")]
 
@@ -34,7 +34,9 @@ def test_an_exception_is_read_with_its_place_and_time() -> None:
 
 def test_the_interpreters_own_frames_are_not_the_place() -> None:
     b = Builder(ranks=1)
-    b.ranks[0].add_ending(EndingKind.EXCEPTION, python=[("/x/mpi4py/run.py", 9, "main"), ("<frozen runpy>", 1, "f"), *STACK])
+    b.ranks[0].add_ending(
+        EndingKind.EXCEPTION, python=[("/x/mpi4py/run.py", 9, "main"), ("<frozen runpy>", 1, "f"), *STACK]
+    )
     b.ranks[0].add_ending(EndingKind.EXCEPTION, python=[("<frozen runpy>", 1, "f")])
     first, second = b.open().ranks[0].endings
     assert first.site is not None
@@ -45,7 +47,14 @@ def test_the_interpreters_own_frames_are_not_the_place() -> None:
 def test_a_crash_is_told_with_its_address_and_the_lines_of_its_frames() -> None:
     b = Builder(ranks=1)
     (rank,) = b.ranks
-    rank.define(Def.MODULE, encode_unsigned(1) + encode_unsigned(0) + encode_unsigned(4096) + encode_string("ab") + encode_string("/bin/prog"))
+    rank.define(
+        Def.MODULE,
+        encode_unsigned(1)
+        + encode_unsigned(0)
+        + encode_unsigned(4096)
+        + encode_string("ab")
+        + encode_string("/bin/prog"),
+    )
     rank.add_ending(
         EndingKind.SIGNAL, code=11, detail=1, address=0xDEAD, name="SIGSEGV", native=[(1, 70), (1, 90)], thread=None
     )
@@ -87,8 +96,19 @@ def test_a_finalize_of_the_way_out_is_told_from_the_programs_own() -> None:
 
 
 def ending(kind: int, frames: int) -> bytes:
-    head = b"".join(encode_unsigned(v) for v in (kind, 0, 1, 2)) + encode_signed(0) + encode_signed(0) + encode_unsigned(0) + 4 * encode_string("")
-    return head + encode_unsigned(frames) + frames * (encode_string("f") + encode_unsigned(1) + encode_string("g")) + encode_unsigned(0)
+    head = (
+        b"".join(encode_unsigned(v) for v in (kind, 0, 1, 2))
+        + encode_signed(0)
+        + encode_signed(0)
+        + encode_unsigned(0)
+        + 4 * encode_string("")
+    )
+    return (
+        head
+        + encode_unsigned(frames)
+        + frames * (encode_string("f") + encode_unsigned(1) + encode_string("g"))
+        + encode_unsigned(0)
+    )
 
 
 def definition(payload: bytes) -> bytes:
@@ -97,7 +117,13 @@ def definition(payload: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", encode_unsigned(1), ending(1, ENDING_FRAMES + 1), ending(1, 3)[:-1], ending(1, 0)[:-2] + encode_unsigned(2**60)],
+    [
+        b"",
+        encode_unsigned(1),
+        ending(1, ENDING_FRAMES + 1),
+        ending(1, 3)[:-1],
+        ending(1, 0)[:-2] + encode_unsigned(2**60),
+    ],
     ids=["empty", "cut", "too many frames", "cut in a frame", "endless"],
 )
 def test_a_damaged_ending_is_left_out_and_said(payload: bytes) -> None:

@@ -101,7 +101,15 @@ def native_run(tmp_path: Path, *flags: str) -> tuple[Path, Path, list[int]]:
         names = encode_string(read_build_id(program)) + encode_string(str(program))
         rank.define(Def.MODULE, encode_unsigned(1) + encode_unsigned(4096) + encode_unsigned(9999) + names)
         for i, offset in enumerate(offsets):
-            rank.define(Def.SITE, encode_unsigned(i + 1) + encode_unsigned(1) + encode_unsigned(offset) + encode_unsigned(0) + encode_unsigned(0) + encode_unsigned(0))
+            rank.define(
+                Def.SITE,
+                encode_unsigned(i + 1)
+                + encode_unsigned(1)
+                + encode_unsigned(offset)
+                + encode_unsigned(0)
+                + encode_unsigned(0)
+                + encode_unsigned(0),
+            )
             rank.send(0, site=i + 1)
     return b.write(), program, offsets
 

@@ -10,7 +10,7 @@ from weft.trace.builder import Builder, standard_functions
 from weft.trace.functions import Function, FunctionTable, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Flag
 from weft.trace.tails import Status, decode_tail, encode_tail
-from weft.trace.varint import Cursor, Damaged, encode_unsigned, encode_signed, signed64, unzigzag, zigzag
+from weft.trace.varint import Cursor, Damaged, encode_signed, encode_unsigned, signed64, unzigzag, zigzag
 
 FUNCTIONS = FunctionTable(standard_functions())
 WITH_TAILS = [f for f in FUNCTIONS if f.tail_in or f.tail_out]

@@ -23,8 +23,23 @@ from weft.trace.varint import encode_string, encode_unsigned
 def place(rank: RankBuilder, line: int) -> int:
     """A site for tasks, at a line of solve.py."""
     table = bytes([0x80 | 13 << 3 | 7]) + encode_unsigned(0)
-    rank.define_task(Def.PYCODE, encode_unsigned(line) + encode_string("/x/solve.py") + encode_string("main") + encode_unsigned(line) + encode_string(table))
-    rank.define_task(Def.SITE, encode_unsigned(line) + encode_unsigned(0) + encode_unsigned(0) + encode_unsigned(line) + encode_unsigned(0) + encode_unsigned(0))
+    rank.define_task(
+        Def.PYCODE,
+        encode_unsigned(line)
+        + encode_string("/x/solve.py")
+        + encode_string("main")
+        + encode_unsigned(line)
+        + encode_string(table),
+    )
+    rank.define_task(
+        Def.SITE,
+        encode_unsigned(line)
+        + encode_unsigned(0)
+        + encode_unsigned(0)
+        + encode_unsigned(line)
+        + encode_unsigned(0)
+        + encode_unsigned(0),
+    )
     return line
 
 
@@ -84,7 +99,15 @@ def test_threads_that_had_one_number_in_turn_are_not_told_apart() -> None:
     [r0] = b.ranks
     r0.switch_task(7)
     r0.send(0)
-    r0.define(Def.THREAD, encode_unsigned(0) + encode_unsigned(1) + encode_unsigned(1000) + encode_unsigned(0) + encode_string("") + encode_unsigned(0))
+    r0.define(
+        Def.THREAD,
+        encode_unsigned(0)
+        + encode_unsigned(1)
+        + encode_unsigned(1000)
+        + encode_unsigned(0)
+        + encode_string("")
+        + encode_unsigned(0),
+    )
     r0.send(0)
     trace = b.open()
     assert trace.ranks[0].tasks.ids.tolist() == [0, 0]  # type: ignore[union-attr]

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from weft.native.headers import layouts as kernel
 from weft.terms import byte_layouts
-from weft.terms.byte_layouts import Layout, covers_range, share_bytes, merge_layouts, first_shared_blocks, gapless_layout
+from weft.terms.byte_layouts import (
+    Layout,
+    covers_range,
+    first_shared_blocks,
+    gapless_layout,
+    merge_layouts,
+    share_bytes,
+)
 from weft.terms.datatype_layouts import layout_of_elements
 from weft.terms.strided_blocks import Strided, simplify_parts
 from weft.trace import Datatype
@@ -163,7 +170,10 @@ PARTS = st.lists(
     min_size=1, max_size=3,
 )  # fmt: skip
 LAYOUTS = st.builds(
-    lambda parts, stride, times: Layout(simplify_parts(parts), stride, times), PARTS, st.integers(-40, 40), st.integers(1, 6)
+    lambda parts, stride, times: Layout(simplify_parts(parts), stride, times),
+    PARTS,
+    st.integers(-40, 40),
+    st.integers(1, 6),
 )
 
 
@@ -225,7 +235,10 @@ def test_a_sum_of_multiples_lies_in_an_interval_where_trying_all_finds_one(
 
 
 def test_several_layouts_are_one() -> None:
-    assert laid(merge_layouts([(10, gapless_layout(4)), (14, gapless_layout(2)), (0, gapless_layout(1))])) == [(0, 1), (10, 6)]
+    assert laid(merge_layouts([(10, gapless_layout(4)), (14, gapless_layout(2)), (0, gapless_layout(1))])) == [
+        (0, 1),
+        (10, 6),
+    ]
 
 
 @pytest.mark.parametrize("count", [1000, 10**8, 10**15])
@@ -237,7 +250,9 @@ def test_interleaved_columns_meet_where_the_second_begins_within_the_first(count
     other = Layout([Strided(0, 3)], 25, count)  # steps of 24 and of 25: some pair is as far apart as one likes
     assert share_bytes(one, other, 12)
     even, odd = Layout([Strided(0, 8)], 48, count), Layout([Strided(0, 4)], 30, count)
-    assert [share_bytes(even, odd, apart) for apart in range(7, 13)] == [True, False, False, True, True, True][:6] or True
+    assert [share_bytes(even, odd, apart) for apart in range(7, 13)] == [True, False, False, True, True, True][
+        :6
+    ] or True
     assert time.process_time() - begun < 1
 
 

@@ -98,7 +98,10 @@ def sent_twice(make: Maker, apart: int, count: int | None = None) -> list[Findin
         r.finalize()
     trace = b.open()
     found = analyse(trace)
-    assert unproven(trace, [f for f in found if f.facts().get("accesses")], order_events(trace, match_operations(trace))) == []
+    assert (
+        unproven(trace, [f for f in found if f.facts().get("accesses")], order_events(trace, match_operations(trace)))
+        == []
+    )
     return [f for f in found if f.kind == "buffer-reuse"]
 
 

@@ -26,8 +26,8 @@ from weft.terms.argument_columns import Ints
 from weft.terms.byte_layouts import Layout
 from weft.terms.calls import masks_of
 from weft.terms.datatype_layouts import layout_of_elements
-from weft.terms.describe import place_suffix
-from weft.terms.event_findings import make_finding, make_left_out_note, call_and_place
+from weft.terms.describe import at_place
+from weft.terms.event_findings import call_at, make_finding, make_left_out_note
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import GUESSED, TouchKind
 from weft.usage.epochs import read_epochs
@@ -35,7 +35,11 @@ from weft.usage.rma_completion import find_completing_events
 
 _EVER: Final = 2**63 - 1
 _BLOCKING: Final = (
-    calls.SENDS | calls.RECVS | calls.SENDRECVS | {"Mrecv"} | calls.data_collectives(lambda m: m.sends is not Share.NOTHING)
+    calls.SENDS
+    | calls.RECVS
+    | calls.SENDRECVS
+    | {"Mrecv"}
+    | calls.data_collectives(lambda m: m.sends is not Share.NOTHING)
 )
 _REDUCTIONS: Final = calls.forms_of(calls.REDUCTIONS, Form.NONBLOCKING, Form.PERSISTENT)
 MOST_ROWS: Final = 2000
@@ -82,6 +86,9 @@ class _PendingBuffers:
         """A hold whose blocks are too many to look at."""
 
     def find(self) -> Iterator[Finding]:
+        """Yield the findings of a rank: the program's accesses to buffers while MPI had them, the first few of each
+        pair of lines.
+        """
         told: dict[tuple[int, int], int] = {}
         for met in self.met():
             key = int(self.touches.site[met.touch]), int(self.rank.events["site"][self.holds.event[met.hold]])
@@ -121,6 +128,7 @@ class _PendingBuffers:
         return rows[self.touches.slot[rows] != own] if blocking else rows
 
     def _accesses_to_blocks(self, hold: int, rows: Ints) -> Iterator[BufferAccess]:
+        """Yield the rows that access a block of a held buffer, by the blocks of its datatype."""
         if not len(rows):
             return
         datatype, count, address = (
@@ -147,6 +155,7 @@ class _PendingBuffers:
                 yield BufferAccess(row, hold, *met)
 
     def _make_finding(self, met: BufferAccess) -> Finding:
+        """Make the finding of one access to a buffer that MPI had."""
         rank, touches, holds = self.rank, self.touches, self.holds
         start = rank.event(int(holds.event[met.hold]))
         end = int(self.end[met.hold])
@@ -154,24 +163,25 @@ class _PendingBuffers:
         completed = rank.event(end) if end < len(rank) else None
         kind, site = int(touches.kind[met.touch]), rank.site(int(touches.site[met.touch]))
         verb = "stores to" if kind & TouchKind.WRITE else "loads from"
-        begun = f", started{place_suffix(start)}," if maker is not start else ""
+        begun = f", started{at_place(start)}," if maker is not start else ""
         other = " (in another thread)" if touches.slot[met.touch] != rank.locate(start.index)[0].slot else ""
-        until = f"{call_and_place(completed)} completes it" if completed else "nothing completes it"
+        until = f"{call_at(completed)} completes it" if completed else "nothing completes it"
         until = "it has not returned" if end == start.index else until
         early = bool(holds.written[met.hold]) and not kind & TouchKind.WRITE
         early &= base_name(maker.function.name) in _REDUCTIONS
         made = make_finding(
             "early-reduction-use" if early else "buffer-reuse",
             f"rank {rank.index} {verb} {format_bytes(met.low, met.high, int(holds.address[met.hold]))} of a buffer"
-            f"{format_site(site)}{other} while {call_and_place(maker)}{begun} has it: {until}",
+            f"{format_site(site)}{other} while {call_at(maker)}{begun} has it: {until}",
             [start, *([completed] if completed else [])],
             evidence=self._make_evidence(met, start, completed),
             cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{format_site(site)}; "
-            f"{maker.function.name}{place_suffix(maker)}",
+            f"{maker.function.name}{at_place(maker)}",
         )
         return add_access_site(made, rank, site, kind)
 
     def _make_evidence(self, met: BufferAccess, start: Event, completed: Event | None) -> MetPending:
+        """Return the evidence of an access: which bytes, and the calls between which MPI had them."""
         touches = self.touches
         return MetPending(
             access="write" if touches.kind[met.touch] & TouchKind.WRITE else "read",
@@ -222,7 +232,9 @@ def completion_events(rank: Rank, holds: BufferTable, gatherings: Gatherings) ->
         row = behind(done, event, holds.request[asked], holds.event[asked])
         found[asked[row >= 0]] = event[row[row >= 0]]
     _enter_one_sided_completions(rank, holds, gatherings, found)
-    blocking = (holds.event >= 0) & masks_of(rank.trace.functions).table(_BLOCKING)[rank.events["function"][holds.event]]
+    blocking = (holds.event >= 0) & masks_of(rank.trace.functions).table(_BLOCKING)[
+        rank.events["function"][holds.event]
+    ]
     found[blocking] = holds.event[blocking]
     known = np.flatnonzero(found < len(rank))
     completed = found[known]

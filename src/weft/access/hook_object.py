@@ -76,6 +76,7 @@ def inlining_options() -> list[str]:
 
 
 def _compile_hooks(contents: dict[str, bytes], target: Path) -> None:
+    """Compile the hooks to an object file at `target`. UsageError if there is no C compiler, or it fails."""
     compiler = next((c for c in (os.environ.get("WEFT_CC"), "gcc", "cc", "clang") if c and shutil.which(c)), None)
     if compiler is None:
         raise UsageError("there is no C compiler for the hooks of `weft cc`: install gcc, or name one in WEFT_CC")

@@ -107,7 +107,9 @@ class AccessOrdering:
     def has_only_polling_calls(self, rank: Rank, first: int, last: int) -> bool:
         """Return whether there are calls between two events, and only those that a rank makes while it waits."""
         functions = rank.events["function"][first:last]
-        return 0 < len(functions) <= _MOST_BETWEEN and bool(masks_of(self.trace.functions).table(_ASKS)[functions].all())
+        return 0 < len(functions) <= _MOST_BETWEEN and bool(
+            masks_of(self.trace.functions).table(_ASKS)[functions].all()
+        )
 
     def _first_fetch(self, rank: int) -> int:
         """Return the first atomic fetch of a rank; an index after its last event if it has none."""

@@ -164,6 +164,7 @@ class PlacedRows:
         self.before = self._next_events()
 
     def _next_events(self) -> Ints:
+        """Return for each row the first event of the rank after it."""
         rows, enter = self.raw, self.rank.events["enter"]
         by_the_clock: Ints = np.searchsorted(enter, rows["first"]).astype(np.int64)
         if len(self.rank.threads) != 1:

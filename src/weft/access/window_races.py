@@ -26,7 +26,7 @@ from weft.order import Order
 from weft.terms.argument_columns import Ints
 from weft.terms.buffer_blocks import number_shapes
 from weft.terms.describe import has_loop_at
-from weft.terms.event_findings import cause_key, make_finding, call_and_place
+from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.trace import Trace
 from weft.trace.layout import TouchKind
 from weft.usage.one_sided import collect_operation_accesses
@@ -110,6 +110,7 @@ class _WindowMemory:
                     yield from self._race_with_program(one, mine, two, other)
 
     def _race_with_operations(self, program: WindowAccesses, mine: AlikeRows, other: AlikeRows) -> Iterator[Finding]:
+        """Yield a finding if the program's access and a one-sided operation race."""
         of, first, operation = self.of, mine.rows.item(0), other.rows.item(0)
         kind = program.touches.kind.item(first)
         reads = of.sort.item(operation) == READ or of.operation.item(operation) < 0
@@ -175,6 +176,7 @@ class _WindowMemory:
     def _race_with_program(
         self, one: WindowAccesses, mine: AlikeRows, two: WindowAccesses, other: AlikeRows
     ) -> Iterator[Finding]:
+        """Yield a finding if the accesses of two programs to a shared window race."""
         first, second = int(mine.rows[0]), int(other.rows[0])
         kinds = int(one.touches.kind[first]), int(two.touches.kind[second])
         if not (kinds[0] | kinds[1]) & TouchKind.WRITE or kinds[0] & kinds[1] & TouchKind.ATOMIC:
@@ -202,6 +204,7 @@ class _WindowMemory:
     def _make_operation_race(
         self, program: WindowAccesses, row: int, op: int, bytes_: tuple[int, int]
     ) -> Iterator[Finding]:
+        """Yield the finding of a race between a program's access and an operation, once for each pair of lines."""
         if self.ordering.may_be_ordered_by_values(program, row, int(self.of.rank[op])):
             return
         rank, touches = program.rank, program.touches
@@ -216,7 +219,7 @@ class _WindowMemory:
             "rma-race",
             f"rank {rank.index} {'stores to' if kind & TouchKind.WRITE else 'loads from'} {_describe_bytes(bytes_)} of "
             f"rank {self.target}'s window{format_site(site)}, which rank {event.rank.index} "
-            f"{_WORDS[int(self.of.sort[op])]} in {call_and_place(event)}: nothing orders the two",
+            f"{_WORDS[int(self.of.sort[op])]} in {call_at(event)}: nothing orders the two",
             [event],
             evidence=MetOperation(
                 access="write" if kind & TouchKind.WRITE else "read", bytes=bytes_, target=self.target,
@@ -230,6 +233,7 @@ class _WindowMemory:
     def _make_shared_window_race(
         self, one: WindowAccesses, a: int, two: WindowAccesses, b: int, bytes_: tuple[int, int]
     ) -> Iterator[Finding]:
+        """Yield the finding of a race between two programs' accesses, once for each pair of lines."""
         if self.ordering.may_be_ordered_by_values(one, a, two.rank.index) or one.flagged or two.flagged:
             return
         sites = [p.rank.site(int(p.touches.site[row])) for p, row in ((one, a), (two, b))]
@@ -271,6 +275,7 @@ class AlikeRowGroups:
 
 
 def _group_alike(low: Ints, high: Ints, columns: tuple[NDArray[Any], ...]) -> Iterator[AlikeRows]:
+    """Yield the rows that are equal in all columns, with the bytes that they access."""
     table = np.stack([*columns, high, low])
     order = np.lexsort(table)
     changed = (np.diff(table[:, order], axis=1) != 0).any(axis=0)

@@ -33,7 +33,7 @@ class Facts:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def to_json(self) -> dict[str, Any]:
-        """The facts as a JSON object."""
+        """Return the facts as a JSON object."""
         kind, own = type(self), vars(self)
         return {
             key: _to_json_value(own[name])
@@ -43,7 +43,7 @@ class Facts:
 
 
 def json_keys(kind: type[Facts]) -> dict[str, str]:
-    """The names of facts, each with its key in JSON."""
+    """Return the names of facts, each with its key in JSON."""
     if kind not in _known:
         mine = [one for one in reversed(kind.__mro__) if issubclass(one, Facts)]
         _known[kind] = {name: name.removesuffix("_") for one in mine for name in one.__annotations__}
@@ -60,6 +60,7 @@ def changed(facts: _Facts, **to: object) -> _Facts:
 
 
 def _to_json_value(value: object) -> object:
+    """Return a value as JSON: facts as objects, sequences as lists."""
     if isinstance(value, Facts):
         return value.to_json()
     if isinstance(value, Forced):

@@ -26,6 +26,7 @@ def dataclass(cls: object = None, /, *, frozen: bool = False, slots: bool = Fals
     """As dataclasses.dataclass, whose other functions take these classes too."""
 
     def made(cls: Any) -> Any:
+        """Return the class with the methods of a dataclass, which are made when they are used first."""
         own_init = "__init__" in vars(cls)
         if not cls.__doc__:
             cls.__doc__ = cls.__name__  # the standard decorator would write the signature here, at some cost

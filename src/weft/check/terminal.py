@@ -12,7 +12,7 @@ from weft.dataparallel.check_coverage import CheckCoverage
 from weft.findings import Finding
 from weft.kinds import SEVERITIES
 from weft.report.terminal import print_blocks
-from weft.report.text import explain_hint, file_line, finding_line, printable, line_style
+from weft.report.text import explain_hint, file_line, finding_line, line_style, printable
 
 if TYPE_CHECKING:
     from weft.check import CheckResult

@@ -1,4 +1,4 @@
-"""Whether to execute what a run names that this user did not record: it is shown, and asked."""
+"""Asks whether to execute the program that a run names if this user did not record it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def add_trust_option(parser: argparse.ArgumentParser) -> None:
 
 
 def require_consent(folder: Path, facts: Mapping[str, Any], *, trust: bool, earlier_consent: str | None = None) -> str:
-    """The word for what may be executed of a run; UsageError where it may not.
+    """Return a hash of what may be executed for a run. UsageError if the user does not agree.
 
-    `earlier_consent`: the word of a command that has asked already: it holds for what was shown then, and nothing else.
+    `before`: the hash from a command that has asked already; it is valid for what was shown then, and nothing else.
     """
     from weft.safety.runs import describe_execution, explain_doubt, hash_execution
 

@@ -17,12 +17,12 @@ ASKED: Final = "_ARGCOMPLETE"
 
 
 def is_completion_request() -> bool:
-    """Whether this process was started by a shell to complete a line."""
+    """Return whether a shell started this process to complete a line."""
     return ASKED in os.environ
 
 
 def commands_on_line(known: Iterable[str]) -> list[str]:
-    """The commands whose options are needed: the one that the line names, or all."""
+    """Return the commands whose options are needed: the one that the line names, or all."""
     words = os.environ.get("COMP_LINE", "")[: _cursor_position()].split(" ")
     return [words[1]] if len(words) > 2 and words[1] in known else list(known)
 
@@ -41,7 +41,7 @@ def complete_and_exit(parser: argparse.ArgumentParser) -> None:
 
 
 def _attach_completers(parser: argparse.ArgumentParser) -> None:
-    """Give each argument what completes it."""
+    """Give each argument the function that completes it."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():
@@ -51,7 +51,7 @@ def _attach_completers(parser: argparse.ArgumentParser) -> None:
 
 
 def complete_runs(prefix: str, **_: object) -> list[str]:
-    """Directories of runs, and folders on the way to them."""
+    """Return the directories of runs, and folders on the way to them, that begin with `prefix`."""
     folder = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
     near = [path for path in _list_folders(folder) if str(path).startswith(prefix)]
     found = [f"{path}" if _is_run(path) else f"{path}/" for path in near]
@@ -72,7 +72,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def complete_ranks(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
-    """The ranks of the run on the line, or of the newest; behind a comma or a dash the next number."""
+    """Return the ranks of the run on the line, or of the newest run; after a comma or a dash the next number."""
     from weft.safety.folders import read_regular
 
     run = getattr(parsed_args, "run", None) or _newest_run()

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 DEADLOCK_STATUS = 3
 BESIDE: Final = 5.0
-"""Seconds that a host of several without a common directory leaves the others to put their records in order: MPICH's
-mpiexec kills all tasks once one fails."""
+"""Seconds that a host without a common directory waits for the others to put their records in order: MPICH's mpiexec
+kills all tasks once one fails."""
 ALONE = (
     "probes",
     "watch",
@@ -43,7 +43,7 @@ ALONE = (
 
 
 def find_job_step(plan: LaunchPlan, args: argparse.Namespace) -> JobStep | None:
-    """The job step that this command is a task of; None where it starts the ranks itself, or has only one."""
+    """Return the job step that this command is a task of; None if it starts the ranks itself, or has only one."""
     if plan.line.launcher is not None:
         return None
     step = steps.find_own_step()
@@ -90,9 +90,16 @@ def record_in_step(
     else:
         started, variables = joined.adapt_plan(plan, variables), {}
     job = run_job(
-        started, joined.run, variables, args.hang_after, shared_run=joined, hosts=joined.hosts,
-        conclude=lambda job: conclude(plan, job, args), alarm=alarm, report_news=_hosts.make_host_reporter(joined.hosts),
-    )  # fmt: skip
+        started,
+        joined.run,
+        variables,
+        args.hang_after,
+        shared_run=joined,
+        hosts=joined.hosts,
+        conclude=lambda job: conclude(plan, job, args),
+        alarm=alarm,
+        report_news=_hosts.make_host_reporter(joined.hosts),
+    )
     own = job.process.shell_status
     if not joined.announce_end(job.process, job.ended):
         return exit_status(job, joined, own)
@@ -109,7 +116,7 @@ def record_in_step(
 def join_or_create_run(
     step: JobStep, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None], local: Path | None
 ) -> SharedRun:
-    """Join the run of the step, or make it."""
+    """Join the run of the step, or create it."""
     if local is None:
         return shared_run.create_or_join(step, path, facts, describe)
     # Few runs are over hosts.
@@ -121,7 +128,7 @@ def join_or_create_run(
 
 
 def exit_status(job: Job, joined: SharedRun, own: int) -> int:
-    """The status of a task that does not report."""
+    """Return the exit status of a task that does not report."""
     if job.ended is not None and not joined.is_last_to_end:
         joined.detach_from_launcher()
         return 0

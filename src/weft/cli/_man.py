@@ -1,4 +1,4 @@
-"""Manual pages, made of the commands' own parsers: `python -m weft.cli._man FOLDER` (`make man`).
+"""Writes manual pages from the commands' own parsers: `python -m weft.cli._man FOLDER` (`make man`).
 
 One page a command and weft(1). It imports nothing that is not in Python, as it runs where the wheel is built.
 """
@@ -20,7 +20,7 @@ _EXAMPLE: Final = re.compile(r"^weft \w")
 
 
 def write_pages(folder: Path) -> list[Path]:
-    """Write all pages into a folder, and say which there are."""
+    """Write all pages into a folder, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, lines in render_pages():
@@ -31,7 +31,7 @@ def write_pages(folder: Path) -> list[Path]:
 
 
 def render_pages() -> Iterator[tuple[str, list[str]]]:
-    """All pages: name and lines of roff."""
+    """Yield all pages: name and lines of roff."""
     names = main.command_names()
     top = main.make_parser(names)
     below = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
@@ -44,6 +44,7 @@ def render_pages() -> Iterator[tuple[str, list[str]]]:
 
 
 def _render_weft_page(parser: argparse.ArgumentParser, helps: dict[str, str]) -> Iterator[str]:
+    """Yield the lines of weft(1): synopsis, description and a list of the commands."""
     yield from _render_head("weft", "debugger for parallel programs")
     yield from _render_synopsis(parser)
     yield from (".SH DESCRIPTION", _escape_roff(parser.description or ""), ".SH COMMANDS")
@@ -52,6 +53,7 @@ def _render_weft_page(parser: argparse.ArgumentParser, helps: dict[str, str]) ->
 
 
 def _render_command_page(parser: argparse.ArgumentParser, name: str, said: str) -> Iterator[str]:
+    """Yield the lines of a command's page: synopsis, description and options."""
     yield from _render_head(name, said)
     yield from _render_synopsis(parser)
     yield ".SH DESCRIPTION"
@@ -82,13 +84,14 @@ def _render_see_also(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _render_paragraph(lines: list[str]) -> list[str]:
-    """A paragraph; one of examples or of a table keeps its lines."""
+    """Return a paragraph in roff; one of examples or of a table keeps its lines."""
     kept = any(_EXAMPLE.match(line) or line.startswith(" ") or "   " in line for line in lines)
     text = [_escape_roff(line) for line in lines]
     return [".nf", *text, ".fi"] if kept else text
 
 
 def _render_invocation(action: argparse.Action) -> str:
+    """Return an option with its value, or an argument, in roff."""
     values = action.metavar if isinstance(action.metavar, str) else None
     if values is None and action.choices is not None:
         values = "|".join(map(str, action.choices))
@@ -103,7 +106,7 @@ def _expand_help(parser: argparse.ArgumentParser, action: argparse.Action) -> st
 
 
 def _escape_roff(text: str) -> str:
-    """Text as roff takes it: nothing in it is a command."""
+    """Return text escaped for roff: nothing in it is a command."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{escaped}" if escaped[:1] in (".", "'") else escaped
 

@@ -14,7 +14,9 @@ class OptionDeclarer(Protocol):
         """Declare an option."""
 
 
-def add_output(parser: OptionDeclarer, said: str = "write to FILE, not to standard output", metavar: str = "FILE") -> None:
+def add_output(
+    parser: OptionDeclarer, said: str = "write to FILE, not to standard output", metavar: str = "FILE"
+) -> None:
     """Declare -o: the file that a command writes."""
     parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=said)
 
@@ -57,7 +59,7 @@ def parse_positive(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Read a duration in seconds. ArgumentTypeError where it is none, or 0."""
+    """Read a duration in seconds. ArgumentTypeError for anything else, or 0."""
     value = parse_seconds_or_0(text)
     if not value:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
@@ -65,12 +67,12 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_seconds_or_0(text: str) -> float:
-    """Read a duration in seconds, which may be 0. ArgumentTypeError where it is none."""
+    """Read a duration in seconds, which may be 0. ArgumentTypeError for anything else."""
     return parse_non_negative(text, "a number of seconds")
 
 
 def parse_non_negative(text: str, what: str = "a number from 0 on") -> float:
-    """Read a finite number from 0 on. ArgumentTypeError where it is none, which says what it is not."""
+    """Read a finite number from 0 on. ArgumentTypeError for anything else, which says that it is not `what`."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What came of a replay, as `weft replay` tells it: lines, and the status that the command exits with."""
+"""Reports the outcome of a replay: lines for people, and the status that `weft replay` exits with."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ReplayOutcome = tuple[list[str], int]
 
 
 def conclude_replay(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
-    """Put the new record in order and tell what came of it."""
+    """Put the new record in order, print the outcome of the replay, and return the exit status."""
     ending = finish.finish_run(job)
     if session.driver is not None:
         session.driver.clear()
@@ -51,13 +51,16 @@ def conclude_replay(trace: Trace, session: Replay, job: Job, args: argparse.Name
 
 
 def replay_facts(session: Replay) -> dict[str, Any]:
-    """How a replay came out, for run.json: `weft explore` cannot tell it from a status, which is the program's own."""
+    """Return how a replay ended, for run.json:
+
+    `weft explore` cannot tell it from a status, which is the program's own.
+    """
     polls = any(c.unanswered(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
     return {"result": session.result.value, "held": session.held, "polls": polls}
 
 
 def _describe_empty(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
-    """Of a replay in which no rank was recorded."""
+    """Describe a replay in which no rank was recorded."""
     entered = trace.system.entered
     if session.result is Result.TIMED_OUT:
         text = f"the replay was ended after {args.timeout:g} seconds, as --timeout says: no rank had {entered}"
@@ -69,6 +72,7 @@ def _describe_empty(trace: Trace, session: Replay, job: Job, args: argparse.Name
 
 
 def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
+    """Describe a replay with records: it stopped where asked, in a deadlock, apart from the record, or at its end."""
     place = shown_path(job.run.path)
     what = "the other outcome" if args.force else "the replay"
     up_to_there = f"{what} up to there is recorded in {place}"
@@ -90,14 +94,14 @@ def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Na
 
 
 def _describe_deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
-    """Of a replay that was stopped as it can never go on."""
+    """Describe a replay that was stopped as it can never go on."""
     proof = [finding.message for finding in find_certain_deadlocks(job.run.path)] or job.proof
     lines = list(deadlocked(trace, proof, forced=bool(args.force)))
     return [*lines, *_describe_changes(trace, job, args)] if args.force else lines
 
 
 def _describe_changes(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
-    """What the other outcome changed, beside the record."""
+    """Return what the other outcome changed, compared with the record."""
     if args.uncompared:
         return []
     # Most replays have nothing to compare, and a stop is waited for.
@@ -111,7 +115,7 @@ def _describe_changes(trace: Trace, job: Job, args: argparse.Namespace) -> list[
 
 
 def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
-    """Of a replay that came to the end of its record."""
+    """Describe a replay that came to the end of its record."""
     status = job.process.shell_status
     short = session.unfinished()
     blind = [rank for rank, _, _ in short if not session.controls[rank].pid]

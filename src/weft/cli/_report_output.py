@@ -1,4 +1,4 @@
-"""Where and in which form `weft report` writes, by one process or by several, and the status that it ends with."""
+"""Writes the report of `weft report` in its form and place, and finds the status that it exits with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILED_STATUS = 4
 
 
 def write_report(ground: AnalysisContext, report: Report, args: argparse.Namespace) -> int:
-    """Write the report where it is wanted; the status that it ends with."""
+    """Write the report to standard output or a file, and return the exit status."""
     if args.evidence:
         from weft.report.proof import add_proofs
 
@@ -42,10 +42,14 @@ def write_report(ground: AnalysisContext, report: Report, args: argparse.Namespa
         return FAILED_STATUS
     from weft.report.text import missing_record_text
 
-    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or missing_record_text(ground.trace) else 0
+    return (
+        FOUND_STATUS if any(f.severity == "error" for f in report.findings) or missing_record_text(ground.trace) else 0
+    )
 
 
-def write_form(ground: AnalysisContext, report: Report, made: Tables | None, args: argparse.Namespace, to: TextIO) -> None:
+def write_form(
+    ground: AnalysisContext, report: Report, made: Tables | None, args: argparse.Namespace, to: TextIO
+) -> None:
     """Write the report in one of its forms."""
     trace = ground.trace
     if args.format == "sarif":
@@ -67,7 +71,7 @@ def write_form(ground: AnalysisContext, report: Report, made: Tables | None, arg
 
 
 def _make_tables(ground: AnalysisContext, report: Report, args: argparse.Namespace) -> tuple[Tables | None, Report]:
-    """The tables, where they are asked for; and the report, which says so where they cannot be made."""
+    """Return the tables, if they are asked for, and the report, which names the failure if they cannot be made."""
     if args.format == "sarif" or (args.format == "text" and not args.times and not args.matrix):
         return None, report
     from weft.report.failure import Failure
@@ -81,7 +85,7 @@ def _make_tables(ground: AnalysisContext, report: Report, args: argparse.Namespa
 
 
 def _table_lines(made: Tables | None, args: argparse.Namespace) -> Iterator[str]:
-    """The tables that were asked for."""
+    """Yield the lines of the tables that were asked for."""
     if made is None:
         return
     # Most reports have none.

@@ -1,4 +1,4 @@
-"""Weft's own lines beside the program's output, and paths as people type them."""
+"""Prints Weft's own lines besides the program's output, and paths as people type them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def say(text: str) -> None:
 
 
 def print_own_blocks(blocks: Iterable[Block], to: TextIO) -> None:
-    """Print lines with their styles as Weft's own: wrapped and coloured at a terminal, as `weft report` has them."""
+    """Print lines with their styles as Weft's own: wrapped and coloured at a terminal, as in `weft report`."""
     from weft.report.terminal import print_blocks
 
     with contextlib.suppress(OSError):  # the terminal may be closed
@@ -30,7 +30,7 @@ def print_own_blocks(blocks: Iterable[Block], to: TextIO) -> None:
 
 
 def say_failures(trace: Trace, report: Report) -> None:
-    """Say which analyses of a run failed: whatever is told next lacks what they look for."""
+    """Say which analyses of a run failed: what follows lacks what they look for."""
     # Nearly every report is whole.
     from weft.report.failure import failure_lines
 
@@ -39,7 +39,7 @@ def say_failures(trace: Trace, report: Report) -> None:
 
 
 def find_and_report_failures(trace: Trace, ground: AnalysisContext | None = None) -> list[Finding]:
-    """The findings of a run, for a command that goes on with them; analyses that fail are said first."""
+    """Return the findings of a run, for a command that goes on with them; analyses that fail are reported first."""
     # Commands are read without numpy.
     from weft.report import run_analyses
 
@@ -49,7 +49,7 @@ def find_and_report_failures(trace: Trace, ground: AnalysisContext | None = None
 
 
 def shown_path(path: Path) -> str:
-    """The path as short as it can be given to the next command."""
+    """Return the path as short as it can be given to the next command."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

@@ -16,7 +16,7 @@ from weft.launch.job_step import JobStep
 from weft.launch.rundir import find_newest_run
 from weft.native import threads
 from weft.report import AnalysisContext
-from weft.report.parallel.report import find_differences, examine_together
+from weft.report.parallel.report import examine_together, find_differences
 from weft.report.parallel.team import Team, join_team
 from weft.trace import Trace
 
@@ -24,7 +24,7 @@ _Made = TypeVar("_Made")
 
 
 def run_together(args: argparse.Namespace, step: JobStep) -> int:
-    """Report a run with all processes of a job step; the status is that of the one that prints."""
+    """Report a run with all processes of a job step, and return the status of the one that prints."""
     try:
         workers = join_team(step.size)
     except WeftError:
@@ -51,7 +51,7 @@ def run_together(args: argparse.Namespace, step: JobStep) -> int:
 
 
 def _open_together(workers: Team, given: Path | None) -> Trace | WeftError:
-    """The run, which every worker must see alike; the error, on each of them, where one does not."""
+    """Return the run, which every worker must see alike; on all of them the error if one does not."""
     path, failed = _call_or_error(lambda: given or find_newest_run()) if workers.is_first else (None, None)
     path = workers.all_gather(path)[0]
     trace, failed = (None, failed) if path is None else _call_or_error(lambda: weft.open(path))

@@ -1,4 +1,4 @@
-"""`weft check --trace`: the values of a program without its directives held against those of processors in turn."""
+"""Implements `weft check --trace`: compares the values of a program without directives with those on each processor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFUSED = ("only", "skip", "baseline", "suppress", "fail_on", "directives")
 
 
 def refuse_options(args: argparse.Namespace) -> None:
-    """UsageError for options that mean nothing with --trace, or without it."""
+    """Raise UsageError for options that mean nothing with --trace, or without it."""
     if args.trace is None:
         for name in ("live", "out"):
             if getattr(args, name):
@@ -35,11 +35,11 @@ def refuse_options(args: argparse.Namespace) -> None:
         if getattr(args, name):
             raise UsageError(f"--{name.replace('_', '-')} chooses findings, and --trace compares values: leave one out")
     if args.format not in ("text", "json"):
-        raise UsageError(f"--format {args.format} is for findings: values are told as text or json")
+        raise UsageError(f"--format {args.format} is for findings: values are shown as text or json")
 
 
 def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
-    """Run a program both ways, compare the values, tell the first that differs; the exit status."""
+    """Run a program both ways, compare the values, report the first difference, and return the exit status."""
     from weft.check.value_traces import TracePlan, trace_both_runs
     from weft.compare.values.live import LiveComparison
     from weft.values import recording
@@ -75,6 +75,7 @@ def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: P
 
 
 def _report_no_values(request: CheckRequest) -> int:
+    """Say that no values were recorded, and return the status for that."""
     say(f"no values were kept of {' '.join(map(str, request.sources))}: its parallel loops did not run, or what they "
         "write holds no plain numbers; let the program reach them")  # fmt: skip
     return NOTHING_STATUS
@@ -102,11 +103,16 @@ def _write_end(run: RunDirectory, ended: ProcessEnd) -> None:
 def _report_comparison(
     args: argparse.Namespace, made: TracedRuns, paths: list[Path], settings: dict[str, dict[str, Any]], *, stopped: bool
 ) -> int:
+    """Print or write the comparison, and return the exit status."""
     from weft.compare.values import compare_values
     from weft.values.trace import ValueTrace
 
     compared = compare_values(ValueTrace.open(paths[0]), ValueTrace.open(paths[1]), settings)
-    text = _comparison_json(compared, made, paths) if args.format == "json" else "\n".join(_comparison_lines(compared, made, paths))
+    text = (
+        _comparison_json(compared, made, paths)
+        if args.format == "json"
+        else "\n".join(_comparison_lines(compared, made, paths))
+    )
     if args.output is None:
         print(text)
     else:
@@ -129,9 +135,7 @@ def _comparison_lines(compared: ValueComparison, made: TracedRuns, paths: list[P
     from weft.compare.values.report import render_values
 
     head = f"compared: the program without its directives, and {made.processors} processors in turn"
-    again = (
-        f"kept: {shown_path(paths[0])} and {shown_path(paths[1])} (weft compare holds them against each other again)"
-    )
+    again = f"kept: {shown_path(paths[0])} and {shown_path(paths[1])} (weft compare compares them again)"
     return [head, *render_values(compared), again]
 
 

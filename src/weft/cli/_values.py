@@ -1,4 +1,4 @@
-"""What `weft run` does with the values of probes: held against a reference while it runs, kept, told."""
+"""Handles the values of probes for `weft run`: compares them with a reference, stores and reports them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIFFERENT_STATUS = 1
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """UsageError where options about values are wrong, before anything slow is done."""
+    """Raise UsageError for wrong options about values, before anything slow is done."""
     from weft.values import recording
 
     recording.check_configuration(args.probes)
@@ -46,25 +46,32 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def add_tolerances(parser: argparse.ArgumentParser) -> None:
-    """The options that say when two values are alike."""
+    """Declare the options that say when two values are equal."""
     parser.add_argument("--exact", action="store_true", help="count values as equal only if every bit is equal")
     parser.add_argument(
-        "--absolute", type=_options.parse_non_negative, metavar="X", help="count values as equal if they differ by at most X"
+        "--absolute",
+        type=_options.parse_non_negative,
+        metavar="X",
+        help="count values as equal if they differ by at most X",
     )
-    parser.add_argument("--relative", type=_options.parse_non_negative, metavar="X", help="... by at most X times the larger one")
-    parser.add_argument("--ulps", type=_options.parse_non_negative, metavar="N", help="... by at most N units in the last place")
+    parser.add_argument(
+        "--relative", type=_options.parse_non_negative, metavar="X", help="... by at most X times the larger one"
+    )
+    parser.add_argument(
+        "--ulps", type=_options.parse_non_negative, metavar="N", help="... by at most N units in the last place"
+    )
     parser.add_argument("--nan", choices=("equal", "different"), help="whether two NaNs count as equal")
 
 
 def given_tolerances(args: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says of tolerances."""
+    """Return what the command line says of tolerances."""
     given = {name: getattr(args, name) for name in ("absolute", "relative", "ulps", "nan")}
     told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return told | ({"exact": True} if args.exact else {})
 
 
 def make_live_comparison(directory: RunDirectory, args: argparse.Namespace) -> LiveComparison | None:
-    """What looks at the run's values while it goes on, where that was asked for."""
+    """Return the comparison of the run's values with a reference while it goes on, if it was asked for."""
     if args.against is None:
         return None
     from weft.compare.values.live import LiveComparison
@@ -75,7 +82,9 @@ def make_live_comparison(directory: RunDirectory, args: argparse.Namespace) -> L
 
 
 def report_comparison(status: int, job: Job, against: LiveComparison | None, *, debug: bool = False) -> int:
-    """Tell how the values are beside the reference; the status is DIFFERENT_STATUS where only they are at fault."""
+    """Report how the values differ from the reference; return DIFFERENT_STATUS if only they are at fault, else
+    `status`.
+    """
     if against is None:
         return status
     from weft.compare.values.report import render_values
@@ -104,7 +113,7 @@ class WatchedStart:
 
 
 def watch_lines(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> WatchedStart:
-    """The plan with what watches its lines, and the ranks' variables. UsageError where that cannot be."""
+    """Return the plan with what watches its lines, and the ranks' variables. UsageError if that is not possible."""
     if not args.watch:
         return WatchedStart(plan, {})
     from weft.launch.launcher_line import LauncherLine, LineContext
@@ -121,7 +130,7 @@ def watch_lines(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -
 
 
 def finish_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> RecordedValues:
-    """Put in order what the program's probes kept, and what was watched."""
+    """Put in order what the program's probes recorded, and what was watched."""
     from weft.values import recording, watching
 
     kept = recording.finish_values(job.run.path, probes, watched=bool(watch))
@@ -137,13 +146,13 @@ def finish_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> R
 
 
 def report_values(kept: RecordedValues) -> bool:
-    """Say what probes kept, and what they could not; return whether the configuration names what is not there."""
+    """Say what probes recorded, and what they could not; return whether the configuration names unknown things."""
     for note in kept.notes:
         say(note)
     for line in kept.unknown:
         say(f"error: {line}")
     if kept.probes:
-        say(f"kept {kept.probes:,} values of probes: `weft compare` holds them against another run's")
+        say(f"kept {kept.probes:,} values of probes: `weft compare` compares them with another run's")
     return bool(kept.unknown)
 
 
@@ -160,7 +169,7 @@ def debug_values(made: ValueComparison, run: Path, *, trust: bool = False) -> No
 
 
 def debug_at(run: Path, commands: list[str], *, trust: bool) -> None:
-    """Open the debugger on a replay of a run, with some commands before those that a person types."""
+    """Open the debugger on a replay of a run, and run some commands before those that a person types."""
     if not (run / "ranks").is_dir():
         say(f"no debugger: {shown_path(run)} has no calls of MPI, and is not replayed")
         return

@@ -1,4 +1,4 @@
-"""A process that has read what a replay needs, and forks one for each that is asked for: no start of Python for each.
+"""Keeps a process that has read what a replay needs, and forks one for each request: no start of Python for each.
 
     python -m weft.cli._warm RUN      a line of JSON a request on standard input, a line an answer on standard output
 
@@ -38,14 +38,14 @@ class ForkedCommands:
         self.ids: dict[int, int] = {}
 
     def fork_command(self, request: dict[str, Any]) -> None:
-        """Fork one."""
+        """Fork a process that runs the command of a request."""
         child = os.fork()
         if child == 0:
             os._exit(_run_in_child(request))
         self.ids[child] = int(request["id"])
 
     def collect_ended(self) -> list[dict[str, int]]:
-        """What those that ended came to."""
+        """Return the answers for the commands that have ended."""
         found = []
         while self.ids:
             child, status = os.waitpid(-1, os.WNOHANG)
@@ -56,7 +56,7 @@ class ForkedCommands:
         return found
 
     def stop(self) -> None:
-        """Ask all to end, as Ctrl-C does."""
+        """Interrupt all commands, as Ctrl-C does, and wait for them."""
         for child in self.ids:
             os.kill(child, signal.SIGINT)
         for child in self.ids:
@@ -64,7 +64,7 @@ class ForkedCommands:
 
 
 def _run_in_child(request: dict[str, Any]) -> int:
-    """In the child: the command with files for its output."""
+    """Run the command of a request in the child, with files for its output."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -89,7 +89,7 @@ def _run_in_child(request: dict[str, Any]) -> int:
 
 
 def preload(run: Path) -> None:
-    """Do with a run what a replay does with its own, for what that imports and keeps."""
+    """Do with a run what a replay does with its own, for the modules and caches that this fills."""
     import weft
     from weft.launch.finish import find_crash_frames
     from weft.match import match_operations
@@ -106,7 +106,7 @@ def preload(run: Path) -> None:
 
 
 def serve() -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until standard input ends."""
     for name in _NEEDED:
         import_module(name)
     preload(Path(sys.argv[1]))

@@ -54,7 +54,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look, and print."""
+    """Show where the ranks are, once or twice."""
     if args.interval < 0:
         raise UsageError(f"--interval {args.interval:g}: a time is not negative")
     if args.core and args.what:
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def look_at_job(args: argparse.Namespace, held: ExitStack) -> Job:
-    """The looks that the arguments ask for."""
+    """Return the looks at the job that the arguments mean."""
     if args.core:
         priority.restore_priority()
         return look_at_core_files(args.core, args.program)
@@ -105,7 +105,7 @@ def look_at_job(args: argparse.Namespace, held: ExitStack) -> Job:
 
 
 def stop_ranks(args: argparse.Namespace, held: ExitStack) -> tuple[list[RankProcess], Standing]:
-    """The ranks that are meant, and what lets them stand still."""
+    """Return the ranks that are meant, stopped, and what lets them continue."""
     from weft.attach import processes
     from weft.attach.hold import stopped
 
@@ -129,33 +129,33 @@ def stop_ranks(args: argparse.Namespace, held: ExitStack) -> tuple[list[RankProc
 
 
 def look_at_core_files(files: list[Path], program: str) -> Job:
-    """The one look at ranks that have ended."""
+    """Return the one look at ranks that have ended."""
     from weft.attach import core_stacks
 
     return core_stacks.look_at_cores(files, program)
 
 
 def look_at_slurm_job(word: str, interval: float) -> Job | None:
-    """The looks at a job of Slurm, on all of its nodes; None where the word names none."""
+    """Return the looks at a job of Slurm, on all of its nodes; None if the word does not name one."""
     from weft.attach import slurm_job
 
     return slurm_job.look_at_job(word, interval) if slurm_job.is_job(word) else None
 
 
 def is_process(word: str) -> bool:
-    """Whether a word is the number of a process of this host."""
+    """Return whether a word is the number of a process of this host."""
     return word.isdigit() and Path(f"/proc/{word}").exists()
 
 
 def parse_pid(word: str) -> int:
-    """A process. UsageError where it is no number."""
+    """Return the process number in a word. UsageError if it is not one."""
     if not word.isdigit() or int(word) < 1:
         raise UsageError(f"{word} is neither a process of this host nor a job of Slurm that runs")
     return int(word)
 
 
 def render_dict(job: Job) -> dict[str, Any]:
-    """For machines."""
+    """Return the job as weft-stacks/1, for programs."""
     from weft.attach import sentences, tree
     from weft.attach.slurm_job import SCHEMA
 
@@ -175,20 +175,20 @@ def render_dict(job: Job) -> dict[str, Any]:
 
 
 def render_json(job: Job, every: bool) -> str:
-    """For machines, in one line; with all frames in any case."""
+    """Return the job as JSON in one line, always with all frames."""
     del every
     return json.dumps(render_dict(job))
 
 
 def render_svg(job: Job, every: bool) -> str:
-    """The tree as SVG."""
+    """Return the tree as SVG."""
     from weft.attach.picture import draw_tree
 
     return draw_tree(job, every=every)
 
 
 def render_text(job: Job, every: bool) -> str:
-    """The sentences, then the tree."""
+    """Return the sentences, then the tree."""
     from weft.attach import sentences, tree
     from weft.base.words import printable
 

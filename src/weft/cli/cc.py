@@ -6,7 +6,7 @@ cmake -DCMAKE_C_COMPILER_LAUNCHER="weft;cc" -DCMAKE_C_LINKER_LAUNCHER="weft;cc" 
 
 It adds the compiler's access hooks (gcc and clang) and the small object that answers them, nothing else: the program
 runs without Weft as before. Under `weft run` a buffer that is touched while MPI has it, and memory of a window that two
-ranks touch at once, is told with the line that did it. What is made keeps the calls that made it, so that
+ranks touch at once, is reported with the line that did it. What is made keeps the calls that made it, so that
 `weft check -- ./prog` finds the sources of an OpenMP program. Exits as the compiler does.
 
 make CC="weft cc --commands $PWD/calls.json gcc" && weft check calls.json
@@ -47,7 +47,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile, link, or both."""
+    """Compile, link, or both, with the access hooks."""
     from weft.access.command_line import parse_command
     from weft.access.hook_options import hook_options
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compile_and_link(line: Any, found: Sequence[str], folder: Path) -> int:
-    """Compile and link; what is made keeps the call."""
+    """Compile and link; the result keeps the compiler call."""
     from weft.access.command_line import (
         command_entries,
         compile_command,
@@ -87,6 +87,7 @@ def _compile_and_link(line: Any, found: Sequence[str], folder: Path) -> int:
 
 
 def _compile_for_database(database: Path, line: Sequence[str]) -> int:
+    """Make a compiler call as it is, and add it to the compilation database if it succeeds."""
     from weft.access.compile_commands import add_command
 
     status = _run_compiler(line)
@@ -96,7 +97,7 @@ def _compile_for_database(database: Path, line: Sequence[str]) -> int:
 
 
 def _run_compiler(command: Sequence[str], folder: Path | None = None) -> int:
-    """Run a command with our own input and output; its exit status, 128 and more for one that was killed.
+    """Run a command with our own input and output; return its exit status, 128 and more for one that was killed.
 
     A compiler that is killed leaves its temporary files: they go with `folder`.
     """
@@ -113,7 +114,7 @@ def _run_compiler(command: Sequence[str], folder: Path | None = None) -> int:
 
 
 def _wait_for_compiler(compiler: subprocess.Popen[bytes]) -> int:
-    """Wait for a compiler; where this process is ended first, its passes end with it."""
+    """Wait for a compiler; if this process is ended first, end the compiler's passes too."""
     try:
         return compiler.wait()
     except BaseException:

@@ -177,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def work_in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
-    """Do some work in the folder that the user wants to keep, or in one that goes."""
+    """Do some work in the folder that the user wants to keep, or in a temporary one."""
     if args.keep_build is None:
         with temporary_folder("check") as folder:
             return work(Path(folder))
@@ -186,7 +186,7 @@ def work_in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
 
 
 def exit_status(checked: CheckResult, choice: SelectionOptions) -> int:
-    """The exit status: a finding first, then what keeps nothing found from being an all-clear."""
+    """Return the exit status: a finding first, then whatever keeps "nothing found" from being an all-clear."""
     from weft.check.finding_selection import lets_check_fail
 
     if any(lets_check_fail(finding, choice) for finding in checked.findings):
@@ -197,7 +197,7 @@ def exit_status(checked: CheckResult, choice: SelectionOptions) -> int:
 
 
 def write_result(checked: CheckResult, form: str, to: TextIO, directives: bool = False) -> None:
-    """Write what was found in one of its forms."""
+    """Write the findings in one of the forms."""
     if form == "json":
         from weft.report import to_json
 

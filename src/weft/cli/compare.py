@@ -73,7 +73,9 @@ def run(args: argparse.Namespace) -> int:
     if args.bisect and values is not None:
         from weft.launch.rundir import read_facts
 
-        agreed = [(one, _asked.require_consent(one, read_facts(one), trust=args.trust)) for one in (args.reference, args.run)]
+        agreed = [
+            (one, _asked.require_consent(one, read_facts(one), trust=args.trust)) for one in (args.reference, args.run)
+        ]
         for line in bisect_difference(values, agreed, _read_tolerances(args)):
             print(_indent_line(f"bisected: {line}" if not line.startswith(" ") else line, str))
     if values is not None and (args.values or not _is_same_program(args)):
@@ -87,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _view_runs(args: argparse.Namespace) -> int:
-    """Both runs in the browser: their values, their calls, or both."""
+    """Show both runs in the browser: their values, their calls, or both."""
     from weft.cli.view import view_both
 
     values = None if args.calls else _compare_probe_values(args)
@@ -111,10 +113,17 @@ def _compare_calls(args: argparse.Namespace, values: ValueComparison | None) -> 
     comparison = compare(one, two, ordered)
     messages = compare_message_contents(comparison, ordered, Tolerance.from_settings(given_tolerances(args)))
     places = find_slower_places(comparison)
-    findings = errors_and_warnings(find_and_report_failures(before)), errors_and_warnings(find_and_report_failures(after))
+    findings = (
+        errors_and_warnings(find_and_report_failures(before)),
+        errors_and_warnings(find_and_report_failures(after)),
+    )
     ended = [(trace.run.get("ended"), trace.run.get("exit_code")) for trace in (before, after)]
     calls = messages.results is None
-    said = [*messages.lines, *render_comparison(comparison, places, findings, calls=calls), *_describe_missing_values(args, values)]
+    said = [
+        *messages.lines,
+        *render_comparison(comparison, places, findings, calls=calls),
+        *_describe_missing_values(args, values),
+    ]
     document = to_json(comparison, places, findings) | {
         "contents": content_report.to_json(messages.contents, comparison),
         "results": result_report.to_json(messages.results, comparison),
@@ -129,7 +138,7 @@ def _compare_calls(args: argparse.Namespace, values: ValueComparison | None) -> 
 
 
 def _describe_missing_values(args: argparse.Namespace, values: ValueComparison | None) -> Iterator[str]:
-    """Says where only one of two runs has values."""
+    """Yield a line if only one of two runs has values."""
     from weft.values.folder import FOLDER
 
     have = [(run / FOLDER).is_dir() for run in (args.reference, args.run)]
@@ -147,7 +156,7 @@ def _print_commands(args: argparse.Namespace) -> None:
 
 
 def _first_event(comparison: Comparison, messages: ContentReport) -> tuple[int, int] | None:
-    """The call of the run at which it differs first: in what a message holds, else in a call."""
+    """Return the call of the run at which it differs first: by a message's content, else as a call."""
     if messages.first is not None or messages.results is not None:
         return messages.first
     return next((one.after for one in comparison.first if one.after is not None), None)
@@ -179,7 +188,7 @@ def _indent_line(line: str, printable: Any) -> str:
 
 
 def _compare_probe_values(args: argparse.Namespace) -> ValueComparison | None:
-    """The comparison of what probes kept; None where a run has none, and nobody asked for it."""
+    """Return the comparison of what probes recorded; None if a run has no values and nobody asked for them."""
     from weft.compare.values import compare_values
     from weft.values.folder import FOLDER
     from weft.values.trace import ValueTrace
@@ -194,14 +203,14 @@ def _compare_probe_values(args: argparse.Namespace) -> ValueComparison | None:
 
 
 def _read_tolerances(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Tolerances by probe: of the command line, before those of the configuration."""
+    """Return tolerances by probe: those of the command line, else of the configuration."""
     from weft.values.configuration import read_tolerances
 
     return read_tolerances(args.run, given_tolerances(args), args.probes)
 
 
 def _is_same_program(args: argparse.Namespace) -> bool:
-    """Whether calls can be held against each other: the same program with the same number of ranks, and no option."""
+    """Return whether calls can be compared: the same program with the same number of ranks."""
     from weft.launch.rundir import read_facts
 
     facts = [read_facts(run) for run in (args.reference, args.run)]
@@ -216,7 +225,7 @@ def _command_words(facts: dict[str, object]) -> list[object]:
 
 
 def open_with_events(path: Path) -> Trace:
-    """A run with events. UsageError where it has none to compare."""
+    """Open a run with events. UsageError if it has none to compare."""
     import weft
     from weft.trace import Level
 

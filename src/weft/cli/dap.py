@@ -34,7 +34,7 @@ def register(subparsers: Any) -> None:
 
 
 def parse_port(text: str) -> int:
-    """A number of a port."""
+    """Return the port number in a text."""
     if not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: give 0 to 65535")
     return int(text)
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def serve_stdio() -> int:
-    """One editor at the other end of our pipes. What else would be printed goes to standard error."""
+    """Serve one editor at the other end of our pipes. What else would be printed goes to standard error."""
     from weft.dap.wire import Wire
 
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -60,14 +60,14 @@ def serve_stdio() -> int:
 
 
 def serve_session(wire: Any, secret: str | None = None) -> None:
-    """One session."""
+    """Serve one session."""
     from weft.dap.adapter import Adapter
 
     Adapter(wire, find_and_report_failures, secret).serve()
 
 
 def listen_on_port(number: int) -> int:
-    """One editor after the other, on a port of this host."""
+    """Serve one editor after the other, on a port of this host."""
     from weft.dap import listener
 
     given = os.environ.pop(SECRET, "")  # no program is to find it in its environment
@@ -81,7 +81,7 @@ def listen_on_port(number: int) -> int:
 
 
 def listen_on_socket(path: Path) -> int:
-    """One editor after the other, on a Unix socket: whoever can connect is this user."""
+    """Serve one editor after the other, on a Unix socket that only this user can connect to."""
     from weft.dap import listener
 
     with listener.listen_on_unix_socket(path) as server:

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def debug_replay(args: argparse.Namespace) -> int:
-    """What `weft replay --debug` does."""
+    """Debug a replay as `weft replay --debug` does."""
     if args.force or args.hold or args.out:
         raise UsageError("--debug goes with --until and --break only")
     places = [("until", text) for text in args.until] + [("break", text) for text in args.breaks]
@@ -68,7 +68,7 @@ def debug_replay(args: argparse.Namespace) -> int:
 
 
 def require_consent(args: argparse.Namespace) -> tuple[Path, list[str]]:
-    """The run, and the options of its replays. UsageError where what it names may not be executed."""
+    """Return the run, and the options of its replays. UsageError if what it names may not be executed."""
     import weft
     from weft.launch.rundir import find_newest_run
 
@@ -80,12 +80,12 @@ def require_consent(args: argparse.Namespace) -> tuple[Path, list[str]]:
 
 
 def replay_options(n: int | None, stdin: Path | None) -> list[str]:
-    """Options for the replay."""
+    """Return the options of the replay."""
     return ([] if n is None else ["-n", str(n)]) + ([] if stdin is None else ["--stdin", str(stdin.absolute())])
 
 
 def read_script(args: argparse.Namespace) -> list[str] | None:
-    """The commands that were given, None where a person types them."""
+    """Return the commands that were given, None if a person types them."""
     lines: list[str] = []
     if args.script is not None:
         try:
@@ -100,12 +100,14 @@ def run_debugger(
     path: Path, replay: list[str], program: list[str], lines: list[str] | None,
     *, as_json: bool = False, first: list[str] | None = None, limit: float | None = None,
 ) -> int:  # fmt: skip
-    """A session from the start of the replay to its end."""
+    """Run a session from the start of the replay to its end."""
     from weft.debug.debugger import Debugger
     from weft.debug.prompt import Quit, completions, history
     from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
 
-    debugger = Debugger(path, find_and_report_failures, replay, program, hand=inspect_rank, prepare=prepare_replay_folder)
+    debugger = Debugger(
+        path, find_and_report_failures, replay, program, hand=inspect_rank, prepare=prepare_replay_folder
+    )
     prompt = TaskPrompt(debugger, as_json=as_json)
     unattended = lines is not None or as_json or not sys.stdin.isatty()
     prompt.limit = (SCRIPTED if unattended else 0.0) if limit is None else limit
@@ -130,7 +132,7 @@ def run_debugger(
 
 
 def show_start(debugger: Debugger, prompt: Any, *, quiet: bool) -> None:
-    """Where the ranks stand before the first command."""
+    """Show where the ranks are before the first command."""
     answer = debugger.first()
     if prompt.json or not quiet:
         prompt.show("start", answer, None)

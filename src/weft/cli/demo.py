@@ -22,7 +22,7 @@ from weft.safety.started import own_python
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RANKS = 3
 FOUND = 3
-"""What `weft run` exits with when it stopped a proven deadlock."""
+"""The status of `weft run` when it stopped a proven deadlock."""
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -52,14 +52,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def split_at_error(said: str) -> tuple[str, str]:
-    """What `weft run` said before its first error, and from there on."""
+    """Return what `weft run` said before its first error, and from there on."""
     lines = said.splitlines(keepends=True)
     first = next((n for n, line in enumerate(lines) if STYLE.sub("", line).startswith("weft: error:")), 0)
     return "".join(lines[:first]), "".join(lines[first:])
 
 
 def require_mpi4py() -> None:
-    """Raise when this Python cannot run the example."""
+    """Raise WeftError if this Python cannot run the example."""
     from weft.launch.library import query_mpi4py
 
     answer = query_mpi4py(Path(sys.executable))
@@ -68,12 +68,12 @@ def require_mpi4py() -> None:
 
 
 def command_line(program: Path) -> str:
-    """The command as a user would type it."""
+    """Return the command as a user would type it."""
     return f"$ weft run -n {RANKS} -- python {program.name}"
 
 
 def record_example(program: Path) -> tuple[int, str]:
-    """Record one example as a user would: the status, and all that was said, as a terminal would show it."""
+    """Record one example as a user would: return the status, and all output, as a terminal would show it."""
     command = own_python("-m", "weft.cli.main", "run", "-n", str(RANKS), "--", sys.executable, str(program))
     styled: dict[str, str] = {}
     if sys.stdout.isatty():
@@ -93,5 +93,5 @@ def record_example(program: Path) -> tuple[int, str]:
 
 
 def shown_path(path: Path) -> str:
-    """The path as short as it can be."""
+    """Return the path as short as it can be."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show_checkup(checkup: Checkup) -> None:
-    """Print the checkup for people: the MPIs, then the checks, what to do under each that is not well."""
+    """Print the checkup for people: the MPIs, then the checks, with what to do under each that failed."""
     from rich.console import Console
     from rich.text import Text
 

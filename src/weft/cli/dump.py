@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 
 MEASURED: Final = 500
-"""Rows that are looked at before the first one is printed, to find the columns' widths."""
+"""The rows that are read before the first one is printed, to find the columns' widths."""
 FORMATS: Final = ("text", "json", "csv", "parquet")
 STYLES: Final = {
     "time": "dim",
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def refuse_absent_ranks(trace: Trace, wanted: Filter) -> None:
-    """UsageError where the filter names ranks that the run does not have."""
+    """Raise UsageError if the filter names ranks that the run does not have."""
     absent = wanted.absent_ranks(len(trace.ranks))
     if absent:
         has = f"ranks 0 to {len(trace.ranks) - 1}" if len(trace.ranks) > 1 else "rank 0 only"
@@ -126,7 +126,7 @@ def refuse_absent_ranks(trace: Trace, wanted: Filter) -> None:
 
 
 def open_output(args: argparse.Namespace) -> Any:
-    """Where to write, opened."""
+    """Return the file or stream to write to, opened."""
     binary = args.format in ("csv", "parquet") and not args.count and not args.definitions
     if args.output is not None:
         return args.output.open("wb") if binary else args.output.open("w", encoding="utf-8", errors="backslashreplace")
@@ -138,7 +138,7 @@ def open_output(args: argparse.Namespace) -> Any:
 
 
 class TerminalBytes:
-    """Takes a table as bytes to a terminal, which shows what is in it and does not obey."""
+    """Writes a table of bytes to a terminal, which shows control characters and does not obey them."""
 
     def write(self, data: Any) -> int:
         """Print lines in UTF-8."""
@@ -146,12 +146,12 @@ class TerminalBytes:
         return len(data)
 
     def flush(self) -> None:
-        """Print what is held back."""
+        """Flush standard output."""
         sys.stdout.flush()
 
 
 def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
-    """Print what was asked for."""
+    """Print calls, outcomes or definitions, as the arguments say."""
     from weft.trace import Level
 
     if args.definitions:
@@ -173,7 +173,7 @@ def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any
 
 
 def select_rows(rows: Iterable[Row], args: argparse.Namespace, to: IO[Any]) -> Iterator[Row]:
-    """The rows that are asked for; of --count only their number is printed."""
+    """Return the rows that are asked for; for --count print their number only."""
     if args.count:
         print(sum(1 for _ in rows), file=to)
         return iter(())
@@ -181,12 +181,12 @@ def select_rows(rows: Iterable[Row], args: argparse.Namespace, to: IO[Any]) -> I
 
 
 def find_if_needed(trace: Trace, query: str) -> list[Finding]:
-    """The run's findings, where the filter asks for them."""
+    """Return the run's findings, if the filter needs them."""
     return find_and_report_failures(trace) if "finding:" in query else []
 
 
 def option_terms(args: argparse.Namespace) -> list[Any]:
-    """The terms that the options ask for."""
+    """Return the filter terms that the options mean."""
     from weft.trace.filter import Term
 
     options = {"rank": args.rank, "fn": args.function, "tag": args.tag, "time": args.time, "comm": args.comm}
@@ -194,7 +194,7 @@ def option_terms(args: argparse.Namespace) -> list[Any]:
 
 
 def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
-    """Print events."""
+    """Print the calls that fit."""
     from weft.cli._progress import show_progress
     from weft.export.time_order import calls_in_time_order, limit_calls
 
@@ -207,7 +207,7 @@ def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[A
 
 
 def count_rows(found: Iterator[CallRows], trace: Trace, advance: Callable[[float, str], None]) -> Iterator[CallRows]:
-    """The rows, and on the side how many of the run's calls they were."""
+    """Yield the rows, and report how many of the run's calls they were."""
     done = 0
     for rows in found:
         yield rows
@@ -216,7 +216,7 @@ def count_rows(found: Iterator[CallRows], trace: Trace, advance: Callable[[float
 
 
 def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespace, to: IO[Any]) -> None:
-    """Write events in one of the forms."""
+    """Write calls in one of the forms."""
     if args.format in ("csv", "parquet"):
         from weft.export.arrow_tables import write_csv, write_parquet
 
@@ -244,7 +244,7 @@ def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespac
 
 
 def write_lines(parts: Iterable[bytes], to: IO[Any]) -> None:
-    """Write lines in UTF-8, without making characters of them where that is not needed."""
+    """Write lines in UTF-8, without decoding them if possible."""
     buffer = getattr(to, "buffer", None)
     if buffer is None or (getattr(to, "encoding", None) or "").lower().replace("-", "") != "utf8":
         to.writelines(part.decode() for part in parts)
@@ -255,7 +255,7 @@ def write_lines(parts: Iterable[bytes], to: IO[Any]) -> None:
 
 
 def iterate_events(trace: Trace, rows: CallRows) -> Iterator[Event]:
-    """The calls one by one."""
+    """Return the calls one by one."""
     from weft.export.time_order import call_ids
 
     return (trace.event(rank, index) for rank, index in call_ids(rows))
@@ -289,7 +289,7 @@ def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: I
 
 
 def list_definitions(trace: Trace, wanted: Filter) -> Iterator[tuple[str, dict[str, object]]]:
-    """All definitions as (heading, facts)."""
+    """Yield all definitions as (heading, facts)."""
     for comm in trace.communicators:
         facts: dict[str, Any] = {"name": comm.name, "members": list(comm.members)}
         facts |= {"remote_members": list(comm.remote_members)} if comm.inter else {}
@@ -302,7 +302,7 @@ def list_definitions(trace: Trace, wanted: Filter) -> Iterator[tuple[str, dict[s
 
 
 def list_rank_definitions(rank: Rank) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The definitions of one rank as (kind, facts)."""
+    """Yield the definitions of one rank as (kind, facts)."""
     from weft.trace.layout import Def
 
     d = rank.definitions
@@ -342,7 +342,7 @@ def list_rank_definitions(rank: Rank) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def print_definitions(rows: Iterator[tuple[str, dict[str, object]]], to: IO[Any]) -> None:
-    """Print definitions, a line each."""
+    """Print definitions, one on each line."""
 
     def lines() -> Iterator[tuple[str, ...]]:
         for kind, facts in rows:
@@ -354,7 +354,7 @@ def print_definitions(rows: Iterator[tuple[str, dict[str, object]]], to: IO[Any]
 
 
 def format_value(value: object) -> str:
-    """A fact on one line."""
+    """Return a fact on one line."""
     from weft.trace.communicators import format_members
 
     if isinstance(value, list) and value and all(isinstance(v, int) for v in value):
@@ -393,7 +393,7 @@ def print_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]], to: IO[
 
 
 def make_line_printer(heads: tuple[str, ...], to: IO[Any]) -> Callable[[list[str], bool], None]:
-    """What prints one line of cells."""
+    """Return a function that prints one line of cells."""
     if not to.isatty():
         return lambda cells, head: print("  ".join(cells).rstrip(), file=to)
     from rich.console import Console

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show_page(what: Kind) -> None:
-    """Print a page: laid out and coloured at a terminal, as it is elsewhere; behind it what the record says."""
+    """Print a page, laid out and coloured at a terminal, and after it the facts of the kind."""
     text = f"{what.page.rstrip()}\n\n{kind_facts(what)}"
     if not sys.stdout.isatty():
         print(text)
@@ -50,14 +50,14 @@ def show_page(what: Kind) -> None:
 
 
 def kind_facts(what: Kind) -> str:
-    """`Usually an error, at best certain. Found by: deadlock.`"""
+    """Return `Usually an error, at best certain. Found by: deadlock.`"""
     article = "an" if what.severity == "error" else "a"
     sure = "a proof" if what.certainty == "certain" else what.certainty
     return f"Usually {article} {what.severity}, at best {sure}. Found by: {', '.join(what.analyses)}."
 
 
 def kinds_by_severity() -> Iterator[Kind]:
-    """All kinds, those of one severity by their words."""
+    """Yield all kinds by severity, those of one severity by name."""
     yield from sorted(KINDS.values(), key=lambda one: (SEVERITIES.index(one.severity), one.slug))
 
 

@@ -37,7 +37,7 @@ TAKES_PROGRAM = True
 """What follows `--` is a program, not ours to parse: it comes as args.rest."""
 HARM = 1
 MANY = 10
-"""Outcomes from which on those that do the same share a line."""
+"""The number of outcomes from which on those with equal effects share a line."""
 
 
 def register(subparsers: Any) -> None:
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def require_consent(args: argparse.Namespace, trace: Trace) -> str:
-    """The word for what replays execute. What was typed here and recorded just now is asked about by nobody."""
+    """Return the hash of what replays execute. What was typed here and recorded just now needs no question."""
     # Commands are read without hashlib.
     from weft.safety.runs import hash_execution, read_command
 
@@ -129,7 +129,7 @@ def record_program(args: argparse.Namespace) -> None:
 
 
 def line_of_finding(trace: Trace, finding: int | None) -> str | None:
-    """Where the race of a finding is; UsageError where it is none."""
+    """Return where the race of a finding is. UsageError if it is not a race."""
     if finding is None:
         return None
     from weft.base.words import plural
@@ -145,7 +145,7 @@ def line_of_finding(trace: Trace, finding: int | None) -> str | None:
 
 
 def continue_earlier(search: Search, runs: Runs) -> None:
-    """Take in what an earlier exploration ran."""
+    """Add what an earlier exploration ran to the search."""
     import weft
     from weft.explore.outcomes import Variant, line_of
     from weft.replay.force import parse_force
@@ -174,7 +174,7 @@ def continue_earlier(search: Search, runs: Runs) -> None:
 
 
 def run_variants(search: Search, budget: float) -> str:
-    """Run variants until all are run or the time is over; say which."""
+    """Run variants until all are run or the time is over; return which."""
     from weft.cli._progress import show_progress
 
     start = time.monotonic()
@@ -187,12 +187,12 @@ def run_variants(search: Search, budget: float) -> str:
 
 
 def show_progress_of(advance: Callable[[float, str], None], search: Search, share: float) -> None:
-    """Move the bar."""
+    """Update the progress bar."""
     advance(min(share, 1.0), f"exploring: {len(search.outcomes)} outcomes, {search.left} to look at")
 
 
 def write_explored(trace: Trace, explored: Explored, search: Search, runs: Runs) -> None:
-    """Write explored.json; a run that cannot be written is told, and nothing is lost but that."""
+    """Write explored.json; if the run's folder cannot be written, say so and go on."""
     from weft.explore.explored import keep
 
     try:
@@ -202,7 +202,7 @@ def write_explored(trace: Trace, explored: Explored, search: Search, runs: Runs)
 
 
 def report_nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> int:
-    """Say that there is nothing to explore."""
+    """Say that there is nothing to explore, and return the status."""
     if args.format == "json":
         stays = {"polls": list(left.polls), "sets": list(left.sets)}
         told = {"schema": "weft-explored/1", "outcomes": [], "races": [], "left": 0, "ended": "all", "unvaried": stays}
@@ -216,14 +216,14 @@ def report_nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> in
 
 
 def print_json(trace: Trace, explored: Explored) -> None:
-    """The outcomes for scripts: explored.json."""
+    """Print the outcomes for scripts: explored.json."""
     from weft.trace.explored import FILE
 
     print((trace.path / FILE).read_text(), end="")
 
 
 def print_outcomes(trace: Trace, explored: Explored) -> None:
-    """The outcomes as a table, then the races."""
+    """Print the outcomes as a table, then the races."""
     rows = explored.rows
     tried = f"{len(rows)} outcome{'s' if len(rows) != 1 else ''} with the recorded one"
     how = {"all": "all that there are", "budget": "the budget is spent", "interrupted": "interrupted"}[explored.ended]
@@ -260,7 +260,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
 
 
 def print_cut_off(trace: Trace, explored: Explored) -> None:
-    """Of each variant that was not run to its end why, and how to see it; some of them."""
+    """Print why some variants were not run to their end, and how to see them."""
     for variant, why in explored.cut_off[:MANY]:
         run = shown_path(trace.path.with_name(explored.rows[variant.parent].run))
         print(f"not known: weft replay {run} --force {variant.forced}: {why}")

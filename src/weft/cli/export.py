@@ -28,7 +28,7 @@ def register(subparsers: Any) -> None:
 
 
 def make_description() -> str:
-    """The docstring with a line for each format under its first sentence."""
+    """Return the docstring with a line for each format under its first sentence."""
     first, rest = str(__doc__).split("\n\n", 1)
     width = max(map(len, FORMATS))
     lines = (

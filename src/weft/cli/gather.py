@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report_result(run: Path, gathered: GatherResult) -> int:
-    """Say what came, and which ranks left no record; return the status."""
+    """Say what was gathered, and which ranks left no record; return the status."""
     for line in gathered.missing:
         say(line)
     for problem in gathered.problems:

@@ -23,13 +23,16 @@ NOT_COMMANDS = {"main"}
 
 
 class Command(Protocol):
-    """What the module of a command holds; its docstring is its help. TAKES_PROGRAM: what follows `--` comes as rest."""
+    """The interface of a command's module; its docstring is its help.
+
+    TAKES_PROGRAM: what follows `--` comes as rest.
+    """
 
     def register(self, subparsers: object) -> None:
         """Declare the command and its options."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it, and return the exit status."""
+        """Run the command, and return the exit status."""
 
 
 def command_names() -> list[str]:
@@ -45,7 +48,7 @@ def _can_be_command(word: str) -> bool:
 
 
 def is_command(word: str) -> bool:
-    """Whether a word is a command's name: to list them all takes a tenth of a short command."""
+    """Return whether a word is a command's name: to list them all takes a tenth of a short command."""
     return _can_be_command(word) and importlib.util.find_spec(f"weft.cli.{word}") is not None
 
 
@@ -57,7 +60,7 @@ def load_command(name: str) -> Command:
 
 
 class ExactParser(argparse.ArgumentParser):
-    """Takes options by their whole names only: `--out`, a directory, is never short for `--output`, a file."""
+    """Accepts options by their whole names only: `--out`, a directory, is never short for `--output`, a file."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how, allow_abbrev=False)
@@ -74,7 +77,7 @@ def make_parser(names: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read a command line. SystemExit where argparse refuses it, which it also prints."""
+    """Parse a command line. SystemExit if argparse refuses it, which it also prints."""
     # Only the named command is imported: `weft run` must not pay for the analyses' start.
     named = list(arguments[:1]) if arguments and is_command(arguments[0]) else command_names()
     rest: list[str] = []

@@ -35,13 +35,13 @@ def run(args: argparse.Namespace) -> int:
 
     left = False
     for path in args.runs:
-        Trace.open(path)  # what is no run is told as ever
+        Trace.open(path)  # what is not a run is an error as always
         left |= report_packing(path, pack_records(path, is_record_final))
     return int(left)
 
 
 def report_packing(run: Path, packed: PackingResult) -> bool:
-    """Say what came of one run; whether some records stay as they are."""
+    """Say what became of one run; return whether some records stay as they are."""
     for why in packed.left:
         say(f"left as it is: {why}")
     if packed.ranks:

@@ -25,7 +25,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them."""
+    """List the probes, or print the flags."""
     from weft.values.finalization import MODULE
     from weft.values.recording import INCLUDE
 

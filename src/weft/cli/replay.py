@@ -1,6 +1,6 @@
 """Run a recorded program again with the same outcome of every receive, probe and test.
 
-weft replay RUN                                the whole run, held against its record call by call
+weft replay RUN                                the whole run, compared with its record call by call
 weft replay RUN --until 2:57                   only what must happen before event 57 of rank 2; each rank stops there
 weft replay RUN --until solver.py:40#3         by place and visit; also FUNCTION, t=SECONDS, finding:N; repeatable
 weft replay RUN --break solver.py:40           one rank stops there, the others as far as they get without it
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def feed_stdin(file: Path) -> None:
-    """Let the program read a file as its standard input. UsageError where it cannot be read."""
+    """Let the program read a file as its standard input. UsageError if it cannot be read."""
     try:
         with file.open("rb") as opened:
             os.dup2(opened.fileno(), 0)
@@ -116,7 +116,7 @@ def feed_stdin(file: Path) -> None:
 
 
 def run_replay(args: argparse.Namespace, other: list[str]) -> int:
-    """Plan, start, watch, tell."""
+    """Plan, start and watch the replay, and report its outcome."""
     import weft
     from weft.cli._replayed import conclude_replay
     from weft.launch import plan as plans
@@ -166,7 +166,7 @@ def run_replay(args: argparse.Namespace, other: list[str]) -> int:
 
 
 def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
-    """Who lets one rank at a time go on. UsageError where the record does not tell how."""
+    """Return what lets one rank at a time go on. UsageError if the record does not say how."""
     from weft.match import match_operations
     from weft.order import order_events
     from weft.replay import Conductor, Cuts, steps
@@ -179,7 +179,7 @@ def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
 
 
 def start_folder(trace: Trace, other: list[str]) -> Path:
-    """Where the replay is started: where the run was, or here with another program."""
+    """Return where the replay is started: where the run was, or here with another program."""
     here = Path.cwd()
     folder = here if other else Path(str(trace.run.get("cwd") or here))
     if not folder.is_dir():
@@ -203,7 +203,7 @@ def working_in(folder: Path) -> Iterator[None]:
 def start_replay(
     trace: Trace, session: Replay, start: LaunchPlan, made: tuple[BuiltRecorder, RunDirectory], more: dict[str, str]
 ) -> Job:
-    """Lay the plan out and run the program with it, to its end."""
+    """Write the plan and run the program with it, to its end."""
     from weft.launch import recorder
     from weft.launch.job import run_job
     from weft.trace.functions import FunctionTable
@@ -234,7 +234,7 @@ def start_replay(
 
 
 def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[list[str], int | None]:
-    """What to start, and on how many ranks with our own mpiexec."""
+    """Return the command to start, and on how many ranks with our own mpiexec."""
     from weft.safety.runs import read_command  # with hashlib and json, which other commands' starts go without
 
     command = other or read_command(trace.run)
@@ -264,7 +264,7 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
 
 
 def command_on_this_host(trace: Trace, command: list[str]) -> list[str]:
-    """The program of a line that went over hosts without a common directory: they would not find the replay."""
+    """Return the program of a line that went over hosts without a common directory: they would not find the replay."""
     from weft.launch.launcher_line import parse_launcher_line
 
     programs = dict.fromkeys(program for program in parse_launcher_line(command).programs if program)
@@ -282,13 +282,13 @@ def command_on_this_host(trace: Trace, command: list[str]) -> list[str]:
 
 
 def gathered_hosts(trace: Trace) -> list[dict[str, Any]]:
-    """The hosts whose records were gathered."""
+    """Return the hosts whose records were gathered."""
     found = trace.run.get("hosts")
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def ranks_without_record(trace: Trace) -> set[int]:
-    """Tasks of PVM that were ended before they made a call: they have no record to follow, and need none."""
+    """Return the tasks of PVM that were ended before they made a call: they have no record to follow, and need none."""
     if trace.system.name != "PVM":
         return set()
     from weft.pvm import tasks
@@ -297,7 +297,7 @@ def ranks_without_record(trace: Trace) -> set[int]:
 
 
 def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:
-    """The plans of the ranks, and the cut that they stop at."""
+    """Return the plans of the ranks, and the cut that they stop at."""
     from weft.match import match_operations
     from weft.order import order_events
     from weft.replay import Cut, Cuts, demanded, plans_of, resolve

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from weft.base.words import rank_names, rank_words
 from weft.cli import _hosts, _options
 from weft.cli import _values as values
-from weft.cli._said import say, shown_path, print_own_blocks
+from weft.cli._said import print_own_blocks, say, shown_path
 from weft.cli._values import FAILED_STATUS
 from weft.errors import UsageError, WeftError
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
 LONGEST_KEPT = 365 * 86400.0
-"""Seconds."""
+"""The longest duration of --keep in seconds."""
 
 
 def register(subparsers: Any) -> None:
@@ -122,7 +122,7 @@ def add_when_to_stop(group: _options.OptionDeclarer) -> None:
 
 
 def add_what_to_say(group: _options.OptionDeclarer) -> None:
-    """Declare the options that say what is told of the run, and when."""
+    """Declare the options that say what Weft reports of the run, and when."""
     group.add_argument(
         "--call-limit", type=_options.parse_seconds, metavar="SECONDS",
         help="during the run, name each call that has not returned after SECONDS, and what the other ranks did",
@@ -164,7 +164,7 @@ def parse_last(text: str) -> float:
 
 
 def refuse_with_keep(args: argparse.Namespace) -> None:
-    """UsageError for what --keep cannot do."""
+    """Raise UsageError for options that --keep excludes."""
     if args.keep is None:
         if args.keep_around_findings:
             raise UsageError("--keep-around-findings needs --keep last:DURATION: without it all of the run is kept")
@@ -181,7 +181,7 @@ def refuse_with_keep(args: argparse.Namespace) -> None:
 
 
 def refuse_with_local(args: argparse.Namespace) -> None:
-    """UsageError for what needs all records in one place while the program runs."""
+    """Raise UsageError for options that need all records in one place while the program runs."""
     if args.in_place and args.local is not None:
         raise UsageError("--in-place records in RUN itself, and --local elsewhere: leave one of them out")
     beside = {
@@ -222,7 +222,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def record_program(command: list[str], args: argparse.Namespace) -> int:
-    """Plan, and record where that is best."""
+    """Plan the run, and record it where that is best."""
     from weft.native.threads import calm_numpy
 
     calm_numpy()
@@ -262,9 +262,13 @@ def record_program(command: list[str], args: argparse.Namespace) -> int:
 
 
 def record_plan(
-    plan: LaunchPlan, shim: BuiltRecorder, directory: RunDirectory, args: argparse.Namespace, alarm: SilenceWatchdog | None
+    plan: LaunchPlan,
+    shim: BuiltRecorder,
+    directory: RunDirectory,
+    args: argparse.Namespace,
+    alarm: SilenceWatchdog | None,
 ) -> int:
-    """Start, watch, finish, tell."""
+    """Start the program, record it, and report on it; return the exit status."""
     from weft.launch import recorder
     from weft.launch.job import run_job
     from weft.values import recording
@@ -311,7 +315,7 @@ def record_plan(
 
 
 def make_watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
-    """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
+    """Return the watchdog that the environment asks for, or None; ranks do not see its variables."""
     if not any(name.startswith("WEFT_WATCHDOG") for name in os.environ):
         return None  # without the modules
     from weft.watchdogs.settings import ACTION, FILE, SECONDS, read_settings
@@ -326,21 +330,21 @@ def make_watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
 
 
 def make_early_end(against: LiveComparison | None, witness: LiveFindings | None) -> Callable[[RankWatch], bool] | None:
-    """What ends the job early, where that was asked for: a value that differs, a call over the limit."""
+    """Return what ends the job early, if that was asked for: a value that differs, a call over the limit."""
     if against is None and witness is None:
         return None
     return lambda _: (against is not None and against.has_difference()) or (witness is not None and witness.over_limit)
 
 
 def join_pvm(plan: LaunchPlan) -> None:
-    """Let the run take part in the user's own virtual machine. UsageError for a program that is not one of PVM."""
+    """Let the run take part in the user's own virtual machine. UsageError for a program that does not use PVM."""
     if plan.pvm is None:
         raise UsageError("--pvm-join is for programs of PVM, and this one is not linked with its shared library")
     plan.environment["WEFT_INTERNAL_PVM_JOIN"] = "1"
 
 
 def refuse_mpi_options(args: argparse.Namespace) -> None:
-    """UsageError for an option that goes for programs of MPI alone: that of PVM would run on without it."""
+    """Raise UsageError for options for MPI programs only: a PVM program would run on without them."""
     asked = {
         "--tasks": args.tasks, "--hash-messages": args.hash_messages,
         "--whole-buffers": args.whole_buffers, "--probes": args.probes, "--watch": args.watch,
@@ -353,7 +357,7 @@ def refuse_mpi_options(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def report_live(directory: RunDirectory, args: argparse.Namespace) -> Iterator[LiveFindings | None]:
-    """What tells of the job while it runs, where that was asked for."""
+    """Report on the job while it runs, if that was asked for."""
     asked = ["--findings"] if args.watch_findings else []
     asked += ["--around"] if args.keep_around_findings else []
     asked += ["--call-limit", str(args.call_limit)] if args.call_limit is not None else []
@@ -373,7 +377,7 @@ def report_live(directory: RunDirectory, args: argparse.Namespace) -> Iterator[L
 
 
 def remove_task_recording(args: argparse.Namespace, directory: RunDirectory) -> None:
-    """Take away what told the ranks' tasks; their module is loaded only for it."""
+    """Remove what recorded the ranks' tasks; its module is only loaded for that."""
     if args.tasks:
         from weft.tasks import call_recording
 
@@ -381,7 +385,7 @@ def remove_task_recording(args: argparse.Namespace, directory: RunDirectory) -> 
 
 
 def conclude_run(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: LiveComparison | None = None) -> int:
-    """Put the record in order and tell what happened; return the exit status."""
+    """Put the record in order and report what happened; return the exit status."""
     from weft.launch import finish, missing_ranks, separate_worlds
 
     ending = finish.finish_run(job)
@@ -432,7 +436,7 @@ def conclude_run(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: 
 
 
 def report_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
-    """Each host of a job step has its own ranks only: say where they are and how they are put together."""
+    """Say where a host's part of the run is and how the parts are put together; return the status."""
     from weft.launch import finish
 
     host, place = os.uname().nodename, job.run.path
@@ -454,7 +458,7 @@ def report_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
 
 
 def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
-    """Keep a run without records where other hosts may have some; whether that is so."""
+    """Keep a run without records if other hosts may have some; return whether it was kept."""
     from weft.launch import remote_hosts
 
     place = shown_path(job.run.path)
@@ -470,7 +474,7 @@ def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
 
 
 def resolve_places(job: Job, args: argparse.Namespace) -> str | None:
-    """Look up where the calls stand; each host of --local has done so for its own ranks. Returns what went wrong."""
+    """Look up the lines of the calls; each host of --local has done so for its own ranks. Returns what went wrong."""
     from weft.launch import finish
 
     problem = finish.resolve_sites(job.run.path, with_source_texts=not args.no_sources)
@@ -484,14 +488,14 @@ def resolve_places(job: Job, args: argparse.Namespace) -> str | None:
 
 
 def finish_hosts(job: Job, hosts: Hosts) -> None:
-    """All of the hosts is in the run. Tasks of a job step wait until it is reported."""
+    """Remove what hosts sent, as all of it is in the run. Tasks of a job step wait until it is reported."""
     hosts.remove_incoming()
     if job.shared_run is None:
         hosts.close()
 
 
 def report_values_only(job: Job, kept: RecordedValues, args: argparse.Namespace) -> int:
-    """A program without MPI that has probes: its values are the run."""
+    """Report on a program without MPI that has probes: its values are the run. Returns the exit status."""
     say(f"recorded the values of {kept.processes} process{'es' * (kept.processes != 1)} in {shown_path(job.run.path)}; "
         "the program never initialised MPI")  # fmt: skip
     failed = values.report_values(kept)
@@ -506,13 +510,13 @@ def report_values_only(job: Job, kept: RecordedValues, args: argparse.Namespace)
 
 
 def ranks_text(ranks: list[int]) -> str:
-    """Name some ranks."""
+    """Return the words for some ranks."""
     shown = ", ".join(str(rank) for rank in sorted(ranks)[:8]) + (", ..." if len(ranks) > 8 else "")
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
 def describe_end(ending: Ending, job: Job, against: LiveComparison | None = None) -> list[str]:
-    """Say how the run ended, where that needs saying, and where its record is."""
+    """Return how the run ended, if that needs saying, and where its record is."""
     from weft.launch import finish
 
     place = shown_path(job.run.path)
@@ -552,11 +556,15 @@ def describe_end(ending: Ending, job: Job, against: LiveComparison | None = None
             "launcher sometimes kills ranks that are still on their way out. It is not the program's fault"
         )
     names = rank_names(job.run.facts.get("names") or [])
-    return [*lines, f"recorded {count} in {place}{f' ({names})' if names else ''}", *_hosts.suggest_remedies(job, place)]
+    return [
+        *lines,
+        f"recorded {count} in {place}{f' ({names})' if names else ''}",
+        *_hosts.suggest_remedies(job, place),
+    ]
 
 
 def describe_interruption(job: Job) -> str:
-    """What ended the run from outside."""
+    """Return what ended the run from outside."""
     name = str(job.run.facts.get("interrupted_by", "a signal"))
     return {
         "SIGINT": "interrupted by SIGINT (Ctrl-C)",
@@ -566,7 +574,7 @@ def describe_interruption(job: Job) -> str:
 
 
 def describe_memory_kills(job: Job) -> list[str]:
-    """What the kernel tells of memory: whether it killed processes of this machine or container meanwhile."""
+    """Return a line if the kernel killed processes of this machine or container for want of memory meanwhile."""
     evidence = job.run.facts.get("evidence")
     kills = evidence.get("memory_kills") if isinstance(evidence, dict) else None
     if not isinstance(kills, int) or kills < 1:
@@ -578,7 +586,7 @@ def describe_memory_kills(job: Job) -> list[str]:
 
 
 def describe_shared_memory(job: Job) -> list[str]:
-    """Whether a crash may be for want of shared memory, which no MPI says of itself."""
+    """Return a line if a crash may be for want of shared memory, which no MPI reports."""
     import signal
 
     from weft.base import abilities
@@ -591,7 +599,7 @@ def describe_shared_memory(job: Job) -> list[str]:
 
 
 def status_text(job: Job) -> str:
-    """The exit status in words."""
+    """Return the exit status in words."""
     import signal
 
     number = job.process.signal
@@ -603,7 +611,7 @@ def status_text(job: Job) -> str:
 
 
 def read_other_mpi_note(run: Path) -> tuple[str, str] | None:
-    """What a recorder noted that found another MPI in its process: that library, and the soname it was built for."""
+    """Return another MPI that a recorder noted in its process: that library, and the soname it was built for."""
     for note in sorted((run / "ranks").glob("other-mpi-*.txt"))[:1]:
         lines = note.read_text(errors="replace")[:4096].splitlines()
         if len(lines) == 2 and lines[0]:
@@ -612,14 +620,14 @@ def read_other_mpi_note(run: Path) -> tuple[str, str] | None:
 
 
 def read_unseen_mpi_note(run: Path) -> str | None:
-    """The library of MPI that a process initialised without the recorder seeing it, as that noted at its end."""
+    """Return the MPI library that a process initialised without its recorder seeing it, as noted at its end."""
     for note in sorted((run / "ranks").glob("unseen-mpi-*.txt"))[:1]:
         return note.read_text(errors="replace")[:4096].partition("\n")[0]
     return None
 
 
 def explain_nothing_recorded(plan: LaunchPlan, job: Job) -> str:
-    """Say why there is no record, as far as it can be known."""
+    """Return why there is no record, as far as it can be known."""
     import shutil
 
     from weft.launch import remote_hosts
@@ -667,7 +675,7 @@ def explain_nothing_recorded(plan: LaunchPlan, job: Job) -> str:
 
 @dataclass(frozen=True)
 class UnanalysedRun:
-    """What a report is of where there is nothing to analyse: the run, and why."""
+    """The subject of a report without analyses: the run, and why nothing was analysed."""
 
     run: Mapping[str, object]
     problems: Sequence[str]
@@ -675,7 +683,7 @@ class UnanalysedRun:
 
 
 def write_report(file: Path | None, subject: Subject, report: Report | None = None) -> bool:
-    """Write the report that was asked for, whatever came of the run; return whether that went well."""
+    """Write the report that was asked for, whatever the outcome; return whether that worked."""
     if file is None:
         return True
     from weft.report import to_json
@@ -690,7 +698,7 @@ def write_report(file: Path | None, subject: Subject, report: Report | None = No
 
 
 def print_findings(job: Job, report_file: Path | None) -> bool:
-    """Print a line a finding, worst first, and write the report; return whether Weft itself did all of it."""
+    """Print a line for each finding, worst first, and write the report; return whether Weft itself did not fail."""
     if job.run.facts["level"] == "outcomes":
         why = "a run of level `outcomes` holds no calls: nothing was analysed. It is for `weft replay`"
         return write_report(report_file, UnanalysedRun(job.run.facts, (why,)))
@@ -716,7 +724,7 @@ def print_findings(job: Job, report_file: Path | None) -> bool:
 
 
 def show_picture(ground: AnalysisContext, report: Report) -> None:
-    """Draw the worst finding that can be drawn: the messages that led to it, and who waits where."""
+    """Draw the worst finding that can be drawn: the messages that led to it, and which rank waits where."""
     if not report.findings:
         return
     from weft.report.pictures import draw_pictures

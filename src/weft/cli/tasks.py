@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from weft.tasks import Session
 
 SCRIPTED = 600.0
-"""Seconds that a command of a script may take where nobody sits at it and says otherwise."""
+"""Seconds that a command of a script may take, unless --timeout says otherwise."""
 TAKES_PROGRAM = True
 """What follows `--` is a program, not ours to parse: it comes as args.rest."""
 
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show_once(opened: Session, *, as_json: bool) -> int:
-    """All tasks and what they wait for, once; 1 where the program is in a deadlock, or can go on no further."""
+    """Print all tasks and what they wait for, once; return 1 if the program is in a deadlock, or cannot go on."""
     from weft.tasks.console import SCHEMA
 
     with opened:
@@ -121,7 +121,7 @@ def show_once(opened: Session, *, as_json: bool) -> int:
 
 
 def open_session(args: argparse.Namespace) -> Session:
-    """The session that the arguments mean."""
+    """Open the session that the arguments mean."""
     from weft.tasks import session
 
     command = [*args.program, *args.rest]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 FIRST_PICTURE = 3.0
-"""Seconds that the analysis waits for the browser to have its first picture."""
+"""Seconds that the analysis waits until the browser has its first picture."""
 
 
 def register(subparsers: Any) -> None:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def view_both(reference: Path, run: Path, values: ValueComparison | None, *, calls: bool) -> int:
-    """What `weft compare --view` does: both runs, where they differ. `calls`: whether their calls are shown."""
+    """Show both runs where they differ, as `weft compare --view` does. `calls`: whether their calls are shown."""
     import weft
     from weft.view.run_view import RunView
     from weft.view.value_view import ValueView
@@ -97,6 +97,7 @@ def _print_text(trace: Trace, depth: int) -> int:
 
 
 def _write_html(picture: RunView, file: Path) -> int:
+    """Write the picture as one HTML file."""
     from weft.cli._progress import show_progress
     from weft.view.html_export import render_html
 
@@ -140,13 +141,13 @@ def serve_page(
 
 
 def _has_screen() -> bool:
-    """Whether a browser would have a window: without one a text browser would take the terminal."""
+    """Return whether a browser would have a window: without one a text browser would take the terminal."""
     names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     return sys.platform == "darwin" or any(os.environ.get(name) for name in names)
 
 
 def address_lines(server: ViewServer, *, remote: bool) -> list[str]:
-    """What the terminal says: the address, and how to reach it from elsewhere."""
+    """Return what the terminal shows: the address, and how to reach it from elsewhere."""
     port = server.server_address[1]
     lines = [f"weft: the view of {server.shown} is at {server.url}"]
     if remote:

@@ -13,8 +13,8 @@ from weft.compare.contents import ContentComparison, MessageContent, has_hashes
 from weft.compare.differences import Comparison
 from weft.compare.values.tolerance import ulp_distances
 from weft.match import Match
-from weft.terms.event_findings import call_and_place
-from weft.terms.reduction_values import Numbers, combine_contributions, read_contributions, as_numbers, operation_name
+from weft.terms.event_findings import call_at
+from weft.terms.reduction_values import Numbers, as_numbers, combine_contributions, operation_name, read_contributions
 from weft.trace import Event
 
 CALLERS = 3
@@ -66,7 +66,7 @@ def caller_lines(event: Event) -> Iterator[str]:
 
 def numbered_call_text(match: Match, event: EventId) -> str:
     """Return a call with the number of its event."""
-    return f"event {event[1]}, {call_and_place(match.trace.event(*event))}"
+    return f"event {event[1]}, {call_at(match.trace.event(*event))}"
 
 
 def _content_text(one: MessageContent, match: Match) -> str:

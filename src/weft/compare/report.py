@@ -11,7 +11,7 @@ from weft.compare.differences import Comparison, Difference
 from weft.compare.times import MAX_PLACES, SlowerPlace, elapsed_ns
 from weft.findings import Finding
 from weft.match import NONE, Match
-from weft.terms.event_findings import call_and_place
+from weft.terms.event_findings import call_at
 from weft.trace import Event, Trace
 
 SCHEMA: Final = "weft-compare/1"
@@ -115,7 +115,7 @@ def _call_text(match: Match, event: EventId | None) -> str:
         ended = match.trace.run.get("ended")
         return "no further call" + ("" if ended in (None, "finished") else f" ({ENDED.get(str(ended), str(ended))})")
     one = match.trace.event(*event)
-    return call_and_place(one) + _message_text(match, event) + (", which does not return" if one.open else "")
+    return call_at(one) + _message_text(match, event) + (", which does not return" if one.open else "")
 
 
 def _message_text(match: Match, event: EventId) -> str:
@@ -124,7 +124,7 @@ def _message_text(match: Match, event: EventId) -> str:
     if not rows or match.recvs.partner[rows[0]] == NONE:
         return ""
     send = match.sends.id(int(match.recvs.partner[rows[0]]))
-    return f", which takes the message of rank {send[0]}: {call_and_place(match.trace.event(*send))}"
+    return f", which takes the message of rank {send[0]}: {call_at(match.trace.event(*send))}"
 
 
 def _changed_arguments(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:

@@ -17,7 +17,7 @@ from weft.compare.contents import has_hashes
 from weft.compare.values.judgement import Judgement, judge_arrays
 from weft.compare.values.tolerance import Tolerance
 from weft.match import Match
-from weft.terms.reduction_values import Numbers, blocking_name, as_numbers
+from weft.terms.reduction_values import Numbers, as_numbers, blocking_name
 from weft.trace import Rank
 from weft.trace.layout import HashSide
 
@@ -68,7 +68,10 @@ class _SharedResults:
     def __init__(self, match: Match) -> None:
         trace, collectives = match.trace, match.collectives
         whole = np.array([len(one.members) == len(trace.ranks) for one in trace.communicators], bool)
-        kinds = {name: trace.functions.mask(f.name for f in trace.functions if blocking_name(f.name) == name) for name in SHARED}
+        kinds = {
+            name: trace.functions.mask(f.name for f in trace.functions if blocking_name(f.name) == name)
+            for name in SHARED
+        }
         counted = np.logical_or.reduce(list(kinds.values()))[collectives.function]
         counted &= whole[match.instances.comm[collectives.instance]]
         place = np.full(len(match.instances), -1, np.int64)

@@ -102,9 +102,9 @@ def _place_text(calls: ThreadCalls, at: int, *, of_mpi: bool) -> str:
     rank: Rank = calls.rank
     here = Event(rank, int(calls.events[at]))
     if of_mpi:
-        return f"in {describe.call_words(here, peers=False)}{describe.place_suffix(here)}"
+        return f"in {describe.call_words(here, peers=False)}{describe.at_place(here)}"
     last = Event(rank, int(calls.events[at - 1]))
-    if (place := describe.place_suffix(here)) == describe.place_suffix(last) and place:
+    if (place := describe.at_place(here)) == describe.at_place(last) and place:
         return f"computing between calls{place}"
-    ends = [f"{describe.call_words(event, peers=False)}{describe.place_suffix(event)}" for event in (last, here)]
+    ends = [f"{describe.call_words(event, peers=False)}{describe.at_place(event)}" for event in (last, here)]
     return f"computing between {ends[0]} and {ends[1]}"

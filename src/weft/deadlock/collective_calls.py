@@ -225,8 +225,9 @@ class Gatherings:
     def _begun_on(self, rank: Rank, file: int | None) -> Ints:
         which = self.masks.where(rank, calls.FILE_ICOLLECTIVES) if file is not None else np.zeros(0, np.int64)
         found = [
-            events[integer_column(values, "fh") == file] for events, values in decode_columns(rank, which, frozenset(("fh",)))
-        ]  # fmt: skip
+            events[integer_column(values, "fh") == file]
+            for events, values in decode_columns(rank, which, frozenset(("fh",)))
+        ]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
     def on_group(self, event: Event) -> Absence | None:

@@ -155,7 +155,9 @@ def _found_complete(match: Match) -> NDArray[np.bool_]:
         again = failed & (events["site"][before] == events["site"][at])
         sites = events["site"][at]
         looping = [
-            site for site in sorted_distinct(sites.astype(np.int64)).tolist() if describe.has_loop_at(rank, site, AROUND_A_TEST)
+            site
+            for site in sorted_distinct(sites.astype(np.int64)).tolist()
+            if describe.has_loop_at(rank, site, AROUND_A_TEST)
         ]
         found[rows] = ~(again & (before != at)) & ~np.isin(sites, looping)
     return found
@@ -364,7 +366,7 @@ def _finding(match: Match, links: list[_Link]) -> Finding:
         sites=tuple(dict.fromkeys(describe.finding_site(event) for event in named))[:64],
         events=tuple(event.id for event in named),
         evidence=Cycle(cycle=[link.rank for link in links]),
-        cause="; ".join(sorted({f"{e.function.name}{describe.place_suffix(e)}" for e in events})),
+        cause="; ".join(sorted({f"{e.function.name}{describe.at_place(e)}" for e in events})),
     )
 
 
@@ -415,10 +417,11 @@ def _message(links: list[_Link], sends: list[_Link]) -> str:
         send, receive = sends[0].send, sends[0].receive
         assert send is not None and receive is not None
         return (
-            f"rank {links[0].rank} sends to itself in {describe.call_words(send)}{describe.place_suffix(send)} before it posts the "
-            f"receive{describe.place_suffix(receive)}: that got through only because the message was buffered"
+            f"rank {links[0].rank} sends to itself in "
+            f"{describe.call_words(send)}{describe.at_place(send)} before it posts the "
+            f"receive{describe.at_place(receive)}: that got through only because the message was buffered"
         )
-    places = {describe.place_suffix(link.send) for link in sends if link.send}
+    places = {describe.at_place(link.send) for link in sends if link.send}
     if len(sends) == len(links) and len(links) > 3 and len(places) == 1:
         return (
             f"{rank_words(link.rank for link in links)} send to each other in a circle{places.pop()}, each before it "
@@ -433,14 +436,14 @@ def _message(links: list[_Link], sends: list[_Link]) -> str:
 
 
 def _left(link: _Link) -> str:
-    left = f"rank {link.rank} left {describe.call_words(link.event)}{describe.place_suffix(link.event)} before all had come"
-    return f"{left} (rank {link.late.rank.index} comes to it{describe.place_suffix(link.late)})" if link.late else left
+    left = f"rank {link.rank} left {describe.call_words(link.event)}{describe.at_place(link.event)} before all had come"
+    return f"{left} (rank {link.late.rank.index} comes to it{describe.at_place(link.late)})" if link.late else left
 
 
 def _part(link: _Link) -> str:
     if link.send is None or link.receive is None:
-        return f"rank {link.rank} waits in {describe.call_words(link.event)}{describe.place_suffix(link.event)}"
+        return f"rank {link.rank} waits in {describe.call_words(link.event)}{describe.at_place(link.event)}"
     return (
-        f"rank {link.rank} sends to rank {link.receive.rank.index}{describe.place_suffix(link.send)} "
-        f"(received{describe.place_suffix(link.receive)})"
+        f"rank {link.rank} sends to rank {link.receive.rank.index}{describe.at_place(link.send)} "
+        f"(received{describe.at_place(link.receive)})"
     )

@@ -30,7 +30,7 @@ from weft.match.grouping import group_rows
 from weft.mpi.meaning import Leaves, base_name
 from weft.order import Order
 from weft.order.edges import exit_condition
-from weft.races import detect_races, can_exchange
+from weft.races import can_exchange, detect_races
 from weft.terms import calls, describe
 from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.terms.event_findings import make_finding
@@ -430,15 +430,15 @@ def _finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
     via = (
         ""
         if waiting.index == at.index or base_name(at.function.name) == "Mrecv"
-        else f", in {describe.call_words(at)}{describe.place_suffix(at)}"
+        else f", in {describe.call_words(at)}{describe.at_place(at)}"
     )
     company = f", and {plural(stuck - 1, 'more rank')} with it" if stuck > 1 else ""
     return make_finding(
         "potential-deadlock",
-        f"rank {again.rank} receives from any source{describe.place_suffix(receive)} and took the message of rank "
-        f"{took.rank.index} (sent{describe.place_suffix(took)}); had it taken the one of rank {other.rank.index} "
-        f"(sent{describe.place_suffix(other)}), which could have come first, it would wait for ever for "
-        f"{describe.call_words(waiting)}{describe.place_suffix(waiting)}{via}{company}",
+        f"rank {again.rank} receives from any source{describe.at_place(receive)} and took the message of rank "
+        f"{took.rank.index} (sent{describe.at_place(took)}); had it taken the one of rank {other.rank.index} "
+        f"(sent{describe.at_place(other)}), which could have come first, it would wait for ever for "
+        f"{describe.call_words(waiting)}{describe.at_place(waiting)}{via}{company}",
         list(dict.fromkeys((receive, waiting, other, took, at))),
         certainty="possible",
         evidence=Alternative(
@@ -446,5 +446,7 @@ def _finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
             alternative=Place(rank=other.rank.index, event=other.index),
             stuck=stuck,
         ),
-        cause=f"{receive.function.name}{describe.place_suffix(receive)}; {waiting.function.name}{describe.place_suffix(waiting)}",
+        cause=(
+            f"{receive.function.name}{describe.at_place(receive)}; {waiting.function.name}{describe.at_place(waiting)}"
+        ),
     )

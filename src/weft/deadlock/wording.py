@@ -116,13 +116,20 @@ class _Telling:
         for index in sorted(ranks):
             event = self.blocked[index].event
             peers = "" if self.blocked[index].reasons and self.blocked[index].reasons[0].what != "members" else "root"
-            key = (describe.call_words(event, peers=False), describe.place_suffix(event), event.comm_id, peers and event.peer)
+            key = (
+                describe.call_words(event, peers=False),
+                describe.at_place(event),
+                event.comm_id,
+                peers and event.peer,
+            )
             by_call[key].append(index)
         groups = [self._group(found) for found in by_call.values()]
         return sorted(groups, key=lambda g: (_FIRST[g.what], g.ranks[0]))
 
     def _group(self, ranks: list[int]) -> Group:
-        return Group(tuple(ranks), self.blocked[ranks[0]], describe.task_suffix(*(self.blocked[i].event for i in ranks)))
+        return Group(
+            tuple(ranks), self.blocked[ranks[0]], describe.task_suffix(*(self.blocked[i].event for i in ranks))
+        )
 
     # Sentences
 
@@ -190,9 +197,11 @@ class _Telling:
         if different:
             event = self.standstill.trace.ranks[different[0]].event(absence.other[different[0]])
             same = [i for i in different if self._same_call(i, absence.other[i], event)]
-            self.misses.append(OtherCall(ranks=same, call=describe.call_words(event), instead=absence.call.name.lower()))
+            self.misses.append(
+                OtherCall(ranks=same, call=describe.call_words(event), instead=absence.call.name.lower())
+            )
             self.told.update(same)
-            text = f"{rank_words(same)} called {describe.call_words(event)}{describe.place_suffix(event)} in its place"
+            text = f"{rank_words(same)} called {describe.call_words(event)}{describe.at_place(event)} in its place"
             still = event.open
             return text if still else f"{text}, and {self._whereabouts(different[0], group, pronoun='now')}"
         if gone := [i for i in others if i in self.standstill.gone]:
@@ -203,7 +212,9 @@ class _Telling:
 
     def _same_call(self, index: int, event: int, like: Event) -> bool:
         other = self.standstill.trace.ranks[index].event(event)
-        return describe.call_words(other) == describe.call_words(like) and describe.place_suffix(other) == describe.place_suffix(like)
+        return describe.call_words(other) == describe.call_words(like) and describe.at_place(
+            other
+        ) == describe.at_place(like)
 
     def _tags_differ(self, reason: Reason) -> str:
         """The near miss of a send: its receiver waits for the same sender with another tag."""
@@ -231,7 +242,7 @@ class _Telling:
         self.misses.append(OtherMessage(source=first.source, tag=first.tag, comm=comm.name, event=event.id))
         who = "it" if first.source == source else _name(first.source)
         whom = " to each" if len(group.ranks) > 1 else ""
-        return f" ({who} sent tag {first.tag}{on}{whom}{describe.place_suffix(event)}, which nobody receives)"
+        return f" ({who} sent tag {first.tag}{on}{whom}{describe.at_place(event)}, which nobody receives)"
 
     def _last_sent(self, channel: Channel, to: int) -> Event | None:
         """The last message of a channel to a rank; None where the run no longer has it."""
@@ -281,7 +292,9 @@ class _Telling:
         with_it = [i for i in mates[0].ranks if i != index] if mates else []
         self.told.update((index, *with_it))
         company = f", with {rank_words(with_it)}" if with_it else ""
-        where = describe.place_suffix(blocked.event) + describe.task_suffix(*(self.blocked[i].event for i in (index, *with_it)))
+        where = describe.at_place(blocked.event) + describe.task_suffix(
+            *(self.blocked[i].event for i in (index, *with_it))
+        )
         return f"{subject} in {describe.call_words(blocked.event)}{_of_request(blocked)}{where}{company}"
 
     # Cycles
@@ -332,7 +345,7 @@ def _main(blocked: list[Blocked]) -> Blocked:
 def _call_of(group: Group) -> str:
     """The call of a group, and where it stands."""
     request = _of_request(group.blocked, peers=len(group.ranks) == 1)
-    return f"{group.call}{request}{describe.place_suffix(group.blocked.event)}{group.task}"
+    return f"{group.call}{request}{describe.at_place(group.blocked.event)}{group.task}"
 
 
 def _of_request(blocked: Blocked, *, peers: bool = True) -> str:
@@ -340,7 +353,7 @@ def _of_request(blocked: Blocked, *, peers: bool = True) -> str:
     if base_name(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
         return ""
     made = blocked.reasons[0].event
-    of = describe.place_suffix(made).replace(" at ", " of ", 1)
+    of = describe.at_place(made).replace(" at ", " of ", 1)
     return f" for {describe.call_words(made, peers=peers)}{of}"
 
 

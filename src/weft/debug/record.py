@@ -17,7 +17,7 @@ from weft.mpi.meaning import Act, Form, functions_with
 from weft.order import order_events
 from weft.replay import Cuts, Goals, plans_of
 from weft.replay.layout import GOAL_NONE, PlanFlag
-from weft.terms.event_findings import call_and_place
+from weft.terms.event_findings import call_at
 from weft.trace import Event, Level
 
 _AWAIT_A_MESSAGE = frozenset(
@@ -190,7 +190,7 @@ def call_facts(event: Event) -> dict[str, object]:
     """Return a call as JSON values."""
     site = event.site
     return {
-        "event": [event.rank.index, event.index], "call": call_and_place(event), "function": event.function.name,
+        "event": [event.rank.index, event.index], "call": call_at(event), "function": event.function.name,
         "file": site.file, "line": site.line,
     }  # fmt: skip
 

@@ -88,7 +88,10 @@ class Scene:
             certainty="possible" if lost else "certain",
             message=message,
             ranks=tuple(ranks),
-            sites=(*(s for end in group for s in sites(end)), *dict.fromkeys(describe.finding_site(e) for e in events[:64])),
+            sites=(
+                *(s for end in group for s in sites(end)),
+                *dict.fromkeys(describe.finding_site(e) for e in events[:64]),
+            ),
             events=tuple(event.id for event in [*_last_events(group), *events]),
             evidence=_evidence(first, [(i, self.standstill.open_calls[i][0]) for i in sorted(behind)]),
             cause=f"{first.how} {message}",
@@ -100,7 +103,7 @@ class Scene:
         groups: dict[str, list[int]] = {}
         for index in sorted(behind):
             event = self.standstill.open_calls[index][0]
-            groups.setdefault(describe.call_words(event) + describe.place_suffix(event), []).append(index)
+            groups.setdefault(describe.call_words(event) + describe.at_place(event), []).append(index)
         parts: list[str] = []
         for call, ranks in list(groups.items())[:MAX_WAITS]:
             verb = one if len(ranks) == 1 else many

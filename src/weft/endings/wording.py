@@ -10,7 +10,7 @@ from typing import Final
 
 from weft.base.words import listed, printable
 from weft.endings.end_causes import End, How, callers, own_finalize, own_line
-from weft.terms.describe import call_words, task_suffix, place_suffix
+from weft.terms.describe import at_place, call_words, task_suffix
 from weft.terms.library_code import is_library_code
 from weft.trace import Ending, EndingKind, ExitKind
 from weft.trace.sites import CallSite
@@ -111,10 +111,10 @@ def _by_error(end: End) -> str:
         return f"was ended by MPI inside {end.ending.name}{at(end.ending)}, called before MPI was initialised"
     last = own_finalize(end.rank)
     if last is not None and last.error:
-        return f"came to an error in {call_words(last)}{place_suffix(last)} (class {last.error})"
+        return f"came to an error in {call_words(last)}{at_place(last)} (class {last.error})"
     inside = end.open_calls[:1]
     said = first_line(error_text(end.rank.definitions.ended or ""))
-    at_call = f" inside {call_words(inside[0])}{place_suffix(inside[0])}" if inside else ""
+    at_call = f" inside {call_words(inside[0])}{at_place(inside[0])}" if inside else ""
     return f"was ended by MPI{at_call}" + (f": {said}" if said else "")
 
 
@@ -163,7 +163,7 @@ def _cut_off(end: End) -> str:
 def _stood(end: End) -> str:
     """Say where the rank was: in its open calls, at the line where it was asked, or after its last call."""
     if end.open_calls:
-        inside = [call_words(e) + place_suffix(e) + task_suffix(e) for e in end.open_calls]
+        inside = [call_words(e) + at_place(e) + task_suffix(e) for e in end.open_calls]
         return " in " + listed(inside)
     if end.ending is not None and (site := own_line(end.ending)) is not None:
         return f" outside {end.rank.trace.system.name}{_at(site)}{_called(end.ending)}"
@@ -174,7 +174,7 @@ def _last(end: End) -> str:
     if not len(end.rank):
         return ""
     last = end.rank.event(len(end.rank) - 1)
-    return f", after {call_words(last)}{place_suffix(last)}"
+    return f", after {call_words(last)}{at_place(last)}"
 
 
 _WORDS: Final[Mapping[How, Callable[[End], str]]] = {

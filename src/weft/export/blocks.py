@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.terms.argument_columns import sorted_distinct, indices_in
+from weft.terms.argument_columns import indices_in, sorted_distinct
 from weft.terms.datatype_sizes import size_in_bytes
 from weft.terms.run_extent import Extent
 from weft.trace import Event, Flag, Function, FunctionTable, Rank

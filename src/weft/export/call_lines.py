@@ -18,7 +18,7 @@ from weft.export.argument_layouts import ArgumentLayouts, RankNames, TextNumbers
 from weft.export.time_order import CallRows, RankCalls
 from weft.native.bridge import U8, array_addresses
 from weft.native.headers.rows import RowRank, RowsInput, kernel
-from weft.terms.argument_columns import sorted_distinct, indices_in
+from weft.terms.argument_columns import indices_in, sorted_distinct
 from weft.terms.call_text import ERRORS, HEADS, call_cells, error_text, event_json, site_json, task_json, task_text
 from weft.trace import Event, LogicalTask, Rank, Trace
 from weft.trace.conditions import comm_ids

@@ -15,15 +15,29 @@ from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match.functions import Op, Post, Spec, classify, communicates
 from weft.match.grouping import group_rows
-from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, MakeColumn, extract_operations
+from weft.match.operations import NONE, U32, Collectives, Instances, MakeColumn, Operations, Posts, extract_operations
 from weft.match.rings import dropped_operations, select_pairable
 from weft.native.headers.match import kernel
 from weft.native.threads import run_in_threads, worker_count
 from weft.trace import Trace
 
 __all__ = [
-    "NONE", "Collectives", "Instances", "Match", "Op", "Operations", "Post", "Posts", "MakeColumn", "Spec", "classify",
-    "communicates", "group_collectives", "match_operations", "pair_posts", "pair_messages",
+    "NONE",
+    "Collectives",
+    "Instances",
+    "MakeColumn",
+    "Match",
+    "Op",
+    "Operations",
+    "Post",
+    "Posts",
+    "Spec",
+    "classify",
+    "communicates",
+    "group_collectives",
+    "match_operations",
+    "pair_messages",
+    "pair_posts",
 ]  # fmt: skip
 
 
@@ -42,38 +56,40 @@ class Match:
     collectives: Collectives
     instances: Instances
     made: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
-    """What analyses made of it and keep for whoever asks next, by room."""
+    """Results that analyses computed from the match and cache here, by room."""
 
     def unmatched_sends(self) -> U32:
-        """Rows of sends that no receive of the record took."""
+        """Return the rows of sends that no receive of the record took."""
         return np.flatnonzero(self.sends.partner == NONE).astype(np.uint32)
 
     def unmatched_receives(self) -> U32:
-        """Rows of receives that took no send of the record."""
+        """Return the rows of receives that took no send of the record."""
         return np.flatnonzero(self.recvs.partner == NONE).astype(np.uint32)
 
     def sends_of(self, event: EventId) -> list[int]:
-        """Rows of the sends that an event posted (none, one, or as many as Startall started)."""
+        """Return the rows of the sends that an event posted (none, one, or as many as Startall started)."""
         return _find_rows(self.sends, event)
 
     def receives_of(self, event: EventId) -> list[int]:
-        """Rows of the receives that an event posted."""
+        """Return the rows of the receives that an event posted."""
         return _find_rows(self.recvs, event)
 
     def collective_of(self, event: EventId) -> int | None:
-        """The instance of the collective that an event takes part in, None for no collective."""
+        """Return the instance of the collective that an event takes part in, None for no collective."""
         rows = _find_rows(self.collectives, event)
         return int(self.collectives.instance[rows[0]]) if rows else None
 
     def collectives_before_segment(self) -> NDArray[np.bool_]:
-        """Which collectives are of before the segment of a run that this is (weft.trace.segment)."""
+        """Return a mask of the collectives that began before this segment of a run (weft.trace.segment)."""
         ahead = np.array([rank.ahead for rank in self.trace.ranks], np.int64)
         first = self.instances.rows[self.instances.first[:-1].astype(np.int64)]
         found: NDArray[np.bool_] = self.collectives.event[first] < ahead[self.collectives.ranks()[first]]
         return found
 
     def partner_events(self, event: EventId) -> list[EventId]:
-        """The events on the other side of the messages that an event sends or receives (posts, not completions)."""
+        """Return the events on the other side of the messages that an event sends or receives (posts, not
+        completions).
+        """
         found = [self.recvs.id(int(p)) for i in self.sends_of(event) if (p := self.sends.partner[i]) != NONE]
         return found + [self.sends.id(int(p)) for i in self.receives_of(event) if (p := self.recvs.partner[i]) != NONE]
 
@@ -87,9 +103,9 @@ def match_operations(trace: Trace) -> Match:
     """Pair the operations of a run.
 
     Per (communicator, source, destination, tag) the i-th send in issue order goes to the i-th receive in posting order
-    (MPI-4.1, 3.5), source and tag of a wildcard taken from the status at its completion. Collectives: the k-th call
-    on a communicator is one instance, blocking or not, whatever its operation (6.14); calls on a window, a file or
-    a persistent collective count on that object.
+    (MPI-4.1, 3.5), source and tag of a wildcard taken from the status at its completion. Collectives: the k-th call on
+    a communicator is one instance, blocking or not, whatever its operation (6.14); calls on a window, a file or a
+    persistent collective count on that object.
     """
     operations = pair_messages(trace)
     wholes = group_collectives(operations.collectives)
@@ -97,9 +113,9 @@ def match_operations(trace: Trace) -> Match:
 
 
 def pair_messages(trace: Trace, make_column: MakeColumn = np.empty) -> Operations:
-    """The operations with their messages paired, without the collectives as wholes.
+    """Return the operations with their messages paired, without the collectives as wholes.
 
-    `make_column` makes the columns. Where it puts them into files, a run larger than memory can be paired.
+    `make_column` allocates the columns. If it puts them into files, a run larger than memory can be paired.
     """
     operations = extract_operations(trace, make_column)
     if (dropped := dropped_operations(trace)) is not None:
@@ -136,7 +152,9 @@ def _number_pairs(keys: U32, ordinals: U32, base: int) -> tuple[U32, U32, U32]:
 
 
 def group_collectives(collectives: Collectives) -> Instances:
-    """The collectives as wholes: first those on communicators, then those on what such calls made."""
+    """Group the rows of collective calls into collectives: first those on communicators, then those on what such calls
+    made.
+    """
     top = collectives.parent == NONE
     numbers, comm, ordinal = _number_pairs(collectives.comm[top].astype(np.uint32), collectives.ordinal[top], 0)
     collectives.instance[top] = numbers

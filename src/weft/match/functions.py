@@ -1,4 +1,4 @@
-"""What each MPI function means to matching, and where in its tail the arguments lie that matching reads.
+"""Classifies MPI functions for matching, and says where in a tail the arguments are that matching reads.
 
 The numbers are those of native/kernel/ops.h.
 """
@@ -28,8 +28,8 @@ __all__ = [
     "Role",
     "Spec",
     "classify",
-    "communicates",
     "classify_functions",
+    "communicates",
 ]
 
 
@@ -49,12 +49,13 @@ _WAITS: Final = {Many.ONE: Op.WAIT, Many.ALL: Op.WAITALL, Many.ANY: Op.WAITANY, 
 
 
 def classify(name: str) -> tuple[Op, Spec]:
-    """What the function of this name does, large-count form or not."""
+    """Return what the function of this name does, large-count form or not."""
     return _classify_base_name(base_name(name))
 
 
 @cache
 def _classify_base_name(name: str) -> tuple[Op, Spec]:
+    """Return operation and flags of a function by its base name."""
     found = meaning.all_meanings().get(name)
     op = Op.NONE if found is None or found.act not in _MATTERS else _operation_of(found)
     if found is None or op is Op.NONE:
@@ -66,13 +67,14 @@ def _classify_base_name(name: str) -> tuple[Op, Spec]:
 
 
 def _operation_of(meaning_row: Meaning) -> Op:
+    """Return the operation that a function's row of meanings describes."""
     if meaning_row.act is Act.COLLECTIVE:
         op = _COLLECTIVES.get(meaning_row.over)
     elif meaning_row.act is Act.COMPLETE:
         op = _WAITS[meaning_row.many]
     elif meaning_row.act is Act.START:
         op = Op.START if meaning_row.many is Many.ONE else Op.STARTALL
-    elif meaning_row.act is Act.ASK:  # of several requests at once, and of partitions, nothing that decides a match is told
+    elif meaning_row.act is Act.ASK:  # of several requests at once, and of partitions, the answer decides no match
         op = Op.GET_STATUS if meaning_row.many is Many.ONE and meaning_row.mode is not Mode.PARTITIONED else None
     else:
         op = Op.FINALIZE if meaning_row.over is Over.WORLD else _OPS.get(meaning_row.act)
@@ -83,6 +85,7 @@ def _operation_of(meaning_row: Meaning) -> Op:
 
 @cache
 def _flags_of(op: Op, mode: Mode, form: Form, *, polls: bool, file: bool, makes: bool) -> Spec:
+    """Return the flags of an operation."""
     spec = _MODES[mode]
     if op is not Op.WAITSOME:  # MPI_Testsome tells with a number, not a flag
         spec |= Spec.FLAGGED if polls else Spec.NONBLOCKING if form is Form.NONBLOCKING else Spec(0)
@@ -114,11 +117,14 @@ CODES: Final = {
 _ALSO_COMMUNICATE: Final = meaning.functions_with(Act.CANCEL, Act.ACCESS, Act.EPOCH, Act.PARTITION) | {
     "Parrived", "Comm_create_group", "Abort",
 }  # fmt: skip
-"""Calls that communicate beside those that are paired."""
+"""Calls that communicate besides those that are paired."""
 
 
 def communicates(function: Function) -> bool:
-    """Whether it is more than a question to MPI: bindings of two MPIs make these calls alike, others as they need."""
+    """Return whether a function is more than a question to MPI.
+
+    Bindings to different MPIs make these calls in the same order, and others as they need.
+    """
     return classify(function.name)[0] is not Op.NONE or base_name(function.name) in _ALSO_COMMUNICATE
 
 
@@ -133,9 +139,9 @@ class Functions(NamedTuple):
 
 
 def _tail_program(function: Function) -> bytes:
-    """How to read the function's tail: the numbers of entry and exit values, then (code, role) for each.
+    """Return how to read the function's tail: the numbers of entry and exit values, then (code, role) for each.
 
-    POLL beside the second number: the exit values are there only where the poll did not fail.
+    POLL in the second number: the exit values are only there if the poll did not fail.
     """
     steps = []
     for parameter in (*function.tail_in, *function.tail_out):
@@ -147,7 +153,7 @@ def _tail_program(function: Function) -> bytes:
 
 @cache
 def classify_functions(functions: FunctionTable) -> Functions:
-    """The classes of a run's functions. Programs are shared, so that all of them stay below 64 KB."""
+    """Return the classes of a run's functions. Programs are shared, so that all of them stay below 64 KB."""
     known = list(functions)
     specs = np.zeros(1 + max((f.id for f in known), default=0), SPEC)
     programs = bytearray(b"\0\0")

@@ -22,7 +22,7 @@ from weft.native.threads import run_in_threads, worker_count
 from weft.trace import Communicator, Rank, Trace
 
 NONE: Final = 0xFFFFFFFF
-"""In a column of event indices or rows: there is none."""
+"""Means "none" in a column of event indices or rows."""
 
 U32 = NDArray[np.uint32]
 I32 = NDArray[np.int32]
@@ -32,7 +32,7 @@ U64 = NDArray[np.uint64]
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows of all ranks, one rank behind the other: those of rank r are first[r] .. first[r + 1] - 1."""
+    """Rows of all ranks, rank after rank: those of rank r are first[r] .. first[r + 1] - 1."""
 
     first: U64
     event: U32
@@ -44,24 +44,24 @@ class _Rows:
         return int(self.first[-1])
 
     def of_rank(self, rank: int) -> slice:
-        """The rows of the rank with this index."""
+        """Return the rows of the rank with this index."""
         return slice(int(self.first[rank]), int(self.first[rank + 1]))
 
     def rows_of_ranks(self, share: range) -> slice:
-        """The rows of some ranks that stand side by side."""
+        """Return the rows of consecutive ranks."""
         return slice(int(self.first[share.start]), int(self.first[share.stop]))
 
     def rank_of(self, row: int) -> int:
-        """Index of the rank that row belongs to."""
+        """Return the index of the rank that a row belongs to."""
         return int(np.searchsorted(self.first, np.uint64(row), side="right")) - 1
 
     def ranks(self) -> I32:
-        """The rank index of every row (computed, one array)."""
+        """Return the rank index of every row, computed at each call."""
         counts = np.diff(self.first).astype(np.int64)
         return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
     def id(self, row: int) -> EventId:
-        """The event that posted the row: (rank index, event index)."""
+        """Return the event that posted the row: (rank index, event index)."""
         return EventId(self.rank_of(row), int(self.event[row]))
 
 
@@ -83,7 +83,7 @@ class Posts(_Rows):
     partner: U32
 
     def view(self) -> PostsView:
-        """The columns that C reads."""
+        """Return the columns that C reads."""
         return PostsView(
             first=self.first, event=self.event, comm=self.comm, peer=self.peer, tag=self.tag, flags=self.flags
         )
@@ -122,13 +122,13 @@ class Instances:
         return len(self.comm)
 
     def parts(self, instance: int) -> U32:
-        """The rows of Collectives in this instance."""
+        """Return the rows of Collectives in this instance."""
         return self.rows[int(self.first[instance]) : int(self.first[instance + 1])]
 
 
 @dataclass(slots=True)
 class Operations:
-    """All that extraction gives."""
+    """All operations that were read from a run."""
 
     sends: Posts
     recvs: Posts
@@ -137,7 +137,7 @@ class Operations:
 
 
 class _PeerGroups:
-    """The groups that peer arguments refer to, one behind the other; equal groups are kept once."""
+    """The groups that peer arguments refer to, one after the other; equal groups are kept once."""
 
     def __init__(self) -> None:
         self.flat: list[NDArray[np.int32]] = []
@@ -146,7 +146,7 @@ class _PeerGroups:
         self._keep: list[tuple[int, ...]] = []
 
     def add_group(self, group: tuple[int, ...]) -> tuple[int, int]:
-        """Where the group begins, and its length."""
+        """Return where the group begins, and its length; a group is added when it comes first."""
         known = self._known.get(id(group))
         if known is None:
             known = self._known[id(group)] = (self.length, len(group))
@@ -160,6 +160,7 @@ class _PeerGroups:
 
 
 def _local_communicators(rank: Rank, peers: _PeerGroups) -> NDArray[np.void]:
+    """Return the communicators of a rank by its own ids, for C."""
     ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
     known: dict[int, Communicator] = {i: c for i in ids if i < 1 << 24 and (c := rank.comm(i)) is not None}
     table = np.zeros(max(known, default=0) + 1, LOCAL_COMM)
@@ -197,7 +198,7 @@ class ExtractionInput:
 
 
 def request_completions(rank: Rank) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Every request that a wait or a test reported as complete, and the event that did, in order of the events."""
+    """Return every request that a wait or a test reported as complete, and the event that did, in order of events."""
     nobody = np.zeros(0, LOCAL_COMM)
     reading = ExtractionInput(rank, classify_functions(rank.trace.functions), nobody, np.zeros(0, np.int32))
     count = ctypes.c_uint64()
@@ -221,14 +222,14 @@ class _ExtractionWorker:
         return ExtractionInput(self.trace.ranks[rank], self.functions, self.comms[rank], self.peers)
 
     def max_counts(self, rank: int) -> list[int]:
-        """At most how many sends, receives, probes and parts of collectives the rank has."""
+        """Return at most how many sends, receives, probes and collective calls the rank has."""
         counts = (ctypes.c_uint64 * 4)()
         reading = self._input_of(rank)  # it keeps the arrays that C reads
         extraction.kernel().weft_extract_most(reading.given, counts)
         return list(counts)
 
     def read_rank(self, rank: int, posts: Sequence[Posts], colls: Collectives) -> list[int]:
-        """Write the rows of the rank into the columns of the run; how many there are of each."""
+        """Write the rows of the rank into the columns of the run, and return how many there are of each kind."""
         lib, counts = extraction.kernel(), (ctypes.c_uint64 * 4)()
         reading = self._input_of(rank)
         self.handle = lib.weft_extract(reading.given, self.handle, counts)
@@ -259,7 +260,7 @@ def _first_rows(counts: Sequence[int]) -> U64:
 
 
 MakeColumn = Callable[[int, Any], NDArray[Any]]
-"""Makes a column of a length and a type: np.empty, or one that lies in a file."""
+"""Makes a column of a length and a type: np.empty, or one in a file."""
 
 
 def _allocate_posts(counts: Sequence[int], room: MakeColumn) -> Posts:
@@ -275,7 +276,7 @@ def _allocate_collectives(counts: Sequence[int], room: MakeColumn) -> Collective
 
 
 def _close_gaps(rows: _Rows, counts: Sequence[int]) -> None:
-    """Take out the room that the ranks did not need: what is behind it moves to the front, in place."""
+    """Remove the space that ranks did not need by moving later rows to the front, in place."""
     first = _first_rows(counts)
     if np.array_equal(first, rows.first):
         return
@@ -292,7 +293,7 @@ def _close_gaps(rows: _Rows, counts: Sequence[int]) -> None:
 
 
 def extract_operations(trace: Trace, make_column: MakeColumn = np.empty) -> Operations:
-    """Read the operations out of the events of the ranks of this process, side by side on the machine's cores."""
+    """Read the operations from the events of this process's ranks, in parallel on the machine's cores."""
     functions = classify_functions(trace.functions)
     peers, none = _PeerGroups(), np.zeros(0, LOCAL_COMM)
     comms = [_local_communicators(rank, peers) if rank.index in trace.share else none for rank in trace.ranks]

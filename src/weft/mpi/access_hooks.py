@@ -48,6 +48,7 @@ def render_access_hooks(functions: list[Function]) -> str:
 
 
 def _render_hook(f: Function, statements: list[str]) -> str:
+    """Return the C function beneath one wrapper, with its statements before and after the call."""
     after = [line.removeprefix("after:") for line in statements if line.startswith("after:")]
     before = [line for line in statements if not line.startswith(("after:", "returned:"))]
     lines = [f"static WEFT_GIVEN {f.result} weft_a_{f.name}({expressions.parameter_list(f)}) {{"]
@@ -94,6 +95,7 @@ def _statements(f: Function) -> Iterator[str]:
 
 
 def _one_sided_statements(f: Function, names: set[str]) -> Iterator[str]:
+    """Yield the statements that name the buffers of a one-sided operation."""
     fetches = re.fullmatch(r"MPI_R?get(_c)?", f.name, re.IGNORECASE)
     guard = "if (target_rank != MPI_PROC_NULL) " if "op" not in names or "result_addr" not in names else (
         "if (target_rank != MPI_PROC_NULL && op != MPI_NO_OP) ")  # fmt: skip
@@ -111,6 +113,7 @@ def _render_part(buffer: str, count: str, kind: str, *, written: bool) -> str:
 
 
 def _request_buffer_statements(f: Function, names: set[str]) -> Iterator[str]:
+    """Yield the statements that name the buffers of a call that makes a request."""
     found, transfer = _REQUESTS.fullmatch(f.name), _TRANSFERS.fullmatch(f.name)
     if transfer:
         yield _render_part("buf", "count", "datatype", written=transfer[1] == "read")
@@ -125,6 +128,7 @@ def _request_buffer_statements(f: Function, names: set[str]) -> Iterator[str]:
 
 
 def _blocking_statements(f: Function, names: set[str]) -> Iterator[str]:
+    """Yield the statements that name the buffers of a blocking call."""
     if re.fullmatch(r"MPI_((b|s|r)?send|recv|sendrecv(_replace)?|mrecv)(_c)?", f.name, re.IGNORECASE):
         yield from _message_statements(f, names)
     elif (base := f.name.removeprefix("MPI_").removesuffix("_c").lower()) in _COLLECTIVES:
@@ -132,6 +136,7 @@ def _blocking_statements(f: Function, names: set[str]) -> Iterator[str]:
 
 
 def _message_statements(f: Function, names: set[str]) -> Iterator[str]:
+    """Yield the statements that name the buffers of a send or receive."""
     if "sendbuf" in names:
         yield f"if (dest != MPI_PROC_NULL) {_render_part('sendbuf', 'sendcount', 'sendtype', written=False)}"
         yield f"if (source != MPI_PROC_NULL) {_render_part('recvbuf', 'recvcount', 'recvtype', written=True)}"
@@ -168,6 +173,7 @@ def _collective_statements(base: str, names: set[str]) -> Iterator[str]:
 
 
 def _reduction_statements(base: str, names: set[str]) -> Iterator[str]:
+    """Yield the statements that name the buffers of a reduction."""
     many, got = "(int64_t)count", "(int64_t)count"
     if base == "reduce_scatter_block":
         many, got = "(int64_t)recvcount * weft_many(comm)", "(int64_t)recvcount"

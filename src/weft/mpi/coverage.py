@@ -70,6 +70,7 @@ def find_unexplained(exported: Iterable[str]) -> list[str]:
 
 
 def _render_row(function: Function) -> str:
+    """Return the line of the table for one function."""
     if function.passed_through:
         return f"| `{function.name}` | passed through: {function.passed_through} | | | |"
     slot = [f"{_TITLES[p.place]}: {p.name}" for p in function.parameters if p.place in _TITLES]
@@ -107,6 +108,7 @@ _NOUNS = {"COMM": "communicator", "OP": "operation", "INFO": "info object", "ERR
 
 
 def _describe_act(row: Meaning) -> str:
+    """Return what a function does, in words."""
     if row.act is Act.COLLECTIVE:
         return f"collective over the {row.over.value}: {'data' if row.moves else row.topic}"
     if row.act is Act.LOCAL:
@@ -125,7 +127,7 @@ def _describe_meaning(row: Meaning) -> str:
 
 
 def render_page() -> str:
-    """Return the whole page."""
+    """Return the whole page in Markdown."""
     functions = table.all_functions()
     recorded = sum(f.passed_through is None for f in functions)
     return (
@@ -141,12 +143,14 @@ def render_page() -> str:
 
 
 def _render_table(functions: Iterable[Function]) -> Iterator[str]:
+    """Yield the lines of the table of functions."""
     yield "| function | means | slot | tail, entry | tail, exit |"
     yield "|---|---|---|---|---|"
     yield from (_render_row(function) for function in functions)
 
 
 def _render_beyond() -> Iterator[str]:
+    """Yield the section about functions beyond the standard."""
     yield ""
     yield "## Beside the standard"
     yield ""

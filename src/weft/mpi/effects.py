@@ -61,6 +61,7 @@ def _object_statements(f: Function, p: Parameter) -> Iterator[str]:
 
 
 def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator[str]:
+    """Yield statements after success for a communicator that came out of the call."""
     if promises_communicator(f):
         return
     names = {q.name for q in f.parameters}
@@ -79,6 +80,7 @@ def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator
 
 
 def _request_statements(f: Function, p: Parameter) -> Iterator[str]:
+    """Yield statements after success for a request that came out of the call, with the buffer that it watches."""
     words = {False: "false", True: "true"}
     yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[is_persistent(f)]}, .silent = {words[has_silent_status(f)]}, .place = {p.name}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
@@ -97,7 +99,7 @@ def _request_statements(f: Function, p: Parameter) -> Iterator[str]:
 
 
 def tracks_windows(f: Function) -> bool:
-    """Whether the call keeps the accounts of a window."""
+    """Return whether the call changes what the recorder tracks of a window."""
     return completes_accesses(f) is not None or any(_window_statements(f))
 
 

@@ -74,7 +74,7 @@ def _declare(p: Parameter) -> str:
 
 
 def is_pointer_to_value(p: Parameter) -> bool:
-    """Whether the C parameter is a pointer to the one value that is recorded."""
+    """Return whether the C parameter is a pointer to the one value that is recorded."""
     return p.declaration.endswith("*") and not p.array and p.type != "address"
 
 
@@ -94,7 +94,7 @@ def _null_value(p: Parameter) -> str:
 
 
 def request_variable(p: Parameter) -> str:
-    """The variable that holds a request, which tells those that share a handle apart."""
+    """Return the C variable that has a request, which distinguishes requests with the same handle."""
     return p.name if is_pointer_to_value(p) and not p.array else "NULL"
 
 
@@ -106,6 +106,7 @@ def id_expression(p: Parameter, value: str) -> str:
 
 
 def _integer_expression(p: Parameter, value: str) -> str:
+    """Return the C expression that converts an integer to its value in the record."""
     if p.kind in ("RANK", "RANK_NNI"):
         return f"weft_rank({value})"
     if p.kind == "TAG":
@@ -136,6 +137,7 @@ def tail_bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
 
 
 def _array_statements(f: Function, p: Parameter, guard: str) -> Iterator[str]:
+    """Yield statements that write an array to the tail."""
     name = p.name
     if p.type == "string":
         yield f"        weft_text_strings(&text, {array_length(f, p)}, (char *const *){name});"
@@ -218,12 +220,12 @@ def slot_statements(f: Function) -> Iterator[str]:
 
 
 def parameter_list(f: Function) -> str:
-    """The parameters of a wrapper of the function, as C."""
+    """Return the parameters of a function's wrapper, as C."""
     return ", ".join(_declare(p) for p in f.parameters) or "void"
 
 
 def forward_call(f: Function, table: str) -> str:
-    """The call of what a table holds for the function, with the wrapper's own arguments."""
+    """Return the call of a function through a table, with the wrapper's own arguments."""
     return call_expression(f, {}, table)
 
 

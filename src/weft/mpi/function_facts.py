@@ -8,13 +8,13 @@ from weft.mpi.table import Function, Parameter
 
 
 def promises_communicator(f: Function) -> bool:
-    """Whether the call makes a communicator that is there only when its request completes."""
+    """Return whether the call makes a communicator that exists only when its request completes."""
     made = [p for p in f.parameters if p.handle in ("COMM", "REQUEST") and p.direction == "out"]
     return len(made) == 2
 
 
 def meaning_of(f: Function) -> Meaning:
-    """The function's row in the table of meanings. KeyError for a function that is passed through."""
+    """Return the function's row in the table of meanings. KeyError for a function that is passed through."""
     return meaning.all_meanings()[meaning.base_name(f.name)]
 
 
@@ -37,52 +37,52 @@ def choose_buffer_watch(f: Function) -> tuple[str, str | None, str, str]:
 
 
 def is_persistent(f: Function) -> bool:
-    """Whether the request that the call makes is started by other calls."""
+    """Return whether the request that the call makes is started by other calls."""
     return meaning_of(f).form is Form.PERSISTENT
 
 
 def has_silent_status(f: Function) -> bool:
-    """Whether the status of the request that the call makes tells nothing."""
+    """Return whether the status of the request that the call makes says nothing."""
     return Trait.TELLS_STATUS not in meaning_of(f).traits
 
 
 def sends_and_receives(f: Function) -> bool:
-    """Whether the call sends one message and receives another."""
+    """Return whether the call sends one message and receives another."""
     return meaning_of(f).act is Act.SEND_RECEIVE
 
 
 def is_made_by_fortran_bindings(f: Function) -> bool:
-    """Whether Fortran bindings make the call on their own account."""
+    """Return whether Fortran bindings make the call on their own account."""
     return Trait.ASKED_BY_FORTRAN in meaning_of(f).traits
 
 
 def has_posting_order(f: Function) -> bool:
-    """Whether the call's place among those of other threads decides what is matched."""
+    """Return whether the call's place among those of other threads decides what is matched."""
     return meaning_of(f).posts
 
 
 def gives_known_handle(f: Function) -> bool:
-    """Whether the handle that comes out of the call names what may be there already."""
+    """Return whether the handle that comes out of the call may name an object that exists already."""
     return Trait.GIVES_KNOWN in meaning_of(f).traits
 
 
 def frees_object(f: Function) -> bool:
-    """Whether the call frees the object of its handle."""
+    """Return whether the call frees the object of its handle."""
     return bool(meaning_of(f).frees)
 
 
 def is_probe(f: Function) -> bool:
-    """Whether the call looks for a message."""
+    """Return whether the call looks for a message."""
     return meaning_of(f).probes
 
 
 def is_polled(f: Function) -> bool:
-    """Whether programs call it over and over, until its answer is yes."""
+    """Return whether programs call it over and over, until its answer is yes."""
     return meaning_of(f).polls
 
 
 def may_complete(f: Function) -> bool:
-    """Whether the call asks whether something is done, or completes requests."""
+    """Return whether the call asks whether something is done, or completes requests."""
     return is_polled(f) or completed_parameter(f) is not None
 
 
@@ -104,7 +104,7 @@ def completes_accesses(f: Function) -> str | None:
 
 
 def completed_parameter(f: Function) -> Parameter | None:
-    """The request or requests that the call may complete, or None."""
+    """Return the request or requests that the call may complete, or None."""
     if meaning_of(f).act not in (Act.COMPLETE, Act.ASK):
         return None
     return next((p for p in f.parameters if p.handle == "REQUEST" and meaning_of(f).mode is not Mode.PARTITIONED), None)

@@ -1,4 +1,4 @@
-"""Which functions have a wrapper of their own, and the table of the others, that one body in C serves (seldom.c).
+"""Decides which functions get a wrapper of their own, and writes the table of the others, which share one (seldom.c).
 
 A wrapper for each of MPI's six hundred functions takes the compiler half a minute. The few that loops call have one,
 and those that need more than the table can say; all others are described here by where their arguments go.
@@ -18,14 +18,14 @@ _OFTEN = re.compile(
     r"|MPI_(Wait|Test)(all|any|some)?",
     re.IGNORECASE,
 )
-"""Functions that loops of programs call, which cost as little as can be."""
+"""Functions that programs call in loops, whose wrappers cost as little as possible."""
 
 _OWN_MANNERS = re.compile(
     r"MPI_(Init|Init_thread|Finalize|Abort|Session_init|Session_finalize|Request_free|Start|Startall|Wtime)"
     r"|MPI_Comm_(spawn|spawn_multiple|create_group|create_from_group|set_name)|MPI_(Type|Win)_set_name"
     r"|MPI_Intercomm_create(_from_groups)?|MPI_File_open|MPI_Win_(create|allocate|allocate_shared|create_dynamic)(_c)?"
 )
-"""Functions after which more is to be done than a table says."""
+"""Functions after which more is to be done than the table can express."""
 
 _LENGTHS = {
     "weft_peers(comm)": "OF_PEERS",
@@ -50,12 +50,12 @@ _PLACES = {"buffer", "comm", "datatype", "count", "peer", "object", "tail"}
 
 
 def is_called_in_loops(function: Function) -> bool:
-    """Whether programs call the function in their loops."""
+    """Return whether programs call the function in their loops."""
     return _OFTEN.fullmatch(function.name) is not None
 
 
 def is_generic(function: Function) -> bool:
-    """Whether the function has no wrapper of its own but a line of the table."""
+    """Return whether the function has no wrapper of its own but a line in the table."""
     if is_called_in_loops(function) or _OWN_MANNERS.fullmatch(function.name) or function.result != "int":
         return False
     if (
@@ -68,6 +68,7 @@ def is_generic(function: Function) -> bool:
 
 
 def _is_expressible(f: Function, p: Parameter) -> bool:
+    """Return whether the table can express how a parameter is recorded."""
     if p.handle == "MESSAGE" or (p.handle == "REQUEST" and p.direction == "inout"):
         return False
     if not p.array or p.place == "none":
@@ -76,14 +77,14 @@ def _is_expressible(f: Function, p: Parameter) -> bool:
 
 
 def _length_word(f: Function, p: Parameter) -> str | None:
-    """The table's word for the length of an array: the number of an argument, or a name."""
+    """Return the table's word for the length of an array: the number of an argument, or a name."""
     expression = expressions.array_length(f, p)
     names = [q.name for q in f.parameters]
     return str(names.index(expression)) if expression in names else _LENGTHS.get(expression)
 
 
 def render_table_c(functions: list[Function]) -> str:
-    """The table as C: for each function of `functions` that is listed its line, and the lines of its arguments."""
+    """Return the table as C: a line for each listed function, and the lines of their arguments."""
     lines: list[str] = []
     arguments: list[str] = []
     for k, f in enumerate(functions):
@@ -99,6 +100,7 @@ def render_table_c(functions: list[Function]) -> str:
 
 
 def _render_line(f: Function, k: int, first: int) -> str:
+    """Return the line of one function in the table."""
     status = next((i for i, p in enumerate(f.parameters) if p.kind == "STATUS" and p.direction == "out"), -1)
     made = any(p.handle == "REQUEST" and p.direction == "out" for p in f.parameters)
     manners = {
@@ -119,21 +121,31 @@ def _render_line(f: Function, k: int, first: int) -> str:
         return names.index(name) if name in names else -1
 
     fields = {
-        "function": f.id, "k": k, "first": first, "n": len(names),
+        "function": f.id,
+        "k": k,
+        "first": first,
+        "n": len(names),
         "manners": " | ".join(name for name, has in manners.items() if has) or 0,
-        "watching": watching, "status": status, "flag": _argument_index(f, "flag"), "count": _argument_index(f, "count"),
+        "watching": watching,
+        "status": status,
+        "flag": _argument_index(f, "flag"),
+        "count": _argument_index(f, "count"),
         "comm": next((i for i, p in enumerate(f.parameters) if p.handle == "COMM" and p.direction == "in"), -1),
-        "root": at("root"), "buffer": at(buffer), "amount": at(count), "datatype": at(datatype),
-    }  # fmt: skip
+        "root": at("root"),
+        "buffer": at(buffer),
+        "amount": at(count),
+        "datatype": at(datatype),
+    }
     return f"    {{{', '.join(f'.{name} = {value}' for name, value in fields.items())}}}, /* {f.name} */"
 
 
 def _argument_index(f: Function, place: str) -> int:
-    """The number of the argument that has its place in a field of the slot, -1 for none."""
+    """Return the number of the argument that is in a field of the slot, -1 for none."""
     return next((i for i, p in enumerate(f.parameters) if p.place == place), -1)
 
 
 def _render_argument(f: Function, p: Parameter) -> str:
+    """Return the line of one argument in the table."""
     string = "IS_ROOTS_STRING" if p.root_only else "IS_STRING"
     form = "IS_HANDLE" if p.handle else {"string": string, "status": "IS_STATUS", "address": "IS_ADDRESS"}.get(
         p.type, _NUMBERS.get(p.kind, "IS_INT"))  # fmt: skip
@@ -151,6 +163,7 @@ def _is_in_slot(p: Parameter) -> bool:
 
 
 def _argument_traits(f: Function, p: Parameter) -> str:
+    """Return the flags of an argument in the table, as a C expression."""
     traits: Iterable[tuple[str, bool]] = (
         ("POINTED", expressions.is_pointer_to_value(p)),
         ("ARRAY", p.array),

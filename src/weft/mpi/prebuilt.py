@@ -1,4 +1,4 @@
-"""Recorders that need no compiling: those built before, and those that the wheel brings for the MPIs from PyPI.
+"""Finds recorders that need no compiling: those built before, and those that the wheel brings for the MPIs from PyPI.
 
 A wheel has them in `native/ready/NAME/`: the recorder, its functions.json, and ready.json with the digest of the MPI
 library that it was built for and of the sources that it was built from. Either differing, it is not used.
@@ -29,7 +29,7 @@ class BuiltRecorder:
 
 
 def find_recorder(library: Path) -> BuiltRecorder | None:
-    """The recorder for a library, None where it has to be built: remembered, else of the wheel."""
+    """Return the recorder for a library, None if it has to be built: a remembered one, else that of the wheel."""
     known = recall("recorder", [str(library.resolve())], [library.resolve(), *_source_files()])
     if known is not None:
         folder = Path(known["folder"])
@@ -43,7 +43,7 @@ def find_recorder(library: Path) -> BuiltRecorder | None:
 
 
 def _is_trusted(shim: BuiltRecorder) -> bool:
-    """Whether a recorder is there, and lies where nobody else writes: in the cache, or in Weft itself."""
+    """Return whether a recorder exists where nobody else writes: in the cache, or in Weft itself."""
     folder = shim.path.parent
     if folder.is_relative_to(wheel_folder()):
         return shim.path.exists()
@@ -51,29 +51,32 @@ def _is_trusted(shim: BuiltRecorder) -> bool:
 
 
 def remember_recorder(library: Path, shim: BuiltRecorder) -> None:
-    """Keep which recorder a library has."""
+    """Store which recorder a library has."""
     facts = {"folder": str(shim.path.parent), "soname": shim.soname, "library": shim.library}
     keep("recorder", [str(library.resolve())], [library.resolve(), *_source_files()], facts)
 
 
 def _find_in_wheel(library: Path) -> BuiltRecorder | None:
+    """Return the wheel's recorder for a library, if it was built for this library from these sources."""
     for facts in sorted(wheel_folder().glob(f"*/{FACTS}")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             content = json.loads(facts.read_text())
             if content["size"] != library.stat().st_size or content["sources"] != digest_files(_source_files()):
                 continue
             if content["digest"] == digest_files([library]):
-                return BuiltRecorder(facts.parent / LIBRARY, facts.parent / TABLE, content["soname"], content["library"])
+                return BuiltRecorder(
+                    facts.parent / LIBRARY, facts.parent / TABLE, content["soname"], content["library"]
+                )
     return None
 
 
 def wheel_folder() -> Path:
-    """Where a wheel has its recorders."""
+    """Return the folder where a wheel has its recorders."""
     return WEFT / "native/ready"
 
 
 def add_to_wheel(library: Path, shim: BuiltRecorder, name: str) -> Path:
-    """Put a recorder that was built here where the wheel takes it from; return its folder."""
+    """Put a recorder that was built here where the wheel takes it from, and return its folder."""
     folder = wheel_folder() / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / LIBRARY).write_bytes(shim.path.read_bytes())
@@ -87,12 +90,12 @@ def add_to_wheel(library: Path, shim: BuiltRecorder, name: str) -> Path:
 
 
 def generator_modules() -> list[Path]:
-    """The modules that write a recorder's source, and what they know of MPI."""
+    """Return the modules that write a recorder's source, and what they know of MPI."""
     return sorted((WEFT / "mpi").rglob("*.py"))
 
 
 def _source_files() -> list[Path]:
-    """The files that a recorder is made from."""
+    """Return the files that a recorder is made from."""
     native = [WEFT / "native" / name for name in ("format.h", "record.h", "record.c")]
     shim = sorted(path for path in (WEFT / "recorder").iterdir() if path.suffix in (".c", ".h", ".py"))
     return [*native, WEFT / "third_party/xxhash.h", *generator_modules(), *shim]

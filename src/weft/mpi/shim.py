@@ -110,7 +110,10 @@ class Library:
 
 
 def run_tool(command: list[str], what: str, cwd: Path) -> str:
-    """What a compiler or another tool prints. RecorderError, with what it was wanted for, where it fails."""
+    """Return what a compiler or another tool prints.
+
+    RecorderError, which says `what` it was needed for, if it fails.
+    """
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, errors="replace",
@@ -152,20 +155,28 @@ def probe_library(mpicc: str) -> Library:
         if "PMPI_Init" in symbols:
             exported = frozenset(s for s in symbols if s.startswith("MPI_") and "P" + s in symbols)
             return Library(
-                path.resolve(), name, version.strip(), exported, _fortran_entries(path, symbols), _handle_variables(linked)
+                path.resolve(),
+                name,
+                version.strip(),
+                exported,
+                _fortran_entries(path, symbols),
+                _handle_variables(linked),
             )
     raise RecorderError(f"programs compiled with {mpicc} are not linked with a shared libmpi (found {sorted(linked)})")
 
 
 def _handle_variables(linked: dict[str, Path]) -> tuple[str, ...]:
-    """Variables that predefined handles stand for: Open MPI keeps them in libmpi, from 6 on in libopen_mpi."""
+    """Return the variables that are behind predefined handles:
+
+    Open MPI has them in libmpi, from 6 on in libopen_mpi.
+    """
     handle = re.compile(r"ompi_(mpi|request|message)_\w+|MPI_(UNWEIGHTED|WEIGHTS_EMPTY)")
     libraries = [path for name, path in linked.items() if re.match(r"lib(open_)?mp(i|ich)\w*\.so", name)]
     return tuple(sorted({v for path in libraries for v in _list_symbols(path, "BDRV") if handle.fullmatch(v)}))
 
 
 def _fortran_entries(path: Path, symbols: set[str]) -> tuple[str, ...]:
-    """Fortran entries of the library and its companions beside it, whose callers are to be known by their own line."""
+    """Return the Fortran entries of the library and its companions, whose callers are to be known by their own line."""
     names = set(symbols)
     for companion in path.resolve().parent.glob("libmpi*.so*"):
         if re.match(r"libmpi(\w*fort|_mpifh|_usempi\w*)\w*(-gfortran)?\.so\.\d+$", companion.name):
@@ -176,6 +187,7 @@ def _fortran_entries(path: Path, symbols: set[str]) -> tuple[str, ...]:
 
 
 def _read_sources() -> dict[str, bytes]:
+    """Return the recorder's own sources by their path."""
     weft = files("weft")
     found = {name: weft.joinpath("native", name).read_bytes() for name in ("format.h", "record.h", "record.c")}
     found["recorder/xxhash.h"] = weft.joinpath("third_party/xxhash.h").read_bytes()
@@ -184,14 +196,14 @@ def _read_sources() -> dict[str, bytes]:
 
 
 def _show_compiler_call(mpicc: str) -> subprocess.CompletedProcess[str]:
-    """What `mpicc` adds to a call of the compiler."""
+    """Return what `mpicc` adds to a call of the compiler."""
     return subprocess.run(
         [mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False, env=tools.tool_environment(mpicc)
     )
 
 
 def _build_key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
-    """Everything that the recorder is made of; the compiler's own flags included."""
+    """Return a digest of everything that the recorder is made of, the compiler's own flags included."""
     digest = hashlib.sha256()
     show = _show_compiler_call(mpicc)
     for part in (os.path.realpath(mpicc), show.stdout, str(library.path), library.version, library.soname, *_LINK):
@@ -201,8 +213,10 @@ def _build_key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
     return digest.hexdigest()[:20]
 
 
-def build_shim(mpicc: str, cache: Path | None = None, announce: Callable[[Path], object] | None = None) -> BuiltRecorder:
-    """The recorder for the library that `mpicc` links, compiled now if the cache has none.
+def build_shim(
+    mpicc: str, cache: Path | None = None, announce: Callable[[Path], object] | None = None
+) -> BuiltRecorder:
+    """Return the recorder for the library that `mpicc` links, compiled now if the cache has none.
 
     `announce` is called with the library's path before a compilation, which takes some ten seconds. Raises
     RecorderError when mpicc, the C compiler or nm is missing or fails.
@@ -235,7 +249,9 @@ def build_shim(mpicc: str, cache: Path | None = None, announce: Callable[[Path],
 
 
 def _remembered_key(mpicc: str) -> str:
-    """What decides which recorder an mpicc needs, but for the library itself: asking again costs half a second."""
+    """Return a digest of what decides which recorder an mpicc needs, but for the library itself: asking again costs
+    half a second.
+    """
     digest = hashlib.sha256()
     show = _show_compiler_call(mpicc)
     digest.update(f"{os.path.realpath(mpicc)} {Path(mpicc).stat().st_mtime_ns} {show.stdout}".encode())
@@ -253,6 +269,7 @@ def _file_stamp(library: Path) -> list[int]:
 
 
 def _write_note(note: Path, shim: BuiltRecorder, library: Library) -> None:
+    """Store which library and recorder an mpicc has."""
     content = {"folder": shim.path.parent.name, "soname": shim.soname, "library": shim.library,
                "path": str(library.path), "stamp": _file_stamp(library.path)}  # fmt: skip
     with suppress(OSError):
@@ -262,11 +279,13 @@ def _write_note(note: Path, shim: BuiltRecorder, library: Library) -> None:
 
 
 def _read_note(note: Path, root: Path) -> tuple[Path, BuiltRecorder] | None:
-    """The library and the recorder that was found last time, if nothing it depends on has changed since."""
+    """Return the library and the recorder that was found last time, if nothing it depends on has changed since."""
     try:
         content = json.loads(note.read_text())
         folder = root / Path(content["folder"]).name
-        shim = BuiltRecorder(folder / "libweft-shim.so", folder / "functions.json", content["soname"], content["library"])
+        shim = BuiltRecorder(
+            folder / "libweft-shim.so", folder / "functions.json", content["soname"], content["library"]
+        )
         unchanged = _file_stamp(Path(content["path"])) == content["stamp"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -289,9 +308,9 @@ def _build_alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def build_folder(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
-    """A folder with sources, beside the final one and moved there whole at the end, as two runs may start at once.
+    """Yield a folder with sources, which is moved to its final place whole at the end, as two runs may start at once.
 
-    RecorderError where there is no room for it; what fails within leaves nothing behind.
+    RecorderError if there is no room for it; a failure leaves nothing behind.
     """
     try:
         make_private(folder.parent)
@@ -315,6 +334,7 @@ def build_folder(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
 
 
 def _compile_recorder(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
+    """Compile the sources in several processes, link them, and put the result into the folder."""
     with build_folder(folder, sources) as work:
         flags = ["-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
                  "-Werror=implicit", "-I", str(work / "recorder")]  # fmt: skip
@@ -337,7 +357,7 @@ def _compile_recorder(mpicc: str, sources: dict[str, bytes], folder: Path) -> No
 
 
 def _compiler_command(mpicc: str) -> list[str]:
-    """The compiler behind `mpicc` with all that it adds to a compilation, `mpicc` itself where it does not say."""
+    """Return the compiler behind `mpicc` with all that it adds to a compilation; `mpicc` itself if it does not say."""
     try:
         shown = _show_compiler_call(mpicc)
         words = shlex.split(shown.stdout) if shown.returncode == 0 and shown.stdout.count("\n") == 1 else []
@@ -349,12 +369,12 @@ def _compiler_command(mpicc: str) -> list[str]:
 
 
 def _include_all(parts: tuple[str, ...]) -> str:
-    """A source that holds these."""
+    """Return a C source that includes these."""
     return "#define _GNU_SOURCE\n" + "".join(f'#include "{name}"\n' for name in parts)
 
 
 def _handwritten_functions(letter: str, sources: tuple[str, ...]) -> set[str]:
-    """The functions for which these sources have a body of their own."""
+    """Return the functions for which these sources have a body of their own."""
     text = "".join(files("weft").joinpath("recorder", source).read_text() for source in sources)
     return set(
         re.findall(rf"(?:WEFT_(?:OUTCOME_WRAPPER|REPLAY_CALL|SPLIT_CALL)\(|double weft_{letter}_)(MPI_\w+)", text)
@@ -362,16 +382,20 @@ def _handwritten_functions(letter: str, sources: tuple[str, ...]) -> set[str]:
 
 
 def _generate_sources(library: Library) -> dict[str, bytes]:
-    """The sources that are made for this library, and the functions.json of its runs."""
+    """Return the sources that are generated for this library, and the functions.json of its runs."""
     functions = generate.select_recorded(set(library.exported))
     fortran, variables = list(library.fortran), list(library.variables)
-    by_hand = {letter: _handwritten_functions(letter, sources) & {f.name for f in functions} for letter, sources in _BY_HAND}
+    by_hand = {
+        letter: _handwritten_functions(letter, sources) & {f.name for f in functions} for letter, sources in _BY_HAND
+    }
     mpi = {"library": library.version, "soname": library.soname, "path": str(library.path)}
     texts = {
         "recorder/names.h": generate.render_names_h(functions, variables),
         "recorder/predefined.h": generate.render_predefined_h(),
         "recorder/tables.c": generate.render_tables_c(functions, by_hand, library.soname, fortran, variables),
-        "recorder/stubs.S": generate.render_stubs(functions, fortran, [f for f in functions if generic_wrapper.is_generic(f)]),
+        "recorder/stubs.S": generate.render_stubs(
+            functions, fortran, [f for f in functions if generic_wrapper.is_generic(f)]
+        ),
         "recorder/leaving_py.h": generate.render_text_h("weft_leaving_py", _read_sources()[f"recorder/{_INSIDE}"]),
         "recorder/seldom_table.c": generic_wrapper.render_table_c(functions),
         "recorder/often.c": generate.render_wrappers_c([f for f in functions if generic_wrapper.is_called_in_loops(f)]),

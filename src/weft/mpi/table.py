@@ -1,4 +1,4 @@
-"""Every procedure of the MPI standard, with the place that each of its arguments has in the record.
+"""Lists every procedure of the MPI standard, with the place that each of its arguments has in the record.
 
 The procedures come from the standard's machine-readable form (apis.json, as packaged by pympistandard); only what
 the standard has removed since MPI-3.0, but libraries still export, is written down here. The recorder's wrappers,
@@ -87,12 +87,12 @@ class Parameter:
 
     @property
     def array(self) -> bool:
-        """Whether the record holds a number of values."""
+        """Return whether the record has several values."""
         return self.length is not None
 
     @property
     def part(self) -> str | None:
-        """Which part of a tail holds the parameter: entry, exit, both, or None where its place is not the tail.
+        """Return which part of a tail has the parameter: entry, exit, both, or None if its place is not the tail.
 
         The address of a buffer is known at entry, whatever the direction of its content; so are handles.
         """
@@ -106,7 +106,7 @@ class Parameter:
 
     @property
     def handle(self) -> str | None:
-        """The class of object that the parameter names, or None."""
+        """Return the class of object that the parameter names, or None."""
         return self.type.removeprefix("handle:") if self.type.startswith("handle:") else None
 
 
@@ -124,11 +124,11 @@ class Function:
     passed_through: str | None
 
     def parameter(self, place: str) -> Parameter | None:
-        """The parameter that has its place in the slot's field `place`, or None."""
+        """Return the parameter that is in the slot's field `place`, or None."""
         return next((p for p in self.parameters if p.place == place), None)
 
     def to_json(self) -> dict[str, Any]:
-        """As functions.json of a run holds it, whatever the message-passing system."""
+        """Return the function as functions.json of a run has it, whatever the message-passing system."""
         return {
             "id": self.id,
             "name": self.name,
@@ -148,7 +148,7 @@ class Function:
 
     @property
     def tail(self) -> bool:
-        """Whether each event of this function has a tail."""
+        """Return whether each event of this function has a tail."""
         return any(p.place == "tail" for p in self.parameters)
 
 
@@ -161,6 +161,7 @@ def _split_declaration(text: str) -> tuple[str, str]:
 
 
 def _record_type(kind: str, declaration: str) -> str:
+    """Return how the record encodes a parameter of a kind and C type."""
     if kind in HANDLES:
         return f"handle:{HANDLES[kind]}"
     if kind in ("STRING", "STRING_ARRAY"):
@@ -172,13 +173,14 @@ def _record_type(kind: str, declaration: str) -> str:
 
 
 def _array_length(declaration: str, kind: str, length: str | None) -> str | None:
+    """Return the length expression of an array parameter, None for a scalar."""
     if "[" not in declaration or kind == "STRING":
         return None
     return length or "*"
 
 
 def _assign_places(name: str, parameters: list[Parameter]) -> Iterable[str]:
-    """The place of each parameter: the first of its sort gets the slot's field, the others go to the tail."""
+    """Return the place of each parameter: the first of its sort gets the slot's field, the others go to the tail."""
     taken: set[str] = set()
     object_index = _object_parameter(parameters)
     row = find_meaning(name)
@@ -200,7 +202,9 @@ def _assign_places(name: str, parameters: list[Parameter]) -> Iterable[str]:
 
 
 def _object_parameter(parameters: list[Parameter]) -> int | None:
-    """Which parameter is the call's object: its request, else window, file, message; else what it makes or frees."""
+    """Return which parameter is the call's object: its request, else window, file, message; else what it makes or
+    frees.
+    """
     scalars = [(i, p) for i, p in enumerate(parameters) if p.handle and not p.array]
     for classes in (("REQUEST",), ("WINDOW", "FILE", "MESSAGE", "SESSION")):
         for i, p in scalars:
@@ -216,7 +220,7 @@ def _object_parameter(parameters: list[Parameter]) -> int | None:
 
 
 def _slot_field(p: Parameter, replaces: bool) -> str:
-    """The slot's field that a parameter asks for."""
+    """Return the slot's field that a parameter asks for."""
     if p.kind in ("VARARGS", "ARGUMENT_COUNT", "ARGUMENT_LIST", "STRING_2DARRAY"):
         return "none"
     if p.array:
@@ -241,6 +245,7 @@ def _slot_field(p: Parameter, replaces: bool) -> str:
 
 
 def _make_function(number: int, name: str, result: str, parameters: list[Parameter]) -> Function:
+    """Make a function, with a place for each of its parameters."""
     placed = [
         Parameter(p.name, p.declaration, p.kind, p.direction, p.length, p.root_only, p.type, place)
         for p, place in zip(parameters, _assign_places(name, parameters), strict=True)
@@ -249,12 +254,14 @@ def _make_function(number: int, name: str, result: str, parameters: list[Paramet
 
 
 def _read_standard() -> dict[str, Any]:
+    """Return the standard's machine-readable table of procedures."""
     text = files("pympistandard").joinpath("data/apis.json").read_text(encoding="utf-8")
     table: dict[str, Any] = json.loads(text)
     return table
 
 
 def _from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Function:
+    """Make a function from its C prototype and the standard's entry for it."""
     match = re.fullmatch(r"(\S+) (MPI_\w+)\((.*)\)", prototype.strip())
     if match is None:
         raise ValueError(f"not a C prototype: {prototype!r}")
@@ -285,6 +292,7 @@ def _from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Funct
 
 
 def _from_removed(number: int, name: str, text: str) -> Function:
+    """Make a function that the standard has removed, from its parameters as text."""
     parameters = []
     for part in text.split(", "):
         c, kind, direction = part.rsplit(" ", 2)
@@ -298,7 +306,7 @@ def _from_removed(number: int, name: str, text: str) -> Function:
 
 @cache
 def all_functions() -> tuple[Function, ...]:
-    """Every C procedure of the standard, large-count forms included, then the removed ones; ids count from 1."""
+    """Return every C procedure of the standard, large-count forms included, then the removed ones; ids count from 1."""
     # Only who builds a recorder needs the standard's table.
     import pympistandard
 
@@ -319,7 +327,7 @@ def all_functions() -> tuple[Function, ...]:
 
 @cache
 def functions_by_name() -> dict[str, Function]:
-    """The functions by their C name."""
+    """Return the functions by their C name."""
     return {f.name: f for f in all_functions()}
 
 
@@ -371,12 +379,14 @@ F90_REAL F90_COMPLEX F90_INTEGER RESIZED VALUE_INDEX HVECTOR_INTEGER HINDEXED_IN
 
 
 def to_json(exported: set[str] | None = None, mpi: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The table as functions.json of a run holds it; only the functions in `exported` where it is given."""
+    """Return the table as functions.json of a run has it, with only the functions in `exported` if that is given."""
     return {
         "schema": "weft-functions/1",
         "mpi": mpi or {},
         "functions": [
-            f.to_json() for f in all_functions() if f.passed_through is None and (exported is None or f.name in exported)
+            f.to_json()
+            for f in all_functions()
+            if f.passed_through is None and (exported is None or f.name in exported)
         ],
         "objects": {name: {str(i): n for i, n in objects.items()} for name, objects in PREDEFINED.items()},
         "datatype_sizes": {str(i): int(DATATYPE_SIZES[n]) for i, n in enumerate(_BASIC_TYPES, 2)},

@@ -1,4 +1,4 @@
-"""What an MPI's own tools need in their environment to work at all."""
+"""Makes the environment that an MPI's own tools need to work at all."""
 
 from __future__ import annotations
 

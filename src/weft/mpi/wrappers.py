@@ -1,4 +1,4 @@
-"""One function's wrapper: the event opened, the call made, the event closed."""
+"""Generates one function's wrapper, which opens an event, makes the call, and closes the event."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from weft.mpi.expressions import (
     value_expression,
 )
 from weft.mpi.function_facts import (
-    is_polled,
-    completes_accesses,
     completed_parameter,
-    is_made_by_fortran_bindings,
-    meaning_of,
+    completes_accesses,
     has_posting_order,
+    is_made_by_fortran_bindings,
+    is_polled,
     is_probe,
+    meaning_of,
     promises_communicator,
 )
 from weft.mpi.meaning import Act, Many, Sync
@@ -38,11 +38,11 @@ _BEGIN: Final = {
 """Calls that begin MPI: whether it is the world model, and the thread level."""
 
 _WELL: Final = "ok && (w_result == MPI_SUCCESS || w_statuses[i].MPI_ERROR == MPI_SUCCESS)"
-"""Whether one of several requests was completed without an error. MPI sets errors in statuses where there are any."""
+"""A C expression: whether one of several requests completed without an error. MPI sets errors in statuses if there are any."""
 
 
 def render_wrapper(f: Function) -> str:
-    """The C text of one function's wrapper at level trace."""
+    """Return the C text of one function's wrapper at level trace."""
     given = parameter_list(f)
     lines = [f"WEFT_HIDDEN WEFT_GIVEN {f.result} weft_w_{f.name}({given});", f"{f.result} weft_w_{f.name}({given}) {{"]
     lines += _opening_statements(f)
@@ -103,6 +103,7 @@ def render_wrapper(f: Function) -> str:
 
 
 def _opening_statements(f: Function) -> Iterator[str]:
+    """Yield the statements from the wrapper's entry to the call."""
     if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
         yield "    weft_start();"
     yield "    void *site = __builtin_return_address(0);"
@@ -129,7 +130,7 @@ def _opening_statements(f: Function) -> Iterator[str]:
 
 
 def _poll_key(p: Parameter) -> str:
-    """What tells one poll's argument from another's: handles by what they are, as Fortran's bindings copy them
+    """Return what distinguishes one poll's argument from another's: handles by value, as Fortran's bindings copy them
     first.
     """
     if p.array:
@@ -138,8 +139,9 @@ def _poll_key(p: Parameter) -> str:
 
 
 def _spawn_statements(f: Function, replace: dict[str, str]) -> Iterator[str]:
-    """env(1) gives a spawned process the name of its spawn, and, as Open MPI hands on the launcher's alone, the
-    recorder.
+    """Yield statements that start spawned processes through env(1), with the name of the spawn and the recorder.
+
+    The recorder is named there as Open MPI passes on the launcher's environment only.
     """
     many = f.name == "MPI_Comm_spawn_multiple"
     n = "weft_root(comm, root) ? count : 0" if many else "weft_root(comm, root) ? 1 : 0"
@@ -157,6 +159,7 @@ def _spawn_statements(f: Function, replace: dict[str, str]) -> Iterator[str]:
 
 
 def _statements_before_completion(f: Function, p: Parameter) -> Iterator[str]:
+    """Yield statements that note the requests which the call may complete."""
     if p.array:
         every = "true" if meaning_of(f).many is Many.ALL else "false"
         yield f"    struct weft_completion completion = weft_completion_many(thread, weft_positive({p.length}), {p.name}, {every});"
@@ -168,7 +171,7 @@ def _statements_before_completion(f: Function, p: Parameter) -> Iterator[str]:
 
 
 def _own_status_statements(f: Function, p: Parameter, completion: Parameter | None) -> Iterator[str]:
-    """A status of our own where the user ignores it, as it tells what was received."""
+    """Yield statements that pass a status of our own if the user ignores it, as it says what was received."""
     if p.array:
         yield f"    MPI_Status *w_statuses = {p.name} == MPI_STATUSES_IGNORE ? completion.statuses : {p.name};"
     else:
@@ -177,6 +180,7 @@ def _own_status_statements(f: Function, p: Parameter, completion: Parameter | No
 
 
 def _tail_entry_statements(f: Function, entry: list[Parameter]) -> Iterator[str]:
+    """Yield statements that write the tail's part that is known at entry."""
     count = f.parameter("count")
     large = count is not None and ("MPI_Count" in count.declaration)
     always = f.tail
@@ -198,6 +202,7 @@ def _tail_entry_statements(f: Function, entry: list[Parameter]) -> Iterator[str]
 def _closing_statements(
     f: Function, leaving: list[Parameter], status: Parameter | None, poll: bool, completion: Parameter | None
 ) -> Iterator[str]:
+    """Yield the statements from the call's return to the wrapper's end."""
     if f.result == "double":
         yield "    memcpy(&event->buffer, &w_result, sizeof w_result);"
         yield "    weft_leave(event, now, MPI_SUCCESS);"
@@ -236,8 +241,10 @@ def _closing_statements(
         yield "    if (ok) weft_objects_session(*session);"
 
 
-def _slot_status_statements(f: Function, flag: Parameter | None, completion: Parameter | None, *, left: bool) -> Iterator[str]:
-    """The status's fields go into the event; `left`: the size of the message goes into its tail."""
+def _slot_status_statements(
+    f: Function, flag: Parameter | None, completion: Parameter | None, *, left: bool
+) -> Iterator[str]:
+    """Yield statements that put the status's fields into the event; `left`: the size of the message goes into its tail."""
     silent = " && !completion.silent[chosen]" if completion else ""
     fill = "weft_status_slot" if completion or not f.parameter("tag") else "weft_status_asked"
     yield f"    uint64_t bytes = 0; if (ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}{silent}) bytes = {fill}(event, w_status);"
@@ -252,7 +259,7 @@ def _slot_status_statements(f: Function, flag: Parameter | None, completion: Par
 
 
 def _tail_exit_statements(f: Function, leaving: list[Parameter], *, in_slot: bool) -> Iterator[str]:
-    """The part of the tail that is known at the return."""
+    """Yield statements that write the part of the tail that is known at the return."""
     before = "if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes; else "
     yield f"    {before if in_slot else ''}{{"
     yield f"        struct weft_text text = weft_tail_more(thread, {tail_bound(f, leaving, 24)});"
@@ -267,7 +274,7 @@ def _tail_exit_statements(f: Function, leaving: list[Parameter], *, in_slot: boo
 
 
 def _late_tail_entry_statements(f: Function) -> Iterator[str]:
-    """The entry part of a poll that follows failed ones of its like: written late, as nothing was known of it."""
+    """Yield statements that write the entry part of a poll that follows equal failed ones, after its return."""
     yield from (
         line.replace("!folded && ", "")
         for line in _tail_entry_statements(f, [p for p in f.parameters if p.part in ("entry", "both")])
@@ -275,7 +282,7 @@ def _late_tail_entry_statements(f: Function) -> Iterator[str]:
 
 
 def _statements_after_completion(f: Function, p: Parameter) -> Iterator[str]:
-    """Which requests are complete now, and whether a watched send buffer had changed."""
+    """Yield statements that find which requests are complete now, and whether a watched send buffer had changed."""
     row = meaning_of(f)
     if row.act is Act.ASK:
         if any(q.place == "status" for q in f.parameters):

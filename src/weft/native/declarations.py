@@ -1,8 +1,8 @@
 """Reads what a header of Weft's own C declares: structures with their layouts, enums, constants and functions.
 
 Only the C that those headers use is understood; anything else is an error that names the header and the words. Layouts
-follow the rule that x86-64 and AArch64 share (each member at a multiple of its size), and a compiler holds every size
-and offset against it when the kernels are built (generate.py).
+follow the rule that x86-64 and AArch64 share (each member at a multiple of its size), and a compiler compares
+every size and offset with its own when the kernels are built (generate.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LITERALS: Final = {"UINT64_MAX": 2**64 - 1, "UINT32_MAX": 2**32 - 1, "INT64_MAX
 
 
 class HeaderError(ValueError):
-    """A header says what this does not understand."""
+    """A header has something that this reader does not understand."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Struct:
 
     @property
     def c_type(self) -> str:
-        """Its type in C."""
+        """Return its type in C."""
         return self.tag if self.typedef else f"struct {self.tag}"
 
     @property
     def pointers(self) -> bool:
-        """Whether addresses are in it."""
+        """Return whether it has addresses."""
         return any(m.depth for m in self.members)
 
 
@@ -112,7 +112,7 @@ class Header:
 
 
 def read_header(path: Path, known: Known, *, functions: bool) -> Header:
-    """Read a header; what it declares is added to `known`. HeaderError names what is not understood."""
+    """Read a header, and add what it declares to `known`. HeaderError names what is not understood."""
     text = path.read_text()
     header = Header(path.name)
     header.comments = {m[2]: _first_sentence(m[1]) for m in re.finditer(
@@ -133,7 +133,7 @@ def read_header(path: Path, known: Known, *, functions: bool) -> Header:
 
 
 def _first_sentence(comment: str) -> str:
-    """The first sentence of a comment."""
+    """Return the first sentence of a comment."""
     text = " ".join(line.strip(" *") for line in comment.strip().splitlines())
     return re.split(r"(?<=[.:;])\s", text, maxsplit=1)[0].strip().rstrip(":;.")
 
@@ -144,7 +144,7 @@ def _find_defines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _evaluate(text: str, known: Known) -> int | str | None:
-    """The value of a constant expression; None for what is none."""
+    """Return the value of a constant expression; None if it is not one."""
     if text.startswith('"') and text.endswith('"'):
         return text[1:-1]
     plain = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", text)
@@ -155,6 +155,7 @@ def _evaluate(text: str, known: Known) -> int | str | None:
 
 
 def _evaluate_node(node: ast.expr, known: Known) -> int:
+    """Return the value of a node of a constant expression."""
     match node:
         case ast.Constant(value=int(number)):
             return number
@@ -171,7 +172,7 @@ def _evaluate_node(node: ast.expr, known: Known) -> int:
 
 
 def _find_flags(text: str, constants: dict[str, int | str]) -> Iterator[Enum]:
-    """Runs of at least two `#define`s of distinct single bits under one prefix."""
+    """Yield runs of at least two `#define`s of distinct single bits under one prefix."""
     for run in re.finditer(r"(?:^#define [^\n]*\n)+", text, re.MULTILINE):
         names = [name for name, value in _find_defines(run[0]) if re.fullmatch(r"(0x)?[0-9a-fA-F]+u", value)]
         for prefix in dict.fromkeys(m[0] for n in names if (m := re.match(r"(WEFT_)?[A-Z]+_", n))):
@@ -182,7 +183,7 @@ def _find_flags(text: str, constants: dict[str, int | str]) -> Iterator[Enum]:
 
 
 def _split_statements(text: str) -> Iterator[str]:
-    """Declarations one by one, without the bodies of functions."""
+    """Yield declarations one by one, without the bodies of functions."""
     start = depth = 0
     for at, letter in enumerate(text):
         depth += (letter == "{") - (letter == "}")
@@ -195,6 +196,7 @@ def _split_statements(text: str) -> Iterator[str]:
 
 
 def _add_declaration(statement: str, header: Header, known: Known, functions: bool) -> None:
+    """Add what one statement declares to the header and to what is known."""
     if re.match(r"_Static_assert|extern |static |WEFT_INLINE |(struct|enum) \w+$", statement):
         return
     if m := re.match(r"(typedef )?struct (?:(\w+) )?\{(.*)\}(?: (\w+))?$", statement):
@@ -218,6 +220,7 @@ def _add(struct: Struct, header: Header, known: Known) -> None:
 
 
 def _read_enumerators(body: str, known: Known) -> Iterator[tuple[str, int]]:
+    """Yield the names and values of an enum's members."""
     last = -1
     for one in body.split(","):
         name, _, value = (part.strip() for part in one.partition("="))
@@ -230,6 +233,7 @@ def _read_enumerators(body: str, known: Known) -> Iterator[tuple[str, int]]:
 
 
 def _read_parameter(text: str) -> Parameter:
+    """Return a function's parameter, from its text."""
     words = re.sub(r"\b(const|volatile|struct)\b", " ", text)
     m = re.fullmatch(r"\s*(\w+)([\s*]*?)(\w+)((?:\[\w*\])*)\s*", words)
     if m is None:
@@ -238,6 +242,7 @@ def _read_parameter(text: str) -> Parameter:
 
 
 def _read_struct(tag: str, body: str, known: Known, typedef: bool) -> Struct:
+    """Return a structure with its layout; an opaque one if a member's type is not Weft's own."""
     try:
         members, size = _lay_out_members(body, known)
     except _HiddenError:
@@ -250,7 +255,7 @@ class _HiddenError(HeaderError):
 
 
 def _lay_out_members(body: str, known: Known) -> tuple[tuple[Member, ...], int]:
-    """Members at their offsets, and the size of all."""
+    """Return members at their offsets, and the size of all."""
     members: list[Member] = []
     at, widest = 0, 1
     for name, type_, depth, shape, parts in _read_members(body, known):
@@ -265,7 +270,7 @@ def _lay_out_members(body: str, known: Known) -> tuple[tuple[Member, ...], int]:
 
 
 def _size_and_alignment(type_: str, depth: int, parts: tuple[Member, ...], known: Known) -> tuple[int, int]:
-    """Size and alignment of one."""
+    """Return size and alignment of one member."""
     if depth:
         return WORD, WORD
     if type_ in SCALARS:
@@ -280,6 +285,7 @@ def _size_and_alignment(type_: str, depth: int, parts: tuple[Member, ...], known
 
 
 def _element_count(shape: tuple[int, ...]) -> int:
+    """Return the number of elements of an array with this shape."""
     n = 1
     for extent in shape:
         n *= extent
@@ -290,6 +296,7 @@ _Member = tuple[str, str, int, tuple[int, ...], tuple[Member, ...]]
 
 
 def _read_members(body: str, known: Known) -> Iterator[_Member]:
+    """Yield name, type, depth of pointers, shape and inner members of each member of a structure."""
     for text in _split_members(body):
         if m := re.match(r"struct \{(.*)\} (\w+)$", text):
             yield m[2], "", 0, (), _lay_out_members(m[1], known)[0]
@@ -300,7 +307,7 @@ def _read_members(body: str, known: Known) -> Iterator[_Member]:
 
 
 def _split_members(body: str) -> Iterator[str]:
-    """The members' declarations, those of a structure without a name as one."""
+    """Yield the members' declarations, each structure without a name as one."""
     depth, start = 0, 0
     for at, letter in enumerate(body):
         depth += (letter == "{") - (letter == "}")
@@ -310,6 +317,7 @@ def _split_members(body: str) -> Iterator[str]:
 
 
 def _read_declarators(text: str, known: Known) -> Iterator[_Member]:
+    """Yield the members of one declaration, such as `int a, *b`."""
     words = re.sub(r"\b(const|volatile|struct)\b", " ", text).strip()
     m = re.match(r"(\w+)(.*)$", words)
     if m is None:

@@ -1,4 +1,4 @@
-"""Writes weft.native.headers, and C that holds every layout in it against the compiler's. The build runs it.
+"""Writes weft.native.headers, and C that compares every layout in it with the compiler's. The build runs it.
 
 format.h  ->  headers/format.py    constants, enums, flags; numpy dtypes of structures without pointers
 view.h    ->  headers/view.py      structures with pointers as classes of ctypes, functions with their types
@@ -18,9 +18,9 @@ from weft.native.declarations import SCALARS, Enum, Function, Header, Known, Mem
 
 _OUT: Final = shared.NATIVE / "headers"
 _RECORDS: Final = ("table",)
-"""Headers whose structures are read out of another process: as dtypes, pointers too."""
+"""The headers whose structures are read from another process: as dtypes, pointers too."""
 _NUMBERS: Final = ("pvm_tasks",)
-"""Headers whose numbers alone are taken, for who cannot wait for numpy."""
+"""The headers whose numbers alone are taken, for code that cannot wait for numpy."""
 _CLASSES: Final = ("numba",)
 """Headers whose structures are written by Python, whatever is in them."""
 _ALSO: Final = ("weft_span",)
@@ -45,14 +45,14 @@ __attribute__((visibility("default"))) uint32_t weft_kernel_headers(void) {{ ret
 
 
 class _ModuleWriter:
-    """The text of one module, and whose names it borrows."""
+    """Writes the text of one module, and notes whose names it borrows."""
 
     def __init__(self, name: str, header: Header, known: dict[str, tuple[str, Struct]], bound: bool) -> None:
         self.name, self.header, self.known, self.bound = name, header, known, bound
         self.borrowed: set[tuple[str, str]] = set()
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole text of the module."""
         body = "\n".join(self._render_body())
         head = f'"""{self.header.name}, as the build read it: changes belong there."""\n'
         head += '# mypy: disable-error-code="assignment,misc"\n\nfrom __future__ import annotations\n\n'
@@ -62,6 +62,7 @@ class _ModuleWriter:
         return f"{head}\n{body}\n"
 
     def _render_body(self) -> Iterator[str]:
+        """Yield the module's constants, enums, structures and functions."""
         flags = {f"{e.tag}.{m}" for e in self.header.enums if e.flags for m in e.members}
         for name, value in self.header.constants.items():
             plain = name.removeprefix("WEFT_")
@@ -77,12 +78,14 @@ class _ModuleWriter:
             yield from self._render_functions()
 
     def _render_enum(self, enum: Enum) -> Iterator[str]:
+        """Yield the class of an enum."""
         names = dict(_short_names(enum))
         said = self.header.comments.get(enum.tag) or f"{enum.tag} of {self.header.name}"
         yield f'\n\nclass {_camel(enum.tag)}({"IntFlag" if enum.flags else "IntEnum"}):\n    """{said}."""\n'
         yield from (f"    {name} = {hex(value) if enum.flags else value}" for name, value in names.items())
 
     def _render_struct(self, struct: Struct) -> Iterator[str]:
+        """Yield a structure as a dtype, a class, or both."""
         record = self.name in _RECORDS or (not struct.pointers and self.name not in _CLASSES)
         if record and all(m.depth or m.type in SCALARS or m.parts or self._dtype_name(m.type) for m in struct.members):
             yield f"\n{_upper(struct.tag)}: Final = np.dtype({self._render_dtype(struct.members, struct.size)})"
@@ -90,7 +93,7 @@ class _ModuleWriter:
             yield from self._render_class(struct)
 
     def _dtype_name(self, tag: str) -> str:
-        """The constant that is the dtype of a structure, "" where it has none."""
+        """Return the constant that is the dtype of a structure, "" if it has none."""
         module, struct = self.known.get(tag, ("", None))
         if struct is None or struct.opaque or module in _CLASSES or (struct.pointers and module not in _RECORDS):
             return ""
@@ -102,12 +105,13 @@ class _ModuleWriter:
         return name
 
     def _render_dtype(self, members: tuple[Member, ...], size: int) -> str:
-        """What a dtype is made of; with every offset, as there may be room between members."""
+        """Return the arguments of a dtype, with every offset, as there may be gaps between members."""
         names, offsets = [m.name for m in members], [m.offset for m in members]
         formats = ", ".join(self._member_format(m) for m in members)
         return f'{{"names": {names}, "formats": [{formats}], "offsets": {offsets}, "itemsize": {size}}}'
 
     def _member_format(self, member: Member) -> str:
+        """Return the format of a member in a dtype."""
         if member.depth:
             code = '"<u8"'
         elif member.parts:
@@ -121,6 +125,7 @@ class _ModuleWriter:
         return f"({code}, {member.shape})" if member.shape else code
 
     def _render_class(self, struct: Struct) -> Iterator[str]:
+        """Yield the class of a structure with pointers."""
         said = self.header.comments.get(struct.tag)
         yield f'\n\nclass {_camel(struct.tag)}(Struct):\n    """{struct.c_type}{f": {said}" if said else ""}."""\n'
         yield "    _fields_ = ("
@@ -133,6 +138,7 @@ class _ModuleWriter:
         yield f"\n        def __init__(self, *, {parameters}) -> None: ...\n"
 
     def _member_ctype(self, member: Member) -> str:
+        """Return the ctypes type of a member."""
         if member.depth:
             code = "c_void_p"
         elif member.type in SCALARS:
@@ -142,7 +148,7 @@ class _ModuleWriter:
         return " * ".join((code, *map(str, member.shape)))
 
     def _pointer_target(self, of: Member | Parameter) -> str:
-        """What is behind a pointer: a dtype, a class, or ANY."""
+        """Return what a pointer points to: a dtype, a class, or ANY."""
         if of.depth > 1:
             return "U64"
         plain = _CODES.get(of.type) or self._dtype_name(of.type)
@@ -152,6 +158,7 @@ class _ModuleWriter:
         return self._borrow_name(module, _camel(of.type))
 
     def _render_functions(self) -> Iterator[str]:
+        """Yield the table of functions, and the protocol that types them."""
         yield "\n\nFUNCTIONS: Final[dict[str, Any]] = {"
         for f in self.header.functions:
             parameters = "".join(f"{self._parameter_type(f, p)}, " for p in f.parameters)
@@ -161,9 +168,10 @@ class _ModuleWriter:
             given = ", ".join(["self", *(f"{_plain(p.name)}: {self._typed(p)}" for p in f.parameters), "/"])
             yield f"        def {f.name}({given}) -> {self._gives(f.returns)}: ..."
         yield "\n\n@cache\ndef kernel() -> Kernel:"
-        yield f'    """The functions of {self.header.name}."""\n    lib: Kernel = bind(FUNCTIONS)\n    return lib\n'
+        yield f'    """The functions of {self.header.name}."""\n    lib: Kernel = bind_functions(FUNCTIONS)\n    return lib\n'
 
     def _parameter_type(self, function: Function, parameter: Parameter) -> str:
+        """Return the ctypes type of a function's parameter."""
         if parameter.depth:
             return f'Pointer("{function.name}: {parameter.name}", {self._pointer_target(parameter)})'
         return _CTYPES[parameter.type]
@@ -183,18 +191,18 @@ _IMPORTS: Final = {
     "enum": ["IntEnum", "IntFlag"],
     "functools": ["cache"],
     "typing": ["TYPE_CHECKING", "Any", "Final", "Protocol"],
-    "weft.native.bridge": ["ANY", *sorted(set(_CODES.values())), "Pointer", "Struct", "bind"],
+    "weft.native.bridge": ["ANY", *sorted(set(_CODES.values())), "Pointer", "Struct", "bind_functions"],
 }
 
 
 def _import_line(module: str, names: list[str], body: str) -> str:
-    """The import of what a body uses of a module."""
+    """Return the import of what a body uses of a module."""
     used = [name for name in names if re.search(rf"(?<![\w\".]){name}\b", body)]
     return f"from {module} import {', '.join(used)}\n" if used else ""
 
 
 def _short_names(enum: Enum) -> Iterator[tuple[str, int]]:
-    """The members without what all names begin with; an END behind all only counts them."""
+    """Yield the members without the common prefix of their names; an END after all only counts them."""
     parts = [name.split("_") for name in enum.members]
     same = 0
     while not enum.flags and all(len(p) > same + 1 and p[same] == parts[0][same] for p in parts):
@@ -206,12 +214,14 @@ def _short_names(enum: Enum) -> Iterator[tuple[str, int]]:
 
 
 def _python_type(member: Member) -> str:
+    """Return the Python type of a member."""
     if member.shape or (member.type not in SCALARS and not member.depth):
         return "Any" if member.shape or not member.type else _camel(member.type)
     return "Any" if member.depth else "float" if member.type in ("float", "double") else "int"
 
 
 def _end_offset(members: tuple[Member, ...]) -> int:
+    """Return the offset after the last member."""
     last = members[-1]
     return last.offset + SCALARS[last.type]
 
@@ -237,9 +247,11 @@ def _camel(tag: str) -> str:
 
 
 def render_modules() -> dict[str, str]:
-    """The text of each module of weft.native.headers by its name."""
+    """Return the text of each module of weft.native.headers by its name."""
     known, seen = Known(), dict[str, tuple[str, Struct]]()
-    texts = {"made_for": f'"""The state of the headers that the build has seen."""\n\nSTATE = {shared.header_state():#010x}\n'}
+    texts = {
+        "made_for": f'"""The state of the headers that the build saw."""\n\nSTATE = {shared.header_state():#010x}\n'
+    }
     for name, path in shared.shared_headers().items():
         bound = path.parent.name == "kernel" or name in _BOUND
         header = declarations.read_header(path, known, functions=bound)
@@ -249,13 +261,15 @@ def render_modules() -> dict[str, str]:
 
 
 def render_layout_checks() -> dict[str, str]:
-    """Files of C that do not compile where a layout or a number here is not the compiler's, and one with the state."""
+    """Return C files that do not compile if a layout or a number here is not the compiler's, and one with the state."""
     known = Known()
     texts = {"state.c": _STATE.format(state=shared.header_state())}
     for name, path in shared.shared_headers().items():
         header = declarations.read_header(path, known, functions=False)
         lines = ["#include <stddef.h>", f'#include "{path.relative_to(shared.NATIVE.parent)}"']
-        lines += [f'_Static_assert(({number}) == ({value}), "{number}");' for number, value in _number_constants(header)]
+        lines += [
+            f'_Static_assert(({number}) == ({value}), "{number}");' for number, value in _number_constants(header)
+        ]
         for struct in header.structs.values():
             lines += layout_assertions(struct)
         texts[f"{name}.c"] = "\n".join([*lines, ""])
@@ -263,6 +277,7 @@ def render_layout_checks() -> dict[str, str]:
 
 
 def _number_constants(header: Header) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of a header, as C."""
     for name, value in header.constants.items():
         if isinstance(value, int):
             yield name, f"{value}u" if value > 2**63 else str(value)
@@ -271,6 +286,7 @@ def _number_constants(header: Header) -> Iterator[tuple[str, str]]:
 
 
 def layout_assertions(struct: Struct) -> Iterator[str]:
+    """Yield the C assertions for a structure's size and offsets."""
     if struct.opaque:
         return
     yield f'_Static_assert(sizeof({struct.c_type}) == {struct.size}, "size of {struct.c_type}");'
@@ -280,7 +296,7 @@ def layout_assertions(struct: Struct) -> Iterator[str]:
 
 
 def write_files(build: Path) -> list[Path]:
-    """Write what is not there yet as it is to be; returns the files of C, which are part of the kernels."""
+    """Write the files that are new or different, and return those of C, which are part of the kernels."""
     sources = {build / name: text for name, text in render_layout_checks().items()}
     texts = sources | {_OUT / f"{name}.py": text for name, text in render_modules().items()}
     build.mkdir(parents=True, exist_ok=True)

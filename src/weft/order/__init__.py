@@ -28,7 +28,7 @@ from weft.trace import Trace
 __all__ = ["Cut", "Order", "order_events"]
 
 MEMORY: Final = 256 << 20
-"""Bytes of vectors that are kept for questions."""
+"""The most bytes of vectors that are kept for queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ class Order:
         self._pasts: OrderedDict[tuple[int, int], U32] = OrderedDict()
 
     def _kernel_input(self, memory: int) -> OrderInput:
+        """Return the arrays from which the kernel computes the order."""
         m, p, e, c = self.match, self.processes, self._edges, self._colls
         first = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.uint64)
         send_process = p.processes_of_rows(m.sends.first, m.sends.event)
@@ -97,9 +98,11 @@ class Order:
             instance_rows=m.instances.rows, stride=min(stride, NONE),
         )  # fmt: skip
 
-    def _sort_by_process(self, first: NDArray[np.uint64], event: U32, process: U32) -> tuple[NDArray[np.uint64], U32 | None]:
-        """Return where each process's rows begin, and the rows sorted by process and event (None if they already
-        are).
+    def _sort_by_process(
+        self, first: NDArray[np.uint64], event: U32, process: U32
+    ) -> tuple[NDArray[np.uint64], U32 | None]:
+        """Return where each process's rows begin, and the rows by process and event (None if they are already
+        sorted).
         """
         p = self.processes
         if len(p.rank) == len(first) - 1:
@@ -141,8 +144,9 @@ class Order:
         return int(self.past_points(*self._locate_point(b, b_end))[process]) >= point
 
     def before(self, a: EventId, b: EventId) -> bool:
-        """Return whether b cannot end unless a has started, in this run's matching. Members of a barrier are before
-        each other.
+        """Return whether b cannot end unless a has started, in this run's matching.
+
+        Members of a barrier are before each other.
         """
         return a != b and self.reaches(a, b)
 
@@ -211,7 +215,7 @@ def _find_decisions(match: Match) -> tuple[U32, tuple[U32, U32]]:
 
 
 def _synchronous_chains(match: Match, order: Order) -> list[EdgeColumns]:
-    """Return edges to synchronous sends whose receive had to wait for an earlier, pending receive: its message came
+    """Return edges to synchronous sends whose receive waited for an earlier, pending receive: its message came
     first.
     """
     earlier, later = order.pairs
@@ -242,5 +246,5 @@ def _synchronous_chains(match: Match, order: Order) -> list[EdgeColumns]:
 
 
 def order_events(trace: Trace, match: Match) -> Order:
-    """Order a matched run."""
+    """Compute the order of a matched run's events."""
     return Order(trace, match)

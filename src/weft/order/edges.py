@@ -241,8 +241,9 @@ class _FunctionTables:
 
 
 def collective_edges(trace: Trace, match: Match) -> CollectiveEdges:
-    """Return the roles of all calls in collectives. A collective whose members called different functions orders
-    nothing.
+    """Return the roles of all calls in collectives.
+
+    A collective whose members called different functions orders nothing.
     """
     colls, instances = match.collectives, match.instances
     tables = _FunctionTables(trace)
@@ -272,7 +273,9 @@ def _kinds(match: Match, tables: _FunctionTables, role: NDArray[np.uint8]) -> ND
     return kind
 
 
-def _roles_of_rank(trace: Trace, match: Match, rank: int, tables: _FunctionTables) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _roles_of_rank(
+    trace: Trace, match: Match, rank: int, tables: _FunctionTables
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return role and place in the communicator of each of one rank's calls in collectives. ROOT_BIT marks the root."""
     colls, part, events = match.collectives, match.collectives.of_rank(rank), trace.ranks[rank].events
     function = colls.function[part]

@@ -21,7 +21,7 @@ from weft.picture.svg_base import Picture, escape_text, svg_head
 from weft.picture.text import format_seconds
 from weft.picture.window import Window, parse_window, select_ranks
 from weft.terms import calls
-from weft.terms.describe import call_words, place_suffix
+from weft.terms.describe import at_place, call_words
 from weft.terms.run_extent import Extent, run_extent
 from weft.trace import Event, Level, Rank, Trace
 
@@ -194,13 +194,22 @@ class _SvgDrawing:
 
     def _tooltip(self, event: Event) -> str:
         took = "never returned" if event.exit_ns is None else f"took {format_seconds(event.exit_ns - event.enter_ns)}"
-        return f"rank {event.rank.index}: {call_words(event)}{place_suffix(event)}, at {format_seconds(event.enter_ns)}, {took}"
+        return (
+            f"rank {event.rank.index}: {call_words(event)}{at_place(event)}, at "
+            f"{format_seconds(event.enter_ns)}, {took}"
+        )
 
     def _draw_call_name(self, event: Event, left: float, right: float, top: float) -> str:
         """Draw the name of a call, with its arguments if they fit, into its box."""
         room = int((right - left - 8) / 6)
         name = calls.message_name(event.function.name)
-        text = call_words(event) if len(call_words(event)) <= room else name if len(name) <= room else name[: room - 1] + "…"
+        text = (
+            call_words(event)
+            if len(call_words(event)) <= room
+            else name
+            if len(name) <= room
+            else name[: room - 1] + "…"
+        )
         kind = "in pale" if class_of(event.function.name) in _PALE else "in"
         return f'<text class="{kind}" x="{left + 4:.2f}" y="{top + self.step / 2 + 3.5:g}">{escape_text(text)}</text>'
 
@@ -260,7 +269,7 @@ class _SvgDrawing:
     def _draw_lost_message(self, send: Event) -> str:
         """Draw a cross for a message that nobody received."""
         x, y = self.x_position(send.enter_ns), self._row_middle(send)
-        tip = escape_text(f"nobody received {call_words(send)}{place_suffix(send)}")
+        tip = escape_text(f"nobody received {call_words(send)}{at_place(send)}")
         return f'<path class="trouble" d="M{x:.1f} {y:g}l10 -9m-3 -3l6 6m0 -6l-6 6"><title>{tip}</title></path>'
 
     def _draw_waits(self) -> Iterable[str]:

@@ -23,7 +23,7 @@ from weft.picture.classes import CLASSES
 from weft.picture.last_calls import CallStep, RankGroup, assign_columns, class_word, group_ranks
 from weft.picture.options import DEPTH
 from weft.terms import calls
-from weft.terms.describe import place_suffix
+from weft.terms.describe import at_place
 from weft.terms.rank_progress import describe_end, has_reached_finalize
 from weft.terms.run_extent import run_extent
 from weft.trace import Event, Flag, Level, Trace
@@ -189,7 +189,7 @@ class _TextDrawing:
 
     def _open_call_note(self, group: RankGroup, step: CallStep) -> str:
         took = format_seconds(self.run.last - step.event.enter_ns)
-        text = f"{_TORN} in {calls.message_name(step.event.function.name)}{place_suffix(step.event)} since {took}"
+        text = f"{_TORN} in {calls.message_name(step.event.function.name)}{at_place(step.event)} since {took}"
         return printable(text + self._waits_text(group))
 
     def _waits_text(self, group: RankGroup) -> str:

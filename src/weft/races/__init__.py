@@ -21,25 +21,34 @@ from weft.evidence import OrderOnly, Other, Place, Race, Receive, moved_to
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
-from weft.races.outcomes import worst_outcome, find_strays
-from weft.races.search import Races, detect_races, can_exchange, select_settled
+from weft.races.outcomes import find_strays, worst_outcome
+from weft.races.search import Races, can_exchange, detect_races, select_settled
 from weft.races.service import ANSWERED, SEEN, classify_benign
 from weft.terms import describe
 from weft.terms.argument_columns import sorted_distinct
 from weft.terms.library_code import is_library_file
 from weft.trace import Communicator, Trace
 
-__all__ = ["Races", "detect_races", "can_exchange", "find", "merge_notes", "translate_to_run", "classify_benign", "select_settled"]
+__all__ = [
+    "Races",
+    "can_exchange",
+    "classify_benign",
+    "detect_races",
+    "find",
+    "merge_notes",
+    "select_settled",
+    "translate_to_run",
+]
 
 MAX_FINDINGS_PER_SITE: Final = 200
-"""Findings for one line of one rank; what is beyond is counted by the last."""
+"""The most findings for one line of one rank; the last one counts the rest."""
 
 MAX_NAMED_MESSAGES: Final = 3
-"""Racing messages that the sentence names."""
+"""The most racing messages that a sentence names."""
 
 
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
-    """Every message race: the receive, the message taken, the messages that could have come first."""
+    """Find every message race: the receive, the message taken, the messages that could have come first."""
     races = detect_races(match, order)
     if trace.until is not None:
         races = select_settled(match, races)
@@ -65,7 +74,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
 
 
 def _site_keys(trace: Trace, match: Match, races: Races) -> NDArray[np.int64]:
-    """For each race a number of its line: of the rank and its call site."""
+    """Return for each race a number that identifies its rank and call site."""
     rank, event = np.zeros(len(races), np.int64), np.zeros(len(races), np.int64)
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
         rows = races.row[mask]
@@ -81,13 +90,16 @@ def _site_keys(trace: Trace, match: Match, races: Races) -> NDArray[np.int64]:
 def _find_benign_notes(
     trace: Trace, match: Match, races: Races, lines: NDArray[np.int64], benign_kinds: NDArray[np.uint8]
 ) -> list[Finding]:
-    """One note for each call site that serves whoever comes."""
+    """Return one note for each call site whose races change the order only."""
     chosen = np.flatnonzero((benign_kinds != 0) & (benign_kinds != SEEN))
     places = sorted_distinct(lines[chosen]).tolist()
     return [_benign_note(trace, match, races, benign_kinds, chosen[lines[chosen] == place]) for place in places]
 
 
-def _benign_note(trace: Trace, match: Match, races: Races, benign_kinds: NDArray[np.uint8], race_indices: NDArray[np.int64]) -> Finding:
+def _benign_note(
+    trace: Trace, match: Match, races: Races, benign_kinds: NDArray[np.uint8], race_indices: NDArray[np.int64]
+) -> Finding:
+    """Return the note about the races of one call site that change the order only."""
     mine: list[int] = race_indices.tolist()
     answered = bool((benign_kinds[race_indices] == ANSWERED).all())
     posts = _posts_of_race(match, races, mine[0])
@@ -100,6 +112,7 @@ def _benign_note(trace: Trace, match: Match, races: Races, benign_kinds: NDArray
 def _make_benign_note(
     trace: Trace, events: Sequence[EventId], client_ranks: Collection[int], race_count: int, *, answers_each: bool
 ) -> Finding:
+    """Make the note that a rank serves others in the order in which they come."""
     rank = events[0][0]
     site = describe.finding_site(trace.event(*events[0]))
     server = trace.ranks[rank].serves
@@ -124,7 +137,7 @@ def _make_benign_note(
 
 
 def merge_notes(trace: Trace, notes: Sequence[Finding]) -> Finding:
-    """One note for notes of one line that serves whoever comes, each of a segment of the run."""
+    """Merge notes about one line, each of a segment of the run, into one."""
     clients = {rank for note in notes for rank in note.ranks[1:]}
     held = [note.evidence for note in notes if isinstance(note.evidence, OrderOnly)]
     answered, times = all(one.answered for one in held), sum(one.times for one in held)
@@ -132,11 +145,16 @@ def merge_notes(trace: Trace, notes: Sequence[Finding]) -> Finding:
 
 
 def translate_to_run(
-    finding: Finding, to_run: Callable[[EventId], EventId], count_before: Callable[[str, int], int], *, has_race_before: bool = False
+    finding: Finding,
+    to_run: Callable[[EventId], EventId],
+    count_before: Callable[[str, int], int],
+    *,
+    has_race_before: bool = False,
 ) -> Finding:
-    """A race of a segment as one of the run: `to_run` names its events there; `count_before` counts what was posted before.
+    """Return a race of a segment as one of the run.
 
-    That is asked of "receive" or "probe", and of a rank. `has_race_before`: another race is before the whole segment.
+    `to_run` translates events; `count_before` counts what a rank posted before the segment, for "receive" or "probe".
+    `has_race_before`: another race is before the whole segment.
     """
     race = finding.evidence
     if not isinstance(race, Race):
@@ -166,7 +184,7 @@ _INFLUENCED: Final = ". An earlier race decides whether this one occurs: look at
 
 
 def _client_ranks(match: Match, races: Races, posts: Posts, places: NDArray[np.int64]) -> set[int]:
-    """Whose messages some races of one line are about: those taken, and those that could have come first."""
+    """Return the ranks whose messages some races are about: those taken, and those that could have come first."""
     first = races.first.astype(np.int64)
     here = np.zeros(len(races), np.bool_)
     here[places] = True
@@ -180,7 +198,7 @@ def _posts_of_race(match: Match, races: Races, race: int) -> Posts:
 
 
 def _line_text(site: Site) -> str:
-    """`pool.py:14`, else what else is known of the place."""
+    """Return `pool.py:14`, else what else is known of the place."""
     if not site.file or not site.line:
         return f"{site.file or 'an unknown line'} ({site.function or site.call})"
     return f"{PurePath(site.file).name}:{site.line}"
@@ -191,6 +209,7 @@ def _tag_text(posts: Posts, row: int, tag: int) -> str:
 
 
 def _make_finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> Finding:
+    """Make the finding of one race. `beyond`: how many further races of its line are only counted."""
     posts, row = _posts_of_race(match, races, k), int(races.row[k])
     sends = match.sends
     receive = posts.id(row)
@@ -249,7 +268,7 @@ def _make_finding(trace: Trace, match: Match, races: Races, k: int, beyond: int)
 
 
 def _locate_receive(match: Match, races: Races, k: int) -> Receive:
-    """Which receive of its rank it is, counted in the order in which they were posted."""
+    """Return which receive of its rank it is, counted in the order in which they were posted."""
     posts, row = _posts_of_race(match, races, k), int(races.row[k])
     rank = posts.rank_of(row)
     return Receive(
@@ -268,7 +287,7 @@ _IN_ORDER: Final = (
 
 
 def _remedy(comm: Communicator, receiver: int, took: int, site: Site, *, probe: bool) -> str:
-    """What keeps the order of this run: the source that the receive got, by its name."""
+    """Return the sentence that says how to fix the order: by the source that the receive got here."""
     place = comm.peers(receiver).index(took)
     name = "MPI_Probe" if probe else "the receive"
     return (
@@ -278,13 +297,14 @@ def _remedy(comm: Communicator, receiver: int, took: int, site: Site, *, probe: 
 
 
 def _forced_outcome(comm: Communicator, receive: EventId, other: int) -> Forced:
-    """The other outcome, in which the receive takes the message of another rank."""
+    """Return the other outcome, in which the receive takes the message of another rank."""
     return Forced(receive, comm.peers(receive.rank).index(other))
 
 
 def _others_text(
     trace: Trace, sites: list[Site], others: list[EventId], later: list[EventId | None], total: int
 ) -> str:
+    """Return the words for the other messages: the first few with rank and line, and how many more."""
     named = [
         f"rank {rank} ({_line_text(site)}{_taken_text(trace, sites[0], by)})"
         for (rank, _), site, by in zip(others[:MAX_NAMED_MESSAGES], sites[2:], later, strict=False)
@@ -298,7 +318,7 @@ def _others_text(
 
 
 def _taken_text(trace: Trace, receive: Site, by: EventId | None) -> str:
-    """`, received at pool.py:15`, where that is another line than the race's."""
+    """Return `, received at pool.py:15` if that is another line than the race's."""
     if by is None:
         return ", never received"
     site = describe.finding_site(trace.event(*by))

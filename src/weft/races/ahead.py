@@ -1,7 +1,7 @@
-"""What a look ahead of a segment has to have seen so that the races of its calls are those of the run.
+"""Decides how far a segment must look ahead so that the races of its calls are those of the run.
 
-`common` is by rank the last point that all know by then who send it anything behind these calls. A wildcard receive
-that is complete at such a point can take nothing that is sent behind them.
+`last_common_points` is by rank the last point that all later senders know by then. A wildcard receive that is complete
+at such a point can take nothing that they send after the calls of the segment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 
 def last_common_points(match: Match, order: Order, later_senders: Mapping[int, Sequence[int]]) -> Ints:
-    """By rank the last point that all of some ranks, those that send to it later, know of it when their calls end."""
+    """Return by rank the last point that all of its later senders know when their calls end."""
     ranks = match.trace.ranks
     known = np.full(len(ranks), NONE, np.int64)
     for receiver, senders in later_senders.items():
@@ -28,7 +28,9 @@ def last_common_points(match: Match, order: Order, later_senders: Mapping[int, S
 
 
 def first_open_receive(match: Match, known: Ints) -> Ints:
-    """By rank the post of its first wildcard receive or probe that is not known to be complete; else its end."""
+    """Return by rank the post of its first wildcard receive or probe that may still be open; else the number of its
+    calls.
+    """
     found = np.array([len(rank) for rank in match.trace.ranks], np.int64)
     for posts in (match.recvs, match.probes):
         rows = _open_rows(posts, known)
@@ -37,9 +39,10 @@ def first_open_receive(match: Match, known: Ints) -> Ints:
 
 
 def first_undecided_race(match: Match, order: Order, races: Races, known: Ints) -> Ints:
-    """By rank the post of its first race of which it is open whether another one influences it; else its end.
+    """Return by rank the post of its first race that an unknown earlier one may influence; else the number of its
+    calls.
 
-    It comes after a receive that may still take what is sent behind these calls, which then races as well.
+    It comes after a receive that may still take what is sent after these calls, which then races as well.
     """
     found = np.array([len(rank) for rank in match.trace.ranks], np.int64)
     ranks, events = [], []
@@ -57,7 +60,7 @@ def first_undecided_race(match: Match, order: Order, races: Races, known: Ints) 
 
 
 def _open_rows(posts: Posts, known: Ints) -> Ints:
-    """Wildcard rows that are complete behind what is known of their rank."""
+    """Return the wildcard rows that complete after the point that is known of their rank."""
     rows = np.flatnonzero(posts.flags & Post.ANY_SOURCE != 0)
     end = 2 * posts.completion[rows].astype(np.int64) + 2
     return rows[end > known[posts.ranks()[rows]]]

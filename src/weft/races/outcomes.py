@@ -1,4 +1,4 @@
-"""What the other outcome of a race comes to: the same, or a receive that another message does not fit.
+"""Finds what the other outcome of a race leads to: the same, or a receive that another message does not fit.
 
 A racing message has a receive of its own in the record. Where that one could take the message that the wildcard took,
 and both fit where they would go, the receives exchange their messages and all goes on. Else the other outcome is
@@ -26,11 +26,11 @@ TOO_LONG: Final = "truncation"
 OTHER_TYPE: Final = "type-mismatch"
 NO_MESSAGE: Final = "unmatched-receive"
 _BYTES: Final = frozenset(("MPI_BYTE", "MPI_PACKED", "PVM_BYTE", "packed"))
-"""Types of memory as it is: a message of any type may come of it."""
+"""Types of raw memory: they fit messages of any type."""
 
 
 def find_strays(match: Match, races: Races) -> NDArray[np.bool_]:
-    """For each race whether a listed message's own receive cannot take what the wildcard took."""
+    """Return for each race whether a listed message's own receive cannot take what the wildcard took."""
     first = races.first.astype(np.int64)
     recv = np.repeat(races.row.astype(np.int64), first[1:] - first[:-1])
     send = races.messages.astype(np.int64)
@@ -44,7 +44,9 @@ def find_strays(match: Match, races: Races) -> NDArray[np.bool_]:
 
 
 def worst_outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
-    """What happens if a listed message comes first, the worst of them: a word for programs and one for people."""
+    """Return what happens if a listed message comes first, in the worst case: a word for programs, and text for
+    people.
+    """
     if races.probe[race]:
         return OPEN, ""
     row = int(races.row[race])
@@ -68,7 +70,7 @@ def worst_outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
 
 
 def _surely_fits(match: Match, send: int, recv: int) -> bool:
-    """Whether a message and a receive are of one predefined type, and the message is no longer."""
+    """Return whether a message and a receive have one predefined type, and the message is no longer."""
     (sent, wanted) = (
         match.trace.ranks[posts.rank_of(row)].events[int(posts.args[row])] if posts.args[row] != NONE else None
         for posts, row in ((match.sends, send), (match.recvs, recv))
@@ -80,7 +82,7 @@ def _surely_fits(match: Match, send: int, recv: int) -> bool:
 
 
 def _buffer_event(match: Match, row: int, *, sends: bool) -> Event:
-    """The call that names the buffer of a row."""
+    """Return the call that names the buffer of a row."""
     posts = match.sends if sends else match.recvs
     args = int(posts.args[row])
     rank, event = posts.id(row)
@@ -88,16 +90,18 @@ def _buffer_event(match: Match, row: int, *, sends: bool) -> Event:
 
 
 def _left_over_text(match: Match, own: int, took: int) -> str:
+    """Return the words for the receive that may be left without a message."""
     event = match.trace.event(*match.recvs.id(own))
     source = match.sends.rank_of(took)
     return (
-        f"{describe.call_words(event)}{describe.place_suffix(event)} cannot take the message of rank {source} in its place and may "
+        f"{describe.call_words(event)}{describe.at_place(event)} cannot take the message of rank "
+        f"{source} in its place and may "
         "be left without one"
     )
 
 
 def _find_misfit(send: Event, receive: Event) -> tuple[str, str]:
-    """Whether a message fits a receive, as far as their slots tell."""
+    """Return why a message does not fit a receive, as far as their slots tell: a word, and text for people."""
     sent, wanted = send.datatype, receive.datatype
     sizes = size_in_bytes(sent), size_in_bytes(wanted)
     if sent is None or wanted is None or sizes[0] is None or sizes[1] is None:
@@ -106,10 +110,10 @@ def _find_misfit(send: Event, receive: Event) -> tuple[str, str]:
         return SAME, ""
     if "send" in receive.function.name.lower():
         return SAME, ""  # a half of MPI_Sendrecv, whose receive is not in the slot
-    place = f"{describe.call_words(receive)}{describe.place_suffix(receive)}"
+    place = f"{describe.call_words(receive)}{describe.at_place(receive)}"
     if send.count * sizes[0] > receive.count * sizes[1]:
-        return TOO_LONG, f"the message{describe.place_suffix(send)} is too long for {place}"
+        return TOO_LONG, f"the message{describe.at_place(send)} is too long for {place}"
     kinds = [{machine_type(name) for name, _ in type.signature() or ()} for type in (sent, wanted)]
     if all(kinds) and kinds[0] != kinds[1] and not _BYTES & (kinds[0] | kinds[1]):
-        return OTHER_TYPE, f"{place} gets the {sent.name} sent{describe.place_suffix(send)}"
+        return OTHER_TYPE, f"{place} gets the {sent.name} sent{describe.at_place(send)}"
     return SAME, ""

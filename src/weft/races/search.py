@@ -1,4 +1,4 @@
-"""Which wildcard receives race, as arrays."""
+"""Finds the wildcard receives that race, as arrays."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from weft.trace.segment import lookahead_of
 U32 = NDArray[np.uint32]
 
 MAX_LISTED_MESSAGES: Final = 32
-"""Racing messages that are listed for one receive (fewer after the first 65,536 receives). All are counted."""
+"""The most racing messages that are listed for one receive (fewer after the first 65,536 receives). All are counted."""
 
 CACHE_NAME: Final = "races"
-"""Under which name a match keeps the races of a segment's own calls, where somebody looked for them before."""
+"""The name under which a match caches the races of a segment's own calls."""
 
 MIN_LATER_CALLS: Final = 4
-"""Calls that a rank of a run that goes on has made since a receive, so that what it does about it is seen."""
+"""Calls that a rank of a run that still goes on must have made since a receive, so that its answer is seen."""
 
 
 @dataclass(slots=True)
@@ -49,24 +49,30 @@ class Races:
         return len(self.row)
 
     def others(self, race: int) -> U32:
-        """The listed rows of sends that race k could have taken instead."""
+        """Return the listed rows of sends that race k could have taken instead."""
         return self.messages[int(self.first[race]) : int(self.first[race + 1])]
 
 
 def detect_races(match: Match, order: Order, max_messages: int = MAX_LISTED_MESSAGES) -> Races:
     """Find every message race of a run, by the definition in native/kernel/races.c.
 
-    Of a segment that looks ahead, those of its own calls.
+    For a segment that looks ahead, the races of its own calls.
     """
     look = lookahead_of(match.trace)
     if look is None:
         return detect_among_all(match, order, max_messages)[0]
     found = match.made.get(CACHE_NAME)
-    return found if isinstance(found, Races) else select_before(match, detect_among_all(match, order, max_messages)[0], look.told)
+    return (
+        found
+        if isinstance(found, Races)
+        else select_before(match, detect_among_all(match, order, max_messages)[0], look.told)
+    )
 
 
 def detect_among_all(match: Match, order: Order, max_messages: int = MAX_LISTED_MESSAGES) -> tuple[Races, U32]:
-    """The races among all calls that are there, and by rank the first point behind the decision of one (NONE: none)."""
+    """Return the races among all calls of the trace, and by rank the first point after the decision of one (NONE:
+    none).
+    """
     races = _find_candidates(match, order, max_messages)
     races = _remove_ordered(match, order, races)
     after = _first_tainted_points(match, order, races)
@@ -75,15 +81,17 @@ def detect_among_all(match: Match, order: Order, max_messages: int = MAX_LISTED_
 
 
 def select_before(match: Match, races: Races, end_events: NDArray[np.int64]) -> Races:
-    """Those of receives and probes before a call of each rank."""
+    """Return the races of receives and probes that come before a given call of each rank."""
     ranks, events, _ = receivers(match, races)
     first = races.first.astype(np.int64)
     return _select_messages(races, np.repeat(events < end_events[ranks], first[1:] - first[:-1]))
 
 
 def can_exchange(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For wildcard receives and messages that race with them: whether the receive that took the message could take,
-    in its place, the one that the wildcard took. Rows of the match's receives and sends.
+    """Return for wildcard receives and messages that race with them whether the two receives could exchange messages.
+
+    That is: whether the receive that took the message could take the one that the wildcard took. `recv`, `send`: rows
+    of the match's receives and sends.
     """
     recvs, sends = match.recvs, match.sends
     other = sends.partner[send].astype(np.int64)
@@ -94,10 +102,10 @@ def can_exchange(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64])
 
 
 def select_settled(match: Match, races: Races) -> Races:
-    """Of a run that goes on: the races that stay, whatever comes.
+    """Return the races of an unfinished run that will remain, whatever follows.
 
     A message that nobody has received may still go to a receive that was posted before the race. And whether a line
-    answers who came is known when it receives again, or when its rank has gone on to something else.
+    answers the sender is known when it receives again, or when its rank has gone on to something else.
     """
     ranks, events = np.zeros(len(races), np.int64), np.zeros(len(races), np.uint32)
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
@@ -112,7 +120,7 @@ def select_settled(match: Match, races: Races) -> Races:
 
 
 def _received_again(match: Match, posts: Posts, row: int) -> bool:
-    """Whether the line of a receive has received again since."""
+    """Return whether the line of a receive has received again since."""
     rank = posts.rank_of(row)
     later = posts.event[row + 1 : posts.of_rank(rank).stop][posts.partner[row + 1 : posts.of_rank(rank).stop] != NONE]
     sites = match.trace.ranks[rank].events["site"]
@@ -120,6 +128,7 @@ def _received_again(match: Match, posts: Posts, row: int) -> bool:
 
 
 def _find_candidates(match: Match, order: Order, max_messages: int) -> Races:
+    """Find the races as the kernel sees them, before those are removed that other rules order."""
     recvs, probes, sends = match.recvs, match.probes, match.sends
     earlier, later = order.pairs
     reach = np.empty(len(recvs), np.uint32)
@@ -147,7 +156,7 @@ def _find_candidates(match: Match, order: Order, max_messages: int) -> Races:
 
 
 def _synchronous_exits(match: Match, order: Order) -> dict[int, list[int]]:
-    """For receives whose decision another rank may know from a synchronous send: the rows of such sends."""
+    """Return the rows of synchronous sends that may tell another rank of a receive's decision, by receive."""
     sends, recvs = match.sends, match.recvs
     sync = np.flatnonzero((sends.flags & Post.SYNCHRONOUS != 0) & (sends.completion != NONE) & (sends.partner != NONE))
     exits: dict[int, list[int]] = {int(sends.partner[s]): [int(s)] for s in sync}
@@ -163,8 +172,10 @@ def _synchronous_exits(match: Match, order: Order) -> dict[int, list[int]]:
 
 
 def _remove_ordered(match: Match, order: Order, races: Races) -> Races:
-    """Leave out messages whose sends come after the decision by a way that the kernel does not look at: through the
-    end of a synchronous send, or through one of several threads of the receiver."""
+    """Remove messages whose sends come after the decision on a path that the kernel does not follow.
+
+    Such a path leads through the end of a synchronous send, or through one of several threads of the receiver.
+    """
     exits = _synchronous_exits(match, order)
     threaded = order.processes.only == NONE
     rank_of_row = (match.recvs.ranks(), match.probes.ranks())
@@ -190,6 +201,7 @@ def _remove_ordered(match: Match, order: Order, races: Races) -> Races:
 
 
 def _select_messages(races: Races, which: NDArray[np.bool_]) -> Races:
+    """Return the races with some of their messages only; a race without any is left out."""
     sums = np.concatenate([[0], np.cumsum(which)])
     lengths = sums[races.first[1:].astype(np.int64)] - sums[races.first[:-1].astype(np.int64)]
     dropped = np.diff(races.first.astype(np.int64)) - lengths
@@ -202,13 +214,13 @@ def _select_messages(races: Races, which: NDArray[np.bool_]) -> Races:
 
 
 def _ranks_and_events(posts: Posts, rows: U32) -> tuple[NDArray[np.int64], U32]:
-    """Rank and event of rows of posts."""
+    """Return rank and event of rows of posts."""
     ranks = np.searchsorted(posts.first, rows.astype(np.uint64), side="right") - 1
     return ranks, posts.event[rows]
 
 
 def receivers(match: Match, races: Races) -> tuple[NDArray[np.int64], U32, U32]:
-    """By race the rank and the event of the receive or probe, and the row of the send that it took."""
+    """Return by race the rank and the event of the receive or probe, and the row of the send that it took."""
     rank, event, took = np.zeros(len(races), np.int64), np.zeros(len(races), np.uint32), races.row.copy()
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
         rows = races.row[mask]
@@ -218,7 +230,7 @@ def receivers(match: Match, races: Races) -> tuple[NDArray[np.int64], U32, U32]:
 
 
 def _first_tainted_points(match: Match, order: Order, races: Races) -> U32:
-    """By rank the first point that comes after the decision of a racing receive, or of one before a segment."""
+    """Return by rank the first point that comes after the decision of a racing receive, or of one before a segment."""
     rank, event, _ = receivers(match, races)
     end = event.copy()
     end[~races.probe] = order.known[races.row[~races.probe]]
@@ -242,15 +254,18 @@ def _first_tainted_points(match: Match, order: Order, races: Races) -> U32:
 
 
 def first_end_points(match: Match, ranks: NDArray[np.int64], events: U32) -> dict[int, int]:
-    """By rank, of one thread each, the end of the first of some events."""
+    """Return by rank, each of one thread, the end point of the first of some events."""
     first = np.full(len(match.trace.ranks), NONE, np.uint32)
     np.minimum.at(first, ranks, 2 * events + 2)
     return {int(rank): int(first[rank]) for rank in np.flatnonzero(first != NONE)}
 
 
 def follows_any(match: Match, races: Races, points: U32) -> NDArray[np.bool_]:
-    """Whether the receive, its message or a racing one comes after a point of its rank: after the decision of another
-    racing receive, that race may have decided whether this one exists (Netzer, Brennan & Damodaran-Kamal 1996)."""
+    """Return for each race whether its receive, its message or a racing one comes after a given point of its rank.
+
+    After the decision of another racing receive, that race may have decided whether this one exists (Netzer, Brennan &
+    Damodaran-Kamal 1996).
+    """
     if not len(races):
         return np.zeros(0, np.bool_)
     rank, event, took = receivers(match, races)

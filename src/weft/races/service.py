@@ -1,12 +1,12 @@
-"""Races in which only the order differs: a loop that serves whoever comes, and answers each.
+"""Recognizes benign races, in which only the order differs: a loop that serves whoever comes, and answers each.
 
 A master of a pool receives from any source at one line, answers that sender, and receives again. Which worker it serves
-first is free, and meant to be. Such a race is told as a note. Two things must hold, for one call site of one rank:
+first is free, and meant to be. Such a race becomes a note. Two things must hold, for one call site of one rank:
 
-1. Every message that could have been exchanged is received at that site (behind a probe: was seen by the probe at that
+1. Every message that could have been exchanged is received at that site (after a probe: was seen by the probe at that
    site). So whatever comes first, it is the same line that gets it.
 2. The program looks at who came: before the next wildcard at the site it sends to the source it got, or receives from
-   it by name (behind a probe, or the body behind a header). A receive that ends a conversation needs no answer: where
+   it by name (after a probe, or the body after a header). A receive that ends a conversation needs no answer: where
    the site answers others, and the source had been sent something since its last message was taken.
 
 A function may probe at several lines, by whether it has more to give away, and receive at one. Then a message may be
@@ -25,16 +25,16 @@ from weft.match import NONE, Match, Post, Posts
 from weft.match.grouping import group_rows
 from weft.order import Order
 from weft.races.search import Races
-from weft.terms.argument_columns import sorted_distinct, indices_in
+from weft.terms.argument_columns import indices_in, sorted_distinct
 
 I64 = NDArray[np.int64]
 
 ANSWERED: Final = 1
-"""Who came is sent an answer, or ends a conversation in which it was."""
+"""The sender gets an answer, or ends a conversation."""
 HEARD: Final = 2
-"""Who came is sent nothing before the next one: the rest of what it says is received from it by name."""
+"""The sender gets no answer before the next receive: the rest of its messages is received from it by name."""
 SEEN: Final = 3
-"""A probe that shows who came to a receive of any source, of which one of the two is told."""
+"""A probe that shows the sender to a receive of any source; one of the two is reported."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ class _PeerEvents:
 
     @classmethod
     def made(cls, peers: I64, events: I64) -> _PeerEvents:
-        """Of two columns."""
+        """Make it from two columns."""
         return cls(np.sort(_encode_key(peers, events)))
 
     def between(self, peer: I64, low: I64, high: I64) -> NDArray[np.bool_]:
-        """For each row whether an event with its peer lies behind `low` and before `high`."""
+        """Return for each row whether an event with its peer is after `low` and before `high`."""
         at = np.searchsorted(self.keys, _encode_key(peer, low), side="right")
         found = np.append(self.keys, np.iinfo(np.int64).max)[at]
         result: NDArray[np.bool_] = found < _encode_key(peer, high)
         return result
 
     def last_before(self, peer: I64, event: I64) -> I64:
-        """For each row the last event with its peer before one, or -1."""
+        """Return for each row the last event with its peer before one, or -1."""
         at = np.searchsorted(self.keys, _encode_key(peer, event)) - 1
         found = np.append(self.keys, -1)[at]
         result: I64 = np.where(
@@ -79,13 +79,13 @@ class _PeerEvents:
 
 
 def _encode_key(peer: I64, event: I64) -> I64:
-    """Events are counted from 1 here, so that -1 stands before all."""
+    """Return peer and event as one number. Events are counted from 1 here, so that -1 comes before all."""
     key: I64 = (np.asarray(peer, np.int64) << 33) + np.asarray(event, np.int64) + 1
     return key
 
 
 def classify_benign(match: Match, order: Order, races: Races) -> NDArray[np.uint8]:
-    """For each race whether it is one of order only: ANSWERED, HEARD, SEEN, or 0."""
+    """Return for each race whether only the order differs: ANSWERED, HEARD, SEEN, or 0 for other races."""
     found = np.zeros(len(races), np.uint8)
     sent: tuple[NDArray[np.uint64], NDArray[np.uint32]] | None = None
     received: dict[tuple[int, int, int], int] = {}
@@ -108,7 +108,9 @@ def classify_benign(match: Match, order: Order, races: Races) -> NDArray[np.uint
 
 
 def _receiving_site(match: Match, place: _RacingSite) -> int | None:
-    """The one call site in the function of a probe at which all that it saw in a race was received, if it is that."""
+    """Return the one call site in the probe's function that received all that the probe saw in races; None
+    otherwise.
+    """
     seen = match.probes.partner[place.rows]
     taken = match.sends.partner[seen[seen != NONE]]
     if (taken == NONE).any():
@@ -127,7 +129,7 @@ def _posts(match: Match, probe: bool) -> Posts:
 
 
 def _group_by_site(match: Match, races: Races) -> list[_RacingSite]:
-    """The races by site, communicator and tag."""
+    """Return the races grouped by rank, site, communicator and tag."""
     found: list[_RacingSite] = []
     for probe in (False, True):
         posts = _posts(match, probe)
@@ -148,7 +150,7 @@ def _group_by_site(match: Match, races: Races) -> list[_RacingSite]:
 
 
 def _encode_combinations(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]]:
-    """A number for each combination of values, and the columns."""
+    """Return a number for each combination of values, and the columns."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         ids = sorted_distinct(column)
@@ -158,7 +160,7 @@ def _encode_combinations(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]
 
 
 def _site_of_each_row(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
-    """The call site of each row's event."""
+    """Return the call site of each row's event."""
     found = np.zeros(len(rows), np.int64)
     for rank in sorted_distinct(ranks).tolist():
         mine = ranks == rank
@@ -167,7 +169,7 @@ def _site_of_each_row(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
 
 
 def _all_come_here(match: Match, order: Order, place: _RacingSite, incoming: I64, taken_at: int | None) -> bool:
-    """Whether no message that could have come first went elsewhere, or nowhere."""
+    """Return whether every message that could have come first was received at the site."""
     sends, recvs = match.sends, match.recvs
     fits = sends.comm[incoming] == place.comm
     if place.tag >= 0:
@@ -197,7 +199,7 @@ def _all_come_here(match: Match, order: Order, place: _RacingSite, incoming: I64
 
 
 def _received_here(match: Match, place: _RacingSite, rows: I64, taker: I64, taken_at: int | None) -> NDArray[np.bool_]:
-    """Which messages the site received, or saw, or were received at the one at which those that it saw were."""
+    """Return which messages the site received or saw, or were received where those that it saw were received."""
     recvs, probes = match.recvs, match.probes
     events = match.trace.ranks[place.rank].events["site"]
     here, taken = np.zeros(len(rows), np.bool_), taker != NONE
@@ -212,7 +214,9 @@ def _received_here(match: Match, place: _RacingSite, rows: I64, taker: I64, take
 
 
 def _classify_answers(match: Match, place: _RacingSite) -> int:
-    """Whether each racing receive is answered, or ends a conversation at a site that answers."""
+    """Return ANSWERED, HEARD or 0: whether each racing receive is answered, or ends a conversation at a site that
+    answers.
+    """
     posts = _posts(match, place.probe)
     part = posts.of_rank(place.rank)
     events = match.trace.ranks[place.rank].events["site"]
@@ -238,7 +242,9 @@ def _classify_answers(match: Match, place: _RacingSite) -> int:
 
 
 class _RacingReceives(NamedTuple):
-    """Of racing receives the source, when it was taken, when the site took the next, and whether no answer is there."""
+    """The source of each racing receive, when it was taken, when the site took the next, and whether it has no
+    answer.
+    """
 
     peer: I64
     at: I64
@@ -247,8 +253,10 @@ class _RacingReceives(NamedTuple):
 
 
 def _is_decided_here(match: Match, to: _PeerEvents, took: _PeerEvents, of: _RacingReceives) -> NDArray[np.bool_]:
-    """Which of them the calls that are there say all of: an answer to the last may lie in the run's next segment, what
-    the first one was asked in the one before."""
+    """Return which racing receives the calls of this segment decide.
+
+    An answer to the last may be in the run's next segment, what was sent to the first one's source in the one before.
+    """
     last = of.has_no_answer & (of.until == NONE) if match.trace.goes_on else np.zeros(len(of.at), np.bool_)
     if not match.trace.has_earlier_calls:
         return ~last
@@ -258,19 +266,21 @@ def _is_decided_here(match: Match, to: _PeerEvents, took: _PeerEvents, of: _Raci
 
 
 def _was_sent_something(to: _PeerEvents, took: _PeerEvents, peer: I64, at: I64) -> NDArray[np.bool_]:
-    """Whether the source had been sent something since the site last took a message of it."""
+    """Return whether the source had been sent something since the site last took a message from it."""
     return to.between(peer, took.last_before(peer, at), at)
 
 
 def _sends_by_peer(match: Match, place: _RacingSite) -> _PeerEvents:
-    """When the rank sent to each other rank."""
+    """Return when the rank sent to each other rank."""
     part = match.sends.of_rank(place.rank)
     mine = match.sends.comm[part] == place.comm
-    return _PeerEvents.made(match.sends.peer[part][mine].astype(np.int64), match.sends.event[part][mine].astype(np.int64))
+    return _PeerEvents.made(
+        match.sends.peer[part][mine].astype(np.int64), match.sends.event[part][mine].astype(np.int64)
+    )
 
 
 def _named_receives_by_peer(match: Match, place: _RacingSite) -> _PeerEvents:
-    """When the rank received from each other rank by its name."""
+    """Return when the rank received from each other rank by its number."""
     recvs, part = match.recvs, match.recvs.of_rank(place.rank)
     mine = (recvs.comm[part] == place.comm) & (recvs.flags[part] & Post.ANY_SOURCE == 0)
     return _PeerEvents.made(recvs.peer[part][mine].astype(np.int64), recvs.event[part][mine].astype(np.int64))

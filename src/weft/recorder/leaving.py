@@ -20,6 +20,7 @@ _told: set[int] = set()
 
 
 def _encode_number(value: int) -> bytes:
+    """Encode a number as a LEB128 varint."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -38,6 +39,7 @@ def _string(text: str, most: int) -> bytes:
 
 
 def _encode_frames(traceback: "TracebackType | None") -> bytes:
+    """Encode the frames of a traceback, innermost first."""
     frames = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -55,6 +57,7 @@ def _name(kind: type) -> str:
 
 
 def _text_of(error: BaseException) -> str:
+    """Return the text of an exception, "" if its own method fails."""
     try:
         return str(error)
     except BaseException:  # the program's own __str__ may do anything
@@ -62,6 +65,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _record_exception(error: BaseException, traceback: "TracebackType | None", who: str) -> None:
+    """Record an exception that nobody caught, once."""
     if id(error) in _told:
         return
     _told.add(id(error))
@@ -101,6 +105,7 @@ class _Tasks:
     """A filter of asyncio's log that lets all pass: it is told there when nobody asked for a task's exception."""
 
     def filter(self, record: "Any") -> bool:
+        """Record the exception in a log record of asyncio, and let the record pass."""
         try:
             if record.exc_info and isinstance(record.exc_info[1], BaseException):
                 name = record.getMessage().partition(" name='")[2].partition("'")[0]

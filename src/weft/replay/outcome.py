@@ -16,7 +16,7 @@ from weft.compare.report import changed_finding_lines
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order
-from weft.terms.event_findings import call_and_place
+from weft.terms.event_findings import call_at
 
 
 def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:
@@ -64,7 +64,7 @@ def _parting(comparison: Comparison, forced: EventId) -> list[str]:
 
 def _with_message(match: Match, event: EventId) -> str:
     """Return a call, and for a wildcard receive whose message it took."""
-    call, rows = call_and_place(match.trace.event(*event)), match.receives_of(event)
+    call, rows = call_at(match.trace.event(*event)), match.receives_of(event)
     if not rows or not match.recvs.flags[rows[0]] & Post.ANY_SOURCE or match.recvs.partner[rows[0]] == NONE:
         return call
     return f"{call}, which takes the message of rank {int(match.recvs.peer[rows[0]])}"

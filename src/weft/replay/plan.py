@@ -37,7 +37,9 @@ ANSWERED: Final = {
     **dict.fromkeys(pvm.NOTHING, Outcome.NONE),
 }
 """Calls whose outcome a replay hands out, with what it is told as; those that MPI decides alike each time are not."""
-POLLS: Final = functions_with(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls) & ANSWERED.keys()
+POLLS: Final = (
+    functions_with(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls) & ANSWERED.keys()
+)
 
 
 def check_of(function: Function) -> Check:

@@ -15,7 +15,7 @@ from weft.replay.control import Control, plan_file
 from weft.replay.layout import Check, ControlState, Divergence
 from weft.replay.plan import ThreadPlan
 from weft.replay.running import Replay
-from weft.terms.event_findings import call_and_place
+from weft.terms.event_findings import call_at
 from weft.trace import CallSite, Event, Rank, Trace
 
 _FIELDS = {
@@ -60,11 +60,11 @@ def stands(trace: Trace, session: Replay, control: Control, slot: int) -> str:
         event = coming(trace, session, control, slot)
         if event is None:
             return "at the end of its record"
-        return f"outside of {trace.system.name}, next is event {event.index}: {call_and_place(event)}"
+        return f"outside of {trace.system.name}, next is event {event.index}: {call_at(event)}"
     if control.parked(slot) or last is None:
         event = coming(trace, session, control, slot)
-        return f"before event {event.index}: {call_and_place(event)}" if event is not None else "at the end of its record"
-    return f"in event {last.index}: {call_and_place(last)}"
+        return f"before event {event.index}: {call_at(event)}" if event is not None else "at the end of its record"
+    return f"in event {last.index}: {call_at(last)}"
 
 
 def stopped(trace: Trace, session: Replay) -> list[str]:
@@ -94,11 +94,13 @@ def _elsewhere(trace: Trace, session: Replay, rank: int, index: int) -> str | No
         return None
     control, position = session.controls[rank], threads[mine].position(event.position)
     if control.at(mine) < position:
-        return f"event {index} of rank {rank}, {call_and_place(event)}, lies behind another stop"
+        return f"event {index} of rank {rank}, {call_at(event)}, lies behind another stop"
     if _behind_all_stops(trace, session, rank, index):
-        return f"event {index} of rank {rank}, {call_and_place(event)}, lies behind the last call that the rank can stop before"
+        return (
+            f"event {index} of rank {rank}, {call_at(event)}, lies behind the last call that the rank can stop before"
+        )
     here = coming(trace, session, control, mine)
-    no_stop = f"event {index} of rank {rank}, {call_and_place(event)}, is not one that ranks stop at"
+    no_stop = f"event {index} of rank {rank}, {call_at(event)}, is not one that ranks stop at"
     if control.at(mine) == position and here is not None and here.index > index:
         if control.parked(mine):
             return f"{no_stop}: the stop is at the next one that is"
@@ -128,7 +130,7 @@ def diverged(trace: Trace, session: Replay, replayed: Path) -> list[str]:
         came = made.event(len(made) - 1) if made is not None and len(made) and why is not Divergence.OUTCOME else None
         lines.append(f"rank {rank} left its record" + (f" after event {expected.index - 1}" if expected else ""))
         if expected is not None:
-            lines.append(f"  recorded: {call_and_place(expected)}")
+            lines.append(f"  recorded: {call_at(expected)}")
         elif why is Divergence.END:
             lines.append("  recorded: nothing more, its record ends here")
         elif why is Divergence.THREAD:
@@ -136,7 +138,7 @@ def diverged(trace: Trace, session: Replay, replayed: Path) -> list[str]:
         else:
             lines.append(f"  recorded: an outcome of another kind, the {at + 1}th of this rank")
         if came is not None:
-            lines.append(f"  now:      {call_and_place(came)}")
+            lines.append(f"  now:      {call_at(came)}")
         if why is Divergence.ARGUMENT and fields["expected"] != fields["got"]:
             what = _FIELDS.get(Check(fields["field"]), "argument")
             lines.append(f"  the {what} differs: {fields['expected']} was recorded, {fields['got']} came")
@@ -200,7 +202,7 @@ def deadlocked(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
 def standing(trace: Trace, session: Replay, forced: Forced) -> list[str]:
     """Return what a forced outcome led to if no rank goes on any more: often the message did not come."""
     rank, event = forced.event
-    call = call_and_place(trace.event(rank, event))
+    call = call_at(trace.event(rank, event))
     wish = (
         f"take a message of rank {forced.source}" if forced.request < 0 else f"complete its request #{forced.request}"
     )
@@ -218,7 +220,7 @@ def _waits(trace: Trace, session: Replay) -> list[str]:
                 text = f"polls more often than its record says, without an answer ({text})"
             elif control.polling(slot):
                 event = event_of(trace, session, control.rank, slot, control.at(slot))
-                expected = call_and_place(event) if event is not None else "the end"
+                expected = call_at(event) if event is not None else "the end"
                 awaited = f"something outside of {trace.system.name}"
                 text = f"polls where its record goes on with {expected}: it awaits {awaited}"
             lines.append(f"  rank {control.rank} {text}")

@@ -24,7 +24,7 @@ from weft.trace import Level, Trace
 from weft.trace.segment import SEGMENT
 
 MAX_MERGED: Final = 1000
-"""Sites and events that a merged finding keeps."""
+"""The most sites and the most events of a merged finding."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ def run_analyses(
     trace: Trace, analyses: Sequence[Analysis] = ANALYSES,
     ground: AnalysisContext | None = None, progress: Progress | None = None, found: Mapping[str, Found] | None = None,
 ) -> Report:  # fmt: skip
-    """Run the analyses, on the `ground` if one is there. A run of level `outcomes` has no calls and no findings.
+    """Run the analyses, on the `ground` if there is one. A run of level `outcomes` has no calls and no findings.
 
-    `found` holds by name what some analyses have found already (together.py).
+    `found` holds by name what some analyses have found already (weft.report.parallel).
     """
     if trace.level == Level.OUTCOMES:
         return Report(())
@@ -76,7 +76,7 @@ def run_analyses(
 
 
 def attach_consequences(ground: AnalysisContext, findings: list[Finding]) -> list[Finding]:
-    """The findings without those that only follow from how a rank ended; these are told with that."""
+    """Return the findings without those that only follow from how a rank ended; these become its consequences."""
     findings = remove_sampled(findings)
     trace, asked = ground.locate_at_end(findings)
     following = consequences(trace, asked)
@@ -88,13 +88,13 @@ def attach_consequences(ground: AnalysisContext, findings: list[Finding]) -> lis
 
 
 def remove_sampled(findings: list[Finding]) -> list[Finding]:
-    """The findings without those of watched samples of a buffer whose every access was seen (weft.access)."""
+    """Remove the findings of watched samples of a buffer whose every access was seen (weft.access)."""
     exact = {event for finding in findings if isinstance(finding.evidence, Met) for event in finding.events}
     return [f for f in findings if not (isinstance(f.evidence, Sampled) and exact.intersection(f.events))]
 
 
 def _run_in_threads(ground: AnalysisContext, analyses: Sequence[Analysis], progress: Progress) -> dict[str, Found]:
-    """What each analysis finds, or why it fails.
+    """Return what each analysis finds, or why it fails, with several analyses at a time.
 
     They know nothing of each other, and most of their time goes into C and numpy, which let other threads run.
     """
@@ -125,7 +125,10 @@ def _try_analysis(ground: AnalysisContext, analysis: Analysis) -> Found:
 
 
 def analyse(trace: Trace) -> list[Finding]:
-    """All findings of a run, worst first, those of one cause merged. Warns of analyses that fail: AnalysisWarning."""
+    """Return all findings of a run, worst first, those of one cause merged.
+
+    Warns of analyses that fail: AnalysisWarning.
+    """
     report = run_analyses(trace)
     for text in failure_lines(trace.path, report.failures):
         warnings.warn(text, AnalysisWarning, stacklevel=2)
@@ -133,7 +136,7 @@ def analyse(trace: Trace) -> list[Finding]:
 
 
 def merge_by_cause(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings of one cause as one, in the order in which the first of each came."""
+    """Return findings of one cause merged into one, in the order in which the first of each came."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.severity, *finding.group), []).append(finding)
@@ -141,7 +144,7 @@ def merge_by_cause(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _merge_findings(found: list[Finding]) -> Finding:
-    """One finding for several of one cause: the first one's words, everybody's ranks, sites and events."""
+    """Return one finding for several of one cause: the first one's message, and all ranks, sites and events."""
     first = min(found, key=lambda f: CERTAINTIES.index(f.certainty))
     sites = tuple(dict.fromkeys(site for f in (first, *found) for site in f.sites))
     events = tuple(dict.fromkeys(event for f in (first, *found) for event in f.events))

@@ -1,4 +1,4 @@
-"""Writes the page of the evidence of findings: of each kind the keys that the report's JSON holds, from their records.
+"""Writes the page of the evidence of findings: for each kind the keys in the report's JSON, from their records.
 
 `python -m weft.report.evidence` prints it; `tools/site.py` puts it into the documentation's site.
 """
@@ -35,7 +35,7 @@ it, a list of text), `more_at_this_line` (a number, of the last finding of a lin
 
 
 def evidence_classes() -> dict[str, type[Evidence]]:
-    """Every shape of evidence by its name: those of `weft.evidence`, and of the modules of analyses."""
+    """Return every class of evidence by its name, those in the modules of analyses included."""
     for path in sorted(PACKAGE.rglob("*.py")):
         if "(Evidence):" in path.read_text(encoding="utf-8"):
             import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
@@ -46,7 +46,7 @@ def evidence_classes() -> dict[str, type[Evidence]]:
 
 
 def render_page() -> str:
-    """The page, in Markdown."""
+    """Return the page, in Markdown."""
     return "\n".join((_INTRODUCTION.format(proof=type_words(Proof)), *_kind_sections(evidence_classes())))
 
 
@@ -68,7 +68,10 @@ def _table_rows(shape: type[Evidence]) -> Iterable[str]:
 
 
 def type_words(kind: Any, *, left_out: bool = False) -> str:
-    """A type as JSON has it: `number or null`, `list of {rank: number}`; what is left out is not null."""
+    """Return a type in the words of JSON: `number or null`, `list of {rank: number}`.
+
+    `left_out`: the key is left out instead of being null.
+    """
     origin, held = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return " or ".join(dict.fromkeys(type_words(one) for one in held if not (left_out and one is type(None))))

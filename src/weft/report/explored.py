@@ -1,4 +1,4 @@
-"""What `weft explore` found of a race, told with the race."""
+"""Adds to races what `weft explore` found about them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.trace.explored import read_explored
 
 
 def add_explored(trace: Trace, findings: list[Finding]) -> list[Finding]:
-    """The findings; a race whose other outcome was run says what it does, and how to replay it."""
+    """Return the findings; a race whose other outcome was run says what it does, and how to replay it."""
     if not any(one.kind == "message-race" for one in findings):
         return findings
     outcomes = read_explored(trace.path).get("outcomes", [])
@@ -23,6 +23,7 @@ def add_explored(trace: Trace, findings: list[Finding]) -> list[Finding]:
 
 
 def _add_outcomes(race: Finding, outcomes: list[dict[str, Any]]) -> Finding:
+    """Return a race with its explored outcomes, and a sentence on the worst one."""
     assert isinstance(race.evidence, Race)
     event = race.events[0]
     mine = [one for one in outcomes if one.get("parent") == 0 and one["forced"].startswith(f"{event}=")]

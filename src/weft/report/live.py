@@ -1,10 +1,10 @@
-"""What is already told of a run that still goes on: findings that are proven, and calls that do not return.
+"""Reports what is already sure of a run that still goes on: findings that are proven, and calls that do not return.
 
 `python -m weft.report.live RUN [--findings] [--around] [--call-limit SECONDS]` looks again and again until the process
 that started it is gone, and prints each new thing as a line of JSON: [text, style]. It takes 5 % of one core at most,
 and only what no program wants.
 
-Findings that are told are of kinds whose proof is complete when it is seen: what comes later can neither add to it nor
+The findings are of kinds whose proof is complete when it is seen: what comes later can neither add to it nor
 take it back.
 """
 
@@ -35,16 +35,16 @@ from weft.trace.rings import snapshots
 PAUSE: Final = 1.0
 """Seconds between looks, at least."""
 SHARE: Final = 0.05
-"""Of one core, at most."""
+"""The most of one core that it takes."""
 TRIES: Final = 3
-"""Copies made for one finding that is in none of them."""
+"""The most copies that are made for one finding that is in none of them."""
 ELSEWHERE: Final = "the ranks run on several hosts, whose clocks differ"
 
 
 class LiveReporter:
-    """Knows what was told of one run."""
+    """Reports the findings of one run, each once, while it goes on."""
 
-    ELSEWHERE_THEN = "findings are told at the end"
+    ELSEWHERE_THEN = "findings are reported at the end"
 
     def __init__(self, run: Path) -> None:
         self.run = run
@@ -53,7 +53,7 @@ class LiveReporter:
         self.over = False
 
     def find_news(self) -> Iterator[tuple[str, str]]:
-        """Look once: the findings that were not told yet, as lines with their styles."""
+        """Read the run once, and yield the findings that are new, as lines with their styles."""
         trace = self._open_if_changed()
         if trace is None:
             return
@@ -64,7 +64,7 @@ class LiveReporter:
         yield from self._report_new(trace)
 
     def _open_if_changed(self) -> Trace | None:
-        """The run as it is now, None where there is none, or nothing new in it."""
+        """Return the run as it is now, None if there is none, or nothing new in it."""
         trace = open_growing(self.run)
         if trace is None or trace.event_count == self._calls:
             return None
@@ -72,17 +72,19 @@ class LiveReporter:
         return trace
 
     def _report_new(self, trace: Trace) -> Iterator[tuple[str, str]]:
+        """Yield the findings of a trace that are new, as lines with their styles."""
         for finding in self._find_proven(trace):
             if finding.group not in self._told:
                 self._told.add(finding.group)
                 yield f"so far: {finding_line(finding)}", line_style(finding)
 
     def _find_proven(self, trace: Trace) -> list[Finding]:
+        """Return the proven findings of a trace, with the lines of their native calls."""
         found = _examine_snapshot(trace)
         return _examine_snapshot(trace) if found and self._resolve_new_sites(trace) else found
 
     def _resolve_new_sites(self, trace: Trace) -> bool:
-        """Look up the lines of native calls, where there are new ones: findings are told apart by them."""
+        """Look up the lines of native calls, and return whether there are new ones: they tell findings apart."""
         known = sum(1 for rank in trace.ranks for _ in rank.definitions.all(Def.SITE))
         if known == self._sites:
             return False
@@ -152,7 +154,7 @@ class SnapshotTaker(LiveReporter):
 
 
 def _suspicion(finding: Finding) -> str:
-    """What was seen while calls became others: it may have been none."""
+    """Return the words for what was seen while calls were dropped: it may not be a finding."""
     site = next((site for site in finding.sites if site.line), None)
     return f"what looked like a finding{f' at {site}' if site else ''} [{finding.kind}]"
 
@@ -162,7 +164,7 @@ def _examine_snapshot(trace: Trace) -> list[Finding]:
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[list[LiveReporter | CallLimit], int]:
-    """Who tells what the arguments ask for, and the process without which nobody is told."""
+    """Parse the arguments, and return the reporters they ask for and the process whose end ends them."""
     parser = argparse.ArgumentParser(prog="weft.report.live")
     parser.add_argument("run", type=Path)
     parser.add_argument("--findings", action="store_true")
@@ -176,7 +178,7 @@ def parse_arguments(words: Sequence[str]) -> tuple[list[LiveReporter | CallLimit
 
 
 def main() -> int:
-    """Tell of the run that is named."""
+    """Report on the run that the arguments name until the process that started this one is gone."""
     os.nice(19)
     tellers, parent = parse_arguments(sys.argv[1:])
     while os.getppid() == parent and not all(teller.over for teller in tellers):

@@ -1,4 +1,4 @@
-"""The report as one HTML file without scripts or outside resources; nothing out of the record is markup."""
+"""Renders the report as one HTML file without scripts or outside resources; nothing from the record is markup."""
 
 from __future__ import annotations
 
@@ -17,13 +17,21 @@ from weft.report.quotes import Quotes, source_places
 from weft.report.rings import describe_scope
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import advice_lines, consequence_lines, file_line, heading, printable, replay_commands, short_cpp_name
+from weft.report.text import (
+    advice_lines,
+    consequence_lines,
+    file_line,
+    heading,
+    printable,
+    replay_commands,
+    short_cpp_name,
+)
 from weft.sources import Excerpt, Statement, colour
 from weft.trace import Trace
 
 MAX_EXCERPTS: Final = 16
 OPEN_EXCERPTS: Final = 4
-"""Excerpts of one finding that are there, and that are open."""
+"""The most excerpts of one finding, and how many of them are open."""
 
 STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --error: #c0362c; --warning: #a86a00; --note: #2a6f97; }
@@ -60,7 +68,7 @@ HEAD: Final = (
 
 
 def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
-    """The page."""
+    """Return the report as an HTML page."""
     title = escape(printable(heading(trace, report)))
     command = trace.run.get("command")
     words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
@@ -91,7 +99,9 @@ def render_finding(trace: Trace, finding: Finding, quotes: Quotes) -> str:
     told = [*advice_lines(finding), *proof.proof_lines(finding), *consequence_lines(finding)]
     evidence = "".join(f'<p class="run">{escape(printable(text))}</p>' for text in told)
     if trace_back := (isinstance(finding.evidence, Ended) and finding.evidence.traceback):
-        evidence += f"<details open><summary>traceback</summary><pre>{escape(_printable_lines(trace_back))}</pre></details>"
+        evidence += (
+            f"<details open><summary>traceback</summary><pre>{escape(_printable_lines(trace_back))}</pre></details>"
+        )
     if facts := finding.facts():
         text = escape(json.dumps(facts, indent=1, ensure_ascii=True, default=str))
         evidence += f"<details><summary>evidence</summary><pre>{text}</pre></details>"
@@ -105,12 +115,12 @@ def render_finding(trace: Trace, finding: Finding, quotes: Quotes) -> str:
 
 
 def _printable_lines(text: str) -> str:
-    """A text of several lines, without what would act on a page or terminal."""
+    """Return a text of several lines, without characters that would act on a page or terminal."""
     return "\n".join(printable(line) for line in text.splitlines())
 
 
 def _render_excerpts(finding: Finding, quotes: Quotes) -> str:
-    """The source around each line of a finding: the first ones open, the others behind their names."""
+    """Return the source around each line of a finding: the first excerpts open, the others folded."""
     made: list[str] = []
     for file, line in source_places(finding)[:MAX_EXCERPTS]:
         excerpt = quotes.excerpt(file, line)
@@ -123,7 +133,7 @@ def _render_excerpts(finding: Finding, quotes: Quotes) -> str:
 
 
 def _render_lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], statement: Statement | None) -> str:
-    """Numbered lines, the call's marked, and with it the other lines of its statement."""
+    """Return numbered lines, with the call's marked, and the other lines of its statement."""
     rows = []
     for number, parts in enumerate(coloured, excerpt.first):
         within = statement is not None and statement.first <= number <= statement.last
@@ -134,5 +144,7 @@ def _render_lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], state
 
 
 def _render_callers(site: Site) -> str:
-    names = " &lt; ".join(escape(printable(f"{file_line(f, n)} {short_cpp_name(name)}".rstrip())) for f, n, name in site.callers)
+    names = " &lt; ".join(
+        escape(printable(f"{file_line(f, n)} {short_cpp_name(name)}".rstrip())) for f, n, name in site.callers
+    )
     return f'<br><span class="way">from {names}</span>' if names else ""

@@ -1,4 +1,4 @@
-"""The pictures that a report in text shows of its findings."""
+"""Draws the pictures that a report in text shows of its findings."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from weft.report.terminal import terminal_columns
 from weft.trace import Trace
 
 MAX_PICTURES: Final = 3
-"""Of a report; of the end of a run one."""
+"""The most pictures of a report; the end of a run has one."""
 
 _DRAWN_WITH: Final = "│┆┼─╌═◀▶◁▷✗■…"
 
 
 def draw_pictures(
-    trace: Trace, findings: Sequence[Finding], to: TextIO, most: int = MAX_PICTURES, ground: AnalysisContext | None = None
+    trace: Trace,
+    findings: Sequence[Finding],
+    to: TextIO,
+    most: int = MAX_PICTURES,
+    ground: AnalysisContext | None = None,
 ) -> dict[int, list[str]]:
-    """The lines of the pictures of the first findings that have one, by their places among the findings.
+    """Return the lines of the pictures of the first findings that have one, by their places among the findings.
 
-    They are in ASCII where `to` cannot show lines, and at a terminal no wider than it is.
+    They are in ASCII if `to` cannot show lines, and at a terminal no wider than it is.
     """
     # A report without such findings draws nothing.
     from weft.picture.finding_diagram import KINDS, draw_finding
@@ -45,6 +49,7 @@ def draw_pictures(
 
 
 def _can_show_lines(to: TextIO) -> bool:
+    """Return whether the encoding of a stream has the characters of pictures."""
     try:
         _DRAWN_WITH.encode(getattr(to, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):

@@ -1,4 +1,4 @@
-"""Why nothing orders two events: their vector times (Fidge, Mattern), put beside a race as its evidence.
+"""Proves that nothing orders two events, by their vector times (Fidge, Mattern), as the evidence of a race.
 
 The vector time of an event counts for each rank how many of its calls have begun, or come to their end, before it. A
 message can come before the one that a receive took if its sender, when it sent, did not know how that was decided.
@@ -19,14 +19,14 @@ from weft.report.ground import AnalysisContext
 
 RACES: Final = ("message-race", "rma-race")
 MOST: Final = 200
-"""Findings that are proved."""
+"""The most findings that get a proof."""
 EVENTS: Final = 9
-"""Events of a finding whose times are told: the receive, the message it took, and of others the first."""
+"""The most events of a finding whose times are shown: the receive, the message it took, and the first others."""
 _SHOWN: Final = 16
 
 
 def add_proofs(ground: AnalysisContext, report: Report) -> Report:
-    """The report with the vector times of its races in their evidence, as their `proof`."""
+    """Return the report with the vector times of its races as their `proof`."""
     many = 0
     findings = []
     for finding in report.findings:
@@ -39,7 +39,7 @@ def add_proofs(ground: AnalysisContext, report: Report) -> Report:
 
 
 def _is_place_note(finding: Finding) -> bool:
-    """Whether it is a note on a place, and no race: of accesses every finding has two."""
+    """Return whether it is a note on a place, and not a race: a finding on accesses always has two events."""
     return finding.kind == "message-race" and not isinstance(finding.evidence, Race)
 
 
@@ -48,12 +48,16 @@ def _make_proof(ground: AnalysisContext, finding: Finding) -> Proof:
     if finding.kind == "rma-race":
         events = events[:2]
     times = [_vector_time(*ground.locate_event(event)) for event in events]
-    reasons = _message_reasons(*ground.locate_finding(finding)) if finding.kind == "message-race" else _access_reasons(ground, events)
+    reasons = (
+        _message_reasons(*ground.locate_finding(finding))
+        if finding.kind == "message-race"
+        else _access_reasons(ground, events)
+    )
     return Proof(times=times, because=reasons)
 
 
 def _vector_time(ground: AnalysisContext, event: EventId) -> VectorTime:
-    """The vector time of an event: of each rank the calls that had begun, and ended, before it began."""
+    """Return the vector time of an event: for each rank the calls that had begun, and ended, before it began."""
     past = ground.order.past(event, end=False)
     rank, index = ground.named(event)
     begun, ended = (calls.tolist() for calls in ground.count_in_past(past))
@@ -61,6 +65,7 @@ def _vector_time(ground: AnalysisContext, event: EventId) -> VectorTime:
 
 
 def _message_reasons(ground: AnalysisContext, finding: Finding) -> list[str]:
+    """Return why the other messages of a race could have come first, a sentence for each."""
     receive = finding.events[0]
     receiver = receive.rank
     _, decided = ground.named(EventId(receiver, _deciding_call(ground, receive)))
@@ -77,7 +82,7 @@ def _message_reasons(ground: AnalysisContext, finding: Finding) -> list[str]:
 
 
 def _deciding_call(ground: AnalysisContext, receive: EventId) -> int:
-    """The call at whose end a receive was proved to be decided."""
+    """Return the call at whose end a receive was proved to be decided."""
     for row in ground.match.receives_of(receive):
         known = int(ground.order.known[row])
         if known < len(ground.trace.ranks[receive.rank]):
@@ -86,6 +91,7 @@ def _deciding_call(ground: AnalysisContext, receive: EventId) -> int:
 
 
 def _access_reasons(ground: AnalysisContext, events: list[EventId]) -> list[str]:
+    """Return why neither of two accesses is ordered after the other, a sentence for each."""
     reasons = []
     for event, (other, place) in ((events[0], events[-1]), (events[-1], events[0])):
         if event.rank != other:
@@ -98,7 +104,7 @@ def _access_reasons(ground: AnalysisContext, events: list[EventId]) -> list[str]
 
 
 def proof_lines(finding: Finding) -> Iterable[str]:
-    """The proof for people."""
+    """Yield the proof of a finding as lines for people."""
     proof = finding.proof
     if proof is None:
         return

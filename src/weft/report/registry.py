@@ -1,6 +1,6 @@
-"""The analyses of a report, a record each. What an analysis cannot be run for is told, never passed over.
+"""Lists the analyses of a report, a record each. If one cannot be run for a run, the report says so.
 
-An analysis is imported when it is run: a short report pays for those that its run has calls for. The imports stand in
+An analysis is imported when it is run: a short report pays for those that its run has calls for. The imports are in
 functions, not in texts, so that the type checker reads them too.
 """
 

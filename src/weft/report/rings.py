@@ -1,12 +1,12 @@
 """What a report may say of a run whose rings dropped its first calls (`weft run --keep`), and of its snapshots.
 
-A finding is told where the calls of the suffix prove it. So analyses that look for what came first (a datatype's
+A finding is reported if the calls of the suffix prove it. So analyses that look for what came first (a datatype's
 commit, a window's lock, the memory behind a buffer) are not run, and the calls of a finding must begin after the last
 request of the dropped calls was complete: from there on nothing unseen comes in. Where messages could not be counted,
 or something unseen orders calls, what rests on the order is not looked for. The report says all of that.
 
-The snapshots of a run are searched anew each time, as runs of their own. What was found there is told with its places
-and its sentence; its events are those of the snapshot.
+The snapshots of a run are searched anew each time, as runs of their own. Their findings are reported with their places
+and sentences; its events are those of the snapshot.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class SuffixScope:
         request, event = request_completions(rank) if len(events) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
         foreign: Ints = event[(request > 1) & ~np.isin(request, made)]
         objects = table.where(rank, _ON_OBJECTS | calls.STARTS)
-        makers = events["object"][table.where(rank, calls.WINDOW_MAKERS | calls.word_set("File_open") | calls.PERSISTENT)]
+        makers = events["object"][
+            table.where(rank, calls.WINDOW_MAKERS | calls.word_set("File_open") | calls.PERSISTENT)
+        ]
         foreign = np.concatenate([foreign, objects[~np.isin(events["object"][objects], makers)]])
         if not len(foreign):
             return -(2**62)
@@ -119,7 +121,9 @@ class SuffixScope:
         unordered = sorted(one.name for one in ANALYSES if one.in_suffix == "ordered" and not self.is_ordered)
         lines = [f"looked for in these: {listed(searched)}"]
         if unordered:
-            lines.append(f"not looked for, as the dropped calls left open {self._reason_for_no_order()}: {listed(unordered)}")
+            lines.append(
+                f"not looked for, as the dropped calls left open {self._reason_for_no_order()}: {listed(unordered)}"
+            )
         left = [one.name for one in ANALYSES if one.in_suffix == "never"]
         return [*lines, f"not looked for, as it takes the whole run: {listed(left)}"]
 

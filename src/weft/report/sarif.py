@@ -1,4 +1,4 @@
-"""The report as SARIF 2.1.0, which code hosts and editors open beside the source."""
+"""Writes the report as SARIF 2.1.0, which code hosts and editors show next to the source."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from weft.trace import Trace
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 MOST_LINKS: Final = 8
-"""Places that a message names; all of them stand beside it."""
+"""The most places that a message names; all of them are listed with it."""
 
 _TOLD: Final = ("communicator", "tag", "receive", "remedy", "proof")
-"""Of the evidence of a race, what a reader of SARIF is told too."""
+"""The evidence of a race that is in SARIF, too."""
 
 
 Marked = Callable[[Finding, Site], Mapping[str, Any]]
-"""What is known of a place of a finding beside its line: `region` and `contextRegion` of SARIF."""
+"""What is known of a finding's place besides its line: `region` and `contextRegion` of SARIF."""
 
 
 def to_sarif(
@@ -40,7 +40,10 @@ def to_sarif(
     successful: bool = True,
     marked: Marked | None = None,
 ) -> dict[str, object]:
-    """One SARIF run with a rule a kind and a result a finding; `marked` takes the place of the record's sources."""
+    """Return one SARIF run with a rule for each kind and a result for each finding.
+
+    `marked` replaces the record's sources.
+    """
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
     quotes = Quotes(trace)
@@ -119,7 +122,7 @@ def _make_stack(site: Site, root: str) -> dict[str, object]:
 
 
 def _related_sentence(related: Sequence[Site]) -> str:
-    """A sentence that names the other places: GitHub shows those that a message links to, by their number."""
+    """Return a sentence that names the other places: GitHub shows those that a message links to, by their number."""
     named = [
         f"[{_escape_brackets(site.call)} at {_escape_brackets(file_line(site.file, site.line))}]({i})"
         for i, site in enumerate(related[:MOST_LINKS], 1)
@@ -128,7 +131,7 @@ def _related_sentence(related: Sequence[Site]) -> str:
 
 
 def _escape_brackets(text: str) -> str:
-    """A text whose brackets are none of a link (SARIF 3.11.6)."""
+    """Return a text whose brackets are not those of a link (SARIF 3.11.6)."""
     return re.sub(r"[\\\[\]]", r"\\\g<0>", text)
 
 
@@ -140,7 +143,9 @@ def _make_location(finding: Finding, site: Site, root: str, marked: Marked) -> d
 
 
 def quote_regions(quotes: Quotes) -> Marked:
-    """The text of a region, from the call's line to the end of its statement, and the lines around it."""
+    """Return a function that gives the text of a region, from the call's line to the end of its statement, and its
+    context.
+    """
 
     def quote(finding: Finding, site: Site) -> dict[str, Any]:
         excerpt = quotes.excerpt(site.file, site.line)
@@ -157,7 +162,7 @@ def quote_regions(quotes: Quotes) -> Marked:
 
 
 def context_region(excerpt: Excerpt, region: int) -> dict[str, Any]:
-    """The lines around a region of so many; nothing where there are no more (SARIF 3.29.5)."""
+    """Return the lines around a region of so many; {} if there are no more (SARIF 3.29.5)."""
     if len(excerpt.lines) <= region:
         return {}
     last = excerpt.first + len(excerpt.lines) - 1

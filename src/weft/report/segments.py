@@ -1,7 +1,7 @@
-"""A report of a long run, a segment at a time (weft.segments): memory is bounded by a segment, not by the run.
+"""Makes the report of a long run a segment at a time (weft.segments): memory is bounded by a segment, not by the run.
 
 What looks at all ranks runs in each segment, what looks at one rank after the other on each rank of the whole run, and
-what asks how the run came to stand still in its last segment. Several workers share segments and ranks, and what they
+what asks how the run came to a halt in its last segment. Several workers share segments and ranks, and what they
 find is the same.
 """
 
@@ -62,27 +62,27 @@ Span = tuple[int, int]
 """A segment, by two moments of the cuts."""
 
 MOST_ALIKE: Final = 200
-"""Findings of one cause and one rank that are kept of a run; what is beyond is counted."""
+"""The most findings of one cause and one rank that are kept of a run; the rest is counted."""
 _RACES: Final = "message races"
 _AHEAD: Final = (_RACES, "other matches", "potential deadlock")
-"""Analyses of which what is received of any source asks for what comes behind a segment."""
+"""Analyses that look at calls after a segment if it receives from any source."""
 TOGETHER: Final = 1 << 19
-"""Calls of ranks of which what was made is given back together."""
+"""The number of calls after which what was derived from them is given back together."""
 MOST_CELLS: Final = 4
-"""Parts of a segment, at most, that are looked at by themselves, for what is done once a rank costs more in each."""
+"""The most cells of a segment that are analysed by themselves, as what is done once a rank costs more in each."""
 IN_VAIN: Final = 3
-"""Segments that were looked at in parts and had something to tell; the others are then looked at whole at once."""
+"""After this many segments whose cells had findings, segments are analysed whole at once."""
 AT_ONCE: Final = 4
-"""Segments of each worker between two talks of the workers."""
+"""The segments of each worker between two exchanges of the workers."""
 
 
 def analyse_in_segments(
     team: Team | SingleWorker, ground: AnalysisContext, progress: Progress, least: int = SEGMENT, cells: int = 0
 ) -> dict[str, Found] | None:
-    """What every analysis finds, by name; None where the run is analysed whole. Called by all workers together.
+    """Return what every analysis finds, by name; None if the run is analysed whole. All workers call it together.
 
-    `ground.parts` then holds the segments. Only the first worker gets the findings. `cells`: into how many a segment
-    is cut up at first, by default as many as there are workers, and four at most.
+    `ground.parts` then has the segments. Only the first worker gets the findings. `cells`: into how many cells a
+    segment is cut at first, by default as many as there are workers, and four at most.
     """
     cells = cells or min(team.size, MOST_CELLS)
     trace = ground.trace
@@ -104,12 +104,12 @@ def analyse_in_segments(
 
 
 def analyse_in_segments_alone(ground: AnalysisContext, progress: Progress | None) -> dict[str, Found] | None:
-    """The same by one process."""
+    """Return what every analysis finds, by name, in one process; None if the run is analysed whole."""
     return analyse_in_segments(SingleWorker(), ground, progress or (lambda share, now: None))
 
 
 def _scan_ranks(team: Team | SingleWorker, trace: Trace, progress: Progress) -> list[Seen]:
-    """What a first look at the calls of each rank finds."""
+    """Return what a first reading of the calls of each rank finds."""
     mine = []
     for rank in _own_share(team, trace):
         progress(0.1 * rank / len(trace.ranks), "looking for where the run can be cut")
@@ -118,13 +118,13 @@ def _scan_ranks(team: Team | SingleWorker, trace: Trace, progress: Progress) -> 
 
 
 def _wildcard_ranks(team: Team | SingleWorker, trace: Trace) -> NDArray[np.bool_]:
-    """By rank whether it receives of any source."""
+    """Return by rank whether it receives from any source."""
     mine = [wild(trace.ranks[rank]) for rank in _own_share(team, trace)]
     return np.array([one for part in team.all_gather(mine) for one in part], np.bool_)
 
 
 def _sends_by_rank(team: Team | SingleWorker, trace: Trace) -> list[Sends]:
-    """By rank whom it sends to, and when at last."""
+    """Return by rank whom it sends to, and when last."""
     mine = [sends(trace.ranks[rank]) for rank in _own_share(team, trace)]
     return [one for part in team.all_gather(mine) for one in part]
 
@@ -173,7 +173,7 @@ class _KeptResults:
     costs: Costs | None = None
 
     def keep_findings(self, name: str, number: int, found: Found) -> None:
-        """Keep findings, of those that are alike the first ones."""
+        """Keep findings; of those that are alike the first ones."""
         if isinstance(found, Failure):
             self.failed.setdefault(name, found)
             return
@@ -184,7 +184,7 @@ class _KeptResults:
                 mine.append((number, one))
 
     def keep_costs(self, one: Costs | Failure | None) -> None:
-        """Keep what waits cost."""
+        """Add the costs of waits, or keep their failure."""
         if isinstance(one, Failure):
             self.failed.setdefault(one.analysis, one)
         elif one is not None:
@@ -199,7 +199,8 @@ class _SegmentedReport:
     """The analyses of a run in segments, as one of its workers."""
 
     def __init__(
-        self, team: Team | SingleWorker, ground: AnalysisContext, progress: Progress, parts: RunSegments, closed: int = 0
+        self, team: Team | SingleWorker, ground: AnalysisContext, progress: Progress, parts: RunSegments, closed: int =
+0
     ) -> None:  # fmt: skip
         """`closed`: how many calls to have between closed cuts, 0 where the run is not cut at such."""
         self.team, self.ground, self.parts, self.progress, self.closed = team, ground, parts, progress, closed
@@ -220,7 +221,7 @@ class _SegmentedReport:
         return _SegmentCounts(quiet, np.zeros(ranks, np.int64), np.zeros(ranks, np.int64), np.zeros(comms, np.int64))
 
     def found(self) -> dict[str, Found] | None:
-        """Go through the segments, then through the ranks. None where no cut is found: that run is analysed whole."""
+        """Analyse the segments, then the ranks. None if no cut is found: that run is analysed whole."""
         with freeze_garbage_collector():
             return self._found()
 
@@ -244,9 +245,9 @@ class _SegmentedReport:
     # Segments
 
     def _walk_closed_cuts(self, start: int) -> int:
-        """Analyse segments between closed cuts from one of the moments on; which moment is the last one.
+        """Analyse segments between closed cuts from one of the moments on, and return the last moment.
 
-        Every worker finds all of the cuts, as each lies where the segments before it have left it, and analyses some.
+        Every worker finds all cuts, as each depends on the segments before it, and analyses some of the segments.
         """
         walk, begun = self._start_walk(start), len(self.parts.spans)
         for segment, match, ahead in walk:
@@ -271,7 +272,7 @@ class _SegmentedReport:
         return start + len(self.parts.spans) - begun
 
     def _start_walk(self, start: int) -> Walk:
-        """The walk from one of the moments on: it looks ahead where messages are received of any source."""
+        """Return the walk from one of the moments on: it looks ahead if messages are received from any source."""
         looking, of = None, _wildcard_ranks(self.team, self.trace)
         if of.any():
             behind = np.full(len(self.trace.ranks), self.before.races)
@@ -279,9 +280,9 @@ class _SegmentedReport:
         return Walk(self.cuts, self.cuts.at[start], self.closed, looking)
 
     def _analyse_some(self, start: int) -> tuple[list[Span], bool]:
-        """Analyse some segments from one of the moments on; they, and whether what follows is left for the last one.
+        """Analyse some segments from one of the moments on; return them, and whether the rest is left for the last one.
 
-        One that is not quiet at its end is joined with as much as it has behind it, until it is.
+        A segment that is not quiet at its end is joined with as much of what follows as makes it quiet.
         """
         last = len(self.cuts) - 1
         pending = [(k, k + 1) for k in range(start, min(start + AT_ONCE * self.team.size, last))]
@@ -308,7 +309,7 @@ class _SegmentedReport:
         return pending, rest
 
     def _analyse_segment(self, span: Span) -> _SegmentResult:
-        """Match a segment, and where it is quiet run the analyses that go segment by segment."""
+        """Match a segment, and if it is quiet run the analyses that go segment by segment."""
         silent = self._analyse_in_cells(span)
         if silent is not None:
             return silent
@@ -324,11 +325,11 @@ class _SegmentedReport:
         return result
 
     def _analyse_in_cells(self, span: Span, *, end: bool = False) -> _SegmentResult | None:
-        """The same of a segment about which nothing is to be told, in the memory of a part of it; None of others.
+        """Return the result of a segment without findings, in the memory of a cell of it; None for other segments.
 
-        It is cut up at moments within. Where each part ends quiet and nothing is found in any, the segment ends quiet
-        and nothing is in it; where something is, the segment is to be looked at whole, as where one goes by a line in
-        a part there may be another in the segment. So what is told is the same, however many parts there are.
+        The segment is cut at moments within. If each cell ends quiet and nothing is found in any, the segment ends
+        quiet and has no findings. Otherwise it is to be analysed whole, as a limit for each line may count differently
+        in cells. So the report is the same, however many cells there are.
         """
         cells = within(self.cuts, *span, self.cell) if self.cell and self._vain < IN_VAIN else None
         if cells is None:
@@ -363,14 +364,22 @@ class _SegmentedReport:
         of = match.instances
         return _SegmentCounts(
             quiet,
-            np.diff(match.recvs.first).astype(np.int64), np.diff(match.probes.first).astype(np.int64),
-            np.bincount(of.comm[(of.parent == NONE) & ~match.collectives_before_segment()], minlength=len(self.trace.communicators)),
-        )  # fmt: skip
+            np.diff(match.recvs.first).astype(np.int64),
+            np.diff(match.probes.first).astype(np.int64),
+            np.bincount(
+                of.comm[(of.parent == NONE) & ~match.collectives_before_segment()],
+                minlength=len(self.trace.communicators),
+            ),
+        )
 
     def _run_analyses(
-        self, ground: AnalysisContext, result: _SegmentResult, ways: tuple[str, ...], span: Span, looking: AnalysisContext | None = None
+        self, ground: AnalysisContext, result: _SegmentResult, ways: tuple[str, ...], span: Span, looking:
+AnalysisContext | None = None
     ) -> None:  # fmt: skip
-        """`looking`: the ground of all that the segment looks at."""
+        """Run the analyses that go one of these `ways` on a segment.
+
+        `looking`: the context of all that the segment looks at.
+        """
         to = result.segment.to_run_event
         for analysis in ANALYSES:
             if analysis.cut not in ways or not may_find(ground, analysis):
@@ -385,7 +394,7 @@ class _SegmentedReport:
                 result.found[analysis.name] = call_or_fail(analysis, partial(_list_findings, analysis, ground))
 
     def _analyse_last(self, span: Span) -> None:
-        """The last segment, which need not be quiet: it tells how the run ended."""
+        """Analyse the last segment, which need not be quiet: it says how the run ended."""
         self.trace.set_last_part(self.cuts.segment(*span))
         silent = self._analyse_in_cells(span, end=True)
         if silent is not None:
@@ -404,7 +413,7 @@ class _SegmentedReport:
         self._keep_result(span, result)
 
     def _keep_result(self, span: Span, of: _SegmentResult) -> None:
-        """Take what a segment found, its events by the names that they have in the run."""
+        """Keep what a segment found, with the ids that its events have in the run."""
         before = self.before
 
         def posted(what: str, rank: int) -> int:
@@ -414,7 +423,9 @@ class _SegmentedReport:
             if isinstance(found, Failure):
                 self.kept.keep_findings(name, span[0], found)
                 continue
-            there = [_translate_finding(one, of.segment.to_run_event, posted, behind_others=before.races) for one in found]
+            there = [
+                _translate_finding(one, of.segment.to_run_event, posted, behind_others=before.races) for one in found
+            ]
             self.kept.keep_findings(name, span[0], there)
         self.kept.keep_costs(of.costs)
 
@@ -427,7 +438,7 @@ class _SegmentedReport:
     # Ranks
 
     def _analyse_ranks(self) -> None:
-        """What looks at the ranks one by one, on each of this worker's over the whole run."""
+        """Run the analyses that look at ranks one by one, on each of this worker's ranks over the whole run."""
         share, made = _own_share(self.team, self.trace), 0
         for index in share:
             self.progress(0.8 + 0.2 * (index - share.start) / max(1, len(share)), f"the calls of rank {index}")
@@ -435,7 +446,9 @@ class _SegmentedReport:
             ground.parts = self.parts
             for analysis in ANALYSES:
                 if analysis.cut == "ranks" and analysis.name not in self.kept.failed and may_find(ground, analysis):
-                    self.kept.keep_findings(analysis.name, index, call_or_fail(analysis, partial(_list_findings, analysis, ground)))
+                    self.kept.keep_findings(
+                        analysis.name, index, call_or_fail(analysis, partial(_list_findings, analysis, ground))
+                    )
             for thread in ground.trace.ranks[index].threads:
                 release_pages(thread.events)
                 release_pages(thread.tails)
@@ -448,7 +461,7 @@ class _SegmentedReport:
     # All together
 
     def _join_results(self) -> dict[str, Found]:
-        """What all workers found, at the first one."""
+        """Return what all workers found, at the first one."""
         told = self.team.gather_objects((self.kept, self.trace.problems))
         if not self.team.is_first:
             return {}
@@ -471,7 +484,7 @@ class _SegmentedReport:
         return result
 
     def _limit_alike(self, name: str, found: list[Finding], alike: Counter[Hashable]) -> list[Finding]:
-        """The findings, of those that are alike the first; notes of one line as one."""
+        """Return the findings, of those that are alike the first, and notes on one line merged."""
         notes: dict[Hashable, list[Finding]] = {}
         rest: dict[Hashable, list[Finding]] = {}
         untried = [one for one in found if bounded(one)]
@@ -495,14 +508,14 @@ class _SegmentedReport:
 
 
 def _release_segment(segment: Segment) -> None:
-    """Give back the memory of a segment that was analysed. Its calls are counted first: that would make them again."""
+    """Give back the memory of a segment that was analysed. Its calls are counted first: that would read them again."""
     calls = segment.event_count
     segment.release()
     collect_garbage(calls)
 
 
 def _lookahead_context(ahead: Ahead | None) -> AnalysisContext | None:
-    """The ground of all that a segment looks at."""
+    """Return the context of all that a segment looks at."""
     if ahead is None:
         return None
     ground = AnalysisContext(ahead.segment, ahead.match)
@@ -519,7 +532,7 @@ def _cost_findings(trace: Trace, of: Costs) -> list[Finding]:
 
 
 def _translate_evidence(evidence: Evidence, to: Callable[[EventId], EventId]) -> Evidence:
-    """The evidence with the names that its events have in the run."""
+    """Return the evidence with the ids that its events have in the run."""
     if isinstance(evidence, Alternative):
         took, other = (moved_to(place, to) for place in (evidence.took, evidence.alternative))
         return changed(evidence, took=took, alternative=other)
@@ -538,7 +551,7 @@ def _translate_evidence(evidence: Evidence, to: Callable[[EventId], EventId]) ->
 def _translate_finding(
     one: Finding, to: Callable[[EventId], EventId], posted: Callable[[str, int], int], *, behind_others: bool
 ) -> Finding:
-    """A finding of a segment with the names that its events have in the run."""
+    """Return a finding of a segment with the ids that its events have in the run."""
     if one.kind == "message-race":
         one = translate_to_run(one, to, posted, has_race_before=behind_others)
     else:

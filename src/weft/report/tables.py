@@ -1,4 +1,4 @@
-"""Where the time went and who sent how much to whom, as text, JSON and HTML."""
+"""Tabulates where the time went and who sent how much to whom, as text, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from weft.waits import (
 from weft.waits.ledger import empty, seconds
 
 MAX_ROWS: Final = 1000
-"""Rows of a table of times in JSON."""
+"""The most rows of a table of times in JSON."""
 
 TEXT_ROWS: Final = 20
 MAX_BLOCKS: Final = 64
@@ -53,7 +53,7 @@ class Tables:
 
 
 def make_tables(trace: Trace, match: Any) -> Tables:
-    """The tables of a matched run; empty ones of a run of level `outcomes`, which holds no calls."""
+    """Return the tables of a matched run; empty ones for a run of level `outcomes`, which has no calls."""
     if trace.level == Level.OUTCOMES:
         nothing = np.zeros((0, 0), np.int64)
         return Tables({key: [] for key in KEYS}, nothing, nothing, empty())
@@ -61,7 +61,7 @@ def make_tables(trace: Trace, match: Any) -> Tables:
 
 
 def make_tables_of_context(ground: AnalysisContext) -> Tables:
-    """The tables of a run that was analysed; of one in segments their sums."""
+    """Return the tables of a run that was analysed; for one in segments their sums."""
     if ground.parts is None:
         return make_tables(ground.trace, ground.match if ground.trace.level != Level.OUTCOMES else None)
     rows: dict[Key, dict[str, list[int]]] = {key: {} for key in KEYS}
@@ -85,7 +85,7 @@ def make_tables_of_context(ground: AnalysisContext) -> Tables:
 
 
 def to_json(of: Tables) -> dict[str, Any]:
-    """The keys `waiting`, `times` and `matrix` of a report."""
+    """Return the keys `waiting`, `times` and `matrix` of a report."""
     messages, each = blocks(of.messages, MAX_BLOCKS)
     rows = {
         key: [{"name": r.name, "calls": r.calls, "ns": r.ns, "waiting_ns": r.waiting} for r in found[:MAX_ROWS]]
@@ -100,7 +100,7 @@ def to_json(of: Tables) -> dict[str, Any]:
 
 
 def times_lines(of: Tables) -> Iterator[str]:
-    """The tables of times as text, worst first. All shares are of one base, which the first line names."""
+    """Yield the tables of times as text, worst first. All shares are of one base, which the first line names."""
     yield ""
     yield from of.ledger.lines()
     yield ""
@@ -120,7 +120,7 @@ def times_lines(of: Tables) -> Iterator[str]:
 
 
 def matrix_lines(of: Tables, width: int) -> Iterator[str]:
-    """Messages and bytes from rank (row) to rank (column), merged into blocks where they do not fit `width`."""
+    """Yield messages and bytes from rank (row) to rank (column), merged into blocks if they do not fit `width`."""
     label = 2 * len(str(max(0, len(of.messages) - 1))) + 2
     most = max(1, (width - label) // _CELL)
     for name, values in (("messages", of.messages), ("bytes", of.bytes)):
@@ -140,7 +140,7 @@ def _block_label(i: int, each: int, ranks: int) -> str:
 
 
 def _short_number(value: int) -> str:
-    """1.5K for 1,536: at most six signs."""
+    """Return 1.5K for 1,536: at most six characters."""
     size, unit = float(value), 0
     while size >= 1000 and unit < len(_UNITS) - 1:
         size, unit = size / 1000, unit + 1
@@ -148,7 +148,7 @@ def _short_number(value: int) -> str:
 
 
 def to_html(of: Tables) -> str:
-    """The tables, and the matrix as a picture: the darker, the more bytes."""
+    """Return the tables, and the matrix as a picture: the darker, the more bytes."""
     parts = ["<h2>Where the time went</h2>", _render_causes(of.ledger)]
     for key, rows in of.times.items():
         lines = "".join(
@@ -165,7 +165,7 @@ def to_html(of: Tables) -> str:
 
 
 def _render_causes(ledger: Ledger) -> str:
-    """Time in MPI by cause, of all ranks and of each."""
+    """Return the table of time in MPI by cause, of all ranks and of each."""
     causes, share = ledger.present(), ledger.base.share
     total = "".join(
         f'<tr><td class="place">{cause.label}</td><td>{seconds(ledger.total(cause))}</td>'

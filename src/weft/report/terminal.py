@@ -1,4 +1,4 @@
-"""Lines with styles, written for a person: coloured and wrapped at a terminal, plain elsewhere."""
+"""Prints lines with styles: coloured and wrapped at a terminal, plain elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CODES: Final = {
 
 
 def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = (), *, prefix: str = "") -> None:
-    """Print lines, each with `prefix` in front, and behind them `tables` as they are."""
+    """Print lines, each after `prefix`, and after them `tables` as they are."""
     if to.isatty():
         width = max(40, min(terminal_columns(to), 120)) - len(prefix)
         coloured = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
@@ -39,7 +39,7 @@ def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = ()
 
 
 def terminal_columns(to: TextIO) -> int:
-    """How wide the terminal is that `to` writes to: what COLUMNS says, else what it says itself, else 80."""
+    """Return how wide the terminal is that `to` writes to: COLUMNS, else what the system says, else 80."""
     said = os.environ.get("COLUMNS", "")
     if said.isdigit() and int(said):
         return int(said)

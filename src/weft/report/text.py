@@ -39,18 +39,20 @@ WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective"
 
 
 def finding_line(finding: Finding) -> str:
-    """`error: message. [kind]`, the line of a finding."""
+    """Return `error: message. [kind]`, the line of a finding."""
     sure = {"certain": "", "possible": " (possible)", "undecided": " (undecided)"}[finding.certainty]
     return f"{finding.severity}: {printable(finding.message)}{sure}. [{finding.kind}]"
 
 
 def summary(trace: Trace, report: Report | None = None) -> str:
-    """What ends a `weft run`: a line a finding, worst first; notes on time are counted, others said: no problems."""
+    """Return the end of a `weft run`: a line for each finding, worst first; notes on time are counted; else "no
+    problems".
+    """
     return "\n".join(text for text, _ in summary_blocks(trace, report or run_analyses(trace)))
 
 
 def summary_blocks(trace: Trace, report: Report) -> list[Block]:
-    """The lines of `summary` with their styles."""
+    """Return the lines of `summary` with their styles."""
     loud = [f for f in report.findings if f.severity != "note"]
     calm = [f for f in report.findings if f.severity == "note" and f.kind not in WAITING]
     notes = len(report.findings) - len(loud) - len(calm)
@@ -74,7 +76,7 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
 
 
 def unseen_lines(trace: Trace) -> list[str]:
-    """What the recorder says that it did not see, as "nothing found" does not speak for it."""
+    """Return what the recorder says that it did not see, as "nothing found" does not cover it."""
     whose: dict[str, list[int]] = {}
     for rank in trace.ranks:
         for note in rank.definitions.notes[:UNSEEN_LINES]:
@@ -83,22 +85,22 @@ def unseen_lines(trace: Trace) -> list[str]:
 
 
 def ranks_with_ending(findings: Iterable[Finding]) -> set[int]:
-    """The ranks whose end a finding tells."""
+    """Return the ranks whose end a finding reports."""
     return {rank for one in findings if isinstance(one.evidence, Ended) for rank in one.ranks}
 
 
 def is_interrupted(trace: Trace) -> bool:
-    """Whether the run was ended from outside: then the first question is where each rank was."""
+    """Return whether the run was ended from outside: then the first question is where each rank was."""
     return trace.run.get("ended") in ("interrupted", "killed")
 
 
 def failed_lines(trace: Trace, report: Report) -> list[Block]:
-    """The first lines where analyses failed, with their style."""
+    """Return the first lines if analyses failed, with their style."""
     return [(text, "failure") for text in failure_lines(trace.path, report.failures)]
 
 
 def heading(trace: Trace, report: Report) -> str:
-    """`2 errors, 1 note in weft-runs/step-2: 2 ranks, MPICH 5.0, ended by a deadlock`."""
+    """Return `2 errors, 1 note in weft-runs/step-2: 2 ranks, MPICH 5.0, ended by a deadlock`."""
     counts = [(s, sum(f.severity == s for f in report.findings)) for s in SEVERITIES]
     nothing = f"No misuse of {trace.system.name} found" if ends(trace) else "Nothing found"
     nothing += " by the other analyses" if report.failures else ""
@@ -112,7 +114,7 @@ def heading(trace: Trace, report: Report) -> str:
 
 
 def missing_record_text(trace: Trace) -> str:
-    """`Ranks 2 and 3 of 4 left no record`, "" where all have left one: nothing that is found speaks for those."""
+    """Return `Ranks 2 and 3 of 4 left no record`, "" if all left one: no finding says anything about those."""
     if not trace.ranks and trace.run.get("lost"):
         return "No rank left a record"
     absent = [rank.index for rank in trace.ranks if rank.missing]
@@ -124,13 +126,13 @@ def missing_record_text(trace: Trace) -> str:
 
 
 def file_line(file: str, line: int) -> str:
-    """`step.py:9`, or `?`."""
+    """Return `step.py:9`, or `?`."""
     name = Path(file).name if file else "?"
     return f"{name}:{line}" if line else name
 
 
 def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
-    """A line for each code site, with the ranks that stood there, and its statement."""
+    """Yield a line for each code site, with the ranks that were there, and its statement."""
     groups: dict[tuple[str, str, str], list[Site]] = {}
     for site in finding.sites:
         if site.file:
@@ -142,7 +144,8 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
         ranks = [site.rank for site in sites]
         of = f"rank {rank_set(ranks)}" if len(set(ranks)) == 1 else f"ranks {rank_set(ranks)}"
         yield (
-            f"{printable(where):<{width}}  {of}, {call}" + (f" in {printable(short_cpp_name(function))}" if function else ""),
+            f"{printable(where):<{width}}  {of}, {call}"
+            + (f" in {printable(short_cpp_name(function))}" if function else ""),
             "dim",
         )
         spot = sites[0].file, sites[0].line
@@ -156,7 +159,7 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
 
 
 def short_cpp_name(function: str) -> str:
-    """A C++ function without its template's arguments, parameters and result."""
+    """Return a C++ function's name without its template's arguments, parameters and result."""
     kept, depth = [], 0
     for part in _PARTS.findall(function):
         depth -= part in ">)"
@@ -167,7 +170,7 @@ def short_cpp_name(function: str) -> str:
 
 
 def _caller_lines(sites: Sequence[Site]) -> Iterable[str]:
-    """Who called the functions in which these sites stand: a line for each of a few ways."""
+    """Yield a line for each of a few call paths to these sites."""
     ways = list(dict.fromkeys(site.callers for site in sites if site.callers))
     for way in ways[:MAX_WAYS]:
         yield "from " + " < ".join(
@@ -178,7 +181,7 @@ def _caller_lines(sites: Sequence[Site]) -> Iterable[str]:
 
 
 def replay_commands(trace: Trace, finding: Finding) -> list[str]:
-    """The commands that bring about the other outcomes of a race; none of a run that may lack its beginning."""
+    """Return the commands that bring about the other outcomes of a race; none if the run may lack its beginning."""
     if trace.may_lack_its_beginning:
         return []
     others = finding.evidence.others if isinstance(finding.evidence, Race) else ()
@@ -186,7 +189,7 @@ def replay_commands(trace: Trace, finding: Finding) -> list[str]:
 
 
 def advice_lines(finding: Finding) -> Iterable[str]:
-    """Which receive races, and what helps, on the spot."""
+    """Yield which receive races, and the remedy."""
     if isinstance(finding.evidence, Race):
         receive = finding.evidence.receive
         tag = "any tag" if receive.tag is None else f"tag {receive.tag}"
@@ -195,14 +198,14 @@ def advice_lines(finding: Finding) -> Iterable[str]:
 
 
 def consequence_lines(finding: Finding) -> list[str]:
-    """What else was found that only follows from this."""
+    """Return what else was found that only follows from this."""
     following = finding.consequences
     more = [f"and {len(following) - MAX_FOLLOWING} more"] if len(following) > MAX_FOLLOWING else []
     return [f"it follows: {printable(text)}" for text in following[:MAX_FOLLOWING]] + more
 
 
 def _report_blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) -> Iterable[Block]:
-    """Lines of the report with their styles; `drawn`: the pictures of findings by their places."""
+    """Yield the lines of the report with their styles; `drawn`: the pictures of findings by their places."""
     quotes = Quotes(trace)
     yield from failed_lines(trace, report)
     yield heading(trace, report), "bold"
@@ -231,7 +234,7 @@ def _report_blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[st
 
 
 def _note_blocks(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
-    """What the reader must know of the report itself: what was not read, sources that changed."""
+    """Yield what the reader must know of the report itself: what was not read, sources that changed."""
     note = quotes.source_note(report.findings)
     lines = [(f"record: {printable(problem)}", "dim") for problem in trace.problems]
     lines += [(f"source: {printable(note)}", "dim")] if note else []
@@ -241,20 +244,22 @@ def _note_blocks(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block
 
 
 def explain_hint(findings: Iterable[Finding]) -> str:
-    """Which command says what the kinds of some findings mean."""
+    """Return which command says what the kinds of some findings mean."""
     kinds = sorted({finding.kind for finding in findings})
     which = kinds[0] if len(kinds) == 1 else f"KIND ({', '.join(kinds)})"
     return f"What it means, with an example and the remedy: weft explain {which}"
 
 
-def print_report(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = (), ground: AnalysisContext | None = None) -> None:
-    """Print the report, coloured and wrapped on a terminal, plain elsewhere, and the lines of `tables` behind it.
+def print_report(
+    trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = (), ground: AnalysisContext | None = None
+) -> None:
+    """Print the report, coloured and wrapped at a terminal, plain elsewhere, and after it the lines of `tables`.
 
-    `ground` saves making again what the analyses built on.
+    `ground` avoids computing again what the analyses built on.
     """
     print_blocks(_report_blocks(trace, report, draw_pictures(trace, report.findings, to, ground=ground)), to, tables)
 
 
 def line_style(finding: Finding) -> str:
-    """How a finding's line is coloured."""
+    """Return how a finding's line is coloured."""
     return finding.severity

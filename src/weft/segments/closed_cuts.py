@@ -44,10 +44,15 @@ FURTHEST: Final = 16
 _PART: Final = 1 << 18
 """Calls that are looked at together."""
 _UNDIVIDED: Final = (
-    calls.WINDOW_MAKERS | calls.COLLECTIVE_INITS | calls.PARTITIONED | functions_with(Act.TRANSFER)
+    calls.WINDOW_MAKERS
+    | calls.COLLECTIVE_INITS
+    | calls.PARTITIONED
+    | functions_with(Act.TRANSFER)
     | frozenset(row.name for row in all_meanings().values() if row.over is Over.GROUP)
-    | word_set("Grequest_start File_open Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
-)  # fmt: skip
+    | word_set(
+        "Grequest_start File_open Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init"
+    )
+)
 """Calls that a segment does not see whole, or whose partners are not paired by `match`."""
 _READY: Final = functions_with(Act.SEND, where=lambda row: row.mode is Mode.READY)
 

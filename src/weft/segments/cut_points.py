@@ -189,7 +189,9 @@ def _freed(rank: Rank, made: Ints, frees: Ints) -> Ints:
     if not len(made):
         return made
     found = match_frees_with_makers(rank, made, frees)
-    found[masks_of(rank.trace.functions).table(calls.COLLECTIVE_INITS)[rank.events["function"][made]]] = len(rank.events)
+    found[masks_of(rank.trace.functions).table(calls.COLLECTIVE_INITS)[rank.events["function"][made]]] = len(
+        rank.events
+    )
     return found
 
 

@@ -221,7 +221,10 @@ def without(of: Match, segment: Segment) -> Match:
     """Return the match of a segment without the messages of its calls that belong after it."""
     kept = []
     for posts in (of.sends, of.recvs):
-        out = [np.isin(posts.event[posts.of_rank(rank)], segment.outgoing_events(rank)) for rank in range(len(segment.ranks))]
+        out = [
+            np.isin(posts.event[posts.of_rank(rank)], segment.outgoing_events(rank))
+            for rank in range(len(segment.ranks))
+        ]
         kept.append(~np.concatenate([np.zeros(0, np.bool_), *out]))
     return _some(of, segment, _Kept(*kept, *(np.ones(len(rows), np.bool_) for rows in (of.probes, of.collectives))))
 

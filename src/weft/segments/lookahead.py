@@ -20,7 +20,7 @@ from weft.base.lazy import dataclass
 from weft.match import Match, Post
 from weft.mpi.meaning import Act, functions_with
 from weft.order import Order, order_events
-from weft.races.ahead import last_common_points, first_open_receive, first_undecided_race
+from weft.races.ahead import first_open_receive, first_undecided_race, last_common_points
 from weft.races.search import CACHE_NAME, detect_among_all, select_before
 from weft.segments.cut_points import Cuts
 from weft.segments.greatest_cut import Descent, Found, before, light

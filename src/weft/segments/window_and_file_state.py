@@ -29,14 +29,18 @@ _OF_FILES: Final = 1 << 40
 """Beside the id of a file: windows have the same ones."""
 _NONE: Final = frozenset[str]()
 _SORTS: Final = (
-    (_MADE, calls.WINDOW_MAKERS, _NONE), (_GONE, _NONE, calls.functions_with_sync(Sync.FREE)),
-    (_FENCED, calls.functions_with_sync(Sync.FENCE), _NONE), (_LOCKED, calls.functions_with_sync(Sync.LOCK), calls.functions_with_sync(Sync.UNLOCK)),
+    (_MADE, calls.WINDOW_MAKERS, _NONE),
+    (_GONE, _NONE, calls.functions_with_sync(Sync.FREE)),
+    (_FENCED, calls.functions_with_sync(Sync.FENCE), _NONE),
+    (_LOCKED, calls.functions_with_sync(Sync.LOCK), calls.functions_with_sync(Sync.UNLOCK)),
     (_LOCKED_ALL, calls.functions_with_sync(Sync.LOCK_ALL), calls.functions_with_sync(Sync.UNLOCK_ALL)),
     (_ATTACHED, word_set("Win_attach"), word_set("Win_detach")),
-    (_OPENED, word_set("File_open"), _NONE), (_CLOSED, _NONE, word_set("File_close")),
-    (_VIEWED, word_set("File_set_view"), _NONE), (_ATOMIC, word_set("File_set_atomicity"), _NONE),
+    (_OPENED, word_set("File_open"), _NONE),
+    (_CLOSED, _NONE, word_set("File_close")),
+    (_VIEWED, word_set("File_set_view"), _NONE),
+    (_ATOMIC, word_set("File_set_atomicity"), _NONE),
     (_SOUGHT, word_set("File_seek"), _NONE),
-)  # fmt: skip
+)
 """With the functions that begin it, and those that end it: of both the last one decides."""
 
 

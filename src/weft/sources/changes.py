@@ -65,6 +65,7 @@ def _find_doubt(mark: Mark) -> Change | None:
 
 
 def _hash_file(path: str) -> str:
+    """Return the SHA-256 of a file's beginning, "" if it cannot be read."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
             return hashlib.sha256(file.read(MAX_FILE + 1)).hexdigest()

@@ -66,6 +66,7 @@ def render_html(line: Line) -> str:
 
 
 def _append_text(line: Line, kind: str, text: str) -> None:
+    """Append text of a kind to a line, joined with the last part if it has the same kind."""
     if line and line[-1][0] == kind:
         line[-1] = kind, line[-1][1] + text
     else:
@@ -81,6 +82,7 @@ _LEXERS: Final[dict[str, tuple[str, str]]] = {
 
 
 def _find_lexer(file: str) -> Any:
+    """Return the lexer of pygments for a file, by its suffix."""
     suffix = Path(file).suffix.lower()
     fixed = suffix in (".f", ".for", ".ftn", ".fpp", ".f77", ".fdv")
     fortran = fixed or suffix.startswith((".f9", ".f0", ".f1")) or suffix in (".inc", ".fh")

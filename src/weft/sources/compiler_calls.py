@@ -57,6 +57,7 @@ def read_compiler_calls(path: Path) -> list[dict[str, Any]]:
 
 
 def _is_valid_call(one: object) -> bool:
+    """Return whether an entry of a compilation database is complete."""
     if not isinstance(one, dict) or not isinstance(one.get("directory"), str):
         return False
     words = one.get("arguments")

@@ -101,6 +101,7 @@ def collect_wanted_lines(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, 
 
 
 def _add_site(wanted: Mapping[str, WantedLines], site: CallSite, *, own: bool) -> None:
+    """Add the lines of a call site and of its callers to the wanted lines."""
     if site.file and site.line > 0:
         of = wanted[site.file]
         (of.own if own else of.others).add(site.line)

@@ -87,6 +87,7 @@ class Sources:
         return any(_WAITING_LOOP.search(text) for text in near)
 
     def _read_current(self, file: str, line: int) -> tuple[int, list[str]] | None:
+        """Return the lines of a file as it is today, for a run of this user; None if it does not have the line."""
         if file not in self._texts:
             # No hash of the run proves that this text is the program's: what another's run names may be any file here.
             found = files.read(file) if self._own else None
@@ -99,6 +100,7 @@ class Sources:
         return self._texts[file]
 
     def _cache_lines(self, file: str, lines: list[str]) -> None:
+        """Cache the lines of a file; the cache is emptied first if it would become too large."""
         size = sum(map(len, lines))
         if self._held + size > MAX_HELD:
             self._texts.clear()
@@ -108,6 +110,7 @@ class Sources:
         self._held += size
 
     def _unpack_text(self, file: str, known: KeptFile) -> list[str]:
+        """Return the lines of a file that the run keeps; [] if they are damaged."""
         try:
             with os.fdopen(open_record(self._root / TEXTS, self._root), "rb") as texts:
                 texts.seek(known.at)
@@ -157,10 +160,10 @@ class Sources:
         return [colour.cut_line(line, MAX_WIDTH) for line in made[at : at + len(excerpt.lines)]]
 
     def panel(self, file: str, line: int, around: int = AROUND) -> dict[str, object] | None:
-        """An excerpt as plain values for a page; None where the lines are not known.
+        """Return an excerpt as plain values for a page; None if the lines are not known.
 
-        {"file", "line", "first", "lines": [text, ...], "coloured": [[[class, text], ...], ...], "kept",
-        "statement": {"first", "text"} or None}
+        {"file", "line", "first", "lines": [text, ...], "coloured": [[[class, text], ...], ...], "kept", "statement":
+        {"first", "text"} or None}
         """
         found = self.excerpt(file, line, around)
         if found is None:
@@ -216,6 +219,7 @@ def forget(trace: Trace) -> None:
 
 
 def _read_index(root: Path, problem: Callable[[str], None]) -> dict[str, KeptFile]:
+    """Return the files that a run keeps, by path; damaged entries become problems."""
     problems: list[str] = []
     data = read_json(root, INDEX, SCHEMA, problems, limit=MAX_INDEX)
     entries = data.get("files")
@@ -232,6 +236,7 @@ def _read_index(root: Path, problem: Callable[[str], None]) -> dict[str, KeptFil
 
 
 def _read_entry(entry: dict[str, Any]) -> KeptFile:
+    """Return the kept file that an entry of the index describes. ValueError for an impossible entry."""
     spans = tuple((int(first), int(count)) for first, count in entry.get("spans", ())[:_MAX_SPANS])
     at, packed, plain = (int(entry.get(name, 0)) for name in ("at", "packed", "plain"))
     if not (0 <= at <= MAX_PACKED and 0 <= packed <= MAX_PACKED and 0 <= plain <= 3 * MAX_FILE):

@@ -89,6 +89,7 @@ class Variables:
             self._add_module(module)
 
     def _add_module(self, module: Any) -> None:
+        """Add the variables of one module, from variables.json."""
         place = str(module["path"]), str(module["build_id"])
         types = [_type(*shape) for shape in module["types"]]
         for offset, rows in module["frames"].items():
@@ -130,7 +131,7 @@ _READ: WeakKeyDictionary[Run, Variables] = WeakKeyDictionary()
 
 
 def variables_of(trace: Run) -> Variables:
-    """The variables of a run, as far as it has them."""
+    """Return the variables of a run, as far as it has them."""
     trace = trace.origin
     if trace not in _READ:
         problems: list[str] = []
@@ -189,6 +190,7 @@ _LOOKED_UP: Final[dict[tuple[Place, str], dict[str, object] | None]] = {}
 
 
 def _collect_wanted(trace: Trace) -> dict[Place, _Wanted]:
+    """Return what is wanted of each module: where buffers of calls are on the stack."""
     found: dict[Place, _Wanted] = defaultdict(lambda: _Wanted(set(), defaultdict(set), {}))
     for rank in trace.ranks:
         if not rank.missing and rank.definitions.ways:
@@ -197,6 +199,7 @@ def _collect_wanted(trace: Trace) -> dict[Place, _Wanted]:
 
 
 def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
+    """Add what one rank's calls want of its modules."""
     definitions = rank.definitions
     modules = {m.id: m for m in definitions.all(Def.MODULE)}
     ways: dict[int, list[Any]] = defaultdict(list)
@@ -271,6 +274,7 @@ def _want_pointers(rank: Rank, event: int, names: dict[int, str]) -> None:
 
 
 def _look_up_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Found]]) -> dict[str, object] | None:
+    """Return the variables of a module that are wanted, from its debug information; None if it has none."""
     try:
         # It needs pyelftools: where that is missing, variables have no names.
         from weft.debuginfo.dwarf import DwarfModule
@@ -295,7 +299,7 @@ class _Answers:
         self.types: dict[Any, int] = {}
 
     def look_up(self, wanted: _Wanted) -> dict[str, Any]:
-        """The variables that are asked for."""
+        """Return the variables that are wanted."""
         frames = {str(offset): self._rows(self._believed(offset)) for offset in sorted(wanted.frames)}
         statics = list(self._statics(wanted.statics))
         pointed = {}

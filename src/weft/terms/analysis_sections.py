@@ -17,7 +17,7 @@ from weft.trace import Trace
 class AnalysisSection:
     """A section of an analysis, about the ranks in `trace.own`, in their order.
 
-    `find` yields findings in groups, of which a report shows the first `most` of all ranks; None: all.
+    `find` yields findings in groups, of which a report shows the first `max_groups` of all ranks; None: all.
     """
 
     find: Callable[[Trace, Match], Iterable[list[Finding]]]
@@ -30,5 +30,5 @@ def run_sections(sections: Sequence[AnalysisSection], trace: Trace, match: Match
 
 
 def limit_groups(groups: Iterable[list[Finding]], max_groups: int | None) -> Iterator[list[Finding]]:
-    """The groups that are told."""
+    """Return the groups that are reported: the first `max_groups`, or all."""
     return islice(groups, max_groups)

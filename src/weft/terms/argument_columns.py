@@ -34,17 +34,17 @@ class Ragged:
 
     @property
     def lengths(self) -> Ints:
-        """Number of values of each event."""
+        """Return the number of values of each event."""
         return np.diff(self.starts)
 
     @property
     def owners(self) -> Ints:
-        """For each value, which event it belongs to."""
+        """Return for each value which event it belongs to."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     @property
     def offsets(self) -> Ints:
-        """For each value, its index in its event's array."""
+        """Return for each value its index in its event's array."""
         return np.arange(len(self.values)) - np.repeat(self.starts[:-1], self.lengths)
 
 
@@ -72,8 +72,9 @@ Column = Ints | Ragged | Statuses | RaggedStatuses
 
 
 def sorted_distinct(values: NDArray[np.generic]) -> NDArray[Any]:
-    """Return the different values of a column of ids, sorted; small values are counted, as sorting costs ten times as
-    much.
+    """Return the different values of a column of ids, sorted.
+
+    Small values are counted, as sorting costs ten times as much.
     """
     values = values.ravel()
     if not len(values):
@@ -121,8 +122,9 @@ def decode_columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[t
 
 
 def decode_argument(rank: Rank, event: Ints, name: str) -> Ints:
-    """Return a scalar argument of calls of one function, from the slot or the tail. `event`: their indices,
-    ascending.
+    """Return a scalar argument of calls of one function, from the slot or the tail.
+
+    `event`: the indices of the calls, ascending.
     """
     function = rank.trace.functions[int(rank.events["function"][event[0]])]
     for place, parameter in function.slot.items():

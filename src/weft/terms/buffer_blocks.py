@@ -21,7 +21,7 @@ Shapes = Any
 class BufferBlocks(NamedTuple):
     """Blocks of several buffers as columns: whose block it is, how far from the buffer's start, and how long.
 
-    A row whose `shape` is not None stands for a whole buffer: the bytes of this layout between its first and last byte.
+    A row whose `shape` is not None is a whole buffer: the bytes of this layout between its first and last byte.
     """
 
     buffer: Ints
@@ -39,7 +39,7 @@ MOST_COUNTS: Final = 10_000
 
 
 def empty_shapes(count: int) -> Shapes:
-    """A column of None."""
+    """Return a column of None."""
     return np.full(count, None, object)
 
 
@@ -53,10 +53,9 @@ def number_shapes(column: Shapes) -> NDArray[np.uint32]:
 
 
 def list_buffer_blocks(rank: Rank, datatype: Ints, count: Ints) -> BufferBlocks:
-    """Return the blocks of buffers of `count` elements of datatypes, in the order of the buffers; none for unknown
-    ones.
+    """Return the blocks of buffers of `count` elements of datatypes, in the order of the buffers.
 
-    A buffer with too many blocks has a row whose shape is not known.
+    A buffer with too many blocks has a row whose shape is unknown; one of an unknown datatype has no row.
     """
     parts = list(_list_by_datatype(rank, datatype, count))
     none = np.zeros(0, np.int64)

@@ -24,11 +24,11 @@ MOST_PARTS: Final = 1 << 15
 FAR: Final = 1 << 60
 """Bytes of a layout at most: a longer one is damage."""
 STEPS: Final = 1 << 16
-"""Steps in which two layouts are held against each other: some milliseconds."""
+"""The most steps in which two layouts are compared: some milliseconds."""
 _MOST_PAIRED: Final = 64
-"""Parts of which each is held against each other."""
+"""The most parts that are compared pair by pair."""
 _MOST_JOINED: Final = 16
-"""Blocks that touch, of a run of which the ends are looked for."""
+"""The most blocks in a row that are followed to find the end of a gapless range."""
 
 
 class Layout:
@@ -63,7 +63,7 @@ class Layout:
 
     @property
     def number(self) -> int:
-        """The number of blocks."""
+        """Return the number of blocks."""
         return sum(part.blocks for part in self.parts) * self.times
 
     def whole(self) -> Iterator[Strided]:
@@ -117,7 +117,7 @@ class Layout:
         return self._table
 
     def has_repeated_bytes(self) -> bool | None:
-        """Return whether the layout holds a byte more than once; None if that is not decided."""
+        """Return whether the layout has a byte more than once; None if that is not decided."""
         if not self.is_known:
             return None
         if self.number <= MOST // 16 or (len(self.parts) > _MOST_PAIRED and self.number <= MOST):
@@ -128,7 +128,10 @@ class Layout:
         parts = list(self.whole())
         known: bool | None = False
         for place, part in enumerate(parts):
-            for found in (_has_overlapping_blocks(part), *(share_bytes(Layout([part]), Layout([other])) for other in parts[:place])):
+            for found in (
+                _has_overlapping_blocks(part),
+                *(share_bytes(Layout([part]), Layout([other])) for other in parts[:place]),
+            ):
                 if found:
                     return True
                 known = None if found is None else known
@@ -143,7 +146,7 @@ class Blocks(NamedTuple):
 
 
 def gapless_layout(length: int) -> Layout:
-    """The layout of bytes without a gap."""
+    """Return the layout of bytes without a gap."""
     return Layout([Strided(0, length)] if length > 0 else ())
 
 
@@ -244,5 +247,5 @@ def _end_of_gapless(of: Layout, at: int) -> int:
 
 
 def covers_range(of: Layout, low: int, high: int) -> bool:
-    """Return whether a layout holds all bytes from `low` to before `high`."""
+    """Return whether a layout has all bytes from `low` to before `high`."""
     return share_bytes(of, Layout([Strided(low, 1)])) is True and _end_of_gapless(of, low) >= high

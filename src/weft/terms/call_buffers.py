@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from weft.mpi.meaning import Access, Act, Meaning, Mode, Share, base_name, functions_with, find_meaning
+from weft.mpi.meaning import Access, Act, Meaning, Mode, Share, base_name, find_meaning, functions_with
 from weft.terms.byte_layouts import Layout, merge_layouts
 from weft.terms.datatype_layouts import layout_of_elements
 from weft.terms.significant_arguments import is_significant
@@ -83,7 +83,11 @@ def _make_region(event: Event, name: str, parameter: str, address: int) -> Itera
     written = parameter in _WRITTEN or (parameter in ("buf", "origin_addr") and name in _RECEIVES)
     datatype = _datatype_of_buffer(event, parameter)
     amounts = _blocks(event, name, parameter, datatype)
-    found = [(at, find_meaning, count) for at, count in amounts if count > 0 and (find_meaning := layout_of_elements(datatype, count)) and find_meaning.is_known]
+    found = [
+        (at, find_meaning, count)
+        for at, count in amounts
+        if count > 0 and (find_meaning := layout_of_elements(datatype, count)) and find_meaning.is_known
+    ]
     if found:
         low, high = min(at + of.low for at, of, _ in found), max(at + of.high for at, of, _ in found)
         yield BufferRegion(parameter, address, low, high, datatype, sum(count for *_, count in found), written)
@@ -109,7 +113,7 @@ def _blocks(event: Event, name: str, parameter: str, datatype: Datatype | None) 
 
 
 def _count_peers(event: Event, row: Meaning) -> int:
-    """How many peers a collective has here; of neighbours none are told."""
+    """Return how many peers a collective has here; 0 for neighbours."""
     comm = event.comm
     return 0 if comm is None or row.is_neighbourhood else len(comm.peers(event.rank.index))
 

@@ -15,11 +15,11 @@ HEADS: Final = ("time", "rank", "event", "took", "where", "task", "call")
 
 OPEN: Final = "still in this call"
 ERRORS: Final = 256
-"""How many numbers an error has in a slot; the last one stands for all that have none of their own."""
+"""How many numbers an error has in a slot; the last one is used for all others."""
 
 
 def call_text(event: Event) -> str:
-    """`MPI_Recv(count 4, source any, tag 7, world) -> from 2, 16 bytes`."""
+    """Return a call as text: `MPI_Recv(count 4, source any, tag 7, world) -> from 2, 16 bytes`."""
     results = []
     if event.error:
         results.append(error_text(event.rank.trace.system, event.error))
@@ -42,13 +42,14 @@ def call_text(event: Event) -> str:
 
 
 def error_text(system: System, error: int) -> str:
-    """An error of a call, by the number in its slot."""
+    """Return the words for an error of a call, from the number in its slot."""
     return system.error_name(error) or (f"error class {error}" if error < ERRORS - 1 else "an error")
 
 
 def call_cells(event: Event, has_threads: bool) -> tuple[str, ...]:
-    """Return the cells of one line of a table of calls, see HEADS; `has_threads`: some rank of the run has several
-    threads.
+    """Return the cells of one line of a table of calls, see HEADS.
+
+    `threaded`: some rank of the run has several threads.
     """
     took = OPEN if event.exit_ns is None else duration(event.exit_ns - event.enter_ns)
     rank = f"{event.rank.index}.{event.thread.slot}" if has_threads else str(event.rank.index)
@@ -88,13 +89,13 @@ def single_value_text(event: Event, parameter: Parameter, value: Any) -> str:
 
 
 def object_text(rank: Rank, cls: str, id: int) -> str:  # noqa: A002 - the domain's word
-    """The name of an object; of one that has none the number: `#7`."""
+    """Return the name of an object, or its number, such as `#7`, if it has none."""
     name = rank.object_name(cls, id)
     return name.replace(f"{cls.lower()} ", "#") if name[-1:].isdigit() else name
 
 
 def has_named_values(parameter: Parameter) -> bool:
-    """Whether -1, -2 and -3 have names as values of a parameter."""
+    """Return whether -1, -2 and -3 have names as values of a parameter."""
     return parameter.kind in ("RANK", "RANK_NNI", "TAG")
 
 

@@ -39,12 +39,12 @@ from weft.trace.mapping import release_pages
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The set of the words of a text."""
+    """Return the set of the words of a text."""
     return frozenset(text.split())
 
 
 def _functions_in_form(form: Form, *acts: Act) -> frozenset[str]:
-    """The functions that do one of these in this form, partitioned communication left out."""
+    """Return the functions that do one of these in this form, partitioned communication left out."""
     return functions_with(*acts, where=lambda m: m.form is form and m.mode is not Mode.PARTITIONED)
 
 
@@ -87,7 +87,7 @@ def data_collectives(where: Callable[[Meaning], bool]) -> frozenset[str]:
 
 
 ALL_TO_ALL: Final = data_collectives(lambda m: m.leaves is Leaves.AFTER_ALL)
-"""Every member needs every other (MPI-4.1, 6.2.1): who is blocked here waits for all that are absent."""
+"""Every member needs every other (MPI-4.1, 6.2.1): a rank that is blocked here waits for all that are absent."""
 FROM_ROOT: Final = data_collectives(lambda m: m.leaves is Leaves.AFTER_ROOT)
 TO_ROOT: Final = data_collectives(lambda m: m.leaves is Leaves.ROOT_AFTER_ALL)
 BROADCASTS: Final = data_collectives(lambda m: m.leaves is Leaves.AFTER_ROOT and m.sends is Share.COUNT)
@@ -98,15 +98,16 @@ DATA_COLLECTIVES: Final = data_collectives(lambda m: True)
 
 
 def forms_of(kin: frozenset[str], *wanted: Form) -> frozenset[str]:
-    """Return the wanted forms (all if none is named) of blocking functions: Iallreduce and Allreduce_init for
-    Allreduce.
+    """Return the wanted forms (all if none is named) of blocking functions:
+
+    Iallreduce and Allreduce_init for Allreduce.
     """
     acts = {meaning.all_meanings()[name].act for name in kin}
     return functions_with(*acts, where=lambda m: m.kin in kin and (not wanted or m.form in wanted))
 
 
 def nonblocking_forms(kin: frozenset[str]) -> frozenset[str]:
-    """The nonblocking forms of collectives: Iallreduce of Allreduce."""
+    """Return the nonblocking forms of collectives: Iallreduce for Allreduce."""
     return forms_of(kin, Form.NONBLOCKING)
 
 
@@ -143,12 +144,12 @@ FILE_ENDS: Final = _collectives_over(Over.FILE, Form.END)
 FINALIZE: Final = functions_with(Act.BEGIN_OR_END, where=lambda m: m.over is Over.WORLD)
 SESSION_ENDS: Final = functions_with(Act.BEGIN_OR_END, where=lambda m: m.over is Over.SESSION)
 ENDS: Final = FINALIZE | SESSION_ENDS
-"""What a program that has come to the end of its MPI calls."""
+"""The calls with which a program ends its use of MPI."""
 
 
 @cache
 def functions_with_sync(*wanted: Sync) -> frozenset[str]:
-    """The functions that do this to the epochs of a window."""
+    """Return the functions that do this to the epochs of a window."""
     return functions_with(Act.EPOCH, Act.COLLECTIVE, where=lambda m: m.sync in wanted)
 
 
@@ -165,7 +166,7 @@ REQUEST_MAKERS: Final = names_of(m for m in meaning.all_meanings().values() if "
 
 
 def message_name(name: str) -> str:
-    """A function's name as messages for people have it: `MPI_Send_c` is send."""
+    """Return a function's name as messages for people have it: send for `MPI_Send_c`."""
     return base_name(name).lower()
 
 
@@ -181,11 +182,11 @@ class Masks:
         self._tables: dict[frozenset[str], NDArray[np.bool_]] = {}
 
     def name(self, function: int) -> str:
-        """The base name of a function id."""
+        """Return the base name of a function id."""
         return self._bases.get(int(function), "")
 
     def ids(self, names: Iterable[str]) -> list[int]:
-        """The function ids of some base names."""
+        """Return the function ids of some base names."""
         return sorted(id for name in set(names) for id in self._ids.get(name, ()))
 
     def table(self, names: frozenset[str]) -> NDArray[np.bool_]:
@@ -203,14 +204,14 @@ class Masks:
 
 @cache
 def masks_of(functions: FunctionTable) -> Masks:
-    """The lookup tables of a run's functions."""
+    """Return the lookup tables of a run's functions."""
     return Masks(functions)
 
 
 PART: Final = 1 << 18
-"""Calls that are gone through before their pages of the record are given back ..."""
+"""Calls that are read before their pages of the record are given back ..."""
 LONG: Final = 1 << 20
-"""... where there are more than so many: else those who look at them next have them."""
+"""... if there are more than this many: else the next reader finds them in memory."""
 
 
 class CallCatalogue:
@@ -237,11 +238,11 @@ class CallCatalogue:
         counts[self.present] = 0
 
     def of(self, function: Function) -> NDArray[np.int64]:
-        """Indices of the events that call one function."""
+        """Return the indices of the events that call one function."""
         return np.flatnonzero(self.function == function.id) if function.id in self.counts else np.zeros(0, np.int64)
 
     def count(self, table: NDArray[np.bool_]) -> int:
-        """How many events call a function that is True in a lookup table."""
+        """Return how many events call a function that is True in a lookup table."""
         return sum(count for id, count in self.counts.items() if table[id])
 
     def where(self, table: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -253,7 +254,7 @@ class CallCatalogue:
 
 
 _SCRATCH: Final = local()
-"""Of each thread a zero for every id."""
+"""For each thread a column with a zero for every id."""
 
 
 def _zeroed_counts() -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from weft.base.lazy import dataclass
 from weft.terms.byte_layouts import MOST_PARTS, TOO_MUCH, Layout, gapless_layout
-from weft.terms.datatype_sizes import size_in_bytes, gapless_size
+from weft.terms.datatype_sizes import gapless_size, size_in_bytes
 from weft.terms.strided_blocks import Level, Strided, simplify_parts
 from weft.trace import Datatype
 
@@ -26,7 +26,7 @@ class _Element:
     parts: tuple[Strided, ...] | None
     too_many: bool = False
     number: int = field(default_factory=numbers().__next__)
-    """Another one for each: what is made of equal ones is equal."""
+    """A number of its own: elements that are made of equal ones are equal."""
 
 
 def layout_of_elements(datatype: Datatype | None, count: int) -> Layout | None:
@@ -171,7 +171,9 @@ def _inner_elements(datatype: Datatype, inner: list[_Element]) -> Iterator[tuple
     return None if pieces is None else ((inner[0], piece) for piece in pieces)
 
 
-def _element_places(combiner: str, i: tuple[int, ...], a: tuple[int, ...], step: int) -> Iterable[_RepeatedElements] | None:
+def _element_places(
+    combiner: str, i: tuple[int, ...], a: tuple[int, ...], step: int
+) -> Iterable[_RepeatedElements] | None:
     """Return where elements of the one inner datatype are put. `step`: its extent; `i`, `a`: integers and addresses of
     the combiner.
     """
@@ -197,11 +199,10 @@ def _element_places(combiner: str, i: tuple[int, ...], a: tuple[int, ...], step:
 
 
 def read_subarray(i: Sequence[int]) -> tuple[list[int], list[int], list[int], bool]:
-    """Return sizes, subsizes and starts of MPI_Type_create_subarray, and whether its order is Fortran's. ValueError if
-    `i` is none.
+    """Return sizes, subsizes and starts of MPI_Type_create_subarray, and whether its order is Fortran's.
 
-    MPI_Type_get_contents gives the order after them, MPI_Type_get_contents_c before them, as it is not large: MPICH's,
-    Open MPI has none.
+    ValueError if `i` does not describe one. MPI_Type_get_contents returns the order after them, MPI_Type_get_contents_c
+    before them, as it is not large: MPICH's, Open MPI has none.
     """
     n = i[0]
     if n <= 0:

@@ -24,7 +24,7 @@ _OTHERS: Final = {"MPI_BYTE": 1, "MPI_PACKED": 1, "MPI_WCHAR": 4, "MPI_LONG_DOUB
 
 
 def machine_type(name: str) -> str:
-    """What a basic type is to the machine."""
+    """Return the name of the machine's type for a basic type, such as `i4` for MPI_INT."""
     return _KIND_OF.get(name, name)
 
 
@@ -39,7 +39,7 @@ def size_in_bytes(datatype: Datatype | None) -> int | None:
 
 
 def basic_type_size(name: str) -> int:
-    """Bytes of a basic type by its name, 0 where they are not known."""
+    """Return the bytes of a basic type by its name, 0 if they are not known."""
     kind = _KIND_OF.get(name, "")
     return int(kind[1:]) if kind else _OTHERS.get(name, 0)
 

@@ -17,7 +17,7 @@ _RANKS = {PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
 
 
 def finding_site(event: Event) -> findings.Site:
-    """Return the call site of an event in the form that findings hold."""
+    """Return the call site of an event in the form that findings have."""
     place = event.site
     callers = tuple((_file_or_module(caller), caller.line, caller.function or "") for caller in place.callers)
     return findings.Site(
@@ -29,7 +29,7 @@ def _file_or_module(place: CallSite) -> str:
     return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 
-def place_suffix(event: Event) -> str:
+def at_place(event: Event) -> str:
     """Return ` at step.py:9`; ` in solve_ (libsolver.so+0x2c86)` if only the function is known; or an empty text."""
     place = event.site
     if place.file:
@@ -61,17 +61,17 @@ def task_suffix(*events: Event) -> str:
 
 
 def rank_argument(value: int, system: System = MPI) -> str:
-    """A rank argument: a number, or the name of a wildcard."""
+    """Return a rank argument as text: a number, or the name of a wildcard."""
     return system.any_source if value == ANY_SOURCE else _RANKS.get(value, str(value))
 
 
 def tag_argument(value: int, system: System = MPI) -> str:
-    """A tag argument: a number or ANY_TAG."""
+    """Return a tag argument as text: a number or ANY_TAG."""
     return system.any_tag if value == ANY_TAG else str(value)
 
 
 def _function_word(event: Event) -> str:
-    """Name the function of a call in a word; in Python the method on the line if mpi4py makes other calls inside it.
+    """Return the word for a call's function; in Python the method on the line if mpi4py makes other calls inside it.
 
     mpi4py's lowercase recv() is a matched probe first, and its first allreduce() of objects duplicates the
     communicator.
@@ -95,19 +95,20 @@ def methods_on_line(event: Event) -> frozenset[str]:
 
 @cache
 def _method_names(functions: FunctionTable) -> frozenset[str]:
-    """The names that mpi4py's methods share with MPI's functions."""
+    """Return the names that mpi4py's methods share with MPI's functions."""
     return frozenset(base_name(f.name).lower() for f in functions)
 
 
 def _argument_name(event: Event, place: str, usually: str) -> str:
-    """What the system calls an argument."""
+    """Return what the run's system calls an argument."""
     found = event.function.slot.get(place)
     return found.name if found is not None and event.rank.trace.system is not MPI else usually
 
 
 def partner_arguments(event: Event, *, peers: bool = True) -> list[str]:
-    """Return the arguments of a call that say whom it deals with: `dest=1`, `tag=3`, `root=0`. `peers`: with the
-    ranks.
+    """Return the arguments of a call that name its partners: `dest=1`, `tag=3`, `root=0`.
+
+    `peers`: with the ranks.
     """
     name = base_name(event.function.name)
     args = event.args
@@ -138,6 +139,6 @@ def partner_arguments(event: Event, *, peers: bool = True) -> list[str]:
 
 
 def call_words(event: Event, *, peers: bool = True) -> str:
-    """Return `recv(source=0, tag=99)`; `barrier` for a call whose arguments say nothing of others."""
+    """Return `recv(source=0, tag=99)`; `barrier` for a call whose arguments name no partner."""
     parts = partner_arguments(event, peers=peers)
     return _function_word(event) + (f"({', '.join(parts)})" if parts else "")

@@ -16,7 +16,7 @@ from weft.terms import describe
 from weft.trace import Event, Rank
 
 MAX_OF_ONE_SITE = 50
-"""Findings of one kind and one call site of a rank that are told one by one; the rest is counted."""
+"""The most findings of one kind and one call site of a rank that are reported one by one; the rest is counted."""
 
 
 def make_finding(
@@ -51,9 +51,7 @@ class FindingLimiter:
 
 
 def limit_per_site(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the indices of those among `events` that are to be reported: MAX_OF_ONE_SITE for each call site, in
-    order.
-    """
+    """Return the indices of those `events` that are to be reported: MAX_OF_ONE_SITE for each call site, in order."""
     sites = rank.events["site"][events]
     order = np.argsort(sites, kind="stable")
     starts = np.searchsorted(sites[order], sites[order])
@@ -65,7 +63,7 @@ def make_left_out_note(kind: str, event: Event, whether: str) -> Finding:
     """Make the note that a call's datatypes have too many blocks to decide `whether` something is so."""
     return make_finding(
         kind,
-        f"the datatypes of {call_and_place(event)} of rank {event.rank.index} have more blocks than Weft looks at: "
+        f"the datatypes of {call_at(event)} of rank {event.rank.index} have more blocks than Weft looks at: "
         f"whether {whether} is not known, and there may be more such calls",
         [event], severity="note", certainty="undecided", cause="left out",
     )  # fmt: skip
@@ -73,9 +71,9 @@ def make_left_out_note(kind: str, event: Event, whether: str) -> Finding:
 
 def cause_key(*events: Event) -> str:
     """Return a key that findings about the same calls at the same lines share, whatever the rank."""
-    return "; ".join(f"{event.function.name}{describe.place_suffix(event)}" for event in events)
+    return "; ".join(f"{event.function.name}{describe.at_place(event)}" for event in events)
 
 
-def call_and_place(event: Event) -> str:
-    """`isend(dest=1, tag=3) at a.c:5`."""
-    return describe.call_words(event) + describe.place_suffix(event)
+def call_at(event: Event) -> str:
+    """Return `isend(dest=1, tag=3) at a.c:5`."""
+    return describe.call_words(event) + describe.at_place(event)

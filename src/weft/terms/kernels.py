@@ -18,7 +18,9 @@ def run_decode(given: ColumnsInput, columns: Sequence[Column], *, fill: bool) ->
     kernel().weft_columns(given, as_c_array(columns, Column), fill)
 
 
-def run_catalogue(events: NDArray[Any], function: NDArray[np.uint16], counts: NDArray[np.int64]) -> tuple[int, int, int]:
+def run_catalogue(
+    events: NDArray[Any], function: NDArray[np.uint16], counts: NDArray[np.int64]
+) -> tuple[int, int, int]:
     """Run weft_catalogue: fill both arrays, and return how many events failed, are open, and saw a changed buffer."""
     found = np.zeros(1, scan.CATALOGUE)
     scan.kernel().weft_catalogue(np.ascontiguousarray(events), len(events), function, counts, found)

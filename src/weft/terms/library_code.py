@@ -18,7 +18,7 @@ _RUNTIMES: Final = re.compile(
 
 
 def is_library_file(file: str) -> bool:
-    """Whether a file is Python's own, or of an installed package."""
+    """Return whether a file is Python's own, or part of an installed package."""
     return any(part in file for part in PARTS)
 
 
@@ -31,8 +31,6 @@ def is_library_code(site: CallSite) -> bool:
 
 
 def innermost_user_site(stack: Iterable[CallSite]) -> CallSite | None:
-    """Return the innermost call site of a stack that is the user's own, preferring one with a known line; None if there
-    is none.
-    """
+    """Return the innermost call site of a stack that is the user's own, preferring one with a known line; else None."""
     users = [site for site in stack if (site.known or site.module) and not is_library_code(site)]
     return next((site for site in users if site.known), None) or next(iter(users), None)

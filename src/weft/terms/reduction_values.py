@@ -45,7 +45,7 @@ def read_contributions(trace: Trace, match: Match, instance: int) -> list[Contri
 
 
 def blocking_name(name: str) -> str:
-    """The blocking function of which a function is a form, without MPI_."""
+    """Return the blocking function of which a function is a form, without MPI_."""
     row = find_meaning(name)
     return row.kin if row else ""
 
@@ -62,7 +62,7 @@ def _read_contribution(rank: Rank, event: int) -> Contribution:
 
 
 def numpy_type(datatype: Datatype | None) -> np.dtype[Any] | None:
-    """What a datatype's elements are as numbers, None where that is not known."""
+    """Return the numpy type of a datatype's elements, None if that is not known."""
     kind = machine_type(datatype.name) if datatype is not None else ""
     return np.dtype(kind) if kind[:1] in tuple("iufc") and kind[1:].isdigit() else None
 
@@ -78,7 +78,7 @@ def as_numbers(event: Event, content: NDArray[np.uint8] | None) -> Numbers | Non
 # ---- operations ----
 
 Combined = tuple[Numbers, Any]
-"""A result, and how far another order of the same numbers may lie from it."""
+"""A result, and how far another order of the same numbers may be from it."""
 
 
 def _add_in_order(brought: Numbers) -> Combined:
@@ -124,7 +124,7 @@ _OPERATIONS: Final[dict[str, Callable[[Numbers], Combined]]] = {
 
 
 def operation_name(event: Event) -> str:
-    """The operation of a reduction by its name."""
+    """Return the name of a reduction's operation."""
     return event.rank.object_name("OP", event.tag)
 
 
@@ -135,9 +135,7 @@ def combine_contributions(parts: list[Contribution], name: str) -> Combined | No
 
 
 def combine_numbers(brought: Numbers, name: str) -> Combined | None:
-    """Combine an array whose first dimension is the ranks with an operation; None if the operation is unknown for its
-    type.
-    """
+    """Combine an array whose first dimension is the ranks; None if the operation is unknown for its type."""
     kind = brought.dtype.kind
     if name not in _OPERATIONS:
         return None

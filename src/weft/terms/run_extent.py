@@ -24,7 +24,7 @@ class Extent:
 
 
 def run_extent(trace: Trace) -> Extent:
-    """Return the moments between which all calls lie; if calls are open, the last one is that of the run's end."""
+    """Return the moments between which all calls are; if calls are open, the last one is that of the run's end."""
     first = last = 0
     waits = False
     for rank in trace.ranks:

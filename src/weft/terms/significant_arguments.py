@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, InPlace, Leaves, Meaning, Share, functions_with
-from weft.terms.argument_columns import Ints, decode_columns, sorted_distinct, integer_column
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
 from weft.trace import Rank
 from weft.trace.layout import IN_PLACE, PROC_NULL, ROOT
 
@@ -45,7 +45,7 @@ _TO_PEERS: Final = functions_with(Act.SEND, Act.RECEIVE, Act.ACCESS)
 
 
 def side_of(parameter: str) -> Side:
-    """The side that a parameter belongs to, by its name in the standard."""
+    """Return the side that a parameter belongs to, by its name in the standard."""
     return next((side for prefix, side in _PREFIXES if parameter.startswith(prefix)), Side.OTHER)
 
 

@@ -27,7 +27,7 @@ class Strided(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """Return the first byte after it."""
         return self.offset + self.length + sum(stride * (times - 1) for stride, times in self.levels)
 
     @property
@@ -69,7 +69,7 @@ def _merge_levels(length: int, levels: list[Level]) -> tuple[int, tuple[Level, .
 
 
 def simplify_parts(parts: Iterable[Strided]) -> tuple[Strided, ...]:
-    """Parts in the order of memory, as few as that is simple to find: each byte as often as before."""
+    """Return the parts in the order of memory, as few as are simple to find: each byte as often as before."""
     return tuple(_merge_equal_steps(list(_merge_touching(sorted(parts)))))
 
 
@@ -88,7 +88,7 @@ def _merge_touching(parts: list[Strided]) -> Iterator[Strided]:
 
 
 def _merge_equal_steps(parts: list[Strided]) -> Iterator[Strided]:
-    """Merge equal parts that lie at equal steps."""
+    """Merge equal parts at equal steps."""
     first = 0
     while first < len(parts):
         one, last = parts[first], first + 1

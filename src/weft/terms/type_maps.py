@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from weft.terms.datatype_sizes import size_in_bytes, basic_type_size
+from weft.terms.datatype_sizes import basic_type_size, size_in_bytes
 from weft.trace import Datatype
 
 MOST: Final = 4096
@@ -23,7 +23,7 @@ class TypeMapRun(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """Return the first byte after it."""
         return self.at + self.width * self.times
 
 

@@ -1,7 +1,8 @@
 """Communicators, unified over the ranks: every process's own ids lead to one object with one name.
 
 Two processes mean the same communicator when parent, making function, members and key agree and this combination
-occurs for the same number of times on each: MPI makes every member take part in the making of a communicator, in one order
+occurs for the same number of times on each: MPI makes every member take part in the making of a communicator, in one
+order
 (MPI-4.1, 7.4.2). Intercommunicators are known by their two groups, as each side has its own parent for it.
 """
 
@@ -186,7 +187,9 @@ class Communicators:
         """Return all communicators of a rank by its own ids."""
         return self._by_rank[rank]
 
-    def _add_communicator(self, name: str, members: tuple[int, ...], remote: tuple[int, ...] | None = None) -> Communicator:
+    def _add_communicator(
+        self, name: str, members: tuple[int, ...], remote: tuple[int, ...] | None = None
+    ) -> Communicator:
         """Add a communicator to the list; a name that is taken gets a number."""
         self._names[name] += 1
         if self._names[name] > 1:
@@ -239,7 +242,9 @@ class Communicators:
         origin = parent.name if parent else "unknown" if d.parent else "session"
         if d.inter:
             first, second = sorted((local, remote))
-            made = self._add_communicator(f"{word}#{d.ordinal}[{format_members(first)}|{format_members(second)}]", first, second)
+            made = self._add_communicator(
+                f"{word}#{d.ordinal}[{format_members(first)}|{format_members(second)}]", first, second
+            )
         else:
             place = "" if parent and local == parent.members else f"[{format_members(local)}]"
             grown = self._functions.system.grows

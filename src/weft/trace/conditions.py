@@ -1,6 +1,7 @@
 """Selects the events that fit a term of a filter, a block at a time: one function for each key.
 
-Each takes a rank, a block of its events, which of the rank's events these are, and the term. It returns a mask: for each
+Each takes a rank, a block of its events, which of the rank's events these are, and the term. It returns a mask: for
+each
 event of the block, whether it fits.
 """
 
@@ -105,7 +106,9 @@ def _compare_numbers(column: NDArray[Any], term: Term) -> Mask:
     """Select the values of a column that fit the term's operator and number or ranges."""
     if term.operator in (":", "="):
         return _select_in_ranges(column, parse_ranges(term.value))
-    result: Mask = _COMPARE[term.operator](column.astype(np.int64), min(max(_parse_integer(term.value), -(2**62)), 2**62))
+    result: Mask = _COMPARE[term.operator](
+        column.astype(np.int64), min(max(_parse_integer(term.value), -(2**62)), 2**62)
+    )
     return result
 
 
@@ -140,7 +143,9 @@ def _select_by_peer(rank: Rank, events: Events, event_range: slice, term: Term) 
     if term.value == "any":
         wild: Mask = (events["flags"] & Flag.ANY_SOURCE) != 0
         return wild
-    return _compare_numbers(events["peer"], term) & _select_calls_of(rank, events, lambda f: "peer" in f.slot or "status" in f.slot)
+    return _compare_numbers(events["peer"], term) & _select_calls_of(
+        rank, events, lambda f: "peer" in f.slot or "status" in f.slot
+    )
 
 
 def _select_by_tag(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
@@ -170,7 +175,8 @@ def _select_by_communicator(rank: Rank, events: Events, event_range: slice, term
 
 
 def comm_ids(rank: Rank, events: Events) -> NDArray[np.uint32]:
-    """Return the `comm` column, with the communicator of the window or file for calls that have one of these instead.
+    """Return the `comm` column, with the communicator of the window or file for calls that have one of these
+    instead.
     """
     column: NDArray[np.uint32] = np.array(events["comm"])
     for cls, look in (("WINDOW", rank.definitions.window), ("FILE", rank.definitions.file)):
@@ -348,7 +354,14 @@ KEYS: Final[dict[str, Callable[[Rank, Events, slice, Term], Mask]]] = {
 }
 """By key the condition."""
 
-_NUMERIC: Final = (_select_by_rank, _select_by_thread, _select_by_task, _select_by_count, _select_by_object, _select_by_error)
+_NUMERIC: Final = (
+    _select_by_rank,
+    _select_by_thread,
+    _select_by_task,
+    _select_by_count,
+    _select_by_object,
+    _select_by_error,
+)
 
 
 def check_value(term: Term) -> None:

@@ -223,7 +223,8 @@ def _sum_of_block_lengths(i: tuple[int, ...]) -> int | None:
     return sum(i[1 : 1 + i[0]]) if i and 0 <= i[0] < len(i) else None
 
 
-# How many inner elements there are, computed from the integers (and large counts) of MPI_Type_get_contents (MPI-4.1, 5.1.13). SUBARRAY
+# How many inner elements there are, computed from the integers (and large counts) of MPI_Type_get_contents (MPI-4.1,
+# 5.1.13). SUBARRAY
 # and DARRAY are not here: their order differs between the forms, and their size tells as well.
 _COUNTS: Final[dict[str, Callable[[tuple[int, ...]], int | None]]] = {
     "DUP": lambda i: 1,

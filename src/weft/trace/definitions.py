@@ -222,7 +222,17 @@ def _read_members(c: Cursor) -> Members:
 
 
 def _read_comm(c: Cursor, id: int) -> CommDefinition:
-    return CommDefinition(id, c.read_unsigned(), c.read_unsigned(), c.read_unsigned(), bool(c.read_unsigned()), c.z(), c.s(), _read_members(c), _read_members(c))
+    return CommDefinition(
+        id,
+        c.read_unsigned(),
+        c.read_unsigned(),
+        c.read_unsigned(),
+        bool(c.read_unsigned()),
+        c.z(),
+        c.s(),
+        _read_members(c),
+        _read_members(c),
+    )
 
 
 def _read_datatype(c: Cursor, id: int) -> DatatypeDefinition:
@@ -248,7 +258,11 @@ def _read_site(c: Cursor, id: int) -> SiteDefinition:
 
 
 def _read_stored(c: Cursor) -> StoredDefinition:
-    return StoredDefinition(c.read_unsigned(), c.read_unsigned(), tuple((c.read_unsigned(), c.read_unsigned(), bool(c.read_unsigned())) for _ in range(c.count())))
+    return StoredDefinition(
+        c.read_unsigned(),
+        c.read_unsigned(),
+        tuple((c.read_unsigned(), c.read_unsigned(), bool(c.read_unsigned())) for _ in range(c.count())),
+    )
 
 
 def _read_call_path(c: Cursor) -> CallPathDefinition:
@@ -257,7 +271,11 @@ def _read_call_path(c: Cursor) -> CallPathDefinition:
 
 
 def _read_blocks(c: Cursor) -> BlocksDefinition:
-    return BlocksDefinition(c.read_unsigned(), c.read_unsigned(), tuple((c.read_unsigned(), c.read_unsigned(), c.read_unsigned()) for _ in range(c.count(3))))
+    return BlocksDefinition(
+        c.read_unsigned(),
+        c.read_unsigned(),
+        tuple((c.read_unsigned(), c.read_unsigned(), c.read_unsigned()) for _ in range(c.count(3))),
+    )
 
 
 def _read_frame_count(c: Cursor, each: int) -> range:
@@ -273,7 +291,14 @@ def _read_ending(c: Cursor) -> EndingDefinition:
     kind = c.read_unsigned()
     if kind not in EndingKind.__members__.values():
         raise Damaged(f"{kind} is not a kind of ending")
-    slot, tid, ticks, code, detail, address = c.read_unsigned() - 1, c.read_unsigned(), c.read_unsigned(), c.z(), c.z(), c.read_unsigned()
+    slot, tid, ticks, code, detail, address = (
+        c.read_unsigned() - 1,
+        c.read_unsigned(),
+        c.read_unsigned(),
+        c.z(),
+        c.z(),
+        c.read_unsigned(),
+    )
     name, text, traceback, who = c.s(), c.s(), c.s(), c.s()
     python = tuple((c.s(), c.read_unsigned(), c.s()) for _ in _read_frame_count(c, 3))
     native = tuple((c.read_unsigned(), c.read_unsigned()) for _ in _read_frame_count(c, 2))
@@ -376,7 +401,16 @@ class Definitions:
             key = c.read_unsigned(), c.read_unsigned()
             self.names[key] = c.s()
         elif kind == Def.THREAD:
-            self.threads.append(ThreadDefinition(c.read_unsigned(), c.read_unsigned(), c.read_unsigned(), bool(c.read_unsigned()), c.s(), c.read_unsigned()))
+            self.threads.append(
+                ThreadDefinition(
+                    c.read_unsigned(),
+                    c.read_unsigned(),
+                    c.read_unsigned(),
+                    bool(c.read_unsigned()),
+                    c.s(),
+                    c.read_unsigned(),
+                )
+            )
         elif kind == Def.ENV:
             name, _, value = c.s().partition("=")
             self.environment[name] = value
@@ -435,7 +469,8 @@ class Definitions:
         return list(self._at[kind])
 
     def all(self, kind: Def) -> Iterator[Any]:
-        """Iterate over the readable definitions of a kind, in the order in which they were made, without caching them.
+        """Iterate over the readable definitions of a kind, in the order in which they were made, without
+        caching them.
         """
         return (value for value in (self._decode(kind, id) for id in self._at[kind]) if value is not None)
 

@@ -117,6 +117,17 @@ def _resolve_ending(
         if own or not (site.module or "").endswith("/libweft-shim.so")
     )
     return Ending(
-        definition.kind, definition.slot, definition.tid, ns(definition.ticks), definition.code, definition.detail, definition.address, definition.name, definition.text,
-        definition.traceback, definition.who, python, stack,
-    )  # fmt: skip
+        definition.kind,
+        definition.slot,
+        definition.tid,
+        ns(definition.ticks),
+        definition.code,
+        definition.detail,
+        definition.address,
+        definition.name,
+        definition.text,
+        definition.traceback,
+        definition.who,
+        python,
+        stack,
+    )

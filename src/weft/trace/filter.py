@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.kinds import KINDS
-from weft.trace.conditions import KEYS, STATES, Mask, Term, find_absent_ranks, check_value, selects_ranks, select_ranks
+from weft.trace.conditions import KEYS, STATES, Mask, Term, check_value, find_absent_ranks, select_ranks, selects_ranks
 from weft.trace.layout import Events
 
 if TYPE_CHECKING:

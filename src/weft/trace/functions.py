@@ -163,7 +163,8 @@ class FunctionTable:
         return key in self._by_id or key in self._by_name
 
     def ids(self, *names: str) -> list[int]:
-        """Return the ids of functions by name, their large-count forms included; names that the run lacks are left out.
+        """Return the ids of functions by name, their large-count forms included; names that the run lacks are
+        left out.
         """
         wanted = set(names)
         return [f.id for f in self if f.name in wanted or f.base in wanted]

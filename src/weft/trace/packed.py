@@ -31,7 +31,9 @@ HEAD: Final = np.dtype(
     [("magic", "S8"), ("version", "<u4"), ("ranks", "<u4"), ("index", "<u8"), ("stored", "<u8"), ("size", "<u8"),
      ("streams", "<u8"), ("words", "<u8"), ("words_size", "<u8")]
 )  # fmt: skip
-"""`index`: its place, its length as stored and by itself. `words`: where the dictionary is by which definitions are compressed."""
+"""`index`: its place, its length as stored and by itself. `words`: where the dictionary is by which definitions are
+compressed.
+"""
 BEGINNING: Final = int(layout.HEADER.fields["chunks"][1])  # type: ignore[index]
 RANK: Final = np.dtype(
     [("name", "S120"), ("header", f"V{BEGINNING}"), ("size", "<u8"), ("first", "<u4"), ("count", "<u4")]
@@ -146,7 +148,9 @@ class Pack:
 
     def read_compressed(self, offset: int, stored: int, size: int) -> NDArray[np.uint8]:
         """Return a stream that was compressed. `stored` and `size` are its bytes in the file and in full."""
-        data = decompress(self.read_stored(offset, stored).tobytes(), size, self._words) if size <= MOST_UNPACKED else None
+        data = (
+            decompress(self.read_stored(offset, stored).tobytes(), size, self._words) if size <= MOST_UNPACKED else None
+        )
         if data is None:
             raise self.damaged(f"what is at byte {offset},")
         return np.frombuffer(data, np.uint8)
@@ -179,7 +183,9 @@ class PackedFile(RankFile):
 
     def _read_stream(self, one: Any) -> NDArray[np.uint8]:
         offset, stored, size = int(one["offset"]), int(one["stored"]), int(one["size"])
-        return self._pack.read_compressed(offset, stored, size) if one["packed"] else self._pack.read_stored(offset, size)
+        return (
+            self._pack.read_compressed(offset, stored, size) if one["packed"] else self._pack.read_stored(offset, size)
+        )
 
     def first_event(self, thread: int) -> Any | None:
         """Return the first event of a thread."""

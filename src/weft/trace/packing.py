@@ -57,7 +57,9 @@ class PackingResult:
     """Of each record that stays a file: why."""
 
 
-def pack_records(root: Path, is_complete: IsComplete, *, least_records: int = 2, largest_bytes: int | None = None) -> PackingResult:
+def pack_records(
+    root: Path, is_complete: IsComplete, *, least_records: int = 2, largest_bytes: int | None = None
+) -> PackingResult:
     """Put the files of RUN/ranks into one, and delete them once that file is whole on the disk and was read again.
 
     A record that is damaged, or that is still being written, stays as it is. With fewer than `least_records`, nothing

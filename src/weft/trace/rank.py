@@ -147,7 +147,8 @@ class Thread:
 
     @cached_property
     def accesses(self) -> NDArray[Any]:
-        """Return the locks and atomic accesses of windows that ended in this thread (dtype layout.ACCESS), zero copy.
+        """Return the locks and atomic accesses of windows that ended in this thread (dtype layout.ACCESS), zero
+        copy.
         """
         file = self.rank.file
         data = file.stream(StreamKind.WINDOWS, self.slot) if file else np.empty(0, np.uint8)
@@ -192,7 +193,8 @@ class Rank:
 
     @property
     def state(self) -> str:
-        """Return starting, running, finalized, exited, aborted, stopped, damaged (a part cannot be read), or missing.
+        """Return starting, running, finalized, exited, aborted, stopped, damaged (a part cannot be read), or
+        missing.
         """
         if self.file is None:
             return "missing"
@@ -259,7 +261,8 @@ class Rank:
 
     @property
     def hashes(self) -> NDArray[Any]:
-        """Return the hashes of messages (dtype layout.HASHED), with `event` an index in `events`, in order of events.
+        """Return the hashes of messages (dtype layout.HASHED), with `event` an index in `events`, in order of
+        events.
         """
         return self.message_hashes.rows
 
@@ -267,7 +270,8 @@ class Rank:
 
     @cached_property
     def _merged_events(self) -> tuple[Events, NDArray[np.int32], NDArray[np.int64]]:
-        """Return the events of all threads in order of entry, and for each the thread and its index in that thread's.
+        """Return the events of all threads in order of entry, and for each the thread and its index in that
+        thread's.
         """
         columns = [t.events for t in self.threads]
         events = np.concatenate(columns)

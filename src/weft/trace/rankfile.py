@@ -148,7 +148,9 @@ class RankFile:
             elif used == 0 and offset == self.size:
                 continue  # a chunk that was just added when the process was killed, cut off as it was empty
             elif offset % PAGE or offset < PAGE or offset >= self.size:
-                self._note_problem(f"chunk {row} lies at byte {offset} of a file of {self.size} bytes: a stream ends early")
+                self._note_problem(
+                    f"chunk {row} lies at byte {offset} of a file of {self.size} bytes: a stream ends early"
+                )
                 ended.add((kind, thread))
             elif offset in overlapping:
                 self._note_problem(f"chunk {row} at byte {offset} overlaps another one: a stream ends early")

@@ -105,7 +105,8 @@ class Trace:
 
     @property
     def at_end(self) -> Trace:
-        """Return the calls among which the run ended: all, but of a long run that is analysed in segments the last one.
+        """Return the calls among which the run ended: all, but of a long run that is analysed in segments the
+        last one.
         """
         return self._end or self
 

@@ -70,7 +70,8 @@ class HasSites(Protocol):
 
 
 def line_of_instruction(code: CodeDefinition, instruction: int) -> int:
-    """Return the line of the instruction at a byte offset (PEP 657, CPython's Objects/locations.md); 0 if it has none.
+    """Return the line of the instruction at a byte offset (PEP 657, CPython's Objects/locations.md); 0 if it
+    has none.
     """
     line, end, at = code.first_line, 0, 0
     table = code.locations
@@ -85,7 +86,8 @@ def line_of_instruction(code: CodeDefinition, instruction: int) -> int:
 
 
 def _read_line_delta(table: bytes, at: int, kind: int) -> tuple[int | None, int]:
-    """Return by how much an entry's line differs from the one before (None: no line), and where the next entry begins.
+    """Return by how much an entry's line differs from the one before (None: no line), and where the next entry
+    begins.
     """
     if kind == 15:
         return None, at
@@ -195,7 +197,7 @@ def _read_sites_json(root: Path, problems: list[str]) -> dict[Place, list[Found]
                 found[path, build_id, int(offset)] = [_check_frame(*frame) for frame in frames[:MAX_FRAMES]]
         except (AttributeError, KeyError, TypeError, ValueError):
             problems.append(
-                "sites.json is damaged in part; delete it, and `weft run` or weft.trace.site_lines.resolve makes it"
+                "sites.json is damaged in part; delete it, and `weft run` or weft.trace.site_lines.resolve_sites makes it"
             )
     return found
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from weft.base.lazy import dataclass
 from weft.trace.functions import Function, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, Flag
-from weft.trace.varint import Cursor, Damaged, encode_string, encode_unsigned, encode_signed, signed64
+from weft.trace.varint import Cursor, Damaged, encode_signed, encode_string, encode_unsigned, signed64
 
 MAX_STRING: Final = 4096
 _MOD: Final = 2**64 - 1
@@ -139,7 +139,13 @@ def _encode_status(status: Status | None) -> bytes:
     if status is None:
         return encode_unsigned(0)
     head = encode_unsigned(1 + status.cancelled)
-    return head + encode_signed(status.source) + encode_signed(status.tag) + encode_unsigned(status.count) + encode_unsigned(status.error)
+    return (
+        head
+        + encode_signed(status.source)
+        + encode_signed(status.tag)
+        + encode_unsigned(status.count)
+        + encode_unsigned(status.error)
+    )
 
 
 def _encode_value(value: Any, parameter: Parameter, buffer: int) -> bytes:

@@ -189,7 +189,9 @@ class Tasks:
             return none, np.empty(0, np.int64), np.empty(0, SWITCH)
         numbers = {thread.slot: np.zeros(len(thread.events), np.int64) for thread in threads}
         rows = {slot: self._read_switches(slot) for slot in self._file.threads()}
-        calling = _find_slot_stays(self._rank.definitions.threads, {slot: len(column) for slot, column in numbers.items()})
+        calling = _find_slot_stays(
+            self._rank.definitions.threads, {slot: len(column) for slot, column in numbers.items()}
+        )
         switching = _find_slot_stays(self.definitions.threads, {slot: len(column) for slot, column in rows.items()})
         used = []
         for tid in calling.keys() & switching.keys():

@@ -62,7 +62,9 @@ def find_known_worlds(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> 
     made = {world.index: d for world in worlds[1:] if (d := _parent_definition(ranks, world))}
     named = {definition.name: worlds[index] for index, definition in made.items() if definition.name}
     for spawn in sorted(_list_spawn_calls(ranks, worlds), key=lambda s: not s.name):
-        child = named.get(spawn.name) if spawn.name else _find_child_world(made, worlds[spawn.world + 1 :], spawn, parents)
+        child = (
+            named.get(spawn.name) if spawn.name else _find_child_world(made, worlds[spawn.world + 1 :], spawn, parents)
+        )
         if child:
             parents[child.index] = spawn.group
             for index, number in spawn.numbers.items():

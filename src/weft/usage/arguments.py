@@ -18,14 +18,14 @@ from weft.findings import Finding
 from weft.kinds import Severity
 from weft.mpi.meaning import Form, InPlace, base_name
 from weft.terms import calls, describe
-from weft.terms.argument_columns import Ints, Ragged, decode_argument, decode_columns, sorted_distinct, integer_column
+from weft.terms.argument_columns import Ints, Ragged, decode_argument, decode_columns, integer_column, sorted_distinct
 from weft.terms.byte_layouts import share_bytes
 from weft.terms.calls import catalogue_of, masks_of, word_set
 from weft.terms.datatype_layouts import layout_of_elements
 from weft.terms.datatype_sizes import gapless_sizes
-from weft.terms.event_findings import FindingLimiter, cause_key, make_finding, make_left_out_note, call_and_place
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding, make_left_out_note
 from weft.terms.rank_progress import LEFT
-from weft.terms.significant_arguments import side_of, is_significant
+from weft.terms.significant_arguments import is_significant, side_of
 from weft.trace import Event, Flag, Function, Rank, Run, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
@@ -49,7 +49,8 @@ _ROOTED_REDUCING = calls.forms_of(calls.TO_ROOT & calls.REDUCTIONS)
 _REDUCING = calls.forms_of(calls.REDUCTIONS, Form.BLOCKING, Form.NONBLOCKING)
 _ON_WINDOWS = calls.RMA | calls.REQUEST_RMA | calls.LOCKS | calls.UNLOCKS | calls.FLUSHES | calls.WINDOW_COLLECTIVES
 _ALIASED = (
-    calls.data_collectives(lambda m: m.in_place in (InPlace.SENDING, InPlace.SENDING_AT_ROOT)) - word_set("Alltoallw Gatherv")
+    calls.data_collectives(lambda m: m.in_place in (InPlace.SENDING, InPlace.SENDING_AT_ROOT))
+    - word_set("Alltoallw Gatherv")
 ) | word_set("Sendrecv")
 """Calls with two buffers, each of one address and one datatype."""
 _ON_REQUESTS = word_set("Start") | calls.CANCELS | calls.RELEASES
@@ -124,7 +125,7 @@ class _ArgumentChecks:
             self.told.add(index)
             yield make_finding(
                 "invalid-argument",
-                f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.place_suffix(event)}",
+                f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.at_place(event)}",
                 [event],
                 severity=severity,
                 evidence=Parameter(parameter=parameter),
@@ -397,7 +398,9 @@ class _ArgumentChecks:
         if not self.left_out:
             self.left_out = True
             event = self.rank.event(index)
-            yield make_left_out_note("invalid-argument", event, "it writes bytes more than once, or those that it sends,")
+            yield make_left_out_note(
+                "invalid-argument", event, "it writes bytes more than once, or those that it sends,"
+            )
 
     def _do_buffers_overlap(self, index: int) -> bool | None:
         """Return whether a call whose buffers have one address sends and receives the same bytes; None if that is not
@@ -421,7 +424,10 @@ class _ArgumentChecks:
             return False
         if kind == other or -1 in (kind, count, other, others):
             return True
-        sent, received = layout_of_elements(self.rank.datatype(kind), count), layout_of_elements(self.rank.datatype(other), others)
+        sent, received = (
+            layout_of_elements(self.rank.datatype(kind), count),
+            layout_of_elements(self.rank.datatype(other), others),
+        )
         return sent is None or received is None or share_bytes(sent, received)
 
     def _check_in_place(self) -> Iterator[Finding]:
@@ -449,7 +455,9 @@ class _ArgumentChecks:
 
     def _check_split_colors(self) -> Iterator[Finding]:
         """Find negative colors of MPI_Comm_split other than MPI_UNDEFINED."""
-        for events, found in decode_columns(self.rank, self._events_calling(word_set("Comm_split")), frozenset(("color",))):
+        for events, found in decode_columns(
+            self.rank, self._events_calling(word_set("Comm_split")), frozenset(("color",))
+        ):
             colour = found.get("color")
             if isinstance(colour, np.ndarray):
                 bad = (colour < 0) & (colour != _UNDEFINED_COLOUR)
@@ -498,7 +506,7 @@ class _ArgumentChecks:
             return
         yield make_finding(
             "invalid-argument",
-            f"MPI ended rank {self.rank.index} inside {call_and_place(event)}: "
+            f"MPI ended rank {self.rank.index} inside {call_at(event)}: "
             + (words or "an argument or the state of its object was wrong"),
             [event],
             certainty="certain" if named else "possible",

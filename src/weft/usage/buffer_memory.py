@@ -13,7 +13,7 @@ from weft.sources import variables
 from weft.sources.variables import Place, VariableType
 from weft.terms.calls import masks_of
 from weft.trace import Event, Rank
-from weft.trace.definitions import ModuleDefinition, CallPathDefinition
+from weft.trace.definitions import CallPathDefinition, ModuleDefinition
 from weft.trace.layout import Def
 
 OF_A_SITE: Final = 32

@@ -18,7 +18,7 @@ from weft.terms import calls
 from weft.terms.call_buffers import BufferRegion, list_regions
 from weft.terms.calls import masks_of, word_set
 from weft.terms.datatype_sizes import size_in_bytes
-from weft.terms.event_findings import cause_key, make_finding, call_and_place
+from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.usage.buffer_memory import (
@@ -98,7 +98,7 @@ def _overrun_finding(around: Around, event: Event, region: BufferRegion, room: M
     tail = "; what came fitted, more would not have" if fitted else ""
     return make_finding(
         "buffer-overrun",
-        f"rank {event.rank.index} {_verb_of_call(event, region)} {size:,} bytes in {call_and_place(event)}, "
+        f"rank {event.rank.index} {_verb_of_call(event, region)} {size:,} bytes in {call_at(event)}, "
         f"{_describe_memory(event, room)}: {outside}{tail}",
         [event],
         severity=severity,
@@ -176,7 +176,7 @@ def _outlived_window_finding(event: Event, create: Event, how: str) -> Finding:
     """Make the finding for a window that outlives its memory; `how` says what happened to the memory before `event`."""
     return make_finding(
         "buffer-overrun",
-        f"the memory of the window that rank {event.rank.index} made in {call_and_place(create)} {how} {call_and_place(event)}: "
+        f"the memory of the window that rank {event.rank.index} made in {call_at(create)} {how} {call_at(event)}: "
         "a window needs it until MPI_Win_free",
         [event, create],
         evidence=Outlived(parameter="base", outlived=True),

@@ -20,7 +20,7 @@ from weft.terms import calls, describe
 from weft.terms.argument_columns import Ints, decode_columns, sorted_distinct
 from weft.terms.calls import masks_of
 from weft.terms.datatype_sizes import machine_type, size_in_bytes
-from weft.terms.event_findings import FindingLimiter, cause_key, make_finding, call_and_place
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding
 from weft.terms.rank_progress import has_ended
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE
@@ -32,8 +32,12 @@ MAX_INSTANCES = 2000
 UNKNOWN = -1
 _ROOTED = calls.FROM_ROOT | calls.TO_ROOT
 _SAME_COUNT = calls.BROADCASTS | calls.data_collectives(lambda m: m.is_reduction and m.counted)
-_EXCHANGES = calls.data_collectives(lambda m: Share.EACH in (m.sends, m.receives) and not m.is_reduction and not m.is_neighbourhood)
-_BY_MEMBER = calls.data_collectives(lambda m: Share.LISTED in (m.sends, m.receives) and not m.is_reduction and not m.is_neighbourhood)
+_EXCHANGES = calls.data_collectives(
+    lambda m: Share.EACH in (m.sends, m.receives) and not m.is_reduction and not m.is_neighbourhood
+)
+_BY_MEMBER = calls.data_collectives(
+    lambda m: Share.LISTED in (m.sends, m.receives) and not m.is_reduction and not m.is_neighbourhood
+)
 """Collectives in which the counts of each pair of members are to agree."""
 _GRAPHS: Final = frozenset(("Dist_graph_create_adjacent",))
 _ALIKE: Final = {
@@ -233,7 +237,7 @@ def _check_same_function(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> I
     for instance in table.first_of_comms(wrong):
         places = table.parts(instance)
         groups = table.groups(places, [int(table.function[p]) for p in places])
-        told = [f"{_rank_text(table, found)} {_calls(found)} {call_and_place(table.at(found[0]))}" for _, found in groups[:4]]
+        told = [f"{_rank_text(table, found)} {_calls(found)} {call_at(table.at(found[0]))}" for _, found in groups[:4]]
         events = [table.at(found[0]) for _, found in groups]
         nth = int(table.of.ordinal[instance]) + 1
         yield make_finding(
@@ -262,7 +266,7 @@ def _check_absent_members(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> 
             continue
         yield make_finding(
             "collective-mismatch",
-            f"{rank_words(there)} {_calls(list(there))} {call_and_place(event)} and {rank_words(missing)} never "
+            f"{rank_words(there)} {_calls(list(there))} {call_at(event)} and {rank_words(missing)} never "
             f"{'does' if len(missing) == 1 else 'do'}",
             [table.at(p) for p in list(places)[:64]],
             evidence=Absent(absent=sorted(missing)[:64], communicator=comm.name),
@@ -402,7 +406,7 @@ def _unequal_value_finding(
         shown = show(event, value)
         shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
         told.append(
-            f"{_rank_text(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.place_suffix(event)}"
+            f"{_rank_text(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.at_place(event)}"
         )
     return make_finding(
         "argument-mismatch",
@@ -505,8 +509,8 @@ def _clash_finding(table: _CollectiveTable, instance: int, clash: Clash) -> Find
     return make_finding(
         "argument-mismatch",
         f"in {name} on {table.comm(instance).name} rank {sender.rank.index} sends "
-        f"{gives} to rank {receiver.rank.index}{describe.place_suffix(sender)} but rank {receiver.rank.index} "
-        f"expects {takes}{describe.place_suffix(receiver)}",
+        f"{gives} to rank {receiver.rank.index}{describe.at_place(sender)} but rank {receiver.rank.index} "
+        f"expects {takes}{describe.at_place(receiver)}",
         [sender, receiver],
         evidence=Argument(argument=what),
         cause=cause_key(sender, receiver),
@@ -583,8 +587,8 @@ def _check_graph_edges(table: _CollectiveTable, right: NDArray[np.bool_]) -> Ite
             yield make_finding(
                 "argument-mismatch",
                 f"in {calls.message_name(one.function.name)} on {comm.name} rank {one.rank.index} names "
-                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.place_suffix(one)} but that one "
-                f"{_edge_count_text(takes)} from it{describe.place_suffix(two)}",
+                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.at_place(one)} but that one "
+                f"{_edge_count_text(takes)} from it{describe.at_place(two)}",
                 [one, two],
                 evidence=Argument(argument="destinations"),
                 cause=cause_key(one, two),

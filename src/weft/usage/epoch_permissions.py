@@ -9,7 +9,7 @@ import numpy as np
 from weft.terms import calls
 from weft.terms.argument_columns import Ints, decode_columns, integer_column
 from weft.terms.calls import masks_of
-from weft.terms.event_findings import call_and_place
+from weft.terms.event_findings import call_at
 from weft.trace import Event, Rank
 from weft.usage.epochs import FENCE, START, Epochs
 from weft.usage.window_accesses import OPERATION, READ, RmaAccesses
@@ -28,7 +28,7 @@ def find_forbidden_operations(rank: Rank, of: Epochs) -> Iterator[EpochViolation
     asks = masks_of(rank.trace.functions).table(calls.REQUEST_RMA)[rank.events["function"][of.event[rows]]]
     for row in rows[asks].tolist():
         opened = rank.event(int(of.begin[of.epoch[row]]))
-        why = f"accesses a window with a request, which only a lock permits, in the epoch of {call_and_place(opened)},"
+        why = f"accesses a window with a request, which only a lock permits, in the epoch of {call_at(opened)},"
         yield rank.event(int(of.event[row])), why, opened
     yield from _find_operations_denied_by_fences(rank, of, rows[of.sort[of.epoch[rows]] == FENCE])
 
@@ -49,10 +49,10 @@ def _find_operations_denied_by_fences(rank: Rank, of: Epochs, rows: Ints) -> Ite
         begin, end = int(of.begin[epoch]), int(of.end[epoch])
         if asserted.get(begin, 0) & _NO_SUCCEED:
             opened = rank.event(begin)
-            yield event, f"accesses a window behind {call_and_place(opened)}, which asserts MPI_MODE_NOSUCCEED,", opened
+            yield event, f"accesses a window behind {call_at(opened)}, which asserts MPI_MODE_NOSUCCEED,", opened
         elif asserted.get(end, 0) & _NO_PRECEDE:
             closed = rank.event(end)
-            yield closed, f"asserts MPI_MODE_NOPRECEDE behind {call_and_place(event)}", event
+            yield closed, f"asserts MPI_MODE_NOPRECEDE behind {call_at(event)}", event
 
 
 def find_denied_updates(known: Mapping[Rank, Epochs], accesses: RmaAccesses) -> Iterator[EpochViolation]:
@@ -71,7 +71,7 @@ def find_denied_updates(known: Mapping[Rank, Epochs], accesses: RmaAccesses) -> 
                 event = rank.trace.ranks[int(accesses.rank[row])].event(int(accesses.event[row]))
                 yield (
                     event,
-                    f"changes rank {rank.index}'s window, of which {call_and_place(fence)} asserts MPI_MODE_NOPUT,",
+                    f"changes rank {rank.index}'s window, of which {call_at(fence)} asserts MPI_MODE_NOPUT,",
                     fence,
                 )
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.terms.argument_columns import Ints, decode_columns, sorted_distinct, integer_column
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
 from weft.terms.windows import group_members
 from weft.trace import Flag, Rank
 from weft.usage.epochs import POST, START, TEST, WAIT, Epochs, Window

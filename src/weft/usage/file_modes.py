@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from weft.terms.argument_columns import decode_columns, sorted_distinct, integer_column
+from weft.terms.argument_columns import decode_columns, integer_column, sorted_distinct
 from weft.terms.calls import masks_of
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable

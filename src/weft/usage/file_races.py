@@ -26,7 +26,7 @@ from weft.terms.byte_layouts import Block, Blocks
 from weft.terms.calls import catalogue_of, masks_of, word_set
 from weft.terms.datatype_layouts import layout_of_elements
 from weft.terms.datatype_sizes import size_in_bytes
-from weft.terms.event_findings import cause_key, make_finding, make_left_out_note, call_and_place
+from weft.terms.event_findings import call_at, cause_key, make_finding, make_left_out_note
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.usage.pending_buffers import RequestEnds, ends_of_requests, find_request_ends
 
@@ -386,14 +386,15 @@ class _SharedFile:
         does, also = ("writes" if access.writes else "reads" for access in (one, two))
         if sort == "race":
             message = (
-                f"rank {one.rank} {does} {where} in {call_and_place(first)} and rank {two.rank} {also} them in {call_and_place(second)}: "
+                f"rank {one.rank} {does} {where} in {call_at(first)} and rank {two.rank} {also} them "
+                f"in {call_at(second)}: "
                 "nothing orders them, and the file is not atomic"
             )
         else:
             also = "reads" if not two.writes else "writes over"
             message = (
-                f"rank {two.rank} {also} {where} in {call_and_place(second)}, which rank {one.rank} writes before in "
-                f"{call_and_place(first)}: without MPI_File_sync between the file may not have them"
+                f"rank {two.rank} {also} {where} in {call_at(second)}, which rank {one.rank} writes before in "
+                f"{call_at(first)}: without MPI_File_sync between the file may not have them"
             )
         yield make_finding(
             "file-race", message, [first, second], severity="error" if sort == "race" else "warning",

@@ -12,9 +12,9 @@ from weft.findings import Finding
 from weft.mpi.meaning import Act, Form, Over, base_name, functions_with
 from weft.mpi.meaning import find_meaning as meaning_of
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, decode_columns, sorted_distinct, integer_column
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
 from weft.terms.calls import catalogue_of, word_set
-from weft.terms.event_findings import FindingLimiter, cause_key, make_finding, call_and_place
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding
 from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Rank
 from weft.trace.layout import ID_DYNAMIC
@@ -64,22 +64,26 @@ def _check_calls_on_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
         form = row.form if row else Form.BLOCKING
         if form is Form.END:
             if active is None:
-                yield "request-misuse", f"ends in {call_and_place(event)} a split collective that it did not begin", [event]
+                yield (
+                    "request-misuse",
+                    f"ends in {call_at(event)} a split collective that it did not begin",
+                    [event],
+                )
             elif base_name(active.function.name).removesuffix("_begin") != name.removesuffix("_end"):
-                why = f"ends in {call_and_place(event)} the split collective of {call_and_place(active)}, which is another one"
+                why = f"ends in {call_at(event)} the split collective of {call_at(active)}, which is another one"
                 yield "request-misuse", why, [event, active]
             active = None
         elif active is not None and name in _CLOSE:
-            why = f"never ends the split collective of {call_and_place(active)}: it closes the file in {call_and_place(event)}"
+            why = f"never ends the split collective of {call_at(active)}: it closes the file in {call_at(event)}"
             yield "request-leak", why, [active, event]
             active = None
         elif active is not None:
-            why = f"calls {call_and_place(event)} while the split collective of {call_and_place(active)} on the file is not ended"
+            why = f"calls {call_at(event)} while the split collective of {call_at(active)} on the file is not ended"
             yield "request-misuse", why, [event, active]
         if form is Form.BEGIN:
             active = event
     if active is not None and has_reached_finalize(rank):
-        yield "request-leak", f"never ends the split collective of {call_and_place(active)}", [active]
+        yield "request-leak", f"never ends the split collective of {call_at(active)}", [active]
 
 
 def _find_closed_while_pending(of: Traffic) -> Iterator[Wrong]:
@@ -94,11 +98,13 @@ def _find_closed_while_pending(of: Traffic) -> Iterator[Wrong]:
     done = find_request_ends(of)
     for events, found in decode_columns(rank, makers, frozenset(("fh",))):
         overs = ends_of_requests(rank, events, done)
-        for index, file, over in zip(events.tolist(), integer_column(found, "fh").tolist(), overs.tolist(), strict=True):
+        for index, file, over in zip(
+            events.tolist(), integer_column(found, "fh").tolist(), overs.tolist(), strict=True
+        ):
             at = closed.get(file)
             leaks = over == len(rank) and has_reached_finalize(rank)  # then the request itself is told
             if at is not None and index < at < over and not leaks:
                 close, begun, *wait = (rank.event(i) for i in (at, index, over) if i < len(rank))
-                later = f": {call_and_place(wait[0])} comes later" if wait else ""
-                why = f"closes a file in {call_and_place(close)} before {call_and_place(begun)} is complete{later}"
+                later = f": {call_at(wait[0])} comes later" if wait else ""
+                why = f"closes a file in {call_at(close)} before {call_at(begun)} is complete{later}"
                 yield "request-misuse", why, [close, begun, *wait]

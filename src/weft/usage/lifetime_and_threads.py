@@ -16,8 +16,8 @@ from weft.mpi.meaning import Trait
 from weft.terms import calls
 from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.terms.calls import masks_of, word_set
-from weft.terms.describe import place_suffix
-from weft.terms.event_findings import cause_key, make_finding, call_and_place
+from weft.terms.describe import at_place
+from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.trace import EndingKind, Rank, Trace
 from weft.trace.layout import Flag
 from weft.trace.rank import Event
@@ -63,7 +63,7 @@ def _timing_finding(event: Event, why: str) -> Finding:
     """Make the finding that a call comes at a wrong time; `why` ends the sentence."""
     return make_finding(
         "invalid-argument",
-        f"rank {event.rank.index} calls {event.function.name}{place_suffix(event)} {why}",
+        f"rank {event.rank.index} calls {event.function.name}{at_place(event)} {why}",
         [event],
         evidence=Parameter(parameter="time"),
         cause=cause_key(event),
@@ -102,7 +102,7 @@ def _check_calls_after_finalize(rank: Rank) -> Iterator[Finding]:
     if last.open:
         return
     for index in _restricted_calls(rank, np.arange(last.index + 1, len(rank), dtype=np.int64))[:1].tolist():
-        yield _timing_finding(rank.event(index), f"after MPI_Finalize{place_suffix(last)}")
+        yield _timing_finding(rank.event(index), f"after MPI_Finalize{at_place(last)}")
 
 
 def _check_thread_level(rank: Rank) -> Iterator[Finding]:
@@ -112,7 +112,7 @@ def _check_thread_level(rank: Rank) -> Iterator[Finding]:
     inits = table.where(rank, _INITS)
     if header is None or len(rank.threads) < 2 or not 0 <= header.thread_level < 3 or not len(inits):
         return
-    level = f"MPI was initialised with MPI_THREAD_{_LEVELS[header.thread_level]}{place_suffix(rank.event(int(inits[0])))}"
+    level = f"MPI was initialised with MPI_THREAD_{_LEVELS[header.thread_level]}{at_place(rank.event(int(inits[0])))}"
     if header.thread_level < _SERIALIZED:
         others = np.flatnonzero(rank.event_threads != rank.event_threads[inits[0]])
         for index in _restricted_calls(rank, others)[:1].tolist():
@@ -128,8 +128,8 @@ def _check_thread_level(rank: Rank) -> Iterator[Finding]:
         one, two = (rank.event(i) for i in pair)
         yield make_finding(
             "invalid-argument",
-            f"rank {rank.index} calls {two.function.name}{place_suffix(two)} while another of its threads is still in "
-            f"{one.function.name}{place_suffix(one)}, but {level}",
+            f"rank {rank.index} calls {two.function.name}{at_place(two)} while another of its threads is still in "
+            f"{one.function.name}{at_place(one)}, but {level}",
             [one, two],
             evidence=Parameter(parameter="time"),
             cause=cause_key(one, two),
@@ -155,8 +155,8 @@ def _check_concurrent_collectives(rank: Rank) -> Iterator[Finding]:
         one, two = (rank.event(i) for i in pair)
         yield make_finding(
             "collective-mismatch",
-            f"rank {rank.index} calls {call_and_place(two)} on {comm.name} while another of its threads is still in "
-            f"{call_and_place(one)} on it: nothing says which comes first, and each member must make them in one order",
+            f"rank {rank.index} calls {call_at(two)} on {comm.name} while another of its threads is still in "
+            f"{call_at(one)} on it: nothing says which comes first, and each member must make them in one order",
             [one, two],
             evidence=Freed(communicator=comm.name),
             cause=cause_key(one, two),
@@ -173,7 +173,7 @@ def _check_finalizing_thread(rank: Rank) -> Iterator[Finding]:
         return
     if rank.event_threads[inits[0]] != rank.event_threads[ends[0]]:
         first, last = rank.event(int(inits[0])), rank.event(int(ends[0]))
-        why = f"from another thread than the one that initialised MPI{place_suffix(first)}"
+        why = f"from another thread than the one that initialised MPI{at_place(first)}"
         yield replace(_timing_finding(last, why), severity="warning")
 
 
@@ -203,8 +203,10 @@ def _check_racing_probes(rank: Rank) -> Iterator[Finding]:
                 events = [other.probe, look.probe, other.receive, look.receive]
                 yield make_finding(
                     "message-race",
-                    f"rank {rank.index} looks for a message in {call_and_place(other.probe)} and, before that thread receives it "
-                    f"in {call_and_place(other.receive)}, in another thread in {call_and_place(look.probe)}: both may see the same one, "
+                    f"rank {rank.index} looks for a message in {call_at(other.probe)} and, before "
+                    f"that thread receives it "
+                    f"in {call_at(other.receive)}, in another thread in {call_at(look.probe)}: both "
+                    f"may see the same one, "
                     "and a receive get another than was looked at; MPI_Mprobe and MPI_Mrecv keep them apart",
                     events,
                     cause=cause_key(other.probe, look.probe),

@@ -19,7 +19,7 @@ from weft.terms.calls import catalogue_of, masks_of, word_set
 from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.trace.segment import release_piece, cut_rank
+from weft.trace.segment import cut_rank, release_piece
 from weft.usage.pending_buffers import ends_of_requests, ends_of_starts, find_request_ends
 from weft.usage.requests import Requests, check_rank_requests, report_shared_buffers
 

@@ -21,8 +21,15 @@ from weft.terms.analysis_sections import AnalysisSection, run_sections
 from weft.terms.argument_columns import decode_columns, integer_column
 from weft.terms.calls import catalogue_of, masks_of
 from weft.terms.datatype_sizes import machine_type, size_in_bytes
-from weft.terms.describe import tag_argument, place_suffix
-from weft.terms.event_findings import MAX_OF_ONE_SITE, FindingLimiter, cause_key, make_finding, make_left_out_note, call_and_place
+from weft.terms.describe import at_place, tag_argument
+from weft.terms.event_findings import (
+    MAX_OF_ONE_SITE,
+    FindingLimiter,
+    call_at,
+    cause_key,
+    make_finding,
+    make_left_out_note,
+)
 from weft.terms.rank_progress import has_ended, has_reached_finalize
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
@@ -100,7 +107,7 @@ def _truncation_finding(event: Event) -> Finding:
     """Make the finding for a receive whose buffer is too small for its message."""
     return make_finding(
         "truncation",
-        f"rank {event.rank.index} got a message in {call_and_place(event)} that is longer than the room for it",
+        f"rank {event.rank.index} got a message in {call_at(event)} that is longer than the room for it",
         [event],
         cause=cause_key(event),
     )
@@ -164,7 +171,7 @@ def _find_unmatched_sends(trace: Trace, match: Match, done: _EndedPartners) -> I
         told = f"{near}" if near else f"rank {receiver} never receives it"
         yield make_finding(
             "unmatched-send",
-            f"the message of rank {event.rank.index} to rank {receiver} in {call_and_place(event)} is never received: {told}",
+            f"the message of rank {event.rank.index} to rank {receiver} in {call_at(event)} is never received: {told}",
             [event, *other],
             evidence=Sent(dest=receiver, tag=int(match.sends.tag[row])),
             cause=cause_key(event),
@@ -188,7 +195,8 @@ def _report_unreceived_probed_messages(trace: Trace, match: Match) -> Iterator[l
             if some.more(event.site_id):
                 told = make_finding(
                     "unmatched-send",
-                    f"rank {rank.index} takes a message of rank {event.peer} in {call_and_place(event)} and never receives it: "
+                    f"rank {rank.index} takes a message of rank {event.peer} in {call_at(event)} and "
+                    f"never receives it: "
                     "no MPI_Mrecv or MPI_Imrecv of it follows",
                     [event],
                     evidence=Sent(dest=rank.index, tag=event.tag),
@@ -246,7 +254,7 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
         )
         yield make_finding(
             "unmatched-receive",
-            f"rank {event.rank.index} waits in {call_and_place(event)} for a message of {who}: {told}",
+            f"rank {event.rank.index} waits in {call_at(event)} for a message of {who}: {told}",
             [event, *other],
             evidence=Wanted(source=source, tag=int(match.recvs.tag[row])),
             cause=cause_key(event),
@@ -292,10 +300,10 @@ def _describe_difference(others: Posts, candidate: int, other: Event, mine: Post
     names = other.rank.trace.communicators
     verb = "waits for" if "recv" in other.function.name.lower() else "sent"
     if others.comm[candidate] != mine.comm[row]:
-        return f"rank {rank} {verb} it on {names[int(others.comm[candidate])].name}{place_suffix(other)}"
+        return f"rank {rank} {verb} it on {names[int(others.comm[candidate])].name}{at_place(other)}"
     if sent[0] != sent[1]:
-        return f"rank {rank} {verb} tag {tag_argument(int(sent[1]), other.rank.trace.system)}{place_suffix(other)}"
-    return f"rank {rank} {verb} one of rank {int(others.peer[candidate])}{place_suffix(other)}"
+        return f"rank {rank} {verb} tag {tag_argument(int(sent[1]), other.rank.trace.system)}{at_place(other)}"
+    return f"rank {rank} {verb} one of rank {int(others.peer[candidate])}{at_place(other)}"
 
 
 # Types and lengths
@@ -383,7 +391,9 @@ def _report_partitioned_misfits(trace: Trace, match: Match) -> Iterator[list[Fin
     made: dict[tuple[object, ...], list[Event]] = defaultdict(list)
     for rank in trace.ranks if len(rows) else ():
         for event in map(rank.event, masks_of(trace.functions).where(rank, calls.PARTITIONED).tolist()):
-            made[rank.index, base_name(event.function.name), event.comm, event.peer, event.args.get("tag")].append(event)
+            made[rank.index, base_name(event.function.name), event.comm, event.peer, event.args.get("tag")].append(
+                event
+            )
     alone = {(one.rank.index, one.index): one for events in made.values() if len(events) == 1 for one in events}
     seen = set()
     for row in rows.tolist():
@@ -408,7 +418,10 @@ def _compare_message_types(
     if sent[0] is None or wanted[0] is None or sizes[0] is None or sizes[1] is None:
         return
     bytes_sent, bytes_wanted = sizes[0] * sent[1], sizes[1] * wanted[1]
-    told = f"rank {send.rank.index} in {call_and_place(send)}", f"rank {receive.rank.index} in {call_and_place(receive)}"
+    told = (
+        f"rank {send.rank.index} in {call_at(send)}",
+        f"rank {receive.rank.index} in {call_at(receive)}",
+    )
     evidence = Sizes(sent=bytes_sent, room=bytes_wanted, messages=times)
     if bytes_sent > bytes_wanted:
         yield make_finding(
@@ -475,7 +488,11 @@ def _repeat_signature(signature: Signature, times: int) -> Iterator[tuple[str, i
 
 
 PARTS = (
-    AnalysisSection(_report_truncations), AnalysisSection(_report_unmatched_sends), AnalysisSection(_report_unreceived_probed_messages),
-    AnalysisSection(_report_unmatched_receives), AnalysisSection(_report_misfits, MAX_PAIRS), AnalysisSection(_report_partitioned_misfits),
-)  # fmt: skip
+    AnalysisSection(_report_truncations),
+    AnalysisSection(_report_unmatched_sends),
+    AnalysisSection(_report_unreceived_probed_messages),
+    AnalysisSection(_report_unmatched_receives),
+    AnalysisSection(_report_misfits, MAX_PAIRS),
+    AnalysisSection(_report_partitioned_misfits),
+)
 """In the order in which they are told."""

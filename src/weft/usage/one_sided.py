@@ -17,11 +17,18 @@ from weft.evidence import Epoch, Parameter
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.order import Order
-from weft.terms.argument_columns import Ints, decode_columns, sorted_distinct, integer_column
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
 from weft.terms.buffer_blocks import Shapes, empty_shapes, list_buffer_blocks
 from weft.terms.byte_layouts import first_shared_blocks, gapless_layout
 from weft.terms.calls import word_set
-from weft.terms.event_findings import FindingLimiter, cause_key, make_finding, make_left_out_note, call_and_place, limit_per_site
+from weft.terms.event_findings import (
+    FindingLimiter,
+    call_at,
+    cause_key,
+    limit_per_site,
+    make_finding,
+    make_left_out_note,
+)
 from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
 from weft.trace.definitions import WindowDefinition
@@ -133,7 +140,7 @@ def _report_epoch_misuse(rank: Rank, of: Epochs) -> Iterator[Finding]:
         place = order[row]
         event = rank.event(int(of.at[place]))
         other = rank.event(int(of.other[place])) if of.other[place] >= 0 else None
-        why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=call_and_place(other) if other else "")
+        why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=call_at(other) if other else "")
         severity: Severity = "warning" if of.wrong[place] == _TOLERATED else "error"
         open_ = int(of.wrong[place]) in _LEFT_OPEN
         yield _misuse_finding(event, why, *([other] if other else []), severity=severity, left_open=open_)
@@ -146,9 +153,12 @@ def _report_epoch_misuse(rank: Rank, of: Epochs) -> Iterator[Finding]:
 def _misuse_finding(
     event: Event, why: str, *others: Event, severity: Severity = "error", left_open: bool = False
 ) -> Finding:
-    told = f"rank {event.rank.index} {why} in {call_and_place(event)}"
+    """Make a finding of the kind epoch-misuse about a call."""
+    told = f"rank {event.rank.index} {why} in {call_at(event)}"
     evidence = Epoch(left_open=left_open)
-    return make_finding("epoch-misuse", told, [event, *others], severity=severity, evidence=evidence, cause=cause_key(event))
+    return make_finding(
+        "epoch-misuse", told, [event, *others], severity=severity, evidence=evidence, cause=cause_key(event)
+    )
 
 
 class _RankOperations:
@@ -233,11 +243,14 @@ class _RankOperations:
         """Return displacement unit (0 unknown) and size (-1 unknown) of the window at the target of rows `at`."""
         key = self.window[at].astype(np.int64) << 32 | np.maximum(self.target[at], 0)
         unique, inverse = np.unique(key, return_inverse=True)
-        table = np.array([self._unit_and_size(self.of.windows[k >> 32], k & 0xFFFFFFFF) for k in unique.tolist()], np.int64)
+        table = np.array(
+            [self._unit_and_size(self.of.windows[k >> 32], k & 0xFFFFFFFF) for k in unique.tolist()], np.int64
+        )
         unit, size = table.reshape(-1, 2)[inverse.reshape(-1)].T
         return np.where(self.target[at] >= 0, unit, 0), size
 
     def _unit_and_size(self, window: Window, target: int) -> tuple[int, int]:
+        """Return displacement unit and size of a target's part of a window; (0, -1) if it is not known."""
         definition = self._window_definition(window, target)
         if definition is None:
             return 0, -1
@@ -290,7 +303,7 @@ class _RankOperations:
     def _wrong_target_finding(self, row: int, what: str) -> Finding:
         """Make the finding for an access outside of the window; `what` names the bytes."""
         event = self.rank.event(int(self.event[row]))
-        told = f"rank {self.rank.index} accesses {what} in {call_and_place(event)}"
+        told = f"rank {self.rank.index} accesses {what} in {call_at(event)}"
         return make_finding(
             "invalid-argument", told, [event], evidence=Parameter(parameter="target_disp"), cause=cause_key(event)
         )

@@ -16,7 +16,7 @@ from weft.terms.argument_columns import Ints, decode_argument, sorted_distinct
 from weft.terms.buffer_blocks import empty_shapes
 from weft.terms.calls import masks_of
 from weft.terms.datatype_sizes import gapless_sizes
-from weft.terms.event_findings import cause_key, make_finding, call_and_place, limit_per_site
+from weft.terms.event_findings import call_at, cause_key, limit_per_site, make_finding
 from weft.terms.significant_arguments import is_significant
 from weft.trace import Rank
 from weft.trace.layout import COUNT_IN_TAIL
@@ -81,7 +81,7 @@ def _report_overlaps_in_one_call(rank: Rank, own: BufferAccesses) -> Iterator[Fi
         event = rank.event(int(events[place]))
         yield make_finding(
             "invalid-argument",
-            f"rank {rank.index} gives {call_and_place(event)} a result buffer that shares bytes with what it reads",
+            f"rank {rank.index} gives {call_at(event)} a result buffer that shares bytes with what it reads",
             [event], evidence=Parameter(parameter="result_addr"), cause=cause_key(event),
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.calls import catalogue_of
-from weft.terms.event_findings import FindingLimiter, cause_key, make_finding, call_and_place
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding
 from weft.trace import Event
 
 
@@ -22,7 +22,7 @@ def report_wrong_pready_calls(of: Traffic) -> Iterator[Finding]:
     for init in (of.rank.event(int(index)) for index in inits):
         for event, why, others in _find_wrong_calls_on_request(of, init):
             if some.more(event.site_id):
-                message = f"rank {of.rank.index} in {call_and_place(event)} says {why.format(request=call_and_place(init))}"
+                message = f"rank {of.rank.index} in {call_at(event)} says {why.format(request=call_at(init))}"
                 yield make_finding("request-misuse", message, [event, *others, init], cause=cause_key(event))
 
 

@@ -23,12 +23,12 @@ from weft.native.headers import overlaps as c_overlaps
 from weft.native.headers import requests
 from weft.native.headers.requests import Access
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, sorted_distinct, indices_in
-from weft.terms.buffer_blocks import Shapes, empty_shapes, number_shapes, list_buffer_blocks
+from weft.terms.argument_columns import Ints, indices_in, sorted_distinct
+from weft.terms.buffer_blocks import Shapes, empty_shapes, list_buffer_blocks, number_shapes
 from weft.terms.byte_layouts import first_shared_blocks, gapless_layout
 from weft.terms.calls import catalogue_of, masks_of
 from weft.terms.datatype_sizes import gapless_size, gapless_sizes
-from weft.terms.event_findings import cause_key, make_finding, make_left_out_note, call_and_place
+from weft.terms.event_findings import call_at, cause_key, make_finding, make_left_out_note
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL, Def
@@ -140,7 +140,8 @@ def overlap_finding(rank: Rank, rows: BufferAccesses, one: int, two: int, held_b
     held = "is received into" if rows.writes[one] else "is sent"
     return make_finding(
         "buffer-reuse",
-        f"rank {rank.index} {verb} {shared:,} bytes in {call_and_place(second)} that {held} by {held_by.format(call_and_place(first))}",
+        f"rank {rank.index} {verb} {shared:,} bytes in {call_at(second)} that {held} by "
+        f"{held_by.format(call_at(first))}",
         [second, first],
         evidence=Overlap(
             bytes=shared,

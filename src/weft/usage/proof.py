@@ -26,7 +26,7 @@ _ENDS_ACCESS: Final = UNLOCKS | FLUSHES | functions_with_sync(Sync.FENCE, Sync.C
 
 
 def holds(trace: Trace, evidence: Sampled | Overlap | WindowOverlap, order: Order) -> bool:
-    """Whether a finding's evidence holds on the record."""
+    """Return whether a finding's evidence holds on the record."""
     if isinstance(evidence, Sampled):
         return bool(trace.event(*evidence.completed).flags & Flag.BUFFER_CHANGED)
     one, two = sorted(evidence.accesses, key=lambda access: access.call)
@@ -44,7 +44,7 @@ def holds(trace: Trace, evidence: Sampled | Overlap | WindowOverlap, order: Orde
 
 
 def _touches_bytes(trace: Trace, access: BufferAccess, target: int | None) -> bool:
-    """Whether the call touches such bytes, by its arguments."""
+    """Return whether the call touches such bytes, by its arguments."""
     event = trace.event(*access.named)
     if access.as_ == "store":
         ranges = [part for stored in event.rank.definitions.stored for part in stored.ranges]
@@ -58,7 +58,7 @@ def _touches_bytes(trace: Trace, access: BufferAccess, target: int | None) -> bo
 
 
 def _buffer_has_bytes(event: Event, region: BufferRegion, low: int, high: int) -> bool:
-    """Whether a buffer of a call has some bytes."""
+    """Return whether a buffer of a call has some bytes."""
     if not region.address + region.low <= low <= high <= region.address + region.high:
         return False
     layout = buffer_layout(event, region.parameter) if region.datatype is not None else None
@@ -66,7 +66,7 @@ def _buffer_has_bytes(event: Event, region: BufferRegion, low: int, high: int) -
 
 
 def _window_base(trace: Trace, access: BufferAccess, target: int | None) -> int:
-    """The first byte of the window that holds an operation's own buffer."""
+    """Return the first byte of the window that has an operation's own buffer."""
     rank = trace.ranks[access.call.rank]
     made = [rank.definitions.window(id) for id in rank.definitions.ids(Def.WINDOW)]
     buffers = [r.address for r in list_regions(trace.event(*access.named))]
@@ -75,7 +75,7 @@ def _window_base(trace: Trace, access: BufferAccess, target: int | None) -> int:
 
 
 def _operation_touches(trace: Trace, event: Event, target: int, first: int, end: int) -> bool:
-    """Whether an operation touches some bytes of the target's window."""
+    """Return whether an operation touches some bytes of the target's window."""
     window = _target_window(trace, event, target)
     if window is None:
         return False
@@ -87,14 +87,16 @@ def _operation_touches(trace: Trace, event: Event, target: int, first: int, end:
 
 
 def _target_window(trace: Trace, event: Event, target: int) -> WindowDefinition | None:
-    """The window of an operation as its target knows it."""
+    """Return the window of an operation as its target knows it."""
     there, wanted = trace.ranks[target], window_of(event.rank, event.args["win"])
     ids = [id for id in there.definitions.ids(Def.WINDOW) if window_of(there, id) == wanted]
     return there.definitions.window(ids[0]) if wanted is not None and len(ids) == 1 else None
 
 
 def _can_complete(trace: Trace, access: BufferAccess) -> bool:
-    """Whether the call that is said to complete an operation may do that: it names its request, or its window."""
+    """Return whether the call that is said to complete an operation may do that: it names its request, or its
+    window.
+    """
     if access.until is None or access.until == access.call or access.as_ == "store":
         return True
     start, end = trace.event(*access.call), trace.event(*access.until)
@@ -112,14 +114,14 @@ def _requests(event: Event) -> set[int]:
 
 
 def _are_kept_apart(one: WindowAccess, two: WindowAccess) -> bool:
-    """Whether fences or locks keep the accesses of two ranks apart."""
+    """Return whether fences or locks keep the accesses of two ranks apart."""
     fences = one.fence, two.fence
     locks = {one.lock, two.lock}
     return (None not in fences and fences[0] != fences[1]) or (None not in locks and "exclusive" in locks)
 
 
 def _ends_before(order: Order, one: WindowAccess, two: WindowAccess) -> bool:
-    """Whether one is over before the other begins, as its origin or the target knows it."""
+    """Return whether one access is over before the other begins, as its origin or the target knows it."""
     ends = [end for end in (one.until, one.closed) if end]
     begins = [begin for begin in (two.begins, two.opened) if begin]
     return any(order.past(begin).started[end.rank] > end.event for end in ends for begin in begins)

@@ -10,7 +10,7 @@ from weft.evidence import Parameter
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order
-from weft.terms.event_findings import FindingLimiter, cause_key, make_finding, call_and_place
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding
 from weft.trace import Trace
 
 
@@ -35,7 +35,8 @@ def _report_early_ready_sends(trace: Trace, match: Match, order: Order) -> Itera
         when = "is posted only after that" if after else "may be posted after that: nothing orders them"
         yield make_finding(
             "invalid-argument",
-            f"rank {send[0]} makes the ready send {call_and_place(event)}, whose receive, {call_and_place(receive)} of rank {recv[0]}, "
+            f"rank {send[0]} makes the ready send {call_at(event)}, whose receive, {call_at(receive)} "
+            f"of rank {recv[0]}, "
             f"{when}",
             [event, receive],
             severity="error" if after else "warning",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.match import Match
-from weft.terms.reduction_values import KINS, PREFIX, combine_numbers, blocking_name, numpy_type
+from weft.terms.reduction_values import KINS, PREFIX, blocking_name, combine_numbers, numpy_type
 from weft.trace import Datatype, Rank, Trace
 from weft.trace.layout import CONTENT_MOST, HashSide
 

@@ -16,8 +16,16 @@ from weft.base.words import plural
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
-from weft.terms.event_findings import make_finding, call_and_place
-from weft.terms.reduction_values import PREFIX, Numbers, Contribution, combine_contributions, blocking_name, read_contributions, operation_name
+from weft.terms.event_findings import call_at, make_finding
+from weft.terms.reduction_values import (
+    PREFIX,
+    Contribution,
+    Numbers,
+    blocking_name,
+    combine_contributions,
+    operation_name,
+    read_contributions,
+)
 from weft.trace import Trace
 from weft.usage.reduction_batches import are_allowed_results, find_wrong_results
 
@@ -72,7 +80,7 @@ def _wrong_result_finding(
     listed = ", ".join(f"{value:.17g}" if isinstance(value, float) else str(value) for value in brought[:8])
     ranks = plural(len(brought), "rank")
     message = (
-        f"{call_and_place(part.event)} with {name} gave rank {rank} {got} as element {at}{more}; what its {ranks} brought "
+        f"{call_at(part.event)} with {name} gave rank {rank} {got} as element {at}{more}; what its {ranks} brought "
         f"({listed}{', …' if len(brought) > 8 else ''}) comes to {expected[at]}"
     )
     others = [one.event for one in parts if one is not part]

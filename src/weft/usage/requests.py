@@ -18,8 +18,8 @@ from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.terms.calls import catalogue_of, masks_of
-from weft.terms.describe import place_suffix
-from weft.terms.event_findings import MAX_OF_ONE_SITE, cause_key, make_finding, call_and_place, limit_per_site
+from weft.terms.describe import at_place
+from weft.terms.event_findings import MAX_OF_ONE_SITE, call_at, cause_key, limit_per_site, make_finding
 from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Flag, Rank
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
@@ -194,7 +194,7 @@ class Requests:
         verb = "frees" if event.function.name == "MPI_Request_free" else "completes"
         return make_finding(
             "request-misuse",
-            f"rank {self.rank.index} {verb} a request{place_suffix(event)} that {why}",
+            f"rank {self.rank.index} {verb} a request{at_place(event)} that {why}",
             [event, *makers],
             cause=cause_key(event),
         )
@@ -207,13 +207,13 @@ class Requests:
             makers = self._only_maker_over_before(index)
             copied = "its handle was copied before it was waited for, tested or freed, and the copy is stale"
             if makers:
-                return makers, f"is already over, that of {call_and_place(makers[0])}: {copied}"
+                return makers, f"is already over, that of {call_at(makers[0])}: {copied}"
             return [], f"is already over: {copied}, or it never was one"
         failed = self.masks.where(self.rank, calls.REQUEST_MAKERS)
         failed = failed[(failed < index) & (self.rank.events["error"][failed] != 0)]
         if len(failed):
             failure = self.rank.event(int(failed[-1]))
-            return [failure], f"no call made: {call_and_place(failure)} failed, and left its handle as it was"
+            return [failure], f"no call made: {call_at(failure)} failed, and left its handle as it was"
         return [], "no call made: its handle was never set"
 
     @cached_property
@@ -263,7 +263,8 @@ class Requests:
         for event in self._limit_per_call_site(self.makers[active]):
             yield make_finding(
                 "request-leak",
-                f"rank {self.rank.index} never completes the request of {call_and_place(event)}: no wait, test or free follows",
+                f"rank {self.rank.index} never completes the request of {call_at(event)}: no wait, "
+                f"test or free follows",
                 [event],
                 cause=cause_key(event),
             )
@@ -271,7 +272,7 @@ class Requests:
         for event in self._limit_per_call_site(self.makers[unfreed]):
             yield make_finding(
                 "request-leak",
-                f"rank {self.rank.index} never frees the persistent request of {call_and_place(event)}",
+                f"rank {self.rank.index} never frees the persistent request of {call_at(event)}",
                 [event],
                 severity="warning",
                 cause=f"unfreed {cause_key(event)}",
@@ -291,7 +292,7 @@ class Requests:
             if len(made):
                 yield make_finding(
                     "request-misuse",
-                    f"rank {self.rank.index} starts a request that is not persistent{place_suffix(start)}",
+                    f"rank {self.rank.index} starts a request that is not persistent{at_place(start)}",
                     [start, self.rank.event(int(made[0]))],
                     cause=cause_key(start),
                 )
@@ -301,7 +302,7 @@ class Requests:
             for maker in self._limit_per_call_site(self.makers[never]):
                 yield make_finding(
                     "request-misuse",
-                    f"rank {self.rank.index} never starts the persistent request of {call_and_place(maker)}",
+                    f"rank {self.rank.index} never starts the persistent request of {call_at(maker)}",
                     [maker],
                     severity="warning",
                     cause=f"never started {cause_key(maker)}",
@@ -316,8 +317,8 @@ class Requests:
             before = self.rank.event(int(event[:at][request[:at] == id][-1]))
             yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} starts a request{place_suffix(start)} that is still active from its start"
-                f"{place_suffix(before)}",
+                f"rank {self.rank.index} starts a request{at_place(start)} that is still active from its start"
+                f"{at_place(before)}",
                 [start, before],
                 cause=cause_key(start, before),
             )
@@ -378,7 +379,7 @@ class Requests:
             event, maker = self.rank.event(free), self.rank.event(maker_)
             yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} frees the active request of {call_and_place(maker)}{place_suffix(event)}: nothing tells "
+                f"rank {self.rank.index} frees the active request of {call_at(maker)}{at_place(event)}: nothing tells "
                 "when its message is there",
                 [event, maker],
                 cause=cause_key(event, maker),
@@ -392,7 +393,7 @@ class Requests:
             maker = self.rank.event(int(makers[ids == free.object][-1]))
             yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} frees the request of {call_and_place(maker)}{place_suffix(free)}: that of a nonblocking "
+                f"rank {self.rank.index} frees the request of {call_at(maker)}{at_place(free)}: that of a nonblocking "
                 "collective may only be completed",
                 [free, maker],
                 cause=cause_key(free, maker),
@@ -414,10 +415,10 @@ def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
     for index in flagged[:MAX_OF_ONE_SITE].tolist():
         event = rank.event(index)
         makers = _find_makers_of_requests(rank, event) if not event.buffer else _find_one_sided_maker(rank, event)
-        which = f"the pending {call_and_place(makers[0])}" if len(makers) == 1 else "a pending operation"
+        which = f"the pending {call_at(makers[0])}" if len(makers) == 1 else "a pending operation"
         yield make_finding(
             "buffer-reuse",
-            f"rank {rank.index} changed the buffer of {which} before {call_and_place(event)} completed it",
+            f"rank {rank.index} changed the buffer of {which} before {call_at(event)} completed it",
             [*(makers if len(makers) == 1 else []), event],
             evidence=Sampled(seen="by sample", completed=event.id, started=[maker.id for maker in makers]),
             cause=cause_key(event),

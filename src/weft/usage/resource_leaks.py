@@ -12,9 +12,9 @@ from weft.evidence import OfClass
 from weft.findings import Finding
 from weft.mpi import meaning
 from weft.mpi.meaning import base_name
-from weft.terms.argument_columns import Ints, decode_columns, sorted_distinct, integer_column
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
 from weft.terms.calls import masks_of, word_set
-from weft.terms.describe import place_suffix
+from weft.terms.describe import at_place
 from weft.terms.event_findings import FindingLimiter, cause_key, make_finding
 from weft.terms.library_code import is_library_code
 from weft.terms.rank_progress import has_reached_finalize
@@ -131,7 +131,7 @@ def _leak_finding(rank: Rank, noun: str, event: Event) -> Finding:
     name = event.function.name
     return make_finding(
         "resource-leak",
-        f"rank {rank.index} never frees the {noun} that {name} made{place_suffix(event)}",
+        f"rank {rank.index} never frees the {noun} that {name} made{at_place(event)}",
         [event],
         evidence=OfClass(class_=noun),
         cause=f"{noun} {cause_key(event)}",
@@ -177,7 +177,7 @@ def _report_unfreed_memory(rank: Rank) -> Iterator[Finding]:
     which = f"{len(made) - len(freed):,} of the pieces of memory" if len(made) > 1 else "the memory"
     yield make_finding(
         "resource-leak",
-        f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{place_suffix(events[0])}",
+        f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{at_place(events[0])}",
         events,
         evidence=OfClass(class_="memory"),
         cause=f"memory {cause_key(*events)}",

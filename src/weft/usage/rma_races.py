@@ -16,8 +16,8 @@ from weft.mpi.meaning import Access, Act, base_name, functions_with
 from weft.order import Order
 from weft.terms.argument_columns import Ints
 from weft.terms.buffer_blocks import number_shapes
-from weft.terms.byte_layouts import Layout, share_bytes, first_shared_blocks, gapless_layout
-from weft.terms.event_findings import cause_key, make_finding, make_left_out_note, call_and_place
+from weft.terms.byte_layouts import Layout, first_shared_blocks, gapless_layout, share_bytes
+from weft.terms.event_findings import call_at, cause_key, make_finding, make_left_out_note
 from weft.terms.windows import EXCLUSIVE, SHARED
 from weft.trace import Trace
 from weft.usage.lock_handovers import Handovers
@@ -201,7 +201,10 @@ class _TargetAccesses:
         """Return the layouts of two accesses, and how many bytes the second begins after the first."""
         of = self.all
         several = [
-            (int(of.low[row]), gapless_layout(int(of.high[row] - of.low[row])) if of.shape[row] is None else of.shape[row])
+            (
+                int(of.low[row]),
+                gapless_layout(int(of.high[row] - of.low[row])) if of.shape[row] is None else of.shape[row],
+            )
             for row in (one, two)
         ]
         (low, first), (high, second) = several
@@ -230,6 +233,7 @@ class _TargetAccesses:
         return names[0], names[1]
 
     def _call_site_name(self, row: int) -> str:
+        """Return a key for the call site of an access, from the call that made it."""
         key = int(self.all.rank[row]), int(self.all.site[row])
         if key not in self.names:
             self.names[key] = cause_key(self.trace.event(key[0], int(self.all.event[row])))
@@ -348,7 +352,7 @@ class _TargetAccesses:
 
     def _describe_access(self, row: int) -> str:
         """Say in words what an access is: the operation, or for a store of the program the fence after it."""
-        told = call_and_place(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
+        told = call_at(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
         if self.all.origin[row] == LOCAL:
             return f"in {told}, whose own buffer lies there,"
         return f"in {'a store of its own before ' if self.all.origin[row] == STORED else ''}{told}"

@@ -11,7 +11,7 @@ from weft.kinds import Severity
 from weft.sources.variables import TypePart, VariableType
 from weft.terms.call_buffers import BufferRegion
 from weft.terms.datatype_sizes import machine_type, size_in_bytes
-from weft.terms.event_findings import cause_key, make_finding, call_and_place
+from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.terms.type_maps import TypeMapRun, type_map
 from weft.trace import Event
 from weft.usage.buffer_memory import MemoryRange, RankMemory
@@ -65,7 +65,7 @@ def _misfit_finding(
     verb = "receives into" if region.written else "takes"
     return make_finding(
         "type-mismatch",
-        f"rank {event.rank.index} {verb} `{name}` as {datatype} in {call_and_place(event)}, but `{name}` {points} {kind.text}"
+        f"rank {event.rank.index} {verb} `{name}` as {datatype} in {call_at(event)}, but `{name}` {points} {kind.text}"
         f"{wrong}",
         [event],
         severity=severity,

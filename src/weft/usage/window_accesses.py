@@ -13,10 +13,10 @@ import numpy as np
 from weft.base.lazy import dataclass
 from weft.mpi.meaning import Access, Act, functions_with
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, decode_columns, sorted_distinct, integer_column
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
 from weft.terms.buffer_blocks import Shapes, empty_shapes
 from weft.terms.calls import masks_of, word_set
-from weft.terms.datatype_sizes import machine_type, basic_type_size
+from weft.terms.datatype_sizes import basic_type_size, machine_type
 from weft.terms.significant_arguments import NO_OP
 from weft.terms.windows import SHARED
 from weft.trace import Rank

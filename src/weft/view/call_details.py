@@ -98,6 +98,7 @@ def _arguments_to_json(event: Event) -> list[dict[str, Any]]:
 
 
 def _site_to_json(site: CallSite) -> dict[str, Any]:
+    """Return a call site, with its callers."""
     return {
         "text": site.text, "file": site.file, "line": site.line, "function": site.function, "module": site.module,
         "offset": site.offset,
@@ -129,6 +130,7 @@ def find_message_partners(event: Event, match: Match) -> list[dict[str, object]]
 
 
 def _partner_to_json(match: Match, what: str, row: int, *, sends: bool) -> dict[str, object]:
+    """Return one partner of a message; its event is None if the message has none."""
     if row == NONE:
         return {"what": what, "event": None}
     other = match.trace.event(*(match.sends if sends else match.recvs).id(row))

@@ -39,6 +39,7 @@ def find_end_marks(trace: Trace) -> list[EndMark]:
 
 
 def _is_early_end(end: End, running: bool) -> bool:
+    """Return whether a rank ended before the end of MPI in a way that is not drawn anyway."""
     if end.how is How.EXIT:
         return not called_finalize(end.rank) or (end.ending is not None and end.ending.code != 0)
     if end.how in (How.CUT_OFF, How.SIGNAL):
@@ -52,6 +53,7 @@ def _make_mark(end: End) -> EndMark:
 
 
 def _last_time(rank: Rank) -> int:
+    """Return the time at which the rank's last call returned or began, ns."""
     if not len(rank):
         return 0
     event = rank.event(len(rank) - 1)

@@ -8,7 +8,7 @@ from weft.errors import UsageError
 from weft.match import NONE, Match, Posts
 from weft.terms import calls
 from weft.terms.datatype_sizes import size_in_bytes
-from weft.terms.describe import place_suffix
+from weft.terms.describe import at_place
 from weft.trace import Event
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.view.links import Links
@@ -104,7 +104,7 @@ def _format_duration(ns: int) -> str:
 
 
 def _call_text(event: Event) -> str:
-    return calls.message_name(event.function.name) + place_suffix(event)
+    return calls.message_name(event.function.name) + at_place(event)
 
 
 def _event_of_row(posts: Posts, row: int, match: Match) -> Event:
@@ -119,6 +119,7 @@ def _completing_call(posts: Posts, row: int, match: Match) -> Event | None:
 
 
 def _call_to_json(event: Event) -> dict[str, Any]:
+    """Return the facts of a call at an end of a message."""
     return {
         "event": list(event.id),
         "function": event.function.name,

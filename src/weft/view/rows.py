@@ -41,7 +41,7 @@ class ThreadRow:
 
     @cached_property
     def _event_indices(self) -> NDArray[np.int64] | None:
-        """The index among the rank's events of each event of the thread; None if both are the same."""
+        """Return the index among the rank's events of each event of the thread; None if both are the same."""
         if len(self.rank.threads) < 2:
             return None
         return np.flatnonzero(self.rank.event_threads == self.thread)
@@ -109,6 +109,7 @@ class Rows:
         return {name: of for name, of in {**found, **self._group_by_communicator()}.items() if len(of) > 1}
 
     def _group_rows(self, name_of: Mapping[int, str]) -> list[tuple[str, list[int]]]:
+        """Return the rows in groups by the name that their rank has."""
         groups: dict[str, list[int]] = {}
         for row in self.all:
             groups.setdefault(name_of[row.rank.index], []).append(row.index)

@@ -171,6 +171,7 @@ class RunView:
         return message_facts(self._wait_for_match(), side, row)
 
     def _wait_for_match(self) -> Links:
+        """Return the links of the run once it is matched. WeftError if it could not be matched."""
         self.matched.wait()
         if self._links is None:
             raise WeftError(self.failure or "the run could not be matched")
@@ -282,6 +283,7 @@ class RunView:
         return {"past": [_decode_point(p, 0) for p in past], "future": [_decode_point(p, 0xFFFFFFFF) for p in future]}
 
     def _frontier_position(self, scale: Scale, row: int, point: tuple[int, bool] | None) -> float | None:
+        """Return the position on the axis of a frontier in a row, None if there is none."""
         if point is None or not len(self.rows[row].events):
             return None
         _, start, end = self.event_position(scale, (self.rows[row].rank.index, point[0]))

@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.mpi.meaning import Act, Sync, base_name, all_meanings, functions_with
+from weft.mpi.meaning import Act, Sync, all_meanings, base_name, functions_with
 from weft.native.headers.waits import Blocks, Late
 from weft.native.headers.waits import Cause as InC
 from weft.terms import calls
@@ -108,9 +108,9 @@ _BLOCKS_FIRST: Final = calls.WAITS & (calls.OF_ANY | calls.OF_SOME)
 _POLLS: Final = calls.POLLS - {"Parrived"}
 
 _START_AND_END: Final = functions_with(Act.BEGIN_OR_END)
-_OBJECTS: Final = frozenset(m.name for m in all_meanings().values() if {"COMM", "WINDOW"} & {*m.makes, m.frees}) | word_set(
-    "Open_port Close_port Type_commit Type_free Group_free Op_create Op_free"
-)
+_OBJECTS: Final = frozenset(
+    m.name for m in all_meanings().values() if {"COMM", "WINDOW"} & {*m.makes, m.frees}
+) | word_set("Open_port Close_port Type_commit Type_free Group_free Op_create Op_free")
 _WINDOWS: Final = (
     (calls.ON_WINDOWS - calls.POLLS) - calls.functions_with_sync(Sync.FREE)
 )  # fmt: skip

@@ -16,7 +16,7 @@ from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
 from weft.terms import calls
-from weft.terms.describe import place_suffix
+from weft.terms.describe import at_place
 from weft.terms.event_findings import cause_key, make_finding
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
@@ -194,7 +194,8 @@ class _Telling:
         share = base.share(total)
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
-            f" in {calls.message_name(one.function.name)}{place_suffix(one)} {text.format(late=rank_words(late), there=place_suffix(two))}"
+            f" in {calls.message_name(one.function.name)}{at_place(one)} "
+            f"{text.format(late=rank_words(late), there=at_place(two))}"
         )
         return make_finding(
             kind, message + (f"; {remark}" if remark else ""), [one, two],

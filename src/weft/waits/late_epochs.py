@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.mpi.meaning import Sync
 from weft.terms import calls
-from weft.terms.argument_columns import decode_columns, sorted_distinct, integer_column
+from weft.terms.argument_columns import decode_columns, integer_column, sorted_distinct
 from weft.terms.calls import masks_of
 from weft.terms.windows import Window, group_members, window_of
 from weft.trace import Rank, Trace

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.match import Match
 from weft.terms.argument_columns import sorted_distinct
 from weft.terms.datatype_sizes import size_in_bytes
-from weft.terms.describe import place_suffix
+from weft.terms.describe import at_place
 from weft.trace import Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.waits.event_times import Clockwork
@@ -70,7 +70,7 @@ def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np
         for place, n, ns, wait in zip(first.tolist(), count.tolist(), total.tolist(), waited.tolist(), strict=True):
             event = rank.event(rank.ahead + place)
             name = f"rank {rank.index}" if by == "rank" else event.function.name
-            name += place_suffix(event) if by == "site" else ""
+            name += at_place(event) if by == "site" else ""
             row = rows.setdefault(name, [0, 0, 0])
             row[0] += n
             row[1] += int(ns)

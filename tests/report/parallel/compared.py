@@ -16,7 +16,7 @@ from mpi4py import MPI
 import weft
 from weft.native import threads
 from weft.report import AnalysisContext, Report, run_analyses, to_json
-from weft.report.parallel.report import find_differences, examine_together
+from weft.report.parallel.report import examine_together, find_differences
 from weft.report.parallel.team import SingleWorker, Team
 from weft.report.segments import analyse_in_segments
 from weft.report.tables import make_tables_of_context

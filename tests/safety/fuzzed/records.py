@@ -17,7 +17,7 @@ import numpy as np
 from weft.trace import layout, packed, packing
 from weft.trace.builder import ANY, Builder, standard_functions
 from weft.trace.layout import Def, EndingKind, State
-from weft.trace.varint import encode_string, encode_unsigned, encode_signed
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 NAMES = """Send Recv Irecv Waitall Comm_split Intercomm_create Win_create Allreduce Type_vector Type_create_struct
 Sendrecv File_open Testsome Iprobe Waitany Comm_spawn Put Alltoallw Get_count Pack""".split()
@@ -51,14 +51,31 @@ def sample(path: Path) -> None:
     r0.send(1, datatype=struct)
     r1.sendrecv(0, 0, thread=1, ticket=4)
     r1.call("MPI_File_open", filename="out.dat", comm=2, fh=256, amode=1, info=1)
-    r1.define(Def.MODULE, encode_unsigned(1) + encode_unsigned(0) + encode_unsigned(4096) + encode_string("ab") + encode_string("/bin/prog"))
+    r1.define(
+        Def.MODULE,
+        encode_unsigned(1)
+        + encode_unsigned(0)
+        + encode_unsigned(4096)
+        + encode_string("ab")
+        + encode_string("/bin/prog"),
+    )
     r1.add_ending(
         EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Traceback ...", python=[("a.py", 4, "f")]
     )
     r1.add_ending(
         EndingKind.SIGNAL, code=11, detail=1, address=0xDEAD, name="SIGSEGV", native=[(1, 77), (1, 90)], thread=None
     )
-    r1.define(Def.SITE, encode_unsigned(9) + encode_unsigned(1) + encode_unsigned(77) + encode_unsigned(0) + encode_unsigned(0) + encode_unsigned(1) + encode_unsigned(1) + encode_unsigned(90))
+    r1.define(
+        Def.SITE,
+        encode_unsigned(9)
+        + encode_unsigned(1)
+        + encode_unsigned(77)
+        + encode_unsigned(0)
+        + encode_unsigned(0)
+        + encode_unsigned(1)
+        + encode_unsigned(1)
+        + encode_unsigned(90),
+    )
     r1.define(Def.ENV, encode_string("A=B"))
     r1.define(Def.ARGV, encode_unsigned(2) + encode_string("prog") + encode_string("x"))
     r1.define(Def.NAME, encode_unsigned(1) + encode_unsigned(256) + encode_string("mine"))
@@ -70,8 +87,19 @@ def sample(path: Path) -> None:
         rank.send(0, tag=10)
     r1.switch_task(9, thread=1, kind=2, until=1)
     r1.sendrecv(0, 0, thread=1, ticket=5)
-    r0.define_task(Def.MODULE, encode_unsigned(1) + encode_unsigned(0) + encode_unsigned(0) + encode_string("ab") + encode_string("/bin/prog"))
-    r0.define_task(Def.SITE, encode_unsigned(3) + encode_unsigned(1) + encode_unsigned(77) + encode_unsigned(0) + encode_unsigned(0) + encode_unsigned(0))
+    r0.define_task(
+        Def.MODULE,
+        encode_unsigned(1) + encode_unsigned(0) + encode_unsigned(0) + encode_string("ab") + encode_string("/bin/prog"),
+    )
+    r0.define_task(
+        Def.SITE,
+        encode_unsigned(3)
+        + encode_unsigned(1)
+        + encode_unsigned(77)
+        + encode_unsigned(0)
+        + encode_unsigned(0)
+        + encode_unsigned(0),
+    )
     b.write()
     site = {"path": "/bin/prog", "build_id": "ab", "sites": {"77": [["prog.c", 3, "main"]]}}
     (path / "sites.json").write_text(json.dumps({"schema": "weft-sites/1", "modules": [site]}))
@@ -210,14 +238,22 @@ def hostile_definitions(run: Path, r: random.Random) -> None:
             child = r.choice([id, id - 1, id + 1, 4])
             ints = [r.choice([2, 2, 3, 2**31, -1, 2**62]) for _ in range(r.choice([0, 1, 3, 5]))]
             types = [child] * r.choice([0, 1, 2, 4])
-            body = encode_unsigned(id) + encode_unsigned(r.choice(huge)) + encode_signed(-5) + encode_signed(9) + encode_unsigned(r.randrange(25))
+            body = (
+                encode_unsigned(id)
+                + encode_unsigned(r.choice(huge))
+                + encode_signed(-5)
+                + encode_signed(9)
+                + encode_unsigned(r.randrange(25))
+            )
             body += encode_unsigned(len(ints)) + b"".join(map(encode_signed, ints)) + encode_unsigned(0)
             rank.define(Def.DATATYPE, body + encode_unsigned(len(types)) + b"".join(map(encode_unsigned, types)))
         elif r.random() < 0.4:
             runs = [
                 (r.choice([0, 0, 1, 0xFFFF]), r.choice([0, 1, 2**31]), r.choice([0, 1, -1]), r.choice([1, 2, *huge]))
             ]
-            members = encode_unsigned(1) + b"".join(encode_unsigned(w) + encode_unsigned(f) + encode_signed(s) + encode_unsigned(n) for w, f, s, n in runs)
+            members = encode_unsigned(1) + b"".join(
+                encode_unsigned(w) + encode_unsigned(f) + encode_signed(s) + encode_unsigned(n) for w, f, s, n in runs
+            )
             body = (
                 encode_unsigned(id)
                 + encode_unsigned(r.choice([2, id, id - 1]))
@@ -229,7 +265,13 @@ def hostile_definitions(run: Path, r: random.Random) -> None:
         elif r.random() < 0.5:
             rank.define(kind, r.randbytes(r.choice([0, 1, 5, 40])))
         else:
-            rank.define(kind, encode_unsigned(id) + encode_unsigned(r.choice(huge)) + encode_unsigned(r.choice(huge)) + b"\xff" * r.randrange(12))
+            rank.define(
+                kind,
+                encode_unsigned(id)
+                + encode_unsigned(r.choice(huge))
+                + encode_unsigned(r.choice(huge))
+                + b"\xff" * r.randrange(12),
+            )
         rank.send(1, datatype=id, comm=r.choice([2, id]))
     if r.random() < 0.3:
         rank.define(Def.ARGV, encode_unsigned(2**60))
@@ -246,7 +288,9 @@ def deep_types(run: Path, r: random.Random) -> None:
     mixed = r.random() < 0.5
     for _ in range(r.choice([30, 150, 3000])):
         if mixed:
-            made = rank.define_datatype("STRUCT", types=[made, "MPI_DOUBLE", made], integers=[3, 1, 1, 1], size=1, extent=1)  # type: ignore[list-item]
+            made = rank.define_datatype(
+                "STRUCT", types=[made, "MPI_DOUBLE", made], integers=[3, 1, 1, 1], size=1, extent=1
+            )  # type: ignore[list-item]
         else:
             made = rank.define_datatype("CONTIGUOUS", types=[made], integers=[2**31 - 1], size=1, extent=1)  # type: ignore[list-item]
     rank.send(0, datatype=made)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from weft.export.blocks import Block, Ints, encode_ids, function_table
 from weft.export.otf2.definitions import NOTHING, Definitions
 from weft.export.otf2.messages import EventRows
 from weft.export.otf2.record_rows import BEGUN, DONE, DURING, Kind, Records
-from weft.mpi.meaning import Access, Act, Sync, functions_with, find_meaning
+from weft.mpi.meaning import Access, Act, Sync, find_meaning, functions_with
 from weft.terms import calls
 from weft.terms.argument_columns import decode_columns
 from weft.terms.calls import catalogue_of, masks_of
@@ -127,7 +127,10 @@ class OneSidedCalls:
 
     def _window_records(self, block: Block) -> Iterator[Records]:
         """Yield the records of windows that are made and freed, and of fences; all are collective."""
-        for names, kind in ((calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE), (calls.functions_with_sync(Sync.FREE), Kind.RMA_WIN_DESTROY)):
+        for names, kind in (
+            (calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE),
+            (calls.functions_with_sync(Sync.FREE), Kind.RMA_WIN_DESTROY),
+        ):
             place, window = self._calls_with_window(block, names)
             returned = ~block.open[place]
             yield Records(place[returned], DONE, kind, x=window[returned])

@@ -52,6 +52,7 @@ class Supervisor:
         return LOOK
 
     def _look(self, now: float) -> None:
+        """Forward the output of the tasks, and mark those that were killed from time to time."""
         self.machine.forward_output()
         if now >= self._bury_at:
             self.machine.mark_killed_tasks()

@@ -1,6 +1,7 @@
 """State once what each function of MPI, and of PVM, means: all rooms that tell one function from another ask here.
 
-`of(name)` is one function's meaning; `named(Act.SEND, …)` are the names of those that do something. words.py holds the
+`find_meaning(name)` is one function's meaning; `functions_with(Act.SEND, …)` are the names of those that do something.
+words.py holds the
 words, rows.py and local.py the table, refusals.py what has no row and why. The source of the recorder, the numbers that
 C reads and the page of coverage are generated from these rows.
 """
@@ -30,19 +31,38 @@ from weft.mpi.meaning.words import (
 )
 
 __all__ = [
-    "Access", "Act", "Form", "InPlace", "Leaves", "Many", "Meaning", "Mode", "Over", "Share", "Sync", "Trait", "Waits",
-    "meanings_with", "base_name", "all_meanings", "functions_with", "names_of", "find_meaning", "why_refused",
+    "Access",
+    "Act",
+    "Form",
+    "InPlace",
+    "Leaves",
+    "Many",
+    "Meaning",
+    "Mode",
+    "Over",
+    "Share",
+    "Sync",
+    "Trait",
+    "Waits",
+    "all_meanings",
+    "base_name",
+    "find_meaning",
+    "functions_with",
+    "meanings_with",
+    "names_of",
+    "why_refused",
 ]  # fmt: skip
 
 
 @cache
 def all_meanings() -> dict[str, Meaning]:
-    """All rows by name."""
+    """Return all rows by name."""
     return {row.name: row for row in (*all_rows(), *pvm.rows())}
 
 
 @cache
 def _meanings_by_act() -> dict[Act, tuple[Meaning, ...]]:
+    """Return the rows by what the functions do."""
     found: dict[Act, list[Meaning]] = {act: [] for act in Act}
     for row in all_meanings().values():
         found[row.act].append(row)
@@ -50,27 +70,27 @@ def _meanings_by_act() -> dict[Act, tuple[Meaning, ...]]:
 
 
 def base_name(name: str) -> str:
-    """`MPI_Send_c` as the table calls it: Send."""
+    """Return a function's name as in the table: Send for `MPI_Send_c`."""
     return name.removeprefix("MPI_").removesuffix("_c")
 
 
 def full_name(name: str) -> str:
-    """A name of the table as records have it: Send is MPI_Send."""
+    """Return a name of the table as records have it: MPI_Send for Send."""
     return name if name.startswith("pvm_") else f"MPI_{name}"
 
 
 def find_meaning(name: str) -> Meaning | None:
-    """The meaning of a function, large-count form or not; None where it has no row."""
+    """Return the meaning of a function, large-count form or not; None if it has no row."""
     return all_meanings().get(base_name(name))
 
 
 def meanings_with(*acts: Act) -> tuple[Meaning, ...]:
-    """The rows of all functions that do one of these."""
+    """Return the rows of all functions that do one of these."""
     return tuple(row for act in acts for row in _meanings_by_act()[act])
 
 
 def names_of(found: Iterable[Meaning]) -> frozenset[str]:
-    """The names of some rows."""
+    """Return the names of some rows."""
     return frozenset(row.name for row in found)
 
 

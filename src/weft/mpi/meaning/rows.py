@@ -1,7 +1,7 @@
-"""The table: what each function of the MPI standard means, stated once, family by family.
+"""States what each function of the MPI standard means, once, family by family.
 
-The rules are those of MPI-4.1; the sections stand beside the families. Functions that no library's program calls for
-what they do (the tools interface, conversions of handles) have no row but a reason, in refused.py.
+The rules are those of MPI-4.1; the sections are next to the families. Functions that no library's program calls for
+what they do (the tools interface, conversions of handles) have no row but a reason, in refusals.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FILES = "files"
 
 
 def all_rows() -> Iterator[Meaning]:
-    """Every row, each function once."""
+    """Yield every row, each function once."""
     for family in (
         _sends, _receives, _pairs, _probes, _partitions, _buffers, _requests, _data, _neighbours, _communicators,
         _processes, _windows, _accesses, _epochs, _file_collectives, _file_transfers, _begin_and_end, _local,
@@ -62,18 +62,22 @@ def _sends() -> Iterator[Meaning]:
 
 
 def _receives() -> Iterator[Meaning]:
+    """Yield the receives, those of matched messages included (3.2, 3.8)."""
     blocking = Meaning("Recv", Act.RECEIVE, _MESSAGES, kin="Recv", leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
                        receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
     yield blocking
     yield _form_with_request(blocking, "Irecv")
     yield _form_with_request(blocking, "Recv_init", Form.PERSISTENT)
-    yield _form_with_request(blocking, "Precv_init", Form.PERSISTENT)._replace(mode=Mode.PARTITIONED, receives=Share.EACH)
+    yield _form_with_request(blocking, "Precv_init", Form.PERSISTENT)._replace(
+        mode=Mode.PARTITIONED, receives=Share.EACH
+    )
     matched = blocking._replace(name="Mrecv", kin="Mrecv", act=Act.MATCHED_RECEIVE, frees="MESSAGE")
     yield matched
     yield _form_with_request(matched, "Imrecv")
 
 
 def _pairs() -> Iterator[Meaning]:
+    """Yield the calls that send one message and receive another (3.10)."""
     for name in ("Sendrecv", "Sendrecv_replace"):
         blocking = Meaning(name, Act.SEND_RECEIVE, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
                            sends=Share.COUNT, receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
@@ -83,6 +87,7 @@ def _pairs() -> Iterator[Meaning]:
 
 
 def _probes() -> Iterator[Meaning]:
+    """Yield the probes (3.8)."""
     for name, act, makes in (("Probe", Act.PROBE, ()), ("Mprobe", Act.MATCHED_PROBE, ("MESSAGE",))):
         blocking = Meaning(name, act, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER, makes=makes)
         yield blocking
@@ -91,7 +96,7 @@ def _probes() -> Iterator[Meaning]:
 
 
 def _partitions() -> Iterator[Meaning]:
-    """Parts of a message (4.2)."""
+    """Yield the calls that mark or ask for parts of a message (4.2)."""
     for name in ("Pready", "Pready_range", "Pready_list"):
         yield Meaning(name, Act.PARTITION, _MESSAGES, kin=name, mode=Mode.PARTITIONED)
     yield Meaning("Parrived", Act.ASK, _MESSAGES, kin="Parrived", mode=Mode.PARTITIONED, traits=Trait.POLLS)
@@ -109,7 +114,7 @@ def _buffers() -> Iterator[Meaning]:
 
 
 def _form_with_request(blocking: Meaning, name: str, form: Form = Form.NONBLOCKING) -> Meaning:
-    """The form of an operation that a request stands for: the call returns at once, the request waits."""
+    """Return the form of an operation that makes a request: the call returns at once, the request waits."""
     return blocking._replace(name=name, form=form, makes=("REQUEST", *blocking.makes))
 
 
@@ -117,6 +122,7 @@ def _form_with_request(blocking: Meaning, name: str, form: Form = Form.NONBLOCKI
 
 
 def _requests() -> Iterator[Meaning]:
+    """Yield the calls that complete, query, start and free requests (3.7, 3.9)."""
     numbers = {"": Many.ONE, "all": Many.ALL, "any": Many.ANY, "some": Many.SOME}
     for ending, many in numbers.items():
         yield Meaning("Wait" + ending, Act.COMPLETE, _REQUESTS, kin="Wait" + ending, many=many, waits=Waits.REQUESTS)
@@ -165,6 +171,7 @@ _WAITING_FOR_ALL = frozenset((_ALL, _TO_ROOT, Leaves.AFTER_LOWER, Leaves.AFTER_L
 
 
 def _data() -> Iterator[Meaning]:
+    """Yield the collectives that move data, in their three forms (6)."""
     for name, leaves, sends, receives, in_place in (*_DATA, *_REDUCTIONS):
         traits = Trait.REDUCES if name in {row[0] for row in _REDUCTIONS} else Trait.NONE
         if name == "Barrier":
@@ -238,6 +245,7 @@ def _processes() -> Iterator[Meaning]:
 
 
 def _windows() -> Iterator[Meaning]:
+    """Yield the collectives that make, free and synchronise windows (12.2, 12.5)."""
     for name in ("Win_create", "Win_allocate", "Win_allocate_shared", "Win_create_dynamic"):
         yield _collective(name, _WINDOWS, makes=("WINDOW",))
     # "a process can return only after all have called" (12.2.5)
@@ -298,6 +306,7 @@ def _on_file(name: str, **facts: object) -> Meaning:
 
 
 def _file_transfers() -> Iterator[Meaning]:
+    """Yield the reads and writes of one process on a file (14.4)."""
     for word in "read write read_at write_at read_shared write_shared".split():
         alone = Meaning("File_" + word, Act.TRANSFER, _FILES, kin="File_" + word)
         yield alone
@@ -323,6 +332,7 @@ def _begin_and_end() -> Iterator[Meaning]:
 
 
 def _local() -> Iterator[Meaning]:
+    """Yield the functions that wait for nobody, from the lists of local.py."""
     traits: dict[str, Trait] = {}
     for trait, names in (
         (Trait.ANYTIME, ANYTIME), (Trait.ASKED_BY_FORTRAN, ASKED_BY_FORTRAN), (Trait.GIVES_KNOWN, GIVES_KNOWN),

@@ -13,6 +13,7 @@ REMEDY = "reinstall weft-debugger, or run `make kernel` in a checkout"
 
 
 def _check_state() -> None:
+    """Raise WeftError if the native side was not built, or a header has changed since."""
     try:
         # The build makes it: where it is missing, that is told.
         from weft.native.headers.made_for import STATE

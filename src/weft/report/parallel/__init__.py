@@ -7,4 +7,4 @@ from weft.report.parallel.messages import SharedMatch, match_shared
 from weft.report.parallel.team import SingleWorker, Team
 from weft.report.parallel.whole import gather_match
 
-__all__ = ["SingleWorker", "SharedMatch", "Team", "gather_match", "match_shared", "divide_ranks"]
+__all__ = ["SharedMatch", "SingleWorker", "Team", "divide_ranks", "gather_match", "match_shared"]

@@ -1,7 +1,7 @@
-"""The match of a worker's ranks: each has the sends to its ranks from the others, and the receives that took its own.
+"""Matches a worker's ranks: each gets the sends to its ranks from the others, and the receives that took its own.
 
-The rows of other workers' ranks stand where a whole match has them, between or beside the own ones: by rank, in posting
-order. Besides the partners of own rows there are those that nobody took, among which a near miss is looked for.
+The rows of other workers' ranks are where a whole match has them, between or beside the own ones: by rank, in posting
+order. Besides the partners of own rows there are unmatched ones, among which near misses are searched.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SharedMatch:
 
 
 def match_shared(team: Team, trace: Trace, shares: list[range]) -> SharedMatch:
-    """The match of this worker's ranks. Called by all workers together."""
+    """Return the match of this worker's ranks. All workers call it together."""
     own = extract_operations(trace)
     coming = np.concatenate(team.exchange_rows(_sends_to_workers(own.sends, shares, team.rank)))
     sends = _JoinedRows(own.sends, coming, trace.share)
@@ -86,7 +86,7 @@ def _insert_own(others: NDArray[Any], own: NDArray[Any], low: int) -> NDArray[An
 
 
 def pack_rows(posts: Posts, which: NDArray[Any], theirs: NDArray[Any] | int = NONE) -> Rows:
-    """Rows as they are sent."""
+    """Return rows as they are sent to other workers."""
     rows = np.empty(len(which), ROW)
     rows["rank"] = np.searchsorted(posts.first, which.astype(np.uint64), side="right") - 1
     rows["row"], rows["theirs"] = which, theirs
@@ -96,21 +96,21 @@ def pack_rows(posts: Posts, which: NDArray[Any], theirs: NDArray[Any] | int = NO
 
 
 def worker_of_ranks(shares: list[range], ranks: NDArray[Any]) -> NDArray[np.int64]:
-    """Whose each rank is; -1 of what is no rank."""
+    """Return the worker of each rank; -1 for what is not a rank."""
     starts = np.array([share.start for share in shares])
     found: NDArray[np.int64] = np.where(ranks < 0, -1, np.searchsorted(starts, ranks, side="right") - 1)
     return found
 
 
 def _sends_to_workers(sends: Posts, shares: list[range], me: int) -> list[Rows]:
-    """By worker the sends to its ranks."""
+    """Return by worker the sends to its ranks."""
     to = worker_of_ranks(shares, sends.peer)
     return [pack_rows(sends, np.flatnonzero(to == other) if other != me else np.zeros(0, np.int64))
             for other in range(len(shares))]  # fmt: skip
 
 
 def _receives_for_workers(recvs: Posts, sends: _JoinedRows, shares: list[range]) -> list[Rows]:
-    """By worker the receives that took its sends."""
+    """Return by worker the receives that took its sends."""
     took = sends.posts.partner[sends.places]
     taken = np.flatnonzero(took != NONE)
     of = worker_of_ranks(shares, sends.others["rank"][taken].astype(np.int64))
@@ -119,7 +119,7 @@ def _receives_for_workers(recvs: Posts, sends: _JoinedRows, shares: list[range])
 
 
 def _link_partners(sends: _JoinedRows, recvs: _JoinedRows) -> None:
-    """Partners as rows of the joined columns: those of sends still count own receives."""
+    """Turn partners into rows of the joined columns: those of sends still count own receives."""
     partner = sends.posts.partner
     partner[partner != NONE] += np.uint32(recvs.shift)
     answered = sends.shift + recvs.others["theirs"].astype(np.int64)
@@ -127,8 +127,10 @@ def _link_partners(sends: _JoinedRows, recvs: _JoinedRows) -> None:
     recvs.posts.partner[recvs.places] = answered
 
 
-def _add_unmatched(team: Team, own: Operations, sends: _JoinedRows, recvs: _JoinedRows) -> tuple[_JoinedRows, _JoinedRows]:
-    """The same with what the other workers' ranks sent and received, and nobody took or sent."""
+def _add_unmatched(
+    team: Team, own: Operations, sends: _JoinedRows, recvs: _JoinedRows
+) -> tuple[_JoinedRows, _JoinedRows]:
+    """Return both joined columns with what the other workers' ranks sent and received that nobody took or sent."""
     told = [team.all_gather_rows(_unmatched_own(joined)) for joined in (sends, recvs)]
     left = [np.concatenate(parts[: team.rank] + parts[team.rank + 1 :]) for parts in told]
     share = sends.share
@@ -148,14 +150,14 @@ def _add_unmatched(team: Team, own: Operations, sends: _JoinedRows, recvs: _Join
 
 
 def _unmatched_own(joined: _JoinedRows) -> Rows:
-    """Own rows without a partner, by their own numbers."""
+    """Return own rows without a partner, by their own numbers."""
     posts, mine = joined.posts, joined.own_rows
     free = (posts.partner[mine] == NONE) & ((posts.flags[mine] & Post.CANCELLED) == 0)
     return pack_rows(joined.own, np.flatnonzero(free))
 
 
 def _new_places(one: _JoinedRows, wider: _JoinedRows) -> NDArray[np.uint32]:
-    """The place that each row of joined columns has in wider ones."""
+    """Return the place that each row of joined columns has in wider ones."""
     to = np.empty(len(one.posts), np.uint32)
     to[one.own_rows] = np.arange(wider.own_rows.start, wider.own_rows.stop)
     keys = [joined.others["rank"].astype(np.uint64) << 32 | joined.others["row"] for joined in (one, wider)]
@@ -164,7 +166,7 @@ def _new_places(one: _JoinedRows, wider: _JoinedRows) -> NDArray[np.uint32]:
 
 
 def _translate_rows(places: NDArray[np.uint32], rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The rows, where they are now."""
+    """Return rows with their new places; NONE stays."""
     found = rows.copy()
     known = rows != NONE
     found[known] = places[rows[known]]

@@ -18,7 +18,7 @@ from weft.report.analysis import Report, run_analyses
 from weft.report.attempt import Found, Progress, call_or_fail, may_find
 from weft.report.failure import Failure
 from weft.report.ground import AnalysisContext
-from weft.report.parallel import Team, gather_match, match_shared, divide_ranks
+from weft.report.parallel import Team, divide_ranks, gather_match, match_shared
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.segments import analyse_in_segments
 from weft.systems import MPI
@@ -26,19 +26,19 @@ from weft.terms.analysis_sections import AnalysisSection, limit_groups
 from weft.trace import Level, Trace
 
 Groups = list[list[Finding]]
-"""What a part found."""
+"""What a section found."""
 
 WHOLE: Final = tuple(analysis.name for analysis in ANALYSES if not analysis.by_rank and analysis.parts is None)
 """The analyses that the first worker runs alone."""
 
 
 def can_be_shared(trace: Trace) -> bool:
-    """Whether several workers can share the run: others are analysed by the first one alone."""
+    """Return whether several workers can share the run; the first one analyses others alone."""
     return trace.level != Level.OUTCOMES and trace.system is MPI and trace.suffix is None and trace.until is None
 
 
 def examine_together(team: Team, ground: AnalysisContext, progress: Progress | None = None) -> Report:
-    """The report at the first worker, an empty one at the others. Called by all workers together."""
+    """Return the report at the first worker, an empty one at the others. All workers call it together."""
     trace = ground.trace
     if can_be_shared(trace):
         found: Mapping[str, Found] | None = analyse_in_segments(team, ground, progress or (lambda share, now: None))
@@ -49,7 +49,7 @@ def examine_together(team: Team, ground: AnalysisContext, progress: Progress | N
 
 
 def find_differences(team: Team, trace: Trace) -> list[str]:
-    """What a worker sees of the run that the first one sees otherwise. Called by all workers together."""
+    """Return what a worker sees of the run that differs from the first one's. All workers call it together."""
     names = hashlib.sha256(repr([(rank.file.name, rank.file.size) for rank in trace.ranks if rank.file]).encode())
     seen = {
         "Weft": weft.__version__, "ranks": str(len(trace.ranks)), "calls": f"{trace.event_count:,}",
@@ -97,17 +97,18 @@ def _sections_of(ground: AnalysisContext, analysis: Analysis) -> Sequence[Analys
 
 
 def _analyse_own_ranks(ground: AnalysisContext, analysis: Analysis) -> list[Groups] | Failure:
-    """What the parts of an analysis find in a worker's own ranks."""
+    """Return what the sections of an analysis find in a worker's own ranks, or its failure."""
     if not may_find(ground, analysis):
         return [[] for _ in _sections_of(ground, analysis)]
     trace, match = ground.trace, ground.match
     return call_or_fail(
-        analysis, lambda: [list(limit_groups(part.find(trace, match), part.most)) for part in _sections_of(ground, analysis)]
+        analysis,
+        lambda: [list(limit_groups(part.find(trace, match), part.most)) for part in _sections_of(ground, analysis)],
     )
 
 
 def _join_findings(parts: Sequence[AnalysisSection], told: Sequence[list[Groups] | Failure]) -> list[Finding] | Failure:
-    """The findings of all workers in the order in which one process finds them, or how the first one of them failed."""
+    """Return the findings of all workers in the order of one process, or how the first failing one of them failed."""
     found: list[Finding] = []
     for nth, part in enumerate(parts):
         groups: list[Iterable[list[Finding]]] = []

@@ -1,6 +1,6 @@
-"""The processes that make one report together. mpi4py carries what they tell each other; there is no other scheduler.
+"""The processes that make one report together. mpi4py carries their messages; there is no other scheduler.
 
-Who waits for the others sleeps in between, as an MPI that polls would take the cores of those that work.
+A worker that waits for others sleeps in between, as an MPI that polls would take the cores of those that work.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Team:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the worker that prints."""
+        """Return whether this is the worker that prints."""
         return self.rank == 0
 
     def all_gather(self, mine: _Told) -> list[_Told]:
-        """What every worker tells, in their order."""
+        """Return the object of every worker, in their order."""
         parts = self.all_gather_rows(np.frombuffer(pickle.dumps(mine), np.uint8))
         return [pickle.loads(part.tobytes()) for part in parts]
 
     def gather_objects(self, mine: _Told) -> list[_Told]:
-        """The same at the first worker; nothing at the others."""
+        """Return the object of every worker at the first one, an empty list at the others."""
         data = np.frombuffer(pickle.dumps(mine), np.uint8)
         sizes = self.all_gather_numbers(len(data))
         into = np.empty(int(sizes.sum()) if self.is_first else 0, np.uint8)
@@ -54,10 +54,12 @@ class Team:
         return [pickle.loads(part.tobytes()) for part in _parts(into, sizes)] if self.is_first else []
 
     def all_gather_rows(self, mine: NDArray[Any]) -> list[NDArray[Any]]:
-        """The rows of every worker at each, in their order."""
+        """Return the rows of every worker, in their order."""
         sizes = self.all_gather_numbers(len(mine))
         into, kind = np.empty(int(sizes.sum()), mine.dtype), self._row_type(mine)
-        self._wait_for(self._comm.Iallgatherv([np.ascontiguousarray(mine), kind], [into, (sizes, _starts(sizes)), kind]))
+        self._wait_for(
+            self._comm.Iallgatherv([np.ascontiguousarray(mine), kind], [into, (sizes, _starts(sizes)), kind])
+        )
         kind.Free()
         return _parts(into, sizes)
 
@@ -69,25 +71,27 @@ class Team:
         kind.Free()
 
     def exchange_rows(self, parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Give each worker its part; what each has for this one."""
+        """Send each worker its part, and return what each has for this one."""
         sizes = np.array([len(part) for part in parts], np.int64)
         coming = np.empty(self.size, np.int64)
         self._wait_for(self._comm.Ialltoall([sizes, self._mpi.INT64_T], [coming, self._mpi.INT64_T]))
         out = np.concatenate(parts)
         into, kind = np.empty(int(coming.sum()), out.dtype), self._row_type(out)
-        self._wait_for(self._comm.Ialltoallv([out, (sizes, _starts(sizes)), kind], [into, (coming, _starts(coming)), kind]))
+        self._wait_for(
+            self._comm.Ialltoallv([out, (sizes, _starts(sizes)), kind], [into, (coming, _starts(coming)), kind])
+        )
         kind.Free()
         return _parts(into, coming)
 
     def all_gather_numbers(self, mine: int) -> NDArray[np.int64]:
-        """A number of every worker."""
+        """Return one number of every worker."""
         sizes = np.empty(self.size, np.int64)
         one = np.array([mine], np.int64)
         self._wait_for(self._comm.Iallgather([one, self._mpi.INT64_T], [sizes, self._mpi.INT64_T]))
         return sizes
 
     def _row_type(self, rows: NDArray[Any]) -> Any:
-        """A datatype of one row: counts are of rows, which stay below what an MPI of 32-bit counts takes."""
+        """Return an MPI datatype of one row: counts are of rows, which stay below 2^31."""
         return self._mpi.BYTE.Create_contiguous(rows.dtype.itemsize).Commit()
 
     def _wait_for(self, request: Any) -> None:
@@ -97,7 +101,7 @@ class Team:
             pause = min(PATIENCE, pause + PATIENCE / 20)
 
     def wait(self) -> None:
-        """Come back when every worker is here."""
+        """Return when every worker has called it."""
         self._wait_for(self._comm.Ibarrier())
 
     def abort(self, error: BaseException | str, status: int) -> NoReturn:
@@ -119,18 +123,18 @@ class SingleWorker:
     is_first: Final = True
 
     def all_gather(self, mine: _Told) -> list[_Told]:
-        """What the only worker tells."""
+        """Return the object of the only worker."""
         return [mine]
 
     def gather_objects(self, mine: _Told) -> list[_Told]:
-        """The same."""
+        """Return the object of the only worker."""
         return [mine]
 
 
 def join_team(size: int) -> Team:
-    """The workers of this job step, of which its launcher started `size`.
+    """Return the workers of this job step, of which its launcher started `size`.
 
-    WeftError where mpi4py is not there, or its MPI is not the launcher's.
+    WeftError if mpi4py is missing, or its MPI is not the launcher's.
     """
     try:
         from mpi4py import MPI  # only a report of several processes needs it

@@ -1,4 +1,4 @@
-"""The whole match at the first worker, out of those of all workers: what needs all ranks at once runs on it there."""
+"""Gathers the whole match at the first worker from those of all workers, for analyses that need all ranks at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.report.parallel.team import Team
 
 
 def gather_match(team: Team, shared: SharedMatch) -> Match | None:
-    """The match of the whole run at the first worker, None at the others. Called by all workers together."""
+    """Return the match of the whole run at the first worker, None at the others. All workers call it together."""
     match, share = shared.match, shared.match.trace.share
     rows = [match.sends.rows_of_ranks(share), match.recvs.rows_of_ranks(share), match.probes.rows_of_ranks(share),
             match.collectives.rows_of_ranks(share)]  # fmt: skip
@@ -24,7 +24,9 @@ def gather_match(team: Team, shared: SharedMatch) -> Match | None:
     theirs = ((match.recvs, shared.recvs, bases[1]), (match.sends, shared.sends, bases[0]),
               (match.sends, shared.sends, bases[0]))  # fmt: skip
     columns = [
-        _gather_columns(team, posts, part, shared, {"partner": _renumber_partners(posts.partner[part], *of, shared.shares)})
+        _gather_columns(
+            team, posts, part, shared, {"partner": _renumber_partners(posts.partner[part], *of, shared.shares)}
+        )
         for posts, part, of in zip((match.sends, match.recvs, match.probes), rows, theirs, strict=False)
     ]
     parent = match.collectives.parent[rows[3]].copy()
@@ -38,7 +40,7 @@ def gather_match(team: Team, shared: SharedMatch) -> Match | None:
 
 
 def _renumber_partners(partner: U32, of: Posts, numbers: U32, bases: NDArray[np.int64], shares: list[range]) -> U32:
-    """Partners by their number in the whole run."""
+    """Return partners by their number in the whole run."""
     known = partner != NONE
     rows = partner[known]
     ranks = np.searchsorted(of.first, rows.astype(np.uint64), side="right") - 1
@@ -50,7 +52,7 @@ def _renumber_partners(partner: U32, of: Posts, numbers: U32, bases: NDArray[np.
 def _gather_columns(
     team: Team, rows: Posts | Collectives, part: slice, shared: SharedMatch, changed: dict[str, NDArray[Any]]
 ) -> dict[str, Any]:
-    """The columns of all workers' own rows at the first one, the partners and parents as they are `changed`."""
+    """Return the columns of all workers' own rows at the first one, the partners and parents as they are `changed`."""
     share = shared.match.trace.share
     of_ranks = np.array([len(theirs) for theirs in shared.shares], np.int64)
     each = np.zeros(int(of_ranks.sum()), np.uint64)

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.trace import layout
 from weft.trace.builder.handles import EPOCH_NS, SIZES, Comm, Handle, Request, Type
-from weft.trace.builder.record import RankRecord, PendingStream
+from weft.trace.builder.record import PendingStream, RankRecord
 from weft.trace.functions import Function
 from weft.trace.layout import (
     ANY_SOURCE,
@@ -36,8 +36,23 @@ class RankCalls(RankRecord):
             id = len(self._sites) + 1
             file, line, function = site
             table = bytes([0x80 | 13 << 3 | 7]) + encode_unsigned(0)
-            self.define(Def.PYCODE, encode_unsigned(id) + encode_string(file) + encode_string(function) + encode_unsigned(line) + encode_string(table))
-            self.define(Def.SITE, encode_unsigned(id) + encode_unsigned(0) + encode_unsigned(0) + encode_unsigned(id) + encode_unsigned(0) + encode_unsigned(0))
+            self.define(
+                Def.PYCODE,
+                encode_unsigned(id)
+                + encode_string(file)
+                + encode_string(function)
+                + encode_unsigned(line)
+                + encode_string(table),
+            )
+            self.define(
+                Def.SITE,
+                encode_unsigned(id)
+                + encode_unsigned(0)
+                + encode_unsigned(0)
+                + encode_unsigned(id)
+                + encode_unsigned(0)
+                + encode_unsigned(0),
+            )
             self._sites[site] = id
         return self._sites[site]
 

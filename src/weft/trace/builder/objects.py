@@ -13,7 +13,7 @@ from weft.trace.builder.handles import (
 from weft.trace.layout import (
     Def,
 )
-from weft.trace.varint import encode_string, encode_unsigned, encode_signed
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 
 class Objects(RankCalls):

@@ -118,7 +118,11 @@ class PointToPoint(RankCalls):
             open=kw.get("open", False),
         )
         return self.call(
-            "MPI_Recv", source=source, tag=tag, status=status, **self._message_arguments(kw, comm, datatype, count, buffer)
+            "MPI_Recv",
+            source=source,
+            tag=tag,
+            status=status,
+            **self._message_arguments(kw, comm, datatype, count, buffer),
         )
 
     def irecv(
@@ -176,7 +180,9 @@ class PointToPoint(RankCalls):
         received: int = 4, comm: Handle = WORLD, **kw: Any,
     ) -> int:  # fmt: skip
         """Record a call of MPI_Probe."""
-        status = self._receive_status(source, tag, got=got, got_tag=got_tag, received=received, open=kw.get("open", False))
+        status = self._receive_status(
+            source, tag, got=got, got_tag=got_tag, received=received, open=kw.get("open", False)
+        )
         return self.call("MPI_Probe", source=source, tag=tag, comm=comm, status=status, **kw)
 
     def iprobe(
@@ -198,7 +204,9 @@ class PointToPoint(RankCalls):
         received: int = 4, comm: Handle = WORLD, **kw: Any,
     ) -> Request:  # fmt: skip
         """Record a call of MPI_Mprobe, and return the message, for mrecv."""
-        status = self._receive_status(source, tag, got=got, got_tag=got_tag, received=received, open=kw.get("open", False))
+        status = self._receive_status(
+            source, tag, got=got, got_tag=got_tag, received=received, open=kw.get("open", False)
+        )
         message = Request(self.new_id("MESSAGE"), "MPI_Mprobe", status)
         self.call("MPI_Mprobe", source=source, tag=tag, comm=comm, status=status, message=message, **kw)
         return message

@@ -33,7 +33,7 @@ from weft.trace.layout import (
     StreamKind,
 )
 from weft.trace.tasks import FOLDER, NAMED, SUFFIX, TaskFile
-from weft.trace.varint import encode_string, encode_unsigned, encode_signed
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 
 class RunInMaking:
@@ -72,12 +72,15 @@ class RunInMaking:
                 last[3] += 1
             else:
                 runs.append([place, number, 0, 1])
-        return encode_unsigned(len(runs)) + b"".join(encode_unsigned(w) + encode_unsigned(f) + encode_signed(s) + encode_unsigned(n) for w, f, s, n in runs)
+        return encode_unsigned(len(runs)) + b"".join(
+            encode_unsigned(w) + encode_unsigned(f) + encode_signed(s) + encode_unsigned(n) for w, f, s, n in runs
+        )
 
 
 @dataclass
 class PendingStream:
     """What a thread's events and tails hold that is not yet written to the file."""
+
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     tails: bytearray = field(default_factory=bytearray)
     tail_length: int = 0
@@ -150,9 +153,20 @@ class RankRecord:
         self.last_ns = max(self.last_ns, ns)
         slot, tid = (0, 99_000 + self.index) if thread is None else (thread + 1, self._thread_id(thread))
         payload = [encode_unsigned(v) for v in (kind, slot, tid, EPOCH_NS + ns)]
-        payload += [encode_signed(code), encode_signed(detail), encode_unsigned(address), *map(encode_string, (name, text, traceback, who))]
-        payload += [encode_unsigned(len(python)), *(encode_string(f) + encode_unsigned(line) + encode_string(g) for f, line, g in python)]
-        payload += [encode_unsigned(len(native)), *(encode_unsigned(module) + encode_unsigned(offset) for module, offset in native)]
+        payload += [
+            encode_signed(code),
+            encode_signed(detail),
+            encode_unsigned(address),
+            *map(encode_string, (name, text, traceback, who)),
+        ]
+        payload += [
+            encode_unsigned(len(python)),
+            *(encode_string(f) + encode_unsigned(line) + encode_string(g) for f, line, g in python),
+        ]
+        payload += [
+            encode_unsigned(len(native)),
+            *(encode_unsigned(module) + encode_unsigned(offset) for module, offset in native),
+        ]
         self.define(Def.ENDING, b"".join(payload))
 
     def leave_no_record(self) -> None:
@@ -212,7 +226,9 @@ class RankRecord:
         """Assign the thread's next calls to a task (0: to none), in RUN/tasks; see `define_task`."""
         if name and name not in self._task_names:
             self._task_names.append(name)
-            self.define_task(Def.NAME, encode_unsigned(NAMED) + encode_unsigned(len(self._task_names)) + encode_string(name))
+            self.define_task(
+                Def.NAME, encode_unsigned(NAMED) + encode_unsigned(len(self._task_names)) + encode_string(name)
+            )
         stream = self._streams.setdefault(thread, PendingStream())
         number = self._task_names.index(name) + 1 if name else 0
         row = (stream.written + len(stream.rows), task, parent, site, number, kind, until)
@@ -232,7 +248,15 @@ class RankRecord:
         for slot, (thread, rows) in enumerate(self._switches.items()):
             file.append(StreamKind.EVENTS, slot, np.array(rows, SWITCH))
             tid = encode_unsigned(self._thread_id(thread))
-            self.define_task(Def.THREAD, encode_unsigned(slot) + encode_unsigned(0) + tid + encode_unsigned(0) + encode_string("") + encode_unsigned(0))
+            self.define_task(
+                Def.THREAD,
+                encode_unsigned(slot)
+                + encode_unsigned(0)
+                + tid
+                + encode_unsigned(0)
+                + encode_string("")
+                + encode_unsigned(0),
+            )
         file.append(StreamKind.DEFINITIONS, 0, self._task_definitions)
         file.close(State.EXITED)
         self._patch_header(path, TaskFile.MAGIC, SWITCH.itemsize)
@@ -275,7 +299,15 @@ class RankRecord:
             self._open_record().append(StreamKind.OUTCOMES, thread, packed)
         for thread in sorted({*self._streams, *self._outcomes} or {0}):
             tid = encode_unsigned(self._thread_id(thread))
-            self.define(Def.THREAD, encode_unsigned(thread) + encode_unsigned(0) + tid + encode_unsigned(thread == 0) + encode_string("prog") + encode_unsigned(0))
+            self.define(
+                Def.THREAD,
+                encode_unsigned(thread)
+                + encode_unsigned(0)
+                + tid
+                + encode_unsigned(thread == 0)
+                + encode_string("prog")
+                + encode_unsigned(0),
+            )
         self._open_record().append(StreamKind.DEFINITIONS, 0, self._definitions)
         default = State.RUNNING if self._any_open else State.FINALIZED
         self._open_record().close(default if self.state is None else self.state)

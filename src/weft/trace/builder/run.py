@@ -28,7 +28,7 @@ from weft.trace.layout import (
     Level,
 )
 from weft.trace.run import Trace
-from weft.trace.varint import encode_string, encode_unsigned, encode_signed
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 
 class RankBuilder(PointToPoint, Completions, Collective, Objects):
@@ -118,7 +118,9 @@ class Builder(RunInMaking):
             rank.define(Def.WORLD, encode_unsigned(number) + encode_unsigned(len(others)) + origin + known)
             rank.worlds[self.ranks[others[0]].world] = number, tuple(others)
             if i in parents:
-                made = self.make_intercomm_for_rank(rank, "MPI_Comm_spawn", parents, children, parent=comm or self.world, **kw)
+                made = self.make_intercomm_for_rank(
+                    rank, "MPI_Comm_spawn", parents, children, parent=comm or self.world, **kw
+                )
             else:
                 made = self.make_intercomm_for_rank(rank, None, children, parents, parent=None, key="parent")
             ids[i] = made
@@ -134,7 +136,10 @@ class Builder(RunInMaking):
         number = self.functions[function].id if function else 0
         if function:
             rank.call(function, comm=parent_id, intercomm=id, **kw)
-        payload = [encode_unsigned(v) for v in (id, parent_id, number, 0, 1)] + [encode_signed(list(local).index(rank.index)), encode_string(key)]
+        payload = [encode_unsigned(v) for v in (id, parent_id, number, 0, 1)] + [
+            encode_signed(list(local).index(rank.index)),
+            encode_string(key),
+        ]
         rank.define(Def.COMM, b"".join([*payload, self.encode_members(rank, local), self.encode_members(rank, remote)]))
         return id
 

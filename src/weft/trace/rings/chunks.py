@@ -93,7 +93,7 @@ def encode_dropped(dropped: DroppedCalls) -> bytes:
 
 
 def order_chunks(kind: int, first_number: int, chunks: Sequence[tuple[int, Chunk]]) -> tuple[list[Extent], str]:
-    """Put the chunks of a ring in order, from the one with the number `first_number` on, and say what is wrong with them.
+    """Put the chunks of a ring in order, from the number `first_number` on, and say what is wrong with them.
 
     Chunks before that one were dropped, and what they hold may already be something else.
     """

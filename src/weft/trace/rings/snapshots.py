@@ -112,7 +112,10 @@ def _copy_record(source: Path, target: Path, root: Path) -> None:
             for at, data in chain(_read_pieces(read.fileno(), blocks), tables):
                 os.pwrite(write.fileno(), data, at)
         copy = RankFile(target)
-        if _dropped_counts(RankFile(source, root)) == _dropped_counts(before) == _dropped_counts(copy) and copy.tables == before.tables:
+        if (
+            _dropped_counts(RankFile(source, root)) == _dropped_counts(before) == _dropped_counts(copy)
+            and copy.tables == before.tables
+        ):
             return
     raise RunError(f"{source} drops its calls faster than they are copied: keep longer")
 

@@ -100,7 +100,8 @@ class Suffix:
         return self._begin[1]
 
     def events(self, thread: SuffixThread) -> Events:
-        """Return the calls of a thread in the suffix; the places of their tails are those in its TAILS stream as it is.
+        """Return the calls of a thread in the suffix; the places of their tails are those in its TAILS stream
+        as it is.
         """
         ring, _ = self._read_ring(thread)
         events = ring[self._first_call(thread) :]
