@@ -20,7 +20,7 @@ from capture import MPI, Row, Spread, execute, markdown, one, prepare, recording
 
 import weft
 from weft.match import match_operations
-from weft.replay import RankPlan, Replay, plans_of
+from weft.replay import RankPlan, Replay, make_plans
 from weft.trace.functions import FunctionTable
 
 LIMIT = 1.10
@@ -41,7 +41,7 @@ class Replayed:
         execute(mpi, self.command, recording(mpi, folder / "record", "trace"), ranks)
         trace = weft.open(folder / "record")
         self.calls, self.functions = trace.event_count, trace.functions
-        self.steps: list[RankPlan] = plans_of(trace, match_operations(trace))
+        self.steps: list[RankPlan] = make_plans(trace, match_operations(trace))
 
     def plain(self) -> float:
         return float(execute(self.mpi, self.command, {}, self.ranks))
@@ -52,17 +52,17 @@ class Replayed:
     def variables(self, functions: FunctionTable) -> Mapping[str, str]:
         """What makes the ranks follow the record; SystemExit where the run before did not."""
         found = recording(self.mpi, self.folder / "again", "trace")
-        shutil.rmtree(self.folder / "plans_of", ignore_errors=True)
+        shutil.rmtree(self.folder / "plans", ignore_errors=True)
         self.session = Replay(self.steps)
-        self.session.lay_out(self.folder / "plans_of", functions)
-        return found | {"WEFT_INTERNAL_REPLAY": str(self.folder / "plans_of")}
+        self.session.write_plans(self.folder / "plans", functions)
+        return found | {"WEFT_INTERNAL_REPLAY": str(self.folder / "plans")}
 
     def pairs(self, repeat: int) -> list[tuple[float, float]]:
         """Plain run and replay, in turn."""
         found = []
         for _ in range(repeat):
             pair = self.plain(), self.again()
-            if self.session.diverged() or self.session.unfinished():
+            if self.session.diverged_ranks() or self.session.unfinished_threads():
                 raise SystemExit(f"{self.command}: the replay did not follow its record")
             found.append(pair)
         return found

@@ -75,6 +75,10 @@ PARTS = {
         "asyncio": [
             "hang_messages.py",
             "inprocess/hangs.py",
+            "inprocess/loop_states.py",
+            "inprocess/cancellations.py",
+            "inprocess/call_search.py",
+            "inprocess/resource_holders.py",
             "inprocess/blocked_threads.py",
             "inprocess/context_managers.py",
             "inprocess/task_deaths.py",

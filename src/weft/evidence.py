@@ -29,7 +29,7 @@ class Place(Facts):
 
 
 def moved_to(place: Place, to: Callable[[EventId], EventId]) -> Place:
-    """The event of a place by another name."""
+    """Return the event of a place by another name."""
     event = to(EventId(place.rank, place.event))
     return Place(rank=event.rank, event=event.event)
 

@@ -27,7 +27,7 @@ class Site:
         return f"{self.file}:{self.line}" if self.file and self.line else self.file or "an unknown line"
 
     def to_json(self) -> dict[str, Any]:
-        """The site as the report's JSON holds it."""
+        """Return the site as the report's JSON holds it."""
         return {
             "rank": self.rank,
             "call": self.call,
@@ -76,13 +76,13 @@ class Finding:
 
     @property
     def group(self) -> tuple[Any, ...]:
-        """What findings of one cause have in common: the cause where one is named, else kind and code sites."""
+        """Return what findings of one cause have in common: the cause where one is named, else kind and code sites."""
         if self.cause is not None:
             return (self.kind, self.cause)
         return (self.kind, tuple((s.call, s.file, s.line) for s in self.sites) or self.message)
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as the report's JSON holds it."""
+        """Return the finding as the report's JSON holds it."""
         return {
             "kind": self.kind,
             "severity": self.severity,
@@ -95,7 +95,7 @@ class Finding:
         }
 
     def facts(self) -> dict[str, Any]:
-        """The evidence as the report's JSON holds it."""
+        """Return the evidence as the report's JSON holds it."""
         return {
             **self.evidence.to_json(),
             **({"more_at_this_line": self.beyond} if self.beyond else {}),

@@ -47,22 +47,22 @@ class Kind:
 
     @property
     def title(self) -> str:
-        """What it means: the first sentence of its page."""
+        """Return what it means: the first sentence of its page."""
         return _sentence(_paragraphs(self.page))
 
     @property
     def remedy(self) -> str:
-        """What helps: the first sentence under `## Remedy` of its page."""
+        """Return what helps: the first sentence under `## Remedy` of its page."""
         return _sentence(_paragraphs(self.page.partition("\n## Remedy\n")[2]))
 
     @property
     def page(self) -> str:
-        """Its page: Markdown with cause, example and remedy."""
+        """Return its page: Markdown with cause, example and remedy."""
         return _page(self.slug)
 
     @property
     def address(self) -> str:
-        """A web address for it."""
+        """Return a web address for it."""
         return f"{HOME}#{self.slug}"
 
 
@@ -156,7 +156,7 @@ KINDS: Final[Mapping[str, Kind]] = {kind.slug: kind for kind in RECORDS}
 
 
 def kind(slug: str) -> Kind:
-    """The kind of a slug. UsageError for one that does not exist, with the nearest."""
+    """Return the kind of a slug. UsageError for one that does not exist, with the nearest."""
     if slug not in KINDS:
         import difflib  # nearly all slugs exist
 
@@ -182,7 +182,7 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _sentence(paragraphs: list[str]) -> str:
-    """The first sentence of some text, "" where there is none."""
+    """Return the first sentence of some text, "" where there is none."""
     text = " ".join(paragraphs[0].split()) if paragraphs else ""
     found = _SENTENCE.match(text)
     return found[0] if found else text

@@ -45,15 +45,15 @@ class System:
 
     @property
     def prefix(self) -> str:
-        """How the names of its functions begin."""
+        """Return how the names of its functions begin."""
         return self.last.partition("_")[0] + "_"
 
     def error_name(self, error: int) -> str:
-        """The name of an error, "" where it has none that is known."""
+        """Return the name of an error, "" where it has none that is known."""
         return self.errors.get(error, "")
 
     def failed(self, function: str, error: int) -> bool:
-        """Whether that code is an error of the call, and not its answer."""
+        """Return whether that code is an error of the call, and not its answer."""
         return error != 0 and error not in self.answers.get(function.partition(".")[0], frozenset())
 
 
@@ -90,5 +90,5 @@ _BY_NAME: Final = {"mpi": MPI, "pvm": PVM}
 
 
 def system(name: object) -> System:
-    """The system that a functions.json names."""
+    """Return the system that a functions.json names."""
     return _BY_NAME.get(str(name or "mpi").lower(), MPI)

@@ -21,7 +21,7 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 from pathlib import Path
 from weft.cli import _man
-print(len(_man.write(Path(sys.argv[1]))))
+print(len(_man.write_pages(Path(sys.argv[1]))))
 """
 
 

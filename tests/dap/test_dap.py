@@ -369,3 +369,48 @@ def test_the_schema_refuses_what_is_wrong(schema: Schema) -> None:
     schema.check(good)
     with pytest.raises(jsonschema.ValidationError):
         schema.check({**good, "body": {"threadId": "one"}})
+
+
+def test_log_points_stop_nobody_and_are_no_reason_of_a_stop(client: Start, recorded: Record) -> None:
+    run = recorded(PARCELS)
+    editor = client()
+    editor.initialize()
+    editor.launch(
+        run=str(run.run),
+        breakpoints={PARCELS: [
+            {"line": run.here - 1, "logMessage": "number {parcel.label.number}"},
+            {"line": run.here, "condition": "parcel.label.number == 12"},
+        ]},
+        stopOnEntry=True,
+    )  # fmt: skip
+    stop = editor.go("continue")
+    assert (stop["reason"], stop["threadId"]) == ("breakpoint", 3)
+    assert editor.place(3) == ("pass_on", run.here)
+    [number] = stop["hitBreakpointIds"]
+    logged = editor.output("console")
+    assert "[rank 2] number 12\n" in logged
+    assert editor.breakpoints(
+        PARCELS,
+        {"line": run.here - 1, "logMessage": "number {parcel.label.number}"},
+        {"line": run.here, "condition": "parcel.label.number == 12"},
+    )[1]["id"] == number  # fmt: skip
+    stop = editor.go("reverseContinue", 3)
+    assert "hitBreakpointIds" not in stop  # nothing lies behind but log points
+    assert "no breakpoint is met" in editor.output("important")
+
+
+def test_a_step_goes_over_log_points_and_other_ranks_breakpoints_do_not_end_it(client: Start, recorded: Record) -> None:
+    run = recorded(PARCELS)
+    lines = PARCELS.read_text().splitlines()
+    loop = next(n for n, line in enumerate(lines, 1) if line.startswith("    result = pass_on"))
+    editor = client()
+    editor.launch(run=str(run.run), breakpoints={PARCELS: [{"line": loop, "condition": "turn == 0"}]})
+    editor.breakpoints(
+        PARCELS,
+        {"line": run.here, "logMessage": "got {got}"},
+        {"line": run.here + 1, "condition": "me == 3"},
+    )
+    stop = editor.go("next", 3)
+    assert (stop["reason"], stop["threadId"], editor.place(3)) == ("step", 3, ("<module>", loop + 1))
+    assert "hitBreakpointIds" not in stop
+    assert "[rank 2] got 1\n" in editor.output("console")

@@ -46,6 +46,21 @@ def test_ranks_of_c(client: Start, recorded: Record) -> None:
     assert editor.output() == "[rank 0] all 316\n"
 
 
+def test_log_points_of_native_ranks_stop_nobody(client: Start, recorded: Record) -> None:
+    run = recorded(SQUARES / "squares.c")
+    source = run.source.read_text().splitlines()
+    inner = next(n for n, line in enumerate(source, 1) if "return result" in line)
+    editor = client()
+    editor.launch(run=str(run.run), breakpoints={run.source: [{"line": run.here, "condition": "k == 3"}]})
+    editor.breakpoints(run.source, {"line": inner, "logMessage": "k is {k}, {nothing}", "condition": "k > 2"})
+    assert editor.go("next", 3)["reason"] == "step"
+    assert editor.place(3)[0] == "add"
+    assert "[rank 2] k is 3, " in editor.output("console")
+    assert 'No symbol "nothing" in current context' in editor.output("console")
+    stop = editor.go("continue")
+    assert stop["reason"] == "pause" and "come to its end" in stop["text"]
+
+
 @pytest.mark.matrix
 def test_ranks_of_fortran(client: Start, of_fortran: Record) -> None:
     held_to_the_squares(client(), of_fortran(SQUARES / "squares.f90"), "sums::add", "sums::square")

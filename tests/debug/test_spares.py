@@ -14,7 +14,7 @@ import pytest
 from debug.commands_table import LANGUAGES, Bench, line
 from tests_support import Installed
 from weft.debug.debugger import Debugger
-from weft.replay.control import Control
+from weft.replay.control import ControlPage
 from weft.tasks.ranks import TaskPrompt
 
 PATIENCE = 120
@@ -140,4 +140,7 @@ def test_a_debugger_that_is_killed_leaves_no_replay_behind(moment: str, bench: B
 
 def parked(folder: Path) -> bool:
     """Whether the ranks of a replay in a debugger's folder have begun."""
-    return any(Control(page.parent, 0, made=True).parked() for page in folder.glob("*/*/run/replay/control-000000.bin"))
+    return any(
+        ControlPage(page.parent, 0, exists=True).is_parked()
+        for page in folder.glob("*/*/run/replay/control-000000.bin")
+    )

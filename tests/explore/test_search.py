@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from races.test_races_against_enumeration import ANY, Op, State, Where, build, random_program, record, told
-from weft.explore.choices import Place, Wanted, wanted
+from weft.explore.choices import Place, Wanted, expected_choices
 from weft.explore.outcomes import Outcome, Variant
-from weft.explore.search import Came, Search
+from weft.explore.search import Search, VariantResult
 from weft.replay.force import Forcing
 
 PROGRAMS = int(os.environ.get("WEFT_EXPLORE_PROGRAMS", "80"))
@@ -75,18 +75,18 @@ class Machine:
 
     jobs = 2
 
-    def start(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
-        self.begun.append((variant, wanted(forcing, parent.made)))
+    def start_variant(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
+        self.begun.append((variant, expected_choices(forcing, parent.made)))
         self.runs += 1
 
-    def wait(self) -> Came:
+    def wait_for_variant(self) -> VariantResult:
         variant, want = self.begun.pop(self.rng.randrange(len(self.begun)))
         named = [list(ops) for ops in self.program]
         for (rank, i), place in self.places.items():
             source = want.get(place, -1)
             if isinstance(source, int) and source >= 0:
                 named[rank][i] = (named[rank][i][0], source, named[rank][i][2])
-        return Came(variant, build(self.program, record(named, self.rng))[0])
+        return VariantResult(variant, build(self.program, record(named, self.rng))[0])
 
 
 def compared(seed: int) -> tuple[int, int, int] | None:
@@ -99,8 +99,8 @@ def compared(seed: int) -> tuple[int, int, int] | None:
     expected = {chosen(program, end) for end in ends}
     machine = Machine(program, rng)
     search = Search(machine)
-    search.add(build(program, record(program, rng))[0])
-    for _ in search.steps():
+    search.add_run(build(program, record(program, rng))[0])
+    for _ in search.run_variants():
         pass
     found = [tuple(sorted((place, c.source) for place, c in one.made.items())) for one in search.outcomes]
     assert len(found) == len(set(found)), f"seed {seed}: an outcome came twice: {program}"
@@ -137,14 +137,14 @@ def test_the_orders_at_the_corners_are_among_the_first_of_720(seed: int) -> None
     """By falling rank, by rising rank, and the opposite of the record: of each at most six steps, every other run."""
     program, rng = wildcards(6), random.Random(seed)
     search = Search(Machine(program, rng))
-    search.add(build(program, record(program, rng))[0])
+    search.add_run(build(program, record(program, rng))[0])
 
     def orders() -> list[tuple[Any, ...]]:
         return [tuple(one.made[place].source for place in sorted(one.made)) for one in search.outcomes]
 
     [recorded] = orders()
     corners = {(6, 5, 4, 3, 2, 1), (1, 2, 3, 4, 5, 6), recorded[::-1]}
-    for _ in islice(search.steps(), 40):
+    for _ in islice(search.run_variants(), 40):
         if corners <= set(orders()):
             break
     assert corners <= set(orders())

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from tests_support import Installed, execute
-from weft.replay.points import resolve
+from weft.replay.points import resolve_location
 from weft.trace import Event
 
 C = """\
@@ -116,5 +116,5 @@ def test_a_line_or_function_on_the_way_names_the_calls_through_it(
     assert [c["function"] for c in rows[0]["site"]["callers"]] == ["second", "<module>"]
     trace = weft.open(tmp_path / "run")
     for place, line in (("ways.py:7#2", 12), ("second", 11)):
-        ((rank, index),) = resolve(trace, place, list)
+        ((rank, index),) = resolve_location(trace, place, list)
         assert trace.event(rank, index).site.callers[-1].line == line

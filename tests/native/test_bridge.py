@@ -51,7 +51,8 @@ def test_a_changed_structure_without_a_build_is_refused_at_import(changed: Path)
 
 def test_kernels_that_were_built_from_other_headers_are_refused_at_load(changed: Path) -> None:
     written = (
-        "from pathlib import Path; from weft.native import generate; generate.write(Path('build')); print('written')"
+        "from pathlib import Path; from weft.native import generate; "
+        "generate.write_files(Path('build')); print('written')"
     )
     assert run(changed, written) == "written"
     said = run(changed, "from weft.native.headers.match import kernel; kernel()")
@@ -93,7 +94,7 @@ def test_a_number_that_changes_in_c_changes_in_python_when_that_is_built(changed
     names = {name for _, _, name, _ in NUMBERS}
     asked = ", ".join(f"int({module}.{number})" for _, _, module, number in NUMBERS)
     code = f"import {', '.join(sorted(names))}; print({asked})"
-    run(changed, "from pathlib import Path; from weft.native import generate; generate.write(Path('build'))")
+    run(changed, "from pathlib import Path; from weft.native import generate; generate.write_files(Path('build'))")
     assert run(changed, code) == " ".join(["77"] * len(NUMBERS))
 
 

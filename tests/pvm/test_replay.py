@@ -144,7 +144,7 @@ def test_a_demand_point_that_nothing_can_stop_before_is_told_the_same_each_time(
         assert done.returncode == 0, done.stderr
         assert "there was nothing to stop before: 3 of 3 calls were run again" in done.stderr
         assert "ranks 0 and 2 at the end\n" in done.stderr
-        assert "lies behind the last call that the rank can stop before" in done.stderr
+        assert "comes after the last call before which the rank can stop" in done.stderr
 
 
 @pytest.mark.matrix

@@ -21,7 +21,7 @@ from weft.cli.main import main
 from weft.cli.run import LEFT_STATUS
 from weft.match import match_operations
 from weft.order import order_events
-from weft.replay import Cuts, plans_of
+from weft.replay import Cuts, make_plans
 from weft.trace import Event, Trace
 from weft.trace.layout import Flag
 
@@ -139,11 +139,11 @@ def test_with_one_call_less_on_any_rank_the_point_is_not_reached(
         last = max(call for call in needed if call[0] == other)
         trace = recorded.trace
         matched = match_operations(trace)
-        steps = plans_of(trace, matched)
+        steps = make_plans(trace, matched)
         cuts = Cuts(trace, order_events(trace, matched), steps)
-        cut = cuts.past([(point[0], recorded.calls[point])])
-        assert cut.goals[other, 0] > steps[other].threads[0].position(recorded.calls[last])
-        short = cut.goals | {(other, 0): steps[other].threads[0].position(recorded.calls[last])}
+        cut = cuts.least_cut_reaching([(point[0], recorded.calls[point])])
+        assert cut.goals[other, 0] > steps[other].threads[0].entries_before(recorded.calls[last])
+        short = cut.goals | {(other, 0): steps[other].threads[0].entries_before(recorded.calls[last])}
         found = steps, replace(cut, goals=short)
         monkeypatch.setattr("weft.cli.replay.make_plans", lambda *_, found=found: found)
         status = main(["replay", str(recorded.run), "--out", str(folder / "short"), "--until", recorded.until(point)])

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.match import match_operations
-from weft.replay import plans_of
+from weft.replay import make_plans
 from weft.replay.layout import POSTED_FREE, POSTED_NEVER, Outcome, PlanFlag
-from weft.replay.planning import of_outcomes
+from weft.replay.planning import plan_thread_from_outcomes
 from weft.trace.builder import Builder
 from weft.trace.layout import LogKind as Kind
 
@@ -95,7 +95,7 @@ def test_the_plan_gives_every_wildcard_its_source_and_every_poll_its_failures(se
     thread = Simulated(seed)
     for _ in range(steps):
         thread.step()
-    found = of_outcomes(thread.written, 0)
+    found = plan_thread_from_outcomes(thread.written, 0)
     # Wildcards behind the last that completed stay wildcards: nothing tells of them.
     known = len(thread.sources)
     while known and thread.sources[known - 1] == POSTED_FREE:
@@ -110,12 +110,12 @@ def test_the_plan_gives_every_wildcard_its_source_and_every_poll_its_failures(se
 
 
 def test_a_receive_that_completes_out_of_turn_is_not_the_oldest() -> None:
-    found = of_outcomes([(Kind.LATE, 2), (Kind.SOURCE, 7), (Kind.SOURCE, 5), (Kind.CANCELLED, 1)], 0)
+    found = plan_thread_from_outcomes([(Kind.LATE, 2), (Kind.SOURCE, 7), (Kind.SOURCE, 5), (Kind.CANCELLED, 1)], 0)
     assert found.posts.tolist() == [5, POSTED_NEVER, 7]
 
 
 def test_a_receive_that_never_completes_stays_a_wildcard() -> None:
-    found = of_outcomes([(Kind.LATE, 1), (Kind.SOURCE, 7)], 0)
+    found = plan_thread_from_outcomes([(Kind.LATE, 1), (Kind.SOURCE, 7)], 0)
     assert found.posts.tolist() == [POSTED_FREE, 7]
 
 
@@ -127,7 +127,7 @@ def test_sources_are_ranks_of_the_receives_communicator() -> None:
     b.ranks[1].recv(tag=7, got=2, comm=some)
     b.ranks[1].recv(1, tag=7, comm=some)
     trace = b.open()
-    plans = plans_of(trace, match_operations(trace))
+    plans = make_plans(trace, match_operations(trace))
     assert plans[1].threads[0].posts.tolist() == [2]
     assert [len(p.threads[0].entries) for p in plans] == [1, 3, 2, 2]
     assert all(p.flags & PlanFlag.CHECKED for p in plans)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import UsageError
-from weft.replay import demanded, resolve
+from weft.replay import events_to_stop_before, resolve_location
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
 
@@ -25,16 +25,16 @@ def run() -> Trace:
 def test_a_receive_is_named_by_what_it_receives() -> None:
     trace = run()
     for text, event in [("1:from=0", 0), ("1:from=2", 1), ("1:from=2,tag=6", 2), ("1:from=2,tag=5#2", 3)]:
-        assert resolve(trace, text, list) == [(1, event)]
+        assert resolve_location(trace, text, list) == [(1, event)]
 
 
 def test_a_receive_that_the_record_does_not_have_is_refused_with_what_it_has() -> None:
     with pytest.raises(UsageError, match="1:from=2,tag=5#3: rank 1 takes 2 messages of rank 2 with tag 5"):
-        resolve(run(), "1:from=2,tag=5#3", list)
+        resolve_location(run(), "1:from=2,tag=5#3", list)
     with pytest.raises(UsageError, match="no rank 7, only 0 to 2"):
-        resolve(run(), "1:from=7", list)
+        resolve_location(run(), "1:from=7", list)
     with pytest.raises(UsageError, match="is not a place"):
-        resolve(run(), "1:from=x", list)
+        resolve_location(run(), "1:from=x", list)
 
 
 def test_a_finding_is_where_it_begins_on_each_rank() -> None:
@@ -44,6 +44,6 @@ def test_a_finding_is_where_it_begins_on_each_rank() -> None:
         events = ((1, 2), (0, 0), (2, 1), (1, 0))
 
     trace = run()
-    assert sorted(demanded(trace, "finding:1", lambda: [Found])) == [(0, 0), (1, 0), (2, 1)]
-    assert sorted(resolve(trace, "finding:1", lambda: [Found])) == [(0, 0), (1, 0), (1, 2), (2, 1)]
-    assert demanded(trace, "1:from=2", list) == [(1, 1)]
+    assert sorted(events_to_stop_before(trace, "finding:1", lambda: [Found])) == [(0, 0), (1, 0), (2, 1)]
+    assert sorted(resolve_location(trace, "finding:1", lambda: [Found])) == [(0, 0), (1, 0), (1, 2), (2, 1)]
+    assert events_to_stop_before(trace, "1:from=2", list) == [(1, 1)]

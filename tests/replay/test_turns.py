@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import weft
 from weft.replay.layout import TurnKind
-from weft.replay.turns import Location, turns
+from weft.replay.turns import Location, find_turns
 from weft.trace.builder import Builder
 from weft.trace.layout import ACCESS, AccessKind, Change
 
@@ -71,7 +71,7 @@ def finds(rows: NDArray[Any], order: list[int]) -> int:
 @given(st.integers(0, 2**32), st.integers(2, 4), st.integers(2, 25))
 def test_nothing_comes_before_what_had_ended_when_it_began(seed: int, ranks: int, calls: int) -> None:
     h = History(seed, ranks, calls)
-    order = Location(h.rows, h.owners).order()
+    order = Location(h.rows, h.owners).find_order()
     assert sorted(order) == list(range(calls))
     for k, i in enumerate(order):
         assert all(h.rows["end"][later] >= h.rows["begin"][i] for later in order[k + 1 :])
@@ -88,13 +88,13 @@ def counter(results: list[int], spans: list[tuple[int, int]]) -> Location:
 
 def test_a_counter_is_counted_up_whoever_was_told_first() -> None:
     place = counter([2, 0, 1, 3], [(0, 10), (0, 20), (0, 30), (0, 40)])
-    assert place.order() == [1, 2, 0, 3]
+    assert place.find_order() == [1, 2, 0, 3]
     assert place.unexplained == 0
 
 
 def test_values_that_no_order_explains_are_counted() -> None:
     place = counter([5, 0, 9], [(0, 1), (2, 3), (4, 5)])
-    assert place.order() == [0, 1, 2]
+    assert place.find_order() == [0, 1, 2]
     assert place.unexplained == 2
 
 
@@ -112,7 +112,7 @@ def test_locks_come_in_the_order_in_which_they_were_held(tmp_path: Path) -> None
     b.ranks[1].accesses(row(AccessKind.EXCLUSIVE, begin=2, held=10, end=95))
     b.ranks[2].accesses(row(AccessKind.SHARED, begin=3, held=20, end=25))
     trace = weft.open(b.write())
-    found = turns(trace.ranks).rows
+    found = find_turns(trace.ranks).rows
     assert [found[rank, 0]["needed"][0] for rank in range(3)] == [2, 0, 1]
     assert found[2, 0]["kind"][0] == TurnKind.READS
 
@@ -121,7 +121,7 @@ def test_shared_locks_alone_take_no_turns(tmp_path: Path) -> None:
     b = Builder(ranks=2, path=tmp_path)
     for rank in b.ranks:
         rank.accesses(row(AccessKind.SHARED, begin=1, held=2, end=3))
-    assert turns(weft.open(b.write()).ranks).rows == {}
+    assert find_turns(weft.open(b.write()).ranks).rows == {}
 
 
 def test_a_lock_of_all_waits_at_each_target_that_somebody_had_for_himself(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_lock_of_all_waits_at_each_target_that_somebody_had_for_himself(tmp_pa
     b.ranks[0].accesses(row(AccessKind.EXCLUSIVE, held=2, end=3, target=0))
     b.ranks[0].accesses(row(AccessKind.EXCLUSIVE, held=4, end=5, target=1, ordinal=1))
     b.ranks[1].accesses(row(AccessKind.SHARED, held=6, end=7, target=-1))
-    found = turns(weft.open(b.write()).ranks)
+    found = find_turns(weft.open(b.write()).ranks)
     assert found.rows[1, 0]["needed"].tolist() == [1, 1]
     assert len(set(found.rows[1, 0]["channel"].tolist())) == 2
     assert len(found.before) == 2
@@ -139,6 +139,6 @@ def test_what_ranks_fetched_of_one_place_is_explained_nearly_always() -> None:
     explained = total = 0
     for seed in range(300):
         h = History(seed, 3, 20)
-        explained += finds(h.rows, Location(h.rows, h.owners).order())
+        explained += finds(h.rows, Location(h.rows, h.owners).find_order())
         total += len(h.rows)
     assert explained > 0.98 * total

@@ -9,7 +9,7 @@ import pytest
 import weft
 from replay.campaign import campaign, compile_c, environment
 from tests_support import WEFT, Installed, execute
-from weft.replay.turns import Location, turns
+from weft.replay.turns import Location, find_turns
 from weft.trace.layout import AccessKind
 
 CASES = [
@@ -43,11 +43,11 @@ def spun(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.matrix
 def test_the_order_that_was_found_explains_every_value(spun: Path) -> None:
     ranks = weft.open(spun / "run").ranks
-    found = turns(ranks)
+    found = find_turns(ranks)
     atomic = found.accesses[found.accesses["kind"] >= AccessKind.FETCH]
     owners = [o for o, kind in zip(found.owners, found.accesses["kind"], strict=True) if kind >= AccessKind.FETCH]
     place = Location(atomic, owners)
-    place.order()
+    place.find_order()
     assert len(atomic) >= 60  # 30 times taken, 30 times given back
     assert place.unexplained == 0
 

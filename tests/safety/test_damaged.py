@@ -27,8 +27,8 @@ from weft.launch.local.host_protocol import ProtocolError
 from weft.launch.local.listener_address import ListenerAddress
 from weft.match import match_operations
 from weft.native.headers.record import kernel
-from weft.replay import plans_of
-from weft.replay.planning import column, of_outcomes
+from weft.replay import make_plans
+from weft.replay.planning import narrow_column, plan_thread_from_outcomes
 from weft.report import run_analyses, to_json
 from weft.report.failure import failure_lines
 from weft.report.registry import ANALYSES
@@ -215,16 +215,16 @@ def test_a_pack_whose_definitions_cannot_be_unpacked_is_told_as_damaged(what: st
 @pytest.mark.parametrize("log", [[(LogKind.LATE, 1 << 40), (LogKind.SOURCE, 1)], [(LogKind.INDEX, 1 << 40)]])
 def test_a_log_of_outcomes_that_no_thread_writes_is_no_plan(log: list[tuple[int, int]]) -> None:
     with pytest.raises(OverflowError):
-        of_outcomes(log, 0)
-    assert len(of_outcomes([(LogKind.LATE, 1), (LogKind.SOURCE, 1), (LogKind.INDEX, 1)], 0).entries)
+        plan_thread_from_outcomes(log, 0)
+    assert len(plan_thread_from_outcomes([(LogKind.LATE, 1), (LogKind.SOURCE, 1), (LogKind.INDEX, 1)], 0).entries)
 
 
 def test_a_run_whose_outcomes_fit_no_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = finished(messages())
-    assert len(plans_of(trace, match_operations(trace))) == 2
-    monkeypatch.setattr("weft.replay.planning._Tracing.plan", lambda _: column([1 << 40], np.int32))
+    assert len(make_plans(trace, match_operations(trace))) == 2
+    monkeypatch.setattr("weft.replay.planning._Tracing.plan", lambda _: narrow_column([1 << 40], np.int32))
     with pytest.raises(RunError, match="cannot be replayed, its record is damaged"):
-        plans_of(trace, match_operations(trace))
+        make_plans(trace, match_operations(trace))
 
 
 @pytest.mark.parametrize("word", [["killed"], {}, 1, None])

@@ -92,7 +92,7 @@ def test_a_hung_program_is_told_with_the_reason_once_and_for_machines(
         assert {row["name"] for row in told["tasks"]} == {None, "getter"}
         assert "nothing can happen any more" in told["waits"]["hung"]
         assert main(["tasks", "--pid", str(process.pid), "--once"]) == 1
-        assert "Queue jobs: task 2 (getter) waits" in capsys.readouterr().out
+        assert "nothing can happen any more: task 2 (getter) waits" in capsys.readouterr().out
         assert process.poll() is None
 
 
@@ -108,7 +108,7 @@ def test_a_hung_program_of_python_3_14_lets_the_agent_in_without_gdb(
     with running(NEW[0], tmp_path) as process:
         for _ in range(2):
             assert main(["tasks", "--pid", str(process.pid), "--once"]) == 1
-            assert "Queue jobs: task 2 (getter) waits" in capsys.readouterr().out
+            assert "nothing can happen any more: task 2 (getter) waits" in capsys.readouterr().out
         assert process.poll() is None
 
 

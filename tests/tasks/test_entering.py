@@ -53,7 +53,7 @@ def hung(*command: str) -> Iterator[int]:
 def test_who_waits_at_the_door_of_a_lock_is_not_inside(python: str) -> None:
     with hung(python, str(HUNG), "lock") as pid, session([], pid=pid) as s:
         told = s.do("waits")["hung"]
-        assert "Lock guard: task 1 waits at hung.py:70" in told
+        assert "task 1 waits at hung.py:70 for Lock guard" in told
         assert "inside" not in told
 
 
@@ -67,6 +67,6 @@ def test_who_is_inside_is_told_apart_from_who_waits_to_be(tmp_path: Path, python
         rows = {row["name"]: row["id"] for row in s.do("tasks")["tasks"]}
         told = s.do("waits")["hung"]
         first, second = (f"task {rows[name]} ({name})" for name in ("first", "second"))
-        assert f"{second} waits at guarded.py:5; {first} is inside of it" in told, told
-        assert f"Lock inner: {first} waits at guarded.py:10" in told, told
+        assert f"{second} waits at guarded.py:5 for Lock outer; {first} is inside of it" in told, told
+        assert f"{first} waits at guarded.py:10 for Lock inner" in told, told
         assert "already" not in told

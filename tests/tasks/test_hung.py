@@ -40,13 +40,16 @@ asyncio.run(main())
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(("what", "lines", "waits"), [
-    ("queue", [r"Queue jobs: task 2 \(consumer\) waits at hung.py:29; who else has it: task 1 waits at hung.py:45"],
+    ("queue", [r"^nothing can happen any more: task 2 \(consumer\) waits at hung.py:29 for Queue jobs, get: empty; "
+               r"who else has it: task 1 waits at hung.py:45"],
      {"consumer": ("queue", "jobs, get: empty")}),
-    ("pool", [r"Semaphore self.free: task 2 \(nested\) waits at hung.py:21; task 2 \(nested\) is inside of it already"],
+    ("pool", [r"^nothing can happen any more: task 2 \(nested\) waits at hung.py:21 for Semaphore self.free, "
+              r"no place left; "
+              r"task 2 \(nested\) is inside of it already"],
      {"nested": ("semaphore", "self.free, no place left")}),
-    ("event", [r"Event ready: task 2 \(one\) waits at locks.py:\d+; who else has it: task 1 waits at"],
+    ("event", [r"task 2 \(one\) waits at locks.py:\d+ for Event ready, not set; who else has it: task 1 waits at"],
      {"one": ("event", "not set")}),
-    ("lock", [r"Lock guard: task 1 waits at hung.py:70; task 2 \(keeper\) took it and has come to its end with it"],
+    ("lock", [r"task 1 waits at hung.py:70 for Lock guard; task 2 \(keeper\) took it and has come to its end with it"],
      {None: ("lock", "guard")}),
 ])  # fmt: skip
 def test_where_nothing_can_happen_any_more_it_is_told_with_who_could_have_helped(

@@ -209,7 +209,7 @@ def test_a_hung_program_is_told_of_where_gdb_can_call_nothing(
 ) -> None:
     with running(python, tmp_path) as process:
         assert main(["tasks", "--pid", str(process.pid), "--once"]) == 1
-        assert "Queue jobs: task 2 (getter) waits" in capsys.readouterr().out
+        assert "nothing can happen any more: task 2 (getter) waits" in capsys.readouterr().out
         assert process.poll() is None
 
 
@@ -220,7 +220,7 @@ def test_a_hung_program_is_told_of_where_there_is_no_gdb(
     monkeypatch.setenv("PATH", str(tmp_path))
     with running(sys.executable, tmp_path) as process:
         assert main(["tasks", "--pid", str(process.pid), "--once"]) == 1
-        assert "Queue jobs: task 2 (getter) waits" in capsys.readouterr().out
+        assert "nothing can happen any more: task 2 (getter) waits" in capsys.readouterr().out
 
 
 def no_way(*_: object) -> None:

@@ -137,8 +137,10 @@ def is_told(circle: str, text: str) -> bool:
 
 
 STUCK = {
-    "no_producer": r"2 threads, and no .*\n  Queue jobs, get: empty: thread \d+ \(taker\) waits at threaded\.py:\d+;",
-    "no_answer": r"1 task and 1 thread, and no .*\n  Event not set: thread work \d+ \(Event\.wait\) waits at threading",
+    "no_producer": r"thread \d+ \(taker\) waits at threaded\.py:\d+ for Queue jobs, get: empty; .*\n"
+    r"  2 threads, and no",
+    "no_answer": r"thread work \d+ \(Event\.wait\) waits at threading\.py:\d+ for Event not set; .*\n"
+    r"  1 task and 1 thread, and no",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.findings import Finding
+from weft.report.analysis import merge_by_cause
 from weft.trace.builder import Builder
 from weft.usage.resource_leaks import CLASSES, find
 
@@ -49,9 +50,27 @@ def test_what_an_attribute_of_a_predefined_communicator_may_free_at_the_end_is_n
         b.ranks[0].call("MPI_Comm_free_keyval", comm_keyval=77)
         return found(b)
 
-    assert kept(0x1234) == []
-    assert [f.kind for f in kept(0)] == ["resource-leak"]
-    assert [f.kind for f in kept(0x1234, comm=300)] == ["resource-leak"]
+    (note,) = kept(0x1234)
+    assert (note.severity, note.certainty) == ("note", "undecided")
+    assert "leaves 1 object unfreed" in note.message and "MPI_Finalize calls it" in note.message
+    assert [f.severity for f in kept(0)] == ["warning"]
+    assert [f.severity for f in kept(0x1234, comm=300)] == ["warning"]
+
+
+def test_a_delete_function_of_a_rank_without_leaks_is_not_worth_a_note() -> None:
+    b = Builder(ranks=1)
+    b.ranks[0].call("MPI_Comm_create_keyval", comm_copy_attr_fn=0, comm_delete_attr_fn=0x1234, comm_keyval=77)
+    b.ranks[0].call("MPI_Comm_set_attr", comm=3, comm_keyval=77, attribute_val=0)
+    b.ranks[0].call("MPI_Comm_free_keyval", comm_keyval=77)
+    assert found(b) == []
+
+
+def test_all_leaks_of_a_line_are_counted_in_one_finding() -> None:
+    b = Builder(ranks=2)
+    for _ in range(300):
+        for r in b.ranks:
+            r.type_contiguous(2, "MPI_INT")
+    assert [(f.alike, "and 599 more like it" in f.message) for f in merge_by_cause(found(b))] == [(600, True)]
 
 
 def test_a_rank_that_was_killed_leaks_nothing() -> None:

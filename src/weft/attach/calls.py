@@ -81,7 +81,7 @@ def canonical_name(function: str) -> str | None:
 
 
 def find_mpi_function(frame: Frame) -> str | None:
-    """The MPI function that a frame is in."""
+    """Return the MPI function that a frame is in."""
     return None if frame.python else canonical_name(frame.site.function or "")
 
 
@@ -99,7 +99,7 @@ def split_stack(frames: Sequence[Frame]) -> tuple[Stack, str | None, Stack]:
 
 
 def find_unnamed_mpi(outer: Sequence[Frame]) -> int:
-    """Where MPI's library begins, of which no function is known by name; their number where it is not there."""
+    """Return where MPI's library begins, of which no function is known by name; their number where it is not there."""
     return next((i for i, frame in enumerate(outer) if is_mpi(frame) and not is_mpi4py(frame)), len(outer))
 
 
@@ -126,22 +126,22 @@ def is_beneath(frame: Frame) -> bool:
 
 
 def is_mpi(frame: Frame) -> bool:
-    """Whether a frame is of MPI's libraries, or of mpi4py."""
+    """Return whether a frame is of MPI's libraries, or of mpi4py."""
     return bool(MPI_LIBRARY.search(frame.site.module or "")) or is_mpi4py(frame)
 
 
 def is_mpi4py(frame: Frame) -> bool:
-    """Whether a frame is of mpi4py's own library."""
+    """Return whether a frame is of mpi4py's own library."""
     return bool(MPI4PY.search(frame.site.module or ""))
 
 
 def is_idle(stack: Stack, call: str | None) -> bool:
-    """Whether a thread is a library's own: no call of MPI by its name, and no line of the program."""
+    """Return whether a thread is a library's own: no call of MPI by its name, and no line of the program."""
     return call in (None, UNNAMED) and not any(frame.python or is_source(frame.site) for frame in stack)
 
 
 def is_watching(stack: Stack) -> bool:
-    """Whether a thread is Weft's own, which watches over a program or its tests."""
+    """Return whether a thread is Weft's own, which watches over a program or its tests."""
     return any(frame.python and OWN_THREADS.search(frame.site.file or "") for frame in stack)
 
 
@@ -154,7 +154,7 @@ def waits_in_suite(frame: Frame) -> bool:
 
 
 def is_source(site: CallSite) -> bool:
-    """Whether a line is known, and of a file that is here or not the system's."""
+    """Return whether a line is known, and of a file that is here or not the system's."""
     return site.known and not (site.file or "").startswith(("./", "../"))
 
 
@@ -176,7 +176,7 @@ def find_argument_texts(name: str, site: CallSite) -> list[tuple[str, str]]:
 
 
 def is_plain(text: str) -> bool:
-    """Whether an expression may be evaluated in a program: nothing is changed or called by it."""
+    """Return whether an expression may be evaluated in a program: nothing is changed or called by it."""
     return bool(PLAIN.fullmatch(text)) and not CALLS.search(text)
 
 
@@ -268,7 +268,7 @@ def read_statement(site: CallSite) -> list[str]:
 
 @cache
 def is_newer(path: str, module: str | None) -> bool:
-    """Whether a source is newer than what was built of it."""
+    """Return whether a source is newer than what was built of it."""
     try:
         return module is not None and Path(path).stat().st_mtime > Path(module).stat().st_mtime
     except OSError:

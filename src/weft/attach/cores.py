@@ -76,7 +76,7 @@ class _Memory:
     segments: list[_Segment]
 
     def read(self, address: int, length: int) -> bytes:
-        """From an address on; less, or nothing, where it is not in the file."""
+        """Return from an address on; less, or nothing, where it is not in the file."""
         for one in self.segments:
             if one.address <= address < one.address + one.length:
                 self.file.seek(one.at + address - one.address)
@@ -84,7 +84,7 @@ class _Memory:
         return b""
 
     def begin(self, address: int) -> int:
-        """Where the segment that an address is in begins; the address itself where it is in none."""
+        """Return where the segment that an address is in begins; the address itself where it is in none."""
         found = (one.address for one in self.segments if one.address <= address < one.address + one.length)
         return next(found, address)
 
@@ -154,7 +154,7 @@ def _notes(file: IO[bytes], segment: _Segment) -> Iterator[tuple[int, bytes]]:
 
 
 def _files(note: bytes) -> Iterator[tuple[int, int, str]]:
-    """Where each file was mapped: the first address, the one behind the last, and its path."""
+    """Yield where each file was mapped: the first address, the one behind the last, and its path."""
     if len(note) < 16:
         return
     count = min(struct.unpack_from("<Q", note)[0], len(note) // 24)
@@ -164,12 +164,12 @@ def _files(note: bytes) -> Iterator[tuple[int, int, str]]:
 
 
 def _vector(note: bytes) -> dict[int, int]:
-    """What the system tells a program of itself."""
+    """Return what the system tells a program of itself."""
     return dict(struct.iter_unpack("<QQ", note[: len(note) // 16 * 16]))
 
 
 def _environment(memory: _Memory, behind: int) -> dict[str, str]:
-    """The variables that the process was begun with: they lie before the name of its program, `behind` them."""
+    """Return the variables that the process was begun with: they lie before the name of its program, `behind` them."""
     found: dict[str, str] = {}
     begin = max(memory.begin(behind), behind - MOST_STRINGS)
     for text in reversed(memory.read(begin, behind - begin).split(b"\0")[:-1]):
@@ -181,7 +181,7 @@ def _environment(memory: _Memory, behind: int) -> dict[str, str]:
 
 
 def _build(memory: _Memory, vector: dict[int, int]) -> str:
-    """The build id of the program, by its headers in memory."""
+    """Return the build id of the program, by its headers in memory."""
     table, size, count = (vector.get(key, 0) for key in (AT_PHDR, AT_PHENT, AT_PHNUM))
     if size != SEGMENT:
         return ""

@@ -40,7 +40,7 @@ def ensure_resumed(pids: Sequence[int]) -> Iterator[None]:
 
 
 def open_handle(pid: int) -> int | None:
-    """A handle that cannot come to mean another process."""
+    """Return a handle that cannot come to mean another process."""
     try:
         return os.pidfd_open(pid)
     except OSError:

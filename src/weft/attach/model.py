@@ -17,7 +17,7 @@ class Frame:
     values: tuple[tuple[str, str], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return for machines."""
         at = self.site
         return {"function": at.function or "?", "file": at.file, "line": at.line, "module": at.module,
                 "python": self.python, "values": dict(self.values)}  # fmt: skip
@@ -48,7 +48,7 @@ class Argument:
 
     @property
     def number(self) -> int | None:
-        """Its value, where that is a number."""
+        """Return its value, where that is a number."""
         value = self.text if self.value is None else self.value
         return int(value) if value.removeprefix("-").isdigit() else None
 
@@ -70,7 +70,7 @@ class Call:
         return f"{self.called or self.name}({', '.join(map(str, self.arguments))}){inside}"
 
     def argument(self, *names: str) -> Argument | None:
-        """The first argument of one of these names."""
+        """Return the first argument of one of these names."""
         return next((argument for argument in self.arguments if argument.name in names), None)
 
     @classmethod
@@ -92,7 +92,7 @@ class Thread:
     inside: Stack = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return for machines."""
         return {"id": self.id, "call": asdict(self.call) if self.call else None,
                 "stack": [frame.as_dict() for frame in self.stack],
                 "inside": [frame.as_dict() for frame in self.inside]}  # fmt: skip
@@ -120,7 +120,7 @@ class RankStacks:
     """Whether the file of its program is another one since, or gone: lines are not known then."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return for machines."""
         return {"rank": self.rank, "pid": self.pid, "host": self.host, "program": self.program,
                 "problem": self.problem, "replaced": self.replaced,
                 "threads": [thread.as_dict() for thread in self.threads],
@@ -148,5 +148,5 @@ class Job:
 
     @property
     def missing(self) -> list[int]:
-        """Ranks of which no process was found."""
+        """Return ranks of which no process was found."""
         return sorted(set(range(self.size)) - {one.rank for one in self.ranks})

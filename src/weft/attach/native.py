@@ -85,6 +85,6 @@ class Native:
 
 
 def parse_frame(told: dict[str, Any]) -> Frame:
-    """A frame as gdb tells it."""
+    """Return a frame as gdb tells it."""
     site = CallSite(told["file"], told["line"], told["function"], told["module"])
     return Frame(site, values=tuple(told["values"].items()))

@@ -36,12 +36,12 @@ class Box:
 
     @property
     def ranks(self) -> set[int]:
-        """Who is here."""
+        """Return who is here."""
         return self.nodes[0].ranks
 
     @property
     def lines(self) -> list[str]:
-        """Its text."""
+        """Return its text."""
         return [shorten(node.told) for node in self.nodes]
 
     @property
@@ -56,7 +56,7 @@ class Box:
 
     @property
     def label(self) -> str:
-        """Who is here, in words that are not long."""
+        """Return who is here, in words that are not long."""
         return rank_set(self.ranks)
 
 
@@ -91,7 +91,7 @@ def make_box(node: Node) -> Box:
 
 
 def sort_by_size(nodes: Iterable[Node]) -> list[Node]:
-    """The largest first."""
+    """Return the largest first."""
     return sorted(nodes, key=lambda node: (-len(node.ranks), min(node.ranks)))
 
 
@@ -141,7 +141,7 @@ def _box(box: Box, *, trouble: bool) -> str:
 
 
 def shorten(text: str) -> str:
-    """A line that is not too long; the picture's tip has it whole."""
+    """Return a line that is not too long; the picture's tip has it whole."""
     return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
 
 

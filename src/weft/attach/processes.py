@@ -32,12 +32,12 @@ class RankProcess:
 
     @cached_property
     def python(self) -> bool:
-        """Whether it is a Python. Asked once it stands: of a process that polls its map is long in coming."""
+        """Return whether it is a Python. Asked once it stands: of a process that polls its map is long in coming."""
         return bool(PYTHON.search(read_maps_or_nothing(self.pid)))
 
 
 def read_start_time(pid: int) -> float:
-    """When a process began, in seconds since 1970, up to a second too late; 0 where there is none."""
+    """Return when a process began, in seconds since 1970, up to a second too late; 0 where there is none."""
     ticks = start_time(pid)
     since_boot = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - since_boot + int(ticks) / os.sysconf("SC_CLK_TCK") + 1 if ticks else 0.0
@@ -160,19 +160,19 @@ def find_descendants(pid: int, tree: dict[int, int]) -> list[int]:
 
 
 def find_processes_below(pids: Sequence[int]) -> list[int]:
-    """All processes beneath some, or they where none is."""
+    """Return all processes beneath some, or they where none is."""
     tree = read_parents()
     return [child for pid in pids for child in find_descendants(pid, tree)] or list(pids)
 
 
 def read_rank(pid: int, tree: dict[int, int]) -> RankProcess | None:
-    """What a launcher has said to a process; None where it said nothing."""
+    """Return what a launcher has said to a process; None where it said nothing."""
     found = job_step.find_step(job_step.read_environment(pid), tree.get(pid, 0))
     return None if found is None else replace(make_process(pid), rank=found.rank, size=found.size, job=found.name)
 
 
 def make_process(pid: int) -> RankProcess:
-    """A process of which no launcher has said anything."""
+    """Return a process of which no launcher has said anything."""
     return RankProcess(pid, None, 0, "", read_program(pid))
 
 
@@ -185,7 +185,7 @@ def read_maps_or_nothing(pid: int) -> str:
 
 
 def read_program(pid: int) -> str:
-    """What a process runs."""
+    """Return what a process runs."""
     try:
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])
     except OSError:
@@ -193,7 +193,7 @@ def read_program(pid: int) -> str:
 
 
 def is_replaced(pid: int) -> bool:
-    """Whether the file that a process runs is another one since, or gone."""
+    """Return whether the file that a process runs is another one since, or gone."""
     try:
         return Path(f"/proc/{pid}/exe").readlink().name.endswith(" (deleted)")
     except OSError:
@@ -216,7 +216,7 @@ def choose_rank_processes(processes: Iterable[RankProcess]) -> list[RankProcess]
 
 
 def number_ranks(processes: list[RankProcess]) -> list[RankProcess]:
-    """Number the processes: by their ranks, or in order if those are not known or belong to several jobs."""
+    """Return number the processes: by their ranks, or in order if those are not known or belong to several jobs."""
     if all(process.rank is not None for process in processes) and len({process.job for process in processes}) == 1:
         return processes
     return [replace(process, rank=number, size=len(processes), job="") for number, process in enumerate(processes)]

@@ -95,7 +95,7 @@ class Pythons:
 
 
 def have_stayed(seen: Frames, before: StackBytes, now: StackBytes) -> bool:
-    """Whether all threads are still in the native functions that they were in when they were seen."""
+    """Return whether all threads are still in the native functions that they were in when they were seen."""
     return all(has_stayed(thread, find_caller_modules(frames), before, now) for thread, frames in seen.items())
 
 
@@ -112,7 +112,7 @@ def find_caller_modules(frames: Sequence[Frame]) -> set[str]:
 
 
 def select_python_frames(seen: Frames) -> Frames:
-    """The frames of Python."""
+    """Return the frames of Python."""
     return {thread: [frame for frame in frames if frame.python] for thread, frames in seen.items()}
 
 
@@ -182,14 +182,14 @@ class Dump:
 
 
 def read_and_close(file: IO[bytes]) -> bytes:
-    """What was written to a file, which is closed by this."""
+    """Return what was written to a file, which is closed by this."""
     with file:
         file.seek(0)
         return file.read()
 
 
 def is_start(frame: Frame) -> bool:
-    """Whether a frame of Python is of what only starts a program."""
+    """Return whether a frame of Python is of what only starts a program."""
     return frame.python and STARTS.search(frame.site.file or "") is not None
 
 

@@ -59,7 +59,7 @@ def look_at_ranks(
 def _read_all_threads(
     pythons: Pythons, native: Native, held: Standing, problems: dict[int, str]
 ) -> dict[int, list[Thread]]:
-    """The threads of all ranks."""
+    """Return the threads of all ranks."""
     found = {pid: select_threads(pid, stacks, {}) for pid, stacks in pythons.stacks().items()}
     try:
         native.hold(held.release)
@@ -124,7 +124,7 @@ def read_call_arguments(gdb: Native, stacks: Stacks) -> dict[tuple[int, int], Ca
 
 
 def make_call(name: str, texts: list[tuple[str, str]], values: dict[str, str | None], frame: Frame) -> Call:
-    """A native call with its arguments; of a communicator only the name."""
+    """Return a native call with its arguments; of a communicator only the name."""
     told = tuple(Argument(key, text, None if key == "comm" else values.get(text)) for key, text in texts)
     whom = next((argument.text for argument in told if argument.name == "comm"), "")
     return Call(name, "", told, calls.is_world(whom, frame.site))

@@ -35,7 +35,7 @@ class Group:
         return [one.rank for one in self.members]
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return for machines."""
         return {"call": self.name or None, "file": self.place.file, "line": self.place.line,
                 "function": self.place.function, "ranks": self.ranks, "odd": self.odd}  # fmt: skip
 
@@ -53,7 +53,7 @@ def main_call(one: RankStacks) -> Call | None:
 
 
 def main_thread(one: RankStacks) -> Thread:
-    """The thread that `call_of` means, else the main one."""
+    """Return the thread that `call_of` means, else the main one."""
     return next((thread for thread in one.threads if thread.call and thread.call is main_call(one)), one.threads[0])
 
 
@@ -123,7 +123,7 @@ def _describe_peer(call: Call) -> str:
 
 
 def is_read(argument: Argument) -> bool:
-    """Whether an argument is known: a number, or a constant of MPI's."""
+    """Return whether an argument is known: a number, or a constant of MPI's."""
     return argument.number is not None or argument.text.upper().startswith(("MPI_", "MPI."))
 
 

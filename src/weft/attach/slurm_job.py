@@ -22,19 +22,19 @@ TRIES = 3
 
 
 def is_job(text: str) -> bool:
-    """Whether a word names a job or a step of Slurm that runs: a plain number may be a process."""
+    """Return whether a word names a job or a step of Slurm that runs: a plain number may be a process."""
     found = NAME.fullmatch(text)
     return found is not None and shutil.which("squeue") is not None and bool(count_nodes(found[1]))
 
 
 def count_nodes(job: str) -> int:
-    """How many nodes a job runs on; 0 where Slurm does not know it, or it does not run."""
+    """Return how many nodes a job runs on; 0 where Slurm does not know it, or it does not run."""
     said = _slurm(["squeue", "--noheader", f"--jobs={job}", "--states=RUNNING", "--format=%D"])
     return int(said) if said.isdigit() else 0
 
 
 def find_job_number(job: str) -> str:
-    """The number that Slurm gives the processes of a job: an element of an array has one of its own."""
+    """Return the number that Slurm gives the processes of a job: an element of an array has one of its own."""
     return _slurm(["squeue", "--noheader", f"--jobs={job}", "--format=%A"]) or job
 
 

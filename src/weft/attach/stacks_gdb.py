@@ -106,7 +106,7 @@ def stacks() -> dict[str, list[dict[str, Any]]]:
 
 
 def stack(thread: Any) -> list[dict[str, Any]]:
-    """The frames of one thread, innermost first."""
+    """Return the frames of one thread, innermost first."""
     found: list[dict[str, Any]] = []
     try:
         thread.switch()
@@ -157,7 +157,7 @@ def called(frame: Any) -> str | None:
 
 
 def numbers(frame: Any) -> dict[str, str]:
-    """The variables of a frame that are numbers."""
+    """Return the variables of a frame that are numbers."""
     found: dict[str, str] = {}
     for name, value, _ in variables(frame):
         if len(found) >= MOST_VALUES:

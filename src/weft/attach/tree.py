@@ -25,16 +25,16 @@ class Node:
 
     @property
     def told(self) -> str:
-        """Its text; of a call the arguments, too, where all ranks have the same."""
+        """Return its text; of a call the arguments, too, where all ranks have the same."""
         return next(iter(self.calls)) if len(self.calls) == 1 else self.text + ("(...)" if self.call else "")
 
     @property
     def function(self) -> str:
-        """The MPI function of a call."""
+        """Return the MPI function of a call."""
         return self.text.rpartition(" in ")[2]
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return for machines."""
         return {"text": self.text, "call": self.call, "ranks": sorted(self.ranks),
                 "beneath": [node.as_dict() for node in self.beneath.values()]}  # fmt: skip
 
@@ -77,12 +77,12 @@ def frame_text(frame: Frame) -> str:
 
 
 def call_key(call: Call) -> str:
-    """A call without its arguments."""
+    """Return a call without its arguments."""
     return f"{call.called} in {call.name}" if call.called else call.name
 
 
 def render_tree(root: Node) -> list[str]:
-    """The tree as text: what many go through stands once, and each fork says who goes where."""
+    """Return the tree as text: what many go through stands once, and each fork says who goes where."""
     return list(_lines(root, 0, None))
 
 

@@ -92,7 +92,7 @@ def has_stayed(thread: int, callers: Collection[str], before: StackBytes, now: S
 
 
 def find_pointers(words: NDArray[np.uint64], areas: Sequence[tuple[int, int]]) -> NDArray[np.intp]:
-    """Which words are addresses in some areas, which are in order."""
+    """Return which words are addresses in some areas, which are in order."""
     if not areas:
         return np.zeros(0, np.intp)
     first, last = np.array(areas, np.uint64).T

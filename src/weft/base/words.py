@@ -87,3 +87,9 @@ def duration(ns: int) -> str:
         if ns >= size:
             return f"{ns / size:.3g} {unit}" if ns < 999.5 * size else f"{ns / size:.0f} {unit}"
     return f"{ns} ns"
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `13th`."""
+    ending = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"

@@ -45,7 +45,7 @@ class CheckResult:
 
     @property
     def ended(self) -> str:
-        """How the program ended, as a phrase."""
+        """Return how the program ended, as a phrase."""
         if self.cut_off:
             return "the program was cut off"
         if self.status < 0:
@@ -54,7 +54,7 @@ class CheckResult:
 
     @property
     def whole(self) -> bool:
-        """Whether the program ran to its own end with exit status 0."""
+        """Return whether the program ran to its own end with exit status 0."""
         return self.status == 0 and not self.cut_off
 
 

@@ -11,7 +11,7 @@ from weft.check.terminal import render_headline, render_seconds
 from weft.dataparallel import check_coverage
 from weft.findings import Finding, Site
 from weft.report.page import HEAD, STYLE
-from weft.report.text import file_line, printable
+from weft.report.text import cpp_name, file_line, printable
 
 if TYPE_CHECKING:
     from weft.check import CheckResult
@@ -50,7 +50,9 @@ def finding_html(finding: Finding) -> str:
 
 def site_html(finding: Finding, site: Site) -> str:
     """Return the place of an access, its source line, and the mark below it."""
-    name = f"{file_line(site.file, site.line)}  {site.call}" + (f" in {site.function}" if site.function else "")
+    name = f"{file_line(site.file, site.line)}  {site.call}" + (
+        f" in {cpp_name(site.function)}" if site.function else ""
+    )
     lines = [escape(printable(text)) for text in excerpt.render_excerpt(finding, site)]
     if len(lines) > 1:
         lines[1] = f"<mark>{lines[1]}</mark>"

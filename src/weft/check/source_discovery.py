@@ -51,7 +51,7 @@ class DiscoveredSources:
 
     @property
     def link(self) -> tuple[str, ...]:
-        """The linker options of all compiler calls."""
+        """Return the linker options of all compiler calls."""
         return drop_duplicates((*self.linked, *(word for options in self.own.values() for word in options.link)))
 
 

@@ -14,12 +14,24 @@ from weft.launch.deadlock_check import find_certain_deadlocks
 from weft.launch.job import Job
 from weft.replay import Replay, Result
 from weft.replay.force import parse_force
-from weft.replay.sentences import deadlocked, diverged, interrupted, refused, stalled, standing, stopped, timed_out
+from weft.replay.sentences import (
+    describe_deadlock,
+    describe_divergence,
+    describe_interruption,
+    describe_refusal,
+    describe_stall,
+    describe_stalled_outcome,
+    describe_stop,
+    describe_timeout,
+)
 from weft.trace import Trace
 
 _DESCRIBE: Final = {
-    Result.DIVERGED: diverged, Result.STALLED: stalled, Result.REFUSED: refused, Result.TIMED_OUT: timed_out,
-}  # fmt: skip
+    Result.DIVERGED: describe_divergence,
+    Result.STALLED: describe_stall,
+    Result.REFUSED: describe_refusal,
+    Result.TIMED_OUT: describe_timeout,
+}
 
 ReplayOutcome = tuple[list[str], int]
 """The lines, and the status."""
@@ -29,7 +41,7 @@ def conclude_replay(trace: Trace, session: Replay, job: Job, args: argparse.Name
     """Put the new record in order, print the outcome of the replay, and return the exit status."""
     ending = finish.finish_run(job)
     if session.driver is not None:
-        session.driver.clear()
+        session.driver.remove_folder()
         return job.process.shell_status
     if session.result is Result.FINISHED:
         session.note_failure()
@@ -55,8 +67,8 @@ def replay_facts(session: Replay) -> dict[str, Any]:
 
     `weft explore` cannot tell it from a status, which is the program's own.
     """
-    polls = any(c.unanswered(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
-    return {"result": session.result.value, "held": session.held, "polls": polls}
+    polls = any(c.is_polling_after_end(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
+    return {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
 
 
 def _describe_empty(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
@@ -76,15 +88,18 @@ def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Na
     place = shown_path(job.run.path)
     what = "the other outcome" if args.force else "the replay"
     up_to_there = f"{what} up to there is recorded in {place}"
-    if session.result is Result.STOPPED or (session.to_its_goals and job.ended is None):
-        return stopped(trace, session), 0
+    if session.result is Result.STOPPED or (session.has_passed_goals and job.ended is None):
+        return describe_stop(trace, session), 0
     if job.ended == "deadlock":
         return [*_describe_deadlock(trace, job, args), f"it is recorded in {place}"], DEADLOCK_STATUS
     if session.result is Result.STALLED and args.force:
-        return [*standing(trace, session, parse_force(args.force, trace)), up_to_there], LEFT_STATUS
+        return [*describe_stalled_outcome(trace, session, parse_force(args.force, trace)), up_to_there], LEFT_STATUS
     if job.ended == "interrupted" or job.interrupting_signal is not None:
         by_signal = None if job.interrupting_signal is None else 128 + job.interrupting_signal
-        return [*interrupted(trace, session), up_to_there], by_signal or job.process.shell_status or LEFT_STATUS
+        return [
+            *describe_interruption(trace, session),
+            up_to_there,
+        ], by_signal or job.process.shell_status or LEFT_STATUS
     if tell := _DESCRIBE.get(session.result):
         return [*tell(trace, session, job.run.path), f"the replay up to there is recorded in {place}"], LEFT_STATUS
     if args.force:
@@ -96,7 +111,7 @@ def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Na
 def _describe_deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
     """Describe a replay that was stopped as it can never go on."""
     proof = [finding.message for finding in find_certain_deadlocks(job.run.path)] or job.proof
-    lines = list(deadlocked(trace, proof, forced=bool(args.force)))
+    lines = list(describe_deadlock(trace, proof, forced=bool(args.force)))
     return [*lines, *_describe_changes(trace, job, args)] if args.force else lines
 
 
@@ -106,18 +121,18 @@ def _describe_changes(trace: Trace, job: Job, args: argparse.Namespace) -> list[
         return []
     # Most replays have nothing to compare, and a stop is waited for.
     from weft.compare.report import errors_and_warnings
-    from weft.replay.outcome import told
+    from weft.replay.outcome import describe_outcome
     from weft.report import AnalysisContext
 
     one, two = AnalysisContext(trace), AnalysisContext(weft.open(job.run.path))
     known, new = (errors_and_warnings(find_and_report_failures(ground.trace, ground)) for ground in (one, two))
-    return told(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))
+    return describe_outcome(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))
 
 
 def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
     """Describe a replay that came to the end of its record."""
     status = job.process.shell_status
-    short = session.unfinished()
+    short = session.unfinished_threads()
     blind = [rank for rank, _, _ in short if not session.controls[rank].pid]
     hosts = "its host does" if len(blind) == 1 else "their hosts do"
     unseen = (
@@ -139,11 +154,11 @@ def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
                 for rank, made, recorded in came[:8]
             ),
         ], status or LEFT_STATUS
-    free = session.free
+    free = session.ranks_without_plan
     held = [plan for plan in session.plans if plan.rank not in {*free, *blind}]
     calls, ranks = sum(thread.size for plan in held for thread in plan.threads), len(held)
-    what = "outcomes" if not session.checked else "calls that communicate"
-    where = "" if not any(c.behind() for c in session.controls) else ", then on where the record ends"
+    what = "outcomes" if not session.is_checked else "calls that communicate"
+    where = "" if not any(c.is_past_record() for c in session.controls) else ", then on where the record ends"
     place = shown_path(job.run.path)
     lines = [f"replayed {ranks} rank{'s' * (ranks != 1)}, {calls} {what}: as recorded{where}; recorded in {place}"]
     if free:

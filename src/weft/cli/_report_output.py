@@ -40,11 +40,9 @@ def write_report(ground: AnalysisContext, report: Report, args: argparse.Namespa
         if args.output is not None or args.format != "text":
             say_failures(ground.trace, report)
         return FAILED_STATUS
-    from weft.report.text import missing_record_text
+    from weft.report.gaps import is_incomplete
 
-    return (
-        FOUND_STATUS if any(f.severity == "error" for f in report.findings) or missing_record_text(ground.trace) else 0
-    )
+    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or is_incomplete(ground.trace) else 0
 
 
 def write_form(

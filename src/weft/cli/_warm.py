@@ -93,13 +93,13 @@ def preload(run: Path) -> None:
     import weft
     from weft.launch.finish import find_crash_frames
     from weft.match import match_operations
-    from weft.replay import plans_of
+    from weft.replay import make_plans
     from weft.report import run_analyses
     from weft.sources.variables import look_up_variables
 
     with suppress(WeftError):  # whoever asks for its replay is told
         trace = weft.open(run)
-        plans_of(trace, match_operations(trace))
+        make_plans(trace, match_operations(trace))
         list(find_crash_frames(trace))
         run_analyses(trace)
         look_up_variables(trace)

@@ -28,7 +28,7 @@ from weft.safety.started import own_python
 
 if TYPE_CHECKING:
     from weft.explore.explored import Explored
-    from weft.explore.runs import Runs
+    from weft.explore.runs import ReplayRuns
     from weft.explore.search import Search
     from weft.explore.unvaried import Unvaried
     from weft.trace import Trace
@@ -67,10 +67,10 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Explore one run."""
     import weft
-    from weft.explore.explored import summed
-    from weft.explore.runs import Runs
+    from weft.explore.explored import summarize_exploration
+    from weft.explore.runs import ReplayRuns
     from weft.explore.search import Search
-    from weft.explore.unvaried import unvaried
+    from weft.explore.unvaried import find_unvaried
     from weft.launch import rundir
     from weft.trace import Level
 
@@ -84,16 +84,16 @@ def run(args: argparse.Namespace) -> int:
     jobs = args.jobs or max(1, len(os.sched_getaffinity(0)) // len(trace.ranks))
     program = args.rest if args.run is not None else ()
     word = "" if program else require_consent(args, trace)
-    runs = Runs(trace.path, program, args.timeout, jobs=jobs, agreed=word)
+    runs = ReplayRuns(trace.path, program, args.timeout, jobs=jobs, agreed=word)
     search = Search(runs)
     search.only = line_of_finding(trace, args.finding)
     ended = "all"
     try:
-        first = search.add(trace)
+        first = search.add_run(trace)
         assert first is not None
         if search.left:
             with runs:
-                runs.reference(trace)
+                runs.replay_record_twice(trace)
                 continue_earlier(search, runs)
                 ended = run_variants(search, args.budget)
     except KeyboardInterrupt:
@@ -101,8 +101,8 @@ def run(args: argparse.Namespace) -> int:
             raise
         ended = "interrupted"
     if not search.left and len(search.outcomes) == 1 and not search.unreached and not search.cut_off:
-        return report_nothing(trace, args, unvaried(search.outcomes))
-    explored = summed(search, runs, ended)
+        return report_nothing(trace, args, find_unvaried(search.outcomes))
+    explored = summarize_exploration(search, runs, ended)
     write_explored(trace, explored, search, runs)
     tell = print_json if args.format == "json" else print_outcomes
     tell(trace, explored)
@@ -133,7 +133,7 @@ def line_of_finding(trace: Trace, finding: int | None) -> str | None:
     if finding is None:
         return None
     from weft.base.words import plural
-    from weft.explore.outcomes import line_of
+    from weft.explore.outcomes import describe_call_site
 
     found = find_and_report_failures(trace)
     if finding > len(found):
@@ -141,13 +141,13 @@ def line_of_finding(trace: Trace, finding: int | None) -> str | None:
     one = found[finding - 1]
     if one.kind != "message-race":
         raise UsageError(f"--finding {finding} is a {one.kind}: only a message-race has other outcomes")
-    return line_of(trace, one.events[0])
+    return describe_call_site(trace, one.events[0])
 
 
-def continue_earlier(search: Search, runs: Runs) -> None:
+def continue_earlier(search: Search, runs: ReplayRuns) -> None:
     """Add what an earlier exploration ran to the search."""
     import weft
-    from weft.explore.outcomes import Variant, line_of
+    from weft.explore.outcomes import Variant, describe_call_site
     from weft.replay.force import parse_force
     from weft.trace.explored import read_explored
 
@@ -160,12 +160,12 @@ def continue_earlier(search: Search, runs: Runs) -> None:
         parent = search.outcomes[numbers[one["parent"]]]
         try:
             forced = parse_force(one["forced"], parent.trace)
-            variant = Variant(parent.number, forced, line_of(parent.trace, forced.event))
+            variant = Variant(parent.number, forced, describe_call_site(parent.trace, forced.event))
             trace = weft.open(path)
         except WeftError:
             continue
-        runs.remember(trace, one["status"], one["output"])
-        outcome = search.add(trace, variant)
+        runs.restore_result(trace, one["status"], one["output"])
+        outcome = search.add_run(trace, variant)
         if outcome is not None:
             numbers[one["number"]] = outcome.number
     for one in before.get("unreached", []):
@@ -179,11 +179,11 @@ def run_variants(search: Search, budget: float) -> str:
 
     start = time.monotonic()
     with show_progress("exploring") as advance:
-        for _ in search.steps():
+        for _ in search.run_variants():
             spent = time.monotonic() - start
             show_progress_of(advance, search, spent / budget)
             search.stopped = spent > budget
-    return "budget" if search.more() else "all"
+    return "budget" if search.has_untried_variant() else "all"
 
 
 def show_progress_of(advance: Callable[[float, str], None], search: Search, share: float) -> None:
@@ -191,12 +191,12 @@ def show_progress_of(advance: Callable[[float, str], None], search: Search, shar
     advance(min(share, 1.0), f"exploring: {len(search.outcomes)} outcomes, {search.left} to look at")
 
 
-def write_explored(trace: Trace, explored: Explored, search: Search, runs: Runs) -> None:
+def write_explored(trace: Trace, explored: Explored, search: Search, runs: ReplayRuns) -> None:
     """Write explored.json; if the run's folder cannot be written, say so and go on."""
-    from weft.explore.explored import keep
+    from weft.explore.explored import write_explored
 
     try:
-        keep(trace.path, explored, [runs.results[one.trace.path] for one in search.outcomes])
+        write_explored(trace.path, explored, [runs.results[one.trace.path] for one in search.outcomes])
     except OSError as error:
         say(f"{trace.path}: what was explored cannot be kept there ({error.strerror})")
 
@@ -210,7 +210,7 @@ def report_nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> in
     else:
         where = "that race" if args.finding else "its wildcard receives, probes and calls of several requests"
         print(f"{shown_path(trace.path)}: no other outcome: {where} can only come out as recorded")
-        for text in left.lines():
+        for text in left.describe():
             print(text)
     return 0
 
@@ -255,7 +255,7 @@ def print_outcomes(trace: Trace, explored: Explored) -> None:
     print_cut_off(trace, explored)
     if explored.unknown:
         print(f"not varied: {explored.unknown} requests in calls of several that are of collectives, files or the like")
-    for text in explored.unvaried.lines():
+    for text in explored.unvaried.describe():
         print(text)
 
 

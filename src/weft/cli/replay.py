@@ -136,7 +136,7 @@ def run_replay(args: argparse.Namespace, other: list[str]) -> int:
         say("the replay follows what is left of the record, then the program runs on freely")
     steps, cut = make_plans(trace, args)
     conductor = make_conductor(trace, steps, cut) if args.sequential else None
-    driver = Driver.of(args.driven) if args.driven else None
+    driver = Driver.from_folder(args.driven) if args.driven else None
     if driver is not None:
         cut = Cut(driver.goals)
     folder = start_folder(trace, other)
@@ -169,13 +169,13 @@ def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
     """Return what lets one rank at a time go on. UsageError if the record does not say how."""
     from weft.match import match_operations
     from weft.order import order_events
-    from weft.replay import Conductor, Cuts, steps
+    from weft.replay import Conductor, Cuts, plan_steps
     from weft.trace import Level
 
     if trace.level is Level.OUTCOMES:
         raise UsageError("--sequential needs a run of level trace: this one has no calls to take one by one; replay it "
                          "once whole, and the replay's record is of level trace")  # fmt: skip
-    return Conductor(steps(Cuts(trace, order_events(trace, match_operations(trace)), plans), plans, cut), cut)
+    return Conductor(plan_steps(Cuts(trace, order_events(trace, match_operations(trace)), plans), plans, cut), cut)
 
 
 def start_folder(trace: Trace, other: list[str]) -> Path:
@@ -211,7 +211,7 @@ def start_replay(
     shim, directory = made
     laid_out = directory.path / "replay"
     table = FunctionTable(json.loads(Path(shim.functions_json_path).read_text()))
-    session.lay_out(laid_out, table, bounded=session.conductor is not None)
+    session.write_plans(laid_out, table, bounded=session.conductor is not None)
     if trace.system.grows:
         from weft.pvm import tasks
 
@@ -300,7 +300,7 @@ def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], 
     """Return the plans of the ranks, and the cut that they stop at."""
     from weft.match import match_operations
     from weft.order import order_events
-    from weft.replay import Cut, Cuts, demanded, plans_of, resolve
+    from weft.replay import Cut, Cuts, events_to_stop_before, make_plans, resolve_location
     from weft.replay.force import Forcing, parse_force
     from weft.trace import Level
 
@@ -310,23 +310,25 @@ def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], 
         if wanted or args.force:
             raise UsageError("this run was recorded at level `outcomes`, which has no events to stop at; replay it "
                              "once whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
-        return plans_of(trace, None), Cut()
+        return make_plans(trace, None), Cut()
     matched = match_operations(trace)
-    steps = plans_of(trace, matched)
+    steps = make_plans(trace, matched)
     if not wanted and not args.force:
         return steps, Cut()
     ordered = order_events(trace, matched)
     if args.force:
-        return Forcing(trace, matched, ordered, parse_force(args.force, trace)).apply(steps), Cut()
+        return Forcing(trace, matched, ordered, parse_force(args.force, trace)).apply_to_plans(steps), Cut()
 
     def findings() -> Any:
         return find_and_report_failures(trace)
 
     def events(texts: list[str]) -> list[EventId]:
-        return [event for text in texts for event in resolve(trace, text, findings)]
+        return [event for text in texts for event in resolve_location(trace, text, findings)]
 
     cuts = Cuts(trace, ordered, steps)
     if args.until and not args.latest:
-        cut = cuts.past(event for text in args.until for event in demanded(trace, text, findings))
-        return steps, cut.meet(cuts.before_future(events(args.breaks))) if args.breaks else cut
-    return steps, cuts.before_future(events(wanted))
+        cut = cuts.least_cut_reaching(
+            event for text in args.until for event in events_to_stop_before(trace, text, findings)
+        )
+        return steps, cut.meet(cuts.greatest_cut_without(events(args.breaks))) if args.breaks else cut
+    return steps, cuts.greatest_cut_without(events(wanted))

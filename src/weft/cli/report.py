@@ -11,7 +11,7 @@ weft report RUN --format html        one file to pass on; -o FILE writes it
 mpiexec -n 4 weft report RUN         by several processes, each with a part of the ranks (mpi4py)
 
 RUN is the newest run where it is left out. Exits 0 with nothing found but warnings and notes, 1 with a finding of
-error severity or where ranks left no record, 4 where an analysis of Weft failed.
+error severity or where a part of the record is missing or damaged, 4 where an analysis of Weft failed.
 """
 
 from __future__ import annotations

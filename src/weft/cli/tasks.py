@@ -9,7 +9,7 @@ weft tasks --as-openmp prog.c ARGS      a source with Cilk's keywords, built as 
 weft tasks --pid PID [--once]           a running Python program, or a native one under Weft's tool
 weft tasks --core FILE -- ./prog        the core file of a native program
 
-The status is 0, or 1 if a command of a script failed.
+The status is 0, or 1 if a command of a script failed or the program hangs.
 """
 
 from __future__ import annotations
@@ -102,11 +102,13 @@ def run(args: argparse.Namespace) -> int:
                 prompt.run(prompt.typed() if as_json else prompt.piped(), echo=not as_json)
     except Quit:
         pass
-    return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0
+    unseen = lines is not None or not sys.stdin.isatty()
+    return FAILED_STATUS if unseen and (prompt.failed or opened.debugger.stop.why in ("deadlock", "stuck")) else 0
 
 
 def show_once(opened: Session, *, as_json: bool) -> int:
     """Print all tasks and what they wait for, once; return 1 if the program is in a deadlock, or cannot go on."""
+    from weft.tasks.answers import render_verdict
     from weft.tasks.console import SCHEMA
 
     with opened:
@@ -115,8 +117,7 @@ def show_once(opened: Session, *, as_json: bool) -> int:
             told = {"tasks": tasks["tasks"], "waits": waits, "children": tasks["children"]}
             print(json.dumps({"schema": SCHEMA, **told}))
         else:
-            verdict = [found["message"] for found in waits["deadlocks"]] + (waits["hung"] or "").splitlines()
-            print(*opened.console.told(tasks), *verdict, sep="\n")
+            print(*render_verdict(waits), *opened.console.told(tasks), sep="\n")
     return FAILED_STATUS if waits["deadlocks"] or waits["hung"] else 0
 
 

@@ -50,12 +50,12 @@ class Comparison:
 
     @property
     def alike(self) -> bool:
-        """Whether every call that both runs have ranks for is the same, with the same messages."""
+        """Return whether every call that both runs have ranks for is the same, with the same messages."""
         return not self.first
 
     @property
     def compared(self) -> int:
-        """The number of calls of the run that have a counterpart in the reference."""
+        """Return the number of calls of the run that have a counterpart in the reference."""
         return sum(stretch.count for _, _, alike_ranges in self.threads for stretch in alike_ranges)
 
 

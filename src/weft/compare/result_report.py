@@ -29,14 +29,14 @@ class ContentReport:
 
     @property
     def alike(self) -> bool | None:
-        """Whether nothing differs; None if nothing was compared."""
+        """Return whether nothing differs; None if nothing was compared."""
         if self.results is not None:
             return self.results.alike
         return None if self.contents is None else not self.contents.differing
 
     @property
     def first(self) -> tuple[int, int] | None:
-        """The call of the run at which the first difference is."""
+        """Return the call of the run at which the first difference is."""
         if self.results is not None:
             return self.results.first.after if self.results.first else None
         return self.contents.first[0].after if self.contents and self.contents.first else None

@@ -58,7 +58,7 @@ class ResultComparison:
 
     @property
     def alike(self) -> bool:
-        """Whether both runs have the same results, and at least one."""
+        """Return whether both runs have the same results, and at least one."""
         return self.compared > 0 and not self.differing and self.alone == (0, 0)
 
 

@@ -17,13 +17,10 @@ Given = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class EditorBreakpoint:
-    """A breakpoint as the editor gave it (`key`), its number in the debugger, and the message of a log
-    point (`log`).
-    """
+    """A breakpoint as the editor gave it (`key`), and its number in the debugger."""
 
     key: str
     number: int
-    log: str = ""
 
 
 class EditorBreakpoints:
@@ -37,10 +34,6 @@ class EditorBreakpoints:
         self.groups: dict[str, list[EditorBreakpoint]] = {}
         self._data: dict[str, list[int]] = {}
         """The debugger's watches, by the data's id."""
-
-    def log_message(self, number: int) -> str:
-        """Return the message of a log point; empty for a breakpoint."""
-        return next((one.log for group in self.groups.values() for one in group if one.number == number), "")
 
     def stop_reason(self, number: int) -> str:
         """Return the protocol's reason for a stop at breakpoint `number`."""
@@ -68,9 +61,7 @@ class EditorBreakpoints:
             key = self._breakpoint_key(where, given)
             line: Given = {"line": given["line"]} if "line" in given else {}
             try:
-                one = old.get(key) or EditorBreakpoint(
-                    key, self._create_breakpoint(where, given), str(given.get("logMessage") or "")
-                )
+                one = old.get(key) or EditorBreakpoint(key, self._create_breakpoint(where, given))
             except WeftError as error:
                 told.append({"verified": False, "message": str(error), **line})
                 continue
@@ -86,7 +77,8 @@ class EditorBreakpoints:
         """Create a breakpoint in the debugger, and return its number. WeftError if that is not possible."""
         passed = parse_hit_condition(str(given.get("hitCondition") or ""))
         condition = str(given.get("condition") or "").strip()
-        made = self.debugger.stops.break_at(f"{where} if {condition}" if condition else where)["breakpoint"]
+        log = str(given.get("logMessage") or "")
+        made = self.debugger.stops.break_at(f"{where} if {condition}" if condition else where, log=log)["breakpoint"]
         if passed:
             made = self.debugger.stops.ignore(f"{made['id']} {passed}")["breakpoint"]
         return int(made["id"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -95,6 +94,10 @@ class Session:
             self.wire.send_event("output", category=stream, output=lines, data={"rank": rank})
         if text := self.debugger.replica.output():
             self.show_text(text, "stdout")
+        for rank, hand in sorted(self.debugger.hands.items()):
+            for text in hand.logged:
+                self.show_text(f"[rank {rank}] {text}")
+            hand.logged.clear()
 
     def show_text(self, text: str, category: str = "console") -> None:
         """Show a text in the editor's console."""
@@ -102,18 +105,12 @@ class Session:
 
     # Moves
 
-    def run_move(self, why: str, go: Move, *, next_move: Callable[[], Move | None] = lambda: None) -> None:
-        """Let ranks run by calling `go`, and report where they stop with the reason `why`.
-
-        `next_move` returns how the ranks go on after a log point, or None.
-        """
+    def run_move(self, why: str, go: Move) -> None:
+        """Let ranks run by calling `go`, and report where they stop with the reason `why`."""
         self.stacks.invalidate()
         self._move_started, before = time.monotonic(), self._rank_positions()
         try:
             answer = go()
-            while (more := self._handle_log_points(answer, before, next_move)) is not None:
-                before = self._rank_positions()
-                answer = more()
         except KeyboardInterrupt:
             if self.is_interrupted:
                 return
@@ -150,28 +147,6 @@ class Session:
                 found += [(rank, b.id) for b in self.debugger.stops.breakpoints.at([EventId(*row["next"]["event"])])]
         return found
 
-    def _handle_log_points(
-        self, answer: Answer, before: RankPositions, next_move: Callable[[], Move | None]
-    ) -> Move | None:
-        """Show the messages of log points that were hit, and return the next move; None if a rank is at a real
-        breakpoint.
-        """
-        hits = self.find_breakpoint_hits(answer, before)
-        logs = [(rank, text) for rank, number in hits if (text := self.breakpoints.log_message(number))]
-        self.forward_output()
-        for rank, text in logs:
-            self.show_text(f"[rank {rank}] {self._expand_log_message(rank, text)}")
-        return next_move() if logs and len(logs) == len(hits) and not answer["over"] else None
-
-    def _expand_log_message(self, rank: int, text: str) -> str:
-        """Replace the expressions in braces of a log message by their values on a rank."""
-
-        def value(found: re.Match[str]) -> str:
-            row = self.debugger.frames.evaluate(rank, found[1])
-            return str(row.get("value", f"<{row.get('error')}>"))
-
-        return re.sub(r"\{([^{}]+)\}", value, text)
-
     def _settle_after_pause(self) -> Answer:
         """Wait until ranks have stopped at their next calls; those that still compute are stopped at a line."""
         since = time.monotonic()
@@ -203,7 +178,7 @@ class Session:
         self.forward_output(whole=False)
         for text in self.tasks.refresh() if self.tasks is not None else ():
             self.show_text(f"weft: {text}", "important")
-        hits = self.find_breakpoint_hits(answer, before)
+        hits = self._choose_hits(why, self.find_breakpoint_hits(answer, before), before)
         reason, self.text = self._stop_reason(why, answer, hits)
         body: Answer = {
             "reason": reason, "threadId": self.stacks.focused_thread(), "allThreadsStopped": True,
@@ -213,6 +188,19 @@ class Session:
         if hits:
             body["hitBreakpointIds"] = sorted({number for _, number in hits})
         self.wire.send_event("stopped", **body)
+
+    def _choose_hits(self, why: str, hits: list[tuple[int, int]], before: RankPositions) -> list[tuple[int, int]]:
+        """Return the hits that are the reason of a stop, and put a rank of theirs into focus.
+
+        A step that has come to its line is the reason itself, whatever breakpoints other ranks have met meanwhile.
+        """
+        of_focus = [hit for hit in hits if hit[0] == self.debugger.focus]
+        has_moved = self._rank_positions().get(self.debugger.focus) != before.get(self.debugger.focus)
+        if of_focus or (why in ("step", "goto") and has_moved):
+            return of_focus if why in ("step", "goto") else hits
+        if hits:
+            self.debugger.focus = hits[0][0]
+        return hits
 
     def _stop_reason(self, why: str, answer: Answer, hits: list[tuple[int, int]]) -> tuple[str, str]:
         """Return the protocol's reason for a stop, and a sentence about it."""
@@ -231,7 +219,8 @@ class Session:
         if answer.get("waiting"):
             self.show_text("\n".join(line for line in tell(answer) if "gets no further" in line))
         if hits:
-            return self.breakpoints.stop_reason(hits[0][1]), ""
+            number = next((number for rank, number in hits if rank == self.debugger.focus), hits[0][1])
+            return self.breakpoints.stop_reason(number), ""
         news = focus.get("news", {})
         if "expression" in news:
             return "data breakpoint", f"{news['expression']}: {news['old'] or '(none)'} -> {news['new'] or '(none)'}"
@@ -249,7 +238,7 @@ class Session:
                 move = lambda: self.debugger.until(f"{rank}:{last.index}")  # noqa: E731
         while True:
             self.is_interrupted = False
-            self.run_move("continue", move, next_move=lambda: move)
+            self.run_move("continue", move)
             if not self.is_interrupted:
                 return
             self._take()

@@ -54,7 +54,7 @@ def _stood_still(standstill: Standstill) -> bool:
 
 
 def _realtime(event: Event) -> float:
-    """The wall-clock time of a call's entry, ns since 1970."""
+    """Return the wall-clock time of a call's entry, ns since 1970."""
     header = event.rank.header
     if header is None:
         return 0.0

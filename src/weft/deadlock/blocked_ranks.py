@@ -92,7 +92,7 @@ class Standstill:
 
     @cached_property
     def open_calls(self) -> dict[int, list[Event]]:
-        """The open calls of every rank that may be blocked: in each of its threads the last call is open."""
+        """Return the open calls of every rank that may be blocked: in each of its threads the last call is open."""
         found = {}
         for r in self.trace.ranks:
             if (
@@ -112,7 +112,7 @@ class Standstill:
 
     @cached_property
     def blocked(self) -> dict[int, list[Blocked]]:
-        """What the open calls of each rank need."""
+        """Return what the open calls of each rank need."""
         asks = {event: list(self._asks(event)) for events in self.open_calls.values() for event in events}
         books = self._books([ask for found in asks.values() for ask in found])
         return {
@@ -122,17 +122,17 @@ class Standstill:
 
     @cached_property
     def needs(self) -> dict[int, Need]:
-        """What each rank that cannot simply go on needs; one that is gone never helps."""
+        """Return what each rank that cannot simply go on needs; one that is gone never helps."""
         found = {index: any_of(b.need for b in blocked) for index, blocked in self.blocked.items()}
         return {**found, **dict.fromkeys(self.gone, NEVER)}
 
     @cached_property
     def stuck(self) -> frozenset[int]:
-        """The ranks that are blocked for ever."""
+        """Return the ranks that are blocked for ever."""
         return stuck(self.needs) - self.gone
 
     def stuck_with(self, helpers: Collection[int]) -> frozenset[int]:
-        """The ranks that were blocked for ever even if `helpers` could go on."""
+        """Return the ranks that were blocked for ever even if `helpers` could go on."""
         return stuck({index: NOW if index in helpers else need for index, need in self.needs.items()})
 
     def _ranks(self, ranks: frozenset[int], each: bool) -> Need:
@@ -159,7 +159,7 @@ class Standstill:
         self, what: Literal["message", "receive", "probe"], event: Event, request: int = 0, *, sure: bool = True,
         posted: Event | None = None, peer: int | None = None, tag: int | None = None,
     ) -> Iterator[_Ask]:  # fmt: skip
-        """An ask of `event`'s arguments; `posted` is the start of a persistent request that `event` made."""
+        """Yield an ask of `event`'s arguments; `posted` is the start of a persistent request that `event` made."""
         comm = event.comm
         peer = _argument(event, "peer") if peer is None else peer
         tag = _argument(event, "tag") if tag is None else tag
@@ -180,7 +180,7 @@ class Standstill:
         return [id for id in event.args.get("array_of_requests", []) if id > 1]
 
     def maker(self, event: Event, request: int) -> Event | None:
-        """The call of the same rank that made a request."""
+        """Return the call of the same rank that made a request."""
         events = event.rank.events
         made = self.gatherings.masks.table(calls.REQUEST_MAKERS)[events["function"]]
         found = np.flatnonzero((events["object"] == request) & made)
@@ -202,7 +202,7 @@ class Standstill:
             yield from self._ask("receive", maker, request, sure=name in calls.SYNCHRONOUS, posted=posted)
 
     def _last_start(self, wait: Event, request: int) -> Event | None:
-        """The start of a persistent request that is active, None for one that is not."""
+        """Return the start of a persistent request that is active, None for one that is not."""
         of = self.traffic[wait.rank.index]
         event, started, _ = of.starts
         mine = event[started == request]
@@ -278,7 +278,9 @@ class Standstill:
         return Reason("members", event, need, event.comm, absence=absence)
 
     def _absence_need(self, event: Event, row: Meaning, absence: Absence) -> Need:
-        """All absent members where the call needs them all, else any: somebody's absence keeps it from returning."""
+        """Return all absent members where the call needs them all, else any: somebody's absence keeps it from
+        returning.
+        """
         missing, comm, me = absence.missing, event.comm, event.rank.index
         if comm is not None and not comm.inter and row.is_rooted:
             root, from_root = comm.peer(me, event.peer), row.leaves is Leaves.AFTER_ROOT
@@ -311,7 +313,7 @@ class Standstill:
             yield Reason("members", maker, need, maker.comm, absence=absence)
 
     def _starts(self, of: int, init: int) -> int:
-        """How often a rank started the persistent operation that its event `init` made."""
+        """Return how often a rank started the persistent operation that its event `init` made."""
         _, _, inits = self.traffic[of].starts
         return int(np.count_nonzero(inits == init))
 
@@ -332,7 +334,9 @@ class Standstill:
                 yield Reason("message", maker, rank(peer), maker.comm, peer, maker.tag)
 
     def _intercomm(self, event: Event) -> Reason | None:
-        """The members of the local communicator, then the other side's leader, who is named by the local leader."""
+        """Return the members of the local communicator, then the other side's leader, who is named by the local
+        leader.
+        """
         absence = self.gatherings.on_comm(event, calls.COMM_COLLECTIVES)
         if absence is None:
             return None
@@ -357,7 +361,9 @@ class Standstill:
         )
 
     def _bridges(self, leader: int, to: Rank, bridge: Communicator | None, args: Mapping[str, object]) -> int:
-        """How often a leader called MPI_Intercomm_create for this other leader, with this communicator and tag."""
+        """Return how often a leader called MPI_Intercomm_create for this other leader, with this communicator and
+        tag.
+        """
         of = self.trace.ranks[leader]
         count = 0
         for index in self.gatherings.masks.where(of, frozenset(("Intercomm_create",))).tolist():
@@ -382,7 +388,7 @@ class Standstill:
         return self._posts(event, row) if row is not None and row.waits in (Waits.POSTS, Waits.COMPLETES) else None
 
     def _lock(self, event: Event, name: str) -> Reason | None:
-        """A lock, or what a lazily taken lock is waited for in, needs one of those who hold the target."""
+        """Return a lock, or what a lazily taken lock is waited for in, needs one of those who hold the target."""
         window = self.gatherings.window(event.rank, event.object)
         if window is None or name.endswith("_all"):
             return None
@@ -414,7 +420,9 @@ class Standstill:
         return Reason(what, event, self._ranks(missing, True), comm) if missing else None
 
     def _named(self, of: Rank, window: tuple[int, int], name: str) -> dict[int, int]:
-        """How often `of` named each rank in the groups of its calls `name`; a complete names those of its start."""
+        """Return how often `of` named each rank in the groups of its calls `name`; a complete names those of its
+        start.
+        """
         id = self.gatherings.window_ids(of).get(window)
         events = of.events
         counts: dict[int, int] = {}
@@ -432,7 +440,7 @@ class Standstill:
 
 
 def _of_requests(event: Event, reasons: list[Reason], any_: bool, parts: int) -> Blocked:
-    """One of the parts, or all of them; `parts` counts those too of which nothing is known: they are there."""
+    """Return one of the parts, or all of them; `parts` counts those too of which nothing is known: they are there."""
     if any_:
         unknown = parts > len(reasons) or not reasons
         need = NOW if unknown else any_of(reason.need for reason in reasons)
@@ -446,25 +454,25 @@ def _of_requests(event: Event, reasons: list[Reason], any_: bool, parts: int) ->
 
 
 def _shares_mpi(of: Rank) -> bool:
-    """Whether another thread may call MPI, or may yet begin to."""
+    """Return whether another thread may call MPI, or may yet begin to."""
     return of.header is None or of.header.thread_level > 1 or len(of.threads) > 1
 
 
 def _argument(event: Event, place: str) -> int:
-    """The peer or tag as the program gave it, not as a status resolved it."""
+    """Return the peer or tag as the program gave it, not as a status resolved it."""
     if event.flags & (Flag.ANY_SOURCE if place == "peer" else Flag.ANY_TAG):
         return ANY_SOURCE if place == "peer" else ANY_TAG
     return event.peer if place == "peer" else event.tag
 
 
 def _hears_others(of: Rank) -> bool:
-    """Whether somebody who is not in the run may yet send it something: it asked PVM for notices of hosts."""
+    """Return whether somebody who is not in the run may yet send it something: it asked PVM for notices of hosts."""
     rows = np.flatnonzero(of.trace.functions.mask(("pvm_notify",))[of.events["function"]])
     return any(of.event(int(row)).args.get("what") != _OF_A_TASK for row in rows)
 
 
 def _last_calls(of: Rank) -> list[Event]:
-    """The last call of each thread."""
+    """Return the last call of each thread."""
     if len(of.threads) < 2:
         return [of.event(len(of) - 1)] if len(of) else []
     rows = (np.flatnonzero(of.event_threads == thread) for thread in range(len(of.threads)))
@@ -472,7 +480,7 @@ def _last_calls(of: Rank) -> list[Event]:
 
 
 def _ended(of: Rank) -> bool:
-    """Whether the process left MPI, or ended: it does nothing for the others any more."""
+    """Return whether the process left MPI, or ended: it does nothing for the others any more."""
     if of.missing:
         return False
     last = _last_calls(of)

@@ -50,7 +50,7 @@ class Absence:
 
     @property
     def missing(self) -> frozenset[int]:
-        """All who did not come."""
+        """Return all who did not come."""
         return self.fewer.union(self.other)
 
 
@@ -85,14 +85,14 @@ class Gatherings:
         self._files: dict[int, dict[tuple[int, int], int]] = {}
 
     def members(self, comm: Communicator) -> frozenset[int] | None:
-        """Every process of a communicator, None where one of them has no record."""
+        """Return every process of a communicator, None where one of them has no record."""
         everyone = frozenset((*comm.members, *comm.remote_members))
         return None if -1 in everyone else everyone
 
     # Lists of calls
 
     def list_of(self, rank: Rank, comm: Communicator, names: frozenset[str]) -> Ints:
-        """The events of `rank` that call one of `names` on `comm`, in order."""
+        """Return the events of `rank` that call one of `names` on `comm`, in order."""
         key = ("comm", id(names), comm.index, rank.index)
         if key not in self._lists:
             local = comm.local_ids.get(rank.index)
@@ -105,11 +105,11 @@ class Gatherings:
         return self._lists[key]
 
     def window(self, rank: Rank, local: int) -> tuple[int, int] | None:
-        """A window as all its ranks know it: (communicator index, ordinal on it)."""
+        """Return a window as all its ranks know it: (communicator index, ordinal on it)."""
         return window_of(rank, local)
 
     def window_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
-        """The rank's own ids of its windows."""
+        """Return the rank's own ids of its windows."""
         if rank.index not in self._windows:
             ids = rank.definitions.ids(Def.WINDOW)
             keys = {key: id for id in ids if (key := self.window(rank, id)) is not None}
@@ -117,7 +117,7 @@ class Gatherings:
         return self._windows[rank.index]
 
     def file_ids(self, rank: Rank) -> dict[tuple[int, int], int]:
-        """The rank's own ids of its files by (communicator index, ordinal among the files opened on it)."""
+        """Return the rank's own ids of its files by (communicator index, ordinal among the files opened on it)."""
         if rank.index not in self._files:
             found: dict[tuple[int, int], int] = {}
             counts: dict[int, int] = {}
@@ -142,14 +142,15 @@ class Gatherings:
     # Absences
 
     def call(self, rank: Rank, event: int, inter: bool = False) -> Call:
-        """What the event calls. The roots of intercommunicators differ by design and do not count."""
+        """Return what the event calls. The roots of intercommunicators differ by design and do not count."""
         slot = rank.events[event]
         name = self.masks.name(slot["function"])
         root = raw_rank(int(slot["peer"])) if name in _ROOTED and not inter else None
         return Call(name, root)
 
     def of_call(self, event: Event, row: Meaning) -> Absence | None:
-        """Who is missing from the collective that `event` is in or began, whatever it is over; None for no telling.
+        """Return who is missing from the collective that `event` is in or began, whatever it is over; None for no
+        telling.
 
         Where calls were dropped, those on communicators were counted, and those at the end are all there.
         """
@@ -166,7 +167,7 @@ class Gatherings:
         return self.at_end(event, calls.FINALIZE if row.over is Over.WORLD else calls.SESSION_ENDS)
 
     def on_comm(self, event: Event, names: frozenset[str]) -> Absence | None:
-        """Who is missing from the collective that `event` is in; None where that cannot be told."""
+        """Return who is missing from the collective that `event` is in; None where that cannot be told."""
         comm = event.comm
         everyone = self.members(comm) if comm else None
         if comm is None or everyone is None:
@@ -182,12 +183,12 @@ class Gatherings:
         )
 
     def _dropped_counter(self, comm: Communicator, names: frozenset[str]) -> Callable[[Rank], int | None] | None:
-        """What counts the dropped calls of functions with `names` on a communicator, None of a whole run."""
+        """Return what counts the dropped calls of functions with `names` on a communicator, None of a whole run."""
         dropped = self._dropped
         return None if dropped is None else lambda rank: dropped.count_calls(rank, comm, self.masks.table(names))
 
     def on_window(self, event: Event) -> Absence | None:
-        """The same for fences and frees of a window."""
+        """Return the same for fences and frees of a window."""
         key = self.window(event.rank, event.object)
         everyone = self.members(self.trace.communicators[key[0]]) if key else None
         if key is None or everyone is None:
@@ -199,7 +200,7 @@ class Gatherings:
         )  # fmt: skip
 
     def on_file(self, event: Event) -> Absence | None:
-        """The same for collective calls on a file."""
+        """Return the same for collective calls on a file."""
         key = next((k for k, id in self.file_ids(event.rank).items() if id == event.object), None)
         everyone = self.members(self.trace.communicators[key[0]]) if key else None
         if key is None or everyone is None:
@@ -211,7 +212,7 @@ class Gatherings:
         )  # fmt: skip
 
     def on_file_of_request(self, event: Event) -> Absence | None:
-        """The same for a nonblocking collective on a file, of which the slot names the request."""
+        """Return the same for a nonblocking collective on a file, of which the slot names the request."""
         local = event.args.get("fh")
         key = next((k for k, id in self.file_ids(event.rank).items() if id == local), None)
         everyone = self.members(self.trace.communicators[key[0]]) if key else None
@@ -231,7 +232,7 @@ class Gatherings:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
     def on_group(self, event: Event) -> Absence | None:
-        """The same for what only the members of a group call, who meet by a tag or a string."""
+        """Return the same for what only the members of a group call, who meet by a tag or a string."""
         key = _meeting(event)
         if key is None or event.rank.index not in key.members:
             return None
@@ -243,7 +244,7 @@ class Gatherings:
         )  # fmt: skip
 
     def at_end(self, event: Event, names: frozenset[str]) -> Absence | None:
-        """Who has not come to MPI_Finalize, or to the end of as many sessions."""
+        """Return who has not come to MPI_Finalize, or to the end of as many sessions."""
         everyone = frozenset(self.trace.worlds[event.rank.world].ranks)
         if -1 in everyone:
             return None
@@ -252,7 +253,7 @@ class Gatherings:
         )
 
     def of_start(self, init: Event, nth: int, starts: Callable[[int, int], int]) -> Absence | None:
-        """Who has not started a persistent collective for the nth time (from 1), which `init` made at this rank.
+        """Return who has not started a persistent collective for the nth time (from 1), which `init` made at this rank.
 
         `starts` tells how often a rank started what the event with this index made.
         """
@@ -298,7 +299,9 @@ class Gatherings:
     # Locks
 
     def lock_holders(self, window: tuple[int, int], target: int, asking: Rank) -> dict[int, int]:
-        """Ranks that keep `asking` from its lock of a target, by the event that locked: not those that share it."""
+        """Return ranks that keep `asking` from its lock of a target, by the event that locked: not those that share
+        it.
+        """
         comm = self.trace.communicators[window[0]]
         mine = self._lock(asking, window, target, asked=True)
         found: dict[int, int] = {}
@@ -312,7 +315,7 @@ class Gatherings:
         return found
 
     def _lock(self, rank: Rank, window: tuple[int, int], target: int, *, asked: bool = False) -> int | None:
-        """The lock of a target that a rank has, or with `asked` also waits for: the event."""
+        """Return the lock of a target that a rank has, or with `asked` also waits for: the event."""
         held = None
         mine = self._object_list(rank, self.window_ids(rank).get(window), calls.LOCKS | calls.UNLOCKS)
         for index in mine.tolist():
@@ -325,6 +328,6 @@ class Gatherings:
         return held
 
     def _shares(self, rank: Rank, lock: int) -> bool:
-        """Whether a lock lets others have theirs."""
+        """Return whether a lock lets others have theirs."""
         event = rank.event(lock)
         return base_name(event.function.name).endswith("_all") or event.args.get("lock_type") == SHARED

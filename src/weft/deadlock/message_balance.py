@@ -38,7 +38,7 @@ class Pending(NamedTuple):
     channel: Channel
 
     def fits(self, channel: Channel) -> bool:
-        """Whether a message of `channel` matches."""
+        """Return whether a message of `channel` matches."""
         mine = self.channel
         return (
             mine.comm == channel.comm
@@ -110,7 +110,7 @@ class Ledger:
 def ledgers(
     traffic: Sequence[Traffic], receivers: Collection[int], dropped: DroppedOperations | None = None
 ) -> dict[int, Ledger]:
-    """The ledger of each rank index in `receivers`, which counts what the rings of the run dropped as well."""
+    """Return the ledger of each rank index in `receivers`, which counts what the rings of the run dropped as well."""
     wanted = np.zeros(len(traffic) + 1, np.bool_)
     wanted[list(receivers)] = True
     parts: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []

@@ -46,7 +46,7 @@ def unready(of: Rank, receive: Event) -> bool:
 
 
 def _started(event: Event) -> set[int]:
-    """The requests that a call started."""
+    """Return the requests that a call started."""
     return {event.object, *event.args.get("array_of_requests", [])} if not event.error else set()
 
 

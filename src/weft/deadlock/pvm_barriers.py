@@ -38,7 +38,7 @@ def message(standstill: Standstill, part: frozenset[int]) -> str | None:
 
 
 def _barrier(rank: Rank) -> Event | None:
-    """The barrier that a rank is in."""
+    """Return the barrier that a rank is in."""
     events = [rank.event(index) for index in open_calls(rank)]
     return next((event for event in events if event.function.name == BARRIER), None)
 

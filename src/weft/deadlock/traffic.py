@@ -49,7 +49,7 @@ class Ends:
         return len(self.comm)
 
     def pick(self, which: Any) -> Ends:
-        """The rows that a mask or an index selects."""
+        """Return the rows that a mask or an index selects."""
         return Ends(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
 
@@ -136,7 +136,7 @@ class Traffic:
 
     @cached_property
     def starts(self) -> tuple[Ints, Ints, Ints]:
-        """Every start of a persistent request: (event, request, event of the request's init or -1)."""
+        """Return every start of a persistent request: (event, request, event of the request's init or -1)."""
         single = self._where(frozenset(("Start",)))
         parts = [(single, self._slot("object", single))]
         many = self._where(frozenset(("Startall",)))
@@ -167,12 +167,12 @@ class Traffic:
 
     @cached_property
     def done(self) -> tuple[Ints, Ints]:
-        """Every completion of a request that a wait or a test reported, without its status: (request, event)."""
+        """Return every completion of a request that a wait or a test reported, without its status: (request, event)."""
         return request_completions(self.rank)
 
     @cached_property
     def completions(self) -> Completions:
-        """Every completion of a request that a wait or a test reported."""
+        """Return every completion of a request that a wait or a test reported."""
         closed = (self.events["flags"] & Flag.CLOSED) != 0
         parts = [*self._single(closed), *self._indexed(closed), *self._all(closed), *self._some(closed)]
         if not parts:
@@ -239,7 +239,7 @@ class Traffic:
 
     @cached_property
     def sends(self) -> Ends:
-        """Every message that the rank sent or tried to send, in issue order; cancelled ones left out."""
+        """Return every message that the rank sent or tried to send, in issue order; cancelled ones left out."""
         which = self._where(_SENDING)
         requests = self.masks.table(calls.ISENDS | calls.ISENDRECVS)[self.events["function"][which]]
         request = np.where(requests, self._slot("object", which), 0)
@@ -249,7 +249,8 @@ class Traffic:
 
     @cached_property
     def receives(self) -> Ends:
-        """Every receive that the rank posted, in posting order, its source and tag resolved where a status tells.
+        """Return every receive that the rank posted, in posting order, its source and tag resolved where a status
+        tells.
 
         A matched probe counts as the post of its message's receive; a cancelled receive is left out.
         """
@@ -275,7 +276,7 @@ class Traffic:
         return self._resolved(ends) if unresolved.any() or self._cancels else ends
 
     def _sendrecv_source(self, which: Ints, tail: dict[str, Any], request: Ints) -> Ends:
-        """The receiving half of Sendrecv: a wildcard is resolved by the status in the tail's exit part."""
+        """Return the receiving half of Sendrecv: a wildcard is resolved by the status in the tail's exit part."""
         source, tag = tail["source"].copy(), tail["recvtag"].copy()
         wild = (source == ANY_SOURCE) | (tag == ANY_TAG)
         wild &= (request == 0) & ((self.events["flags"][which] & Flag.CLOSED) != 0)
@@ -295,7 +296,7 @@ class Traffic:
         return bool(len(self._where(calls.CANCELS)))
 
     def _completion_of(self, ends: Ends) -> Ints:
-        """For each end with a request, the row in `completions` that finished it, or -1."""
+        """Return for each end with a request, the row in `completions` that finished it, or -1."""
         done = self.completions
         found = np.full(len(ends), NONE, np.int64)
         rows = np.flatnonzero(ends.request > 1)
@@ -329,7 +330,7 @@ class Traffic:
 
 
 def _known(found: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
-    """A column that these calls have. NoArgument where functions.json says otherwise."""
+    """Return a column that these calls have. NoArgument where functions.json says otherwise."""
     if not isinstance(value := found.get(name), kind):
         raise NoArgument(name)
     return value
@@ -355,7 +356,7 @@ def behind(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
 
 
 def _aligned(owners: Ints, offsets: Ints, statuses: RaggedStatuses) -> Statuses:
-    """The status at `offsets` of the array of event `owners`; not known where that array is shorter."""
+    """Return the status at `offsets` of the array of event `owners`; not known where that array is shorter."""
     lengths = np.diff(statuses.starts)[owners]
     there = offsets < lengths
     place = np.where(there, statuses.starts[:-1][owners] + offsets, 0)

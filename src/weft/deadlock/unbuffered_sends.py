@@ -56,12 +56,12 @@ class Constraints:
     size: Ints
 
     def without(self, keep: NDArray[np.bool_]) -> Constraints:
-        """The constraints in `keep`."""
+        """Return the constraints in `keep`."""
         first = np.concatenate([[0], np.cumsum(keep)]).astype(np.int64)[self.first]
         return Constraints(first, self.at[keep], self.target[keep], self.value[keep], self.send[keep], self.size)
 
     def run(self) -> Ints:
-        """For each process the constraint at which it stands; its end where it comes through."""
+        """Return for each process the constraint at which it stands; its end where it comes through."""
         place = np.zeros(len(self.first) - 1, np.int64)
         rows = (self.first, self.at, self.target, self.value)
         if progress.kernel().weft_progress(len(place), *rows, len(self.size), self.size, place):
@@ -82,14 +82,16 @@ class Processes:
 
 
 def _slots(threads: NDArray[np.int32]) -> U32:
-    """The place of each event when they are sorted by thread."""
+    """Return the place of each event when they are sorted by thread."""
     found = np.empty(len(threads), np.uint32)
     found[np.argsort(threads, kind="stable")] = np.arange(len(threads))
     return found
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """One finding for each group of send sites that would hang without buffering; none for a run that does hang."""
+    """Return one finding for each group of send sites that would hang without buffering; none for a run that does
+    hang.
+    """
     if Standstill(trace).stuck:
         return []
     processes = Processes(trace)
@@ -126,14 +128,14 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 
 
 def _constraints(trace: Trace, match: Match, processes: Processes) -> Constraints:
-    """Every standard send waits, and every collective but those that are local in practice."""
+    """Return every standard send waits, and every collective but those that are local in practice."""
     local = masks_of(trace.functions).table(_LOCAL)[match.collectives.function]
     waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~_found_complete(match)
     return constraints_of(match, processes, waits, ~local)
 
 
 def _found_complete(match: Match) -> NDArray[np.bool_]:
-    """The sends that a test found complete at once: had they not been, the program might have gone on without.
+    """Return the sends that a test found complete at once: had they not been, the program might have gone on without.
 
     One that is asked for again and again in one place, with nothing between, is waited for there; so is one that is
     asked for in a loop that waits, as its source says, where the first test came true.
@@ -164,7 +166,7 @@ def _found_complete(match: Match) -> NDArray[np.bool_]:
 
 
 def _before(rank: Rank, at: Ints) -> Ints:
-    """The event before each in its thread; itself where it is the first."""
+    """Return the event before each in its thread; itself where it is the first."""
     if len(rank.threads) <= 1:
         return np.maximum(at - 1, 0)
     before = at.copy()
@@ -185,7 +187,7 @@ def constraints_of(
     match: Match, processes: Processes, waits: NDArray[np.bool_], together: NDArray[np.bool_],
     never: tuple[Ints, ...] | None = None,
 ) -> Constraints:  # fmt: skip
-    """The constraints of a matched record.
+    """Return the constraints of a matched record.
 
     `waits` says which sends wait for their receive, `together` which parts of collectives wait for the others. `never`
     holds ranks and events (of equal length) that cannot be passed. A message's receive and probe wait for its send at
@@ -233,7 +235,7 @@ def _make(given: progress.Matched, to: progress.Constraints, work: int) -> None:
 
 
 def _cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list[int]]:
-    """The cycles of stuck processes: each waits for the next. Of a gathering's absent members one is followed."""
+    """Yield the cycles of stuck processes: each waits for the next. Of a gathering's absent members one is followed."""
     waiting = {int(p): int(place[p]) for p in stuck}
     absent = _absent(constraints, place, waiting)
     seen: set[int] = set()
@@ -252,13 +254,15 @@ def _cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list
 
 
 def _told(trace: Trace, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]) -> bool:
-    """Whether a cycle is of the calls that a segment tells of: then all of it is, as each waits for one before."""
+    """Return whether a cycle is of the calls that a segment tells of: then all of it is, as each waits for one
+    before.
+    """
     look, one = lookahead_of(trace), cycle[0]
     return look is None or bool(constraints.at[place[one]] < look.told[processes.rank[one]])
 
 
 def _absent(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> dict[int, int]:
-    """For each gathering that somebody waits in, a stuck process that has yet to arrive there."""
+    """Return for each gathering that somebody waits in, a stuck process that has yet to arrive there."""
     wanted = {_GATHERING - int(constraints.target[c]) for c in waiting.values() if constraints.target[c] < 0}
     found: dict[int, int] = {}
     for process in waiting if wanted else ():
@@ -275,7 +279,7 @@ def _site(trace: Trace, event: tuple[int, int]) -> tuple[int, int]:
 
 
 def _at_sites(trace: Trace, match: Match, constraints: Constraints, sites: set[tuple[int, int]]) -> NDArray[np.bool_]:
-    """The constraints of sends that were posted at one of `sites`."""
+    """Return the constraints of sends that were posted at one of `sites`."""
     rows = constraints.send >= 0
     hit = np.zeros(len(rows), np.bool_)
     places = np.flatnonzero(rows)
@@ -291,7 +295,7 @@ def _at_sites(trace: Trace, match: Match, constraints: Constraints, sites: set[t
 def _waits_at(
     processes: Processes, constraints: Constraints, trace: Trace, sites: set[tuple[int, int]]
 ) -> NDArray[np.bool_]:
-    """The constraints that wait for the other members of a collective at one of `sites`."""
+    """Return the constraints that wait for the other members of a collective at one of `sites`."""
     hit = np.zeros(len(constraints.at), np.bool_)
     if not sites:
         return hit
@@ -305,7 +309,8 @@ def _waits_at(
 
 
 def _served(match: Match, processes: Processes, constraints: Constraints, place: Ints, process: int) -> Ints | None:
-    """What waits at or for a line's wildcard receives where one would take another message than recorded, or None.
+    """Return what waits at or for a line's wildcard receives where one would take another message than recorded, or
+    None.
 
     A process that waits in a receive of any source for the message of the record stands still only where no other
     message that fits has been sent: with sends that wait, the one that is there comes first.
@@ -399,7 +404,7 @@ class _Link:
 def _links(
     match: Match, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]
 ) -> list[_Link]:  # fmt: skip
-    """The processes of a cycle, each of which waits for the next."""
+    """Return the processes of a cycle, each of which waits for the next."""
     links = [_Link(match, int(processes.rank[p]), constraints, int(place[p])) for p in cycle]
     for link, process, awaited in zip(links, cycle, cycle[1:] + cycle[:1], strict=True):
         if not link.early:

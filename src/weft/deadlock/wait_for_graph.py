@@ -26,11 +26,11 @@ class Need:
 
     @property
     def terms(self) -> int:
-        """The number of things that it asks for."""
+        """Return the number of things that it asks for."""
         return len(self.ranks) + len(self.needs)
 
     def all_ranks(self) -> frozenset[int]:
-        """Every rank that is named in it, at any depth."""
+        """Return every rank that is named in it, at any depth."""
         return self.ranks.union(*(need.all_ranks() for need in self.needs))
 
 
@@ -42,18 +42,18 @@ NEVER = Need(every=False)
 
 
 def rank(index: int) -> Need:
-    """That one rank goes on."""
+    """Return that one rank goes on."""
     return Need(frozenset((index,)))
 
 
 def every(needs: Iterable[Need]) -> Need:
-    """All of `needs`; what is there already drops out."""
+    """Return all of `needs`; what is there already drops out."""
     open_ = tuple(need for need in needs if need is not NOW)
     return open_[0] if len(open_) == 1 else Need(needs=open_) if open_ else NOW
 
 
 def any_of(needs: Iterable[Need]) -> Need:
-    """One of `needs`."""
+    """Return one of `needs`."""
     found = tuple(needs)
     if any(need is NOW for need in found):
         return NOW
@@ -88,7 +88,7 @@ def stuck(needs: Mapping[int, Need]) -> frozenset[int]:
 
 
 def _graph(needs: Mapping[int, Need]) -> tuple[dict[int, int], dict[int, list[int]], dict[int, list[int]]]:
-    """How many terms each need still asks for, the needs above each need, and those above each rank."""
+    """Return how many terms each need still asks for, the needs above each need, and those above each rank."""
     count: dict[int, int] = {}
     above: dict[int, list[int]] = defaultdict(list)
     of_rank: dict[int, list[int]] = defaultdict(list)
@@ -115,7 +115,7 @@ def _distinct(needs: Iterable[Need]) -> Iterator[Need]:
 
 
 def components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
-    """The parts of the wait-for graph over `ranks` that have nothing to do with each other, by their least rank.
+    """Return the parts of the wait-for graph over `ranks` that have nothing to do with each other, by their least rank.
 
     Who waits for the same rank that is gone belongs together.
     """
@@ -171,7 +171,7 @@ def core(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int
 
 
 def _stays(key: int, number: int, part_of: Mapping[int, int], edges: Mapping[int, tuple[int, ...]]) -> bool:
-    """Whether every rank reached from `key` is in the part `number`; a need that leads to no rank stays."""
+    """Return whether every rank reached from `key` is in the part `number`; a need that leads to no rank stays."""
     stack, seen = list(edges[key]), set()
     while stack:
         other = stack.pop()

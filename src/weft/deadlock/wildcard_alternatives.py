@@ -115,7 +115,7 @@ def bounded(one: Finding) -> bool:
 
 
 def joined(notes: Sequence[Finding]) -> Finding:
-    """One such note for those of several segments of a run."""
+    """Return one such note for those of several segments of a run."""
     held = [note.evidence for note in notes if isinstance(note.evidence, Untried)]
     return _bounded(sum(one.tried for one in held), sum(one.untried for one in held))
 
@@ -129,7 +129,8 @@ class _Choices(NamedTuple):
 
 
 def _choices(match: Match, order: Order) -> _Choices:
-    """What the wildcard receives could have taken instead, those first that are taken by a receive of another form.
+    """Return what the wildcard receives could have taken instead, those first that are taken by a receive of another
+    form.
 
     A racing probe is left out: what the program receives behind it depends on what the probe saw. Of one pair of lines
     the first MOST_OF_ONE_PLACE.
@@ -152,7 +153,7 @@ def _choices(match: Match, order: Order) -> _Choices:
 
 
 def _places(match: Match, recv: Ints, send: Ints) -> Ints:
-    """A number for the lines of each wildcard and of the receive that took the other message."""
+    """Return a number for the lines of each wildcard and of the receive that took the other message."""
     other = match.sends.partner[send].astype(np.int64)
     lines = [_lines(match, recv), np.where(other == NONE, -1, _lines(match, np.where(other == NONE, 0, other)))]
     one, two = (np.unique(line, return_inverse=True)[1].reshape(-1).astype(np.int64) for line in lines)
@@ -160,7 +161,7 @@ def _places(match: Match, recv: Ints, send: Ints) -> Ints:
 
 
 def _lines(match: Match, rows: Ints) -> Ints:
-    """Rank and call site of receives, as one number."""
+    """Return rank and call site of receives, as one number."""
     recvs = match.recvs
     ranks = np.searchsorted(recvs.first, rows.astype(np.uint64), side="right") - 1
     site = np.zeros(len(rows), np.int64)
@@ -204,7 +205,7 @@ class _Rematch:
         self.sends_moved |= {int(recvs.partner[r]) for r in self.partner if r >= 0} - {NONE}
 
     def _queues(self) -> dict[int, list[int]]:
-        """By sender, in order: the sends that are not taken before the wildcard is posted."""
+        """Return by sender, in order: the sends that are not taken before the wildcard is posted."""
         sends = self.match.sends
         first, rows = _to(self.match)
         mine = rows[int(first[self.rank]) : int(first[self.rank + 1])].astype(np.int64)
@@ -263,7 +264,7 @@ class _Rematch:
         self.partner[-1 - row] = self._first(probes, row)
 
     def _first(self, posts: Posts, row: int) -> int:
-        """The message that a receive takes."""
+        """Return the message that a receive takes."""
         flags, source = int(posts.flags[row]), int(posts.peer[row])
         if flags & (Post.UNDECIDED | Post.PARTITIONED):
             raise _Unclear
@@ -284,7 +285,7 @@ class _Rematch:
         return next((row for row in self.queues.get(source, ()) if tag < 0 or int(tags[row]) == tag), NONE)
 
     def result(self) -> Match:
-        """The run's match with these changes."""
+        """Return the run's match with these changes."""
         match = self.match
         recv, probe, send = match.recvs.partner.copy(), match.probes.partner.copy(), match.sends.partner.copy()
         send[list(self.sends_moved)] = NONE
@@ -332,7 +333,7 @@ class _Replays:
         self.most = max(MIN_TRIED, BUDGET // max(1, size))
 
     def constraints(self, match: Match) -> Constraints:
-        """What waits, and what never gets what it got in the record."""
+        """Return what waits, and what never gets what it got in the record."""
         base, waits = self.base, (match.sends.flags & Post.SYNCHRONOUS) != 0
         hungry = [
             _events(mine, (was.partner != NONE) & (mine.partner == NONE) & mask)
@@ -354,7 +355,7 @@ class _Replays:
 
 
 def _events(posts: Posts, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rank and completing event of rows."""
+    """Return rank and completing event of rows."""
     rows = np.flatnonzero(which & (posts.completion != NONE))
     return posts.ranks()[rows].astype(np.int64), posts.completion[rows].astype(np.int64)
 
@@ -380,7 +381,7 @@ def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
 
 
 def _open(match: Match, again: _Rematch, stuck: list[_Stuck]) -> bool:
-    """Whether it shows only behind the calls that a segment looks at whether the wildcard's rank waits for ever.
+    """Return whether it shows only behind the calls that a segment looks at whether the wildcard's rank waits for ever.
 
     What it gets there may be sent behind them, by who comes through; and it may wait there for one who does not.
     """
@@ -394,7 +395,9 @@ def _open(match: Match, again: _Rematch, stuck: list[_Stuck]) -> bool:
 
 
 def _own(match: Match, again: _Rematch, stuck: list[_Stuck]) -> _Stuck | None:
-    """Where the wildcard's own thread stands, which shows what it looks at; else where another one of its rank does."""
+    """Return where the wildcard's own thread stands, which shows what it looks at; else where another one of its
+    rank does.
+    """
     here = [s for s in stuck if s.rank == again.rank]
     thread = match.trace.ranks[again.rank].event_threads
     received = thread[int(match.recvs.event[again.choice.recv])]
@@ -402,14 +405,14 @@ def _own(match: Match, again: _Rematch, stuck: list[_Stuck]) -> _Stuck | None:
 
 
 def _completed(match: Match, stuck: _Stuck) -> list[int]:
-    """The receives that the event in which a rank stands completes."""
+    """Return the receives that the event in which a rank stands completes."""
     part = match.recvs.of_rank(stuck.rank)
     rows: list[int] = (part.start + np.flatnonzero(match.recvs.completion[part] == stuck.event)).tolist()
     return rows
 
 
 def _wants(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
-    """Whether a receive gets nothing now, though it is not there because of whom the wildcard had."""
+    """Return whether a receive gets nothing now, though it is not there because of whom the wildcard had."""
     recvs = match.recvs
     post = match.trace.event(*recvs.id(row))
     if base_name(post.function.name) == "Improbe":

@@ -40,17 +40,17 @@ class Group:
 
     @property
     def call(self) -> str:
-        """The call, without the peers where they differ."""
+        """Return the call, without the peers where they differ."""
         return describe.call_words(self.blocked.event, peers=len(self.ranks) == 1)
 
     @property
     def what(self) -> str:
-        """The sort of thing that it waits for."""
+        """Return the sort of thing that it waits for."""
         return self.blocked.reasons[0].what if self.blocked.reasons else "members"
 
 
 def tell(standstill: Standstill, part: frozenset[int]) -> Finding:
-    """The finding for one set of ranks that have to do with each other and are blocked for ever."""
+    """Return the finding for one set of ranks that have to do with each other and are blocked for ever."""
     return _Telling(standstill, part).finding()
 
 
@@ -82,7 +82,7 @@ class _Telling:
         )
 
     def _others(self) -> str:
-        """Who has not been told of: others at the start of the deadlock, then those who wait behind."""
+        """Return who has not been told of: others at the start of the deadlock, then those who wait behind."""
         text = ""
         for group in [g for g in self.groups if not self.told.issuperset(g.ranks)][:MAX_CYCLE]:
             self.told.update(group.ranks)
@@ -94,7 +94,7 @@ class _Telling:
         return text
 
     def _to_look_at(self, groups: list[Group]) -> list[Event]:
-        """One call of each group, then those of all its ranks."""
+        """Return one call of each group, then those of all its ranks."""
         first = [group.blocked.event for group in groups]
         return first + [self.blocked[index].event for group in groups for index in group.ranks[:MAX_SITES]]
 
@@ -111,7 +111,7 @@ class _Telling:
         return Deadlock(waits=waits, cycle=tuple(cycle), near_misses=tuple(self.misses))
 
     def _grouped(self, ranks: Iterable[int]) -> list[Group]:
-        """The blocked ranks by call and line; what tells most comes first."""
+        """Return the blocked ranks by call and line; what tells most comes first."""
         by_call: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for index in sorted(ranks):
             event = self.blocked[index].event
@@ -217,7 +217,7 @@ class _Telling:
         ) == describe.at_place(like)
 
     def _tags_differ(self, reason: Reason) -> str:
-        """The near miss of a send: its receiver waits for the same sender with another tag."""
+        """Return the near miss of a send: its receiver waits for the same sender with another tag."""
         for blocked in self.standstill.blocked.get(reason.peer, []):
             for other in blocked.reasons:
                 if other.what == "message" and other.peer == reason.event.rank.index and other.comm is reason.comm:
@@ -226,7 +226,9 @@ class _Telling:
         return ""
 
     def _near_message(self, group: Group, reason: Reason, source: int | None) -> str:
-        """A message that almost fits, the same for each rank of the group: of other tag, communicator or sender."""
+        """Return a message that almost fits, the same for each rank of the group: of other tag, communicator or
+        sender.
+        """
         if reason.comm is None or len(group.ranks) > MAX_SITES:
             return ""
         books = ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
@@ -245,14 +247,14 @@ class _Telling:
         return f" ({who} sent tag {first.tag}{on}{whom}{describe.at_place(event)}, which nobody receives)"
 
     def _last_sent(self, channel: Channel, to: int) -> Event | None:
-        """The last message of a channel to a rank; None where the run no longer has it."""
+        """Return the last message of a channel to a rank; None where the run no longer has it."""
         sends = self.standstill.traffic[channel.source].sends
         rows = (sends.comm == channel.comm) & (sends.peer == to) & (sends.tag == channel.tag)
         found = sends.event[rows]
         return self.standstill.trace.ranks[channel.source].event(int(found[-1])) if len(found) else None
 
     def _places(self, ranks: list[int], group: Group) -> str:
-        """Where some ranks are."""
+        """Return where some ranks are."""
         if len(ranks) == 1:
             return self._whereabouts(ranks[0], group)
         inside = [i for i in ranks if i in self.blocked]
@@ -269,7 +271,7 @@ class _Telling:
         return listed(parts)
 
     def _whereabouts(self, index: int, group: Group, count: int = 1, pronoun: str = "it") -> str:
-        """Where one rank is that others wait for, and who is there with it."""
+        """Return where one rank is that others wait for, and who is there with it."""
         subject = f"{pronoun} {'is' if count == 1 else 'are'}" if pronoun == "it" else "now is"
         if index in self.standstill.gone:
             state = self.standstill.trace.ranks[index].state
@@ -300,7 +302,7 @@ class _Telling:
     # Cycles
 
     def _cycle(self, ranks: frozenset[int]) -> list[int]:
-        """The ranks in the order in which each waits for the next, where each waits for exactly one."""
+        """Return the ranks in the order in which each waits for the next, where each waits for exactly one."""
         if not ranks:
             return []
         path, seen, at = [], set(), min(ranks)
@@ -329,7 +331,9 @@ class _Telling:
 
 
 def _near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
-    """The channel of a message that nobody took, from the sender that is waited for or with the tag that is wanted."""
+    """Return the channel of a message that nobody took, from the sender that is waited for or with the tag that is
+    wanted.
+    """
     assert reason.comm is not None
     near = [c for c in left if c.source == source or source is None] or [
         c for c in left if c.comm == reason.comm.index and c.tag == reason.tag
@@ -338,18 +342,18 @@ def _near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -
 
 
 def _main(blocked: list[Blocked]) -> Blocked:
-    """Of several blocked threads the one that tells most."""
+    """Return of several blocked threads the one that tells most."""
     return min(blocked, key=lambda b: _FIRST[b.reasons[0].what] if b.reasons else 9)
 
 
 def _call_of(group: Group) -> str:
-    """The call of a group, and where it stands."""
+    """Return the call of a group, and where it stands."""
     request = _of_request(group.blocked, peers=len(group.ranks) == 1)
     return f"{group.call}{request}{describe.at_place(group.blocked.event)}{group.task}"
 
 
 def _of_request(blocked: Blocked, *, peers: bool = True) -> str:
-    """What a wait waits for: ` for irecv(source=0, tag=5) of step.py:7`."""
+    """Return what a wait waits for: ` for irecv(source=0, tag=5) of step.py:7`."""
     if base_name(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
         return ""
     made = blocked.reasons[0].event

@@ -13,6 +13,7 @@ import ctypes
 import json
 import linecache
 import os
+import re
 import reprlib
 import socket
 import sys
@@ -51,6 +52,7 @@ class Breakpoint:
         self.function: str = place.get("function") or ""
         self.left: int = place.get("count") or 1
         self.condition: str = place.get("condition") or ""
+        self.log: str = place.get("log") or ""
 
     def holds(self, frame: FrameType, trouble: dict[str, str]) -> bool:
         """Tell whether the condition is true; a condition that cannot be computed stops, with its error
@@ -446,12 +448,29 @@ class Agent:
         return frame.f_trace or self.happened
 
     def meet(self, points: list[Breakpoint], frame: FrameType) -> bool:
-        """Stop at the first of some breakpoints that holds and has had enough visits; returns whether one did."""
+        """Stop at the first of some breakpoints that holds and has had enough visits; returns whether one did.
+
+        Log points only say their message.
+        """
         news: dict[str, Any] = {}
         hit = [point for point in points if point.holds(frame, news) and visited(point)]
+        for point in (point for point in hit if point.log):
+            self.send({"log": self.expanded(point.log, frame)})
+        hit = [point for point in hit if not point.log]
         if hit:
             self.stop(frame, "breakpoint", {"point": hit[0].id, **news})
         return bool(hit)
+
+    def expanded(self, message: str, frame: FrameType) -> str:
+        """Return the message of a log point with its expressions replaced by their values in a frame."""
+
+        def value(found: re.Match[str]) -> str:
+            try:
+                return short(self.value(found[1], frame))
+            except Exception as error:
+                return f"<{type(error).__name__}: {error}>"
+
+        return re.sub(r"\{([^{}]+)\}", value, message)
 
     def compare(self, frame: FrameType, event: str) -> bool:
         """Stop if a watched value has changed or its frame returns; returns whether it stopped."""

@@ -282,7 +282,9 @@ def reverse_run(
 
     Returns false if there is none; the rank is then somewhere before that call, or where it was if `call` is None.
     """
-    points = tuple(b.point for b in breakpoints.all if b.point and b.on(rank) and b.point.task is None)
+    points = tuple(
+        b.point for b in breakpoints.all if b.point and b.on(rank) and b.point.task is None and not b.point.log
+    )
     if not points and not watches:
         return False
     begun = breakpoints.begun

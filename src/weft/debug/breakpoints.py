@@ -13,8 +13,8 @@ from weft.base.event_id import EventId
 from weft.debug.record import Position, Record
 from weft.errors import UsageError
 from weft.gdb.point import Point
-from weft.replay import resolve
-from weft.replay.points import SourcePoint, parse_place, visits
+from weft.replay import resolve_location
+from weft.replay.points import SourcePoint, find_all_visits, parse_place
 from weft.systems import System
 from weft.trace.filter import Filter
 
@@ -79,14 +79,15 @@ class Breakpoints:
         """Return the next free number."""
         return next(self._ids)
 
-    def make(self, text: str, scope: Scope | None = None) -> Breakpoint:
+    def make(self, text: str, scope: Scope | None = None, log: str = "") -> Breakpoint:
         """Make the breakpoint of WHERE, WHERE if EXPRESSION, or WHERE FILTER. UsageError if the run has no such place.
 
-        In a task (`scope`) it is never an MPI call.
+        In a task (`scope`) it is never an MPI call. `log`: the message of a log point, which is in the source, so that
+        it never stops a rank.
         """
         place, condition, terms = _parts(text)
-        if condition:
-            return self._conditional(text, place, condition, scope)
+        if condition or log:
+            return self._in_source(text, place, condition, scope, log)
         found = self._make(place, scope)
         if not terms:
             return found
@@ -104,8 +105,8 @@ class Breakpoints:
             )
         return replace(found, text=text, events=events)
 
-    def _conditional(self, text: str, place: str, condition: str, scope: Scope | None) -> Breakpoint:
-        """Make a breakpoint in the source with a condition in the program's language."""
+    def _in_source(self, text: str, place: str, condition: str, scope: Scope | None, log: str) -> Breakpoint:
+        """Make a breakpoint in the source with a condition in the program's language, or a log point."""
         if scope is not None:
             raise UsageError("a condition goes with a breakpoint of ranks, not of a task")
         if re.fullmatch(rf"\d+:\d+|\d+:from=.*|finding:\d+|t=.*|(\d+:)?(PMPI_|{self._system.prefix})\w+(#\d+)?", place):
@@ -116,7 +117,9 @@ class Breakpoints:
         wanted = parse_place(place)
         self._has_code(wanted)
         number = next(self._ids)
-        point = Point(number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit, condition=condition)
+        point = Point(
+            number, wanted.file or "", wanted.line or 0, wanted.name or "", wanted.visit, condition=condition, log=log
+        )
         return Breakpoint(number, text, wanted.rank, (), point)
 
     def ignore(self, text: str, count: int, reached: Callable[[EventId], bool]) -> Breakpoint:
@@ -144,7 +147,7 @@ class Breakpoints:
                          scope.descendants)  # fmt: skip
             return Breakpoint(number, text, scope.rank, (), made)
         if re.fullmatch(r"\d+:\d+|\d+:from=.*|finding:\d+|t=.*", text):
-            return Breakpoint(next(self._ids), text, None, tuple(resolve(trace, text, self.findings)), None)
+            return Breakpoint(next(self._ids), text, None, tuple(resolve_location(trace, text, self.findings)), None)
         wanted = parse_place(text)
         if wanted.rank is not None and wanted.rank >= self.record.size:
             raise UsageError(f"{text}: the run has no rank {wanted.rank}, only 0 to {self.record.size - 1}")
@@ -172,7 +175,7 @@ class Breakpoints:
 
     def _calls_at(self, wanted: SourcePoint) -> Iterator[EventId]:
         """Yield the record's calls from a place before which a rank can be parked; recv() of mpi4py is one call."""
-        for event in visits(self.record.trace, wanted):
+        for event in find_all_visits(self.record.trace, wanted):
             (rank, slot), position, is_entry = self.record.position(event)
             if is_entry and not self.record.second_half(rank, position, slot):
                 yield event

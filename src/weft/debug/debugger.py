@@ -19,7 +19,7 @@ from weft.debug.record import call_facts
 from weft.debug.standing import Answer, HandMaker, Standing, hand_in
 from weft.debug.stops import Stops
 from weft.errors import DebuggerError, UsageError
-from weft.replay import Goals, demanded
+from weft.replay import Goals, events_to_stop_before
 from weft.trace import Event, Trace
 
 __all__ = ["Answer", "Debugger", "HandMaker", "hand_in"]
@@ -53,7 +53,7 @@ class Debugger(Standing):
         """Run to the next breakpoint on any rank, or to the end."""
         self.not_over()
         end = self.record.end
-        return self._run_to(lambda held: self.record.full(self.record.cuts.before_future(held).goals, end))
+        return self._run_to(lambda held: self.record.full(self.record.cuts.greatest_cut_without(held).goals, end))
 
     def _run_to(
         self, limit: Callable[[list[EventId]], Goals], polls: Goals | None = None, *, through: bool = False
@@ -94,16 +94,16 @@ class Debugger(Standing):
         """
         if not text:
             raise UsageError("give WHERE: 2:57, solver.py:40#3, MPI_Allreduce, t=0.5, finding:1")
-        events = demanded(self.record.trace, text, self.findings)
+        events = events_to_stop_before(self.record.trace, text, self.findings)
         self.look_at([event[0] for event in events])
         behind = any(self.record.position(e)[1] < self.replica.at(*self.record.position(e)[0]) for e in events)
         if behind or self.replica.over or self.replica.left_record():
             self.exchange(self.record.start, self.replica.shown)
             self.settle()
-        past = self.record.cuts.past(events)
+        past = self.record.cuts.least_cut_reaching(events)
 
         def limit(held: list[EventId]) -> Goals:
-            cut = past.meet(self.record.cuts.before_future(held)) if held else past
+            cut = past.meet(self.record.cuts.greatest_cut_without(held)) if held else past
             return self.record.full(cut.goals, self.record.start)
 
         answer = self._run_to(limit, past.polls, through=through)

@@ -296,6 +296,11 @@ class NativeHand:
                 self.gdb.stops = []
                 self.gdb.ask(f"-exec-finish --thread {self.thread} --frame {frames[0].level - 1}")
 
+    @property
+    def logged(self) -> list[str]:
+        """What log points of the rank have said and nobody has taken yet."""
+        return self.gdb.logged
+
     def skip(self, names: Sequence[str]) -> None:
         """Set the functions and files that steps do not enter."""
         if list(names) == self._skipped:

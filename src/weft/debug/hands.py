@@ -143,6 +143,11 @@ class Hand(Protocol):
     refused: str
     news: dict[str, Any]
 
+    @property
+    def logged(self) -> list[str]:
+        """What log points have said and nobody has taken yet; whoever takes it clears the list."""
+        ...
+
     def stack(self) -> list[Frame]:
         """Return the program's frames, innermost first."""
         ...
@@ -249,6 +254,7 @@ class PythonHand:
         self.stopped: Frame | None = None
         self.refused = ""
         self.news: dict[str, Any] = {}
+        self.logged: list[str] = []
         self._skipped: list[str] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(ANSWER)
@@ -281,6 +287,8 @@ class PythonHand:
         if "stopped" in message:
             self.stopped = _frame(message["at"])
             self.news = message.get("news") or {}
+        if "log" in message:
+            self.logged.append(str(message["log"]))
         self.refused = message.get("refused", self.refused)
 
     def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:

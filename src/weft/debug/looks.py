@@ -13,7 +13,7 @@ from weft.debug.queues import Queues
 from weft.debug.sent import Messages
 from weft.debug.standing import Answer, Standing
 from weft.errors import DebuggerError, UsageError
-from weft.replay import resolve
+from weft.replay import resolve_location
 from weft.trace import Event
 
 
@@ -114,7 +114,7 @@ class Looks:
         """Return the call that `text` (RANK, RANK:EVENT, or empty for the rank in focus) means."""
         if found := re.fullmatch(r"(\d+):(\d+)", text):
             return self._standing.record.trace.event(
-                *resolve(self._standing.record.trace, found[0], self._standing.findings)[0]
+                *resolve_location(self._standing.record.trace, found[0], self._standing.findings)[0]
             )
         rank = self._standing.ranks_of(text)[0]
         at = self._standing.replica.at(rank)

@@ -15,7 +15,7 @@ from weft.errors import UsageError
 from weft.match import NONE, match_operations
 from weft.mpi.meaning import Act, Form, functions_with
 from weft.order import order_events
-from weft.replay import Cuts, Goals, plans_of
+from weft.replay import Cuts, Goals, make_plans
 from weft.replay.layout import GOAL_NONE, PlanFlag
 from weft.terms.event_findings import call_at
 from weft.trace import Event, Level
@@ -52,7 +52,7 @@ class Record:
             raise UsageError(refusal("the program's interpreter", unlocked[0], lacking))
         self.match = match_operations(self.trace)
         self.order = order_events(self.trace, self.match)
-        self.plans = plans_of(self.trace, self.match)
+        self.plans = make_plans(self.trace, self.match)
         self.cuts = Cuts(self.trace, self.order, self.plans)
 
     @property
@@ -92,7 +92,7 @@ class Record:
     def coming(self, rank: int, position: int, polls: int, slot: int = 0) -> Event | None:
         """Return the recorded call that a thread is before: the next of its plan, or a failed poll before it."""
         thread, record = self.plans[rank].threads[slot], self.trace.ranks[rank]
-        index = thread.coming(position, polls)
+        index = thread.next_event(position, polls)
         mine = np.flatnonzero(record.event_threads == thread.slot)
         return record.event(int(mine[index])) if index is not None and index < len(mine) else None
 
@@ -106,7 +106,7 @@ class Record:
 
         Of collectives that is unknown: an MPI may let a member go on if the order does not need the others.
         """
-        cut = self.cuts.before_future(events)
+        cut = self.cuts.greatest_cut_without(events)
         return frozenset(
             (rank, slot) for (rank, slot), goal in cut.goals.items()
             if (rank, slot) not in cut.firm and goals.get((rank, slot)) == goal
@@ -140,7 +140,7 @@ class Record:
         rank = self.trace.ranks[event[0]]
         thread, index = int(rank.event_threads[event[1]]), int(rank.event_positions[event[1]])
         for slot, one in enumerate(self.plans[event[0]].threads):
-            at = one.position(index)
+            at = one.entries_before(index)
             if one.slot == thread and (at < len(one.entries) or slot + 1 == len(self.plans[event[0]].threads)):
                 return (event[0], slot), at, at < len(one.entries) and int(one.entries["event"][at]) == index
         return (event[0], 0), 0, False

@@ -17,11 +17,11 @@ from weft.debug.record import Position, Record
 from weft.errors import WeftError
 from weft.launch.watch import RankWatch, is_inside_mpi
 from weft.replay import Goals
-from weft.replay.control import Control
-from weft.replay.driver import leave_goals
+from weft.replay.control import ControlPage
+from weft.replay.driver import write_goals
 from weft.replay.layout import CONTROL_SIZE, ControlState
-from weft.replay.pace import Quiet, tasks_of
-from weft.replay.running import IDLE, SETTLE, begun
+from weft.replay.pace import QuietTimer, threads_of_ranks
+from weft.replay.running import IDLE, SETTLE, has_begun
 from weft.safety.started import own_python
 
 BEGIN = 60.0
@@ -52,7 +52,7 @@ class Replica:
         for file in AGENT:
             shutil.copy(file, folder / file.name)
         prepare(folder)
-        leave_goals(folder, goals)
+        write_goals(folder, goals)
         self._output = folder / "output.txt"
         self.kept_waiting: frozenset[Position] = frozenset()
         """Threads that are known not to return from the last call before their goals."""
@@ -71,7 +71,7 @@ class Replica:
             )  # fmt: skip
         self.run = folder / "run"
         self.watch = RankWatch(self.run / "ranks")
-        self.controls: list[Control] = []
+        self.controls: list[ControlPage] = []
         try:
             self._begin(look)
         except BaseException:
@@ -84,7 +84,9 @@ class Replica:
         files = [self.run / "replay" / f"control-{rank:06d}.bin" for rank in range(self.record.size)]
         while not self.over and time.monotonic() < until:
             if not self.controls and all(file.exists() and file.stat().st_size == CONTROL_SIZE for file in files):
-                self.controls = [Control(self.run / "replay", rank, made=True) for rank in range(self.record.size)]
+                self.controls = [
+                    ControlPage(self.run / "replay", rank, exists=True) for rank in range(self.record.size)
+                ]
             if self.controls and all(
                 control.state is not ControlState.NEW or self.record.plans[control.rank].spawned
                 for control in self.controls
@@ -137,12 +139,12 @@ class Replica:
 
     def at(self, rank: int, slot: int = 0) -> int:
         """Return the number of entries of the plan that a thread has passed."""
-        return self.controls[rank].at(slot)
+        return self.controls[rank].entries_passed(slot)
 
     def parked(self, rank: int, slot: int = 0) -> bool:
         """Tell whether a thread is parked before its next call."""
         control = self.controls[rank]
-        return control.parked(slot) and control.at(slot) >= self.goals[rank, slot]
+        return control.is_parked(slot) and control.entries_passed(slot) >= self.goals[rank, slot]
 
     def left_record(self) -> list[int]:
         """Return the ranks that do not follow their record."""
@@ -153,7 +155,7 @@ class Replica:
         files = [
             f for f in self.watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid
         ]
-        return bool(files) and all(is_inside_mpi(file, self.controls[rank].waiting()) for file in files)
+        return bool(files) and all(is_inside_mpi(file, self.controls[rank].threads_awaiting_answer()) for file in files)
 
     # What it does
 
@@ -173,12 +175,14 @@ class Replica:
         `stopped` returns the ranks that are stopped at a line of their program; `tick` is called now and then while
         others run; `only`: the rank to wait for, whatever the others do.
         """
-        quiet_for = Quiet(lambda: tasks_of(self.controls) if self.watch.is_local else ())
+        quiet_for = QuietTimer(lambda: threads_of_ranks(self.controls) if self.watch.is_local else ())
         while True:
             at_lines = stopped()
             if self.over or self.left_record():
                 return not self.left_record()
-            quiet = quiet_for.seconds(([control.progress() for control in self.controls], at_lines), time.monotonic())
+            quiet = quiet_for.seconds_without_progress(
+                ([control.progress() for control in self.controls], at_lines), time.monotonic()
+            )
             self.watch.look_at_all()
             rest = [t for t in self.record.threads if t[0] not in at_lines and not self._stands(t)]
             if not any(self.alive(rank) for rank in range(self.record.size)):
@@ -204,9 +208,9 @@ class Replica:
 
     def _cannot(self, rest: Sequence[Position], quiet: float) -> bool:
         """Tell whether these threads will not reach their goals."""
-        if quiet > IDLE and all(self.parked(*t) or self.controls[t[0]].polling(t[1]) for t in rest):
+        if quiet > IDLE and all(self.parked(*t) or self.controls[t[0]].is_polling(t[1]) for t in rest):
             return True
-        return quiet > STUCK and all(self.in_call(r) or self.controls[r].polling() for r, _ in rest)
+        return quiet > STUCK and all(self.in_call(r) or self.controls[r].is_polling() for r, _ in rest)
 
     def _falls(self, quiet: float) -> bool:
         """Tell whether a rank died early, so that the launcher is about to end the others."""
@@ -222,12 +226,12 @@ class Replica:
         """Tell whether a thread is parked, has ended, or has not been made yet."""
         rank, slot = thread
         if not self.controls[rank].pid:
-            return not begun(self.controls, self.record.plans, rank)
+            return not has_begun(self.controls, self.record.plans, rank)
         if not self.alive(rank) or self.parked(rank, slot):
             return True
         control = self.controls[rank]
         made = self.record.plans[rank].threads[slot].made
-        return made != 0 and (not control.tid(slot) or control.over(slot))  # not made yet, or ended
+        return made != 0 and (not control.thread_id(slot) or control.has_ended(slot))  # not made yet, or ended
 
     def _awaits_thread(self, thread: Position) -> bool:
         """Tell whether a thread outside of MPI waits for others of its process, one of which is parked
@@ -237,7 +241,7 @@ class Replica:
         others = range(len(self.record.plans[rank].threads))
         if not any(self.parked(rank, other) for other in others if other != slot):
             return False
-        return self.controls[rank].asleep(slot)
+        return self.controls[rank].is_asleep(slot)
 
     def _in_last_call(self, thread: Position) -> bool:
         rank, slot = thread

@@ -62,7 +62,9 @@ class Messages:
             if replica.exists(sent[0]) and replica.at(*thread) == position and replica.parked(*thread):
                 self._known[sent] = self._read(replica, sent)
             else:
-                aside = self._another(self.record.full(self.record.cuts.past([sent]).goals, self.record.start))
+                aside = self._another(
+                    self.record.full(self.record.cuts.least_cut_reaching([sent]).goals, self.record.start)
+                )
                 try:
                     aside.settle(set, lambda: None)
                     self._known[sent] = self._read(aside, sent)

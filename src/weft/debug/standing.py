@@ -210,7 +210,7 @@ class Standing:
     def stands(self, rank: int, slot: int = 0) -> Answer:
         """Return where a thread is."""
         replica, control = self.replica, self.replica.controls[rank]
-        at = control.at(slot)
+        at = control.entries_passed(slot)
         coming, last = self.record.entry(rank, at, slot), self.record.entry(rank, at - 1, slot)
         row: Answer = {"rank": rank, "thread": slot, "passed": at, "of": self.record.entries(rank, slot),
                        "system": self.record.trace.system.name}  # fmt: skip
@@ -238,7 +238,7 @@ class Standing:
         if replica.parked(rank, slot):
             coming = self.record.coming(rank, at, control.goal_polls(slot), slot)
             return row | {"state": "before", "next": call_facts(coming) if coming else None}
-        if control.polling(slot):
+        if control.is_polling(slot):
             return row | {"state": "polls", "next": call_facts(coming) if coming else None}
         if last is None or not replica.in_call(rank):
             return row | {"state": "outside", "next": call_facts(coming) if coming else None}
@@ -303,7 +303,9 @@ class Standing:
 
     def allow(self, event: Event) -> None:
         """Let a rank make a call, and the others what it needs, without waiting for it."""
-        goals = self.record.full(self.record.cuts.past([event.id], ended=not event.open).goals, self.record.start)
+        goals = self.record.full(
+            self.record.cuts.least_cut_reaching([event.id], include_calls=not event.open).goals, self.record.start
+        )
         thread, position, _ = self.record.position(event.id)
         goals[thread] = max(goals[thread], position + 1)
         self.run({t: max(goal, self.goal(t)) for t, goal in goals.items()})
@@ -315,5 +317,5 @@ class Standing:
     def cut_before(self, event: EventId, now: Goals | None = None) -> Goals:
         """Return how far all ranks get before a call, and none further than `now` (default: where it is)."""
         now = self.now() if now is None else now
-        cut = self.record.full(self.record.cuts.before_future([event]).goals, now)
+        cut = self.record.full(self.record.cuts.greatest_cut_without([event]).goals, now)
         return {thread: min(goal, now[thread]) for thread, goal in cut.items()}

@@ -31,11 +31,11 @@ class Stops:
         self.watches.clear()
         self.watched.clear()
 
-    def break_at(self, text: str, scope: Scope | None = None, *, once: bool = False) -> Answer:
-        """Set a breakpoint, for every visit or for the first only (`once`)."""
+    def break_at(self, text: str, scope: Scope | None = None, *, once: bool = False, log: str = "") -> Answer:
+        """Set a breakpoint, for every visit or for the first only (`once`), or a log point with a message (`log`)."""
         if not text:
             return self.show()
-        made = replace(self.breakpoints.make(text, scope), once=once)
+        made = replace(self.breakpoints.make(text, scope, log), once=once)
         if made.point is not None:
             self.arm([made])
         self.breakpoints.all.append(made)

@@ -48,7 +48,7 @@ def run_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dic
 
 
 def _drop_unknown(answers: Mapping[str, Sequence[Found]]) -> dict[str, list[Found]]:
-    """The answers that say something."""
+    """Return the answers that say something."""
     return {of: list(frames) for of, frames in answers.items() if any(any(frame) for frame in frames)}
 
 

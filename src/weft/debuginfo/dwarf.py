@@ -167,7 +167,7 @@ class DwarfModule:
         return [v._replace(at=v.at + (0 if v.static else base or 0)) for v in found if v.static or base is not None]
 
     def producer(self, place: int) -> str:
-        """What the compiler of the code at an address says of itself."""
+        """Return what the compiler of the code at an address says of itself."""
         unit = self.unit(place)
         told = unit.get_top_DIE().attributes.get("DW_AT_producer") if unit is not None else None
         return told.value.decode(errors="replace") if told is not None else ""

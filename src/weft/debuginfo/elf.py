@@ -76,7 +76,7 @@ def _read_dynamic(file: BinaryIO, segments: list[Segment]) -> Iterator[tuple[int
 
 
 def find_build_id(held: bytes) -> str:
-    """The build id among the notes of a program, "" for none."""
+    """Return the build id among the notes of a program, "" for none."""
     return next((content.hex() for kind, content in parse_notes(held) if kind == NT_GNU_BUILD_ID), "")
 
 

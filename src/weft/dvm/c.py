@@ -122,12 +122,12 @@ class DirectiveMarker(LoopConstructs):
             self.marks.before(begin, " ".join(calls))
 
     def grouped(self, name: str, directive: Directive, group: str, at: int, text: str) -> str:
-        """The call that starts a group or waits for it; empty where the group cannot be followed."""
+        """Return the call that starts a group or waits for it; empty where the group cannot be followed."""
         number = self.groups.of(self.unit, Reference(group, None, directive.place), at)
         return render_call(name, self.unit.texted(name, directive, text), number) if number else ""
 
     def render_shadow_group(self, directive: syntax.DefineGroup, at: int, text: str) -> str:
-        """The calls that put arrays into a group of shadow edges."""
+        """Return the calls that put arrays into a group of shadow edges."""
         group = self.groups.of(self.unit, Reference(directive.group, None, directive.place), at)
         construct = self.unit.texted("shadow_group", directive, text)
         found: list[str] = []
@@ -155,7 +155,7 @@ class DirectiveMarker(LoopConstructs):
             self.marks.around(begin, end, calls.get("wait", ""), calls.get("start", ""))
 
     def behind(self, directive: Directive, statement: Node | None, name: str) -> Node:
-        """The statement that a directive stands before."""
+        """Return the statement that a directive stands before."""
         if statement is None or statement.type in ("declaration", "function_definition"):
             self.unit.fail(
                 directive.place, f"`{name}` stands before no statement; put it before the statement it is about"
@@ -163,12 +163,12 @@ class DirectiveMarker(LoopConstructs):
         return statement
 
     def is_unseen_by_hooks(self, item: Reference, at: int) -> bool:
-        """Whether a variable is one that the hooks need not see: taking its address would show it to them."""
+        """Return whether a variable is one that the hooks need not see: taking its address would show it to them."""
         variable = self.unit.variable(item, at)
         return variable in self.hooks.unmarked or variable.is_pointer_like
 
     def part(self, name: str, number: int, item: Reference, at: int) -> str:
-        """A call about a variable or a part of it."""
+        """Return a call about a variable or a part of it."""
         variable = self.unit.variable(item, at)
         return render_call(
             name,
@@ -180,7 +180,7 @@ class DirectiveMarker(LoopConstructs):
         )
 
     def moved(self, directive: syntax.Redistribute | syntax.Realign, at: int, text: str) -> str:
-        """The calls of redistribute and realign."""
+        """Return the calls of redistribute and realign."""
         found: list[str] = []
         for array in directive.arrays:
             variable = self.unit.variable(array, at)
@@ -242,7 +242,7 @@ class DirectiveMarker(LoopConstructs):
         return render_call("region_data", *data, intent, *bounds)
 
     def reduced(self, node: Node) -> list[Reference]:
-        """The reduction variables of the loops of a region."""
+        """Return the reduction variables of the loops of a region."""
         begin, end = self.tree.begin(node), self.tree.end(node)
         return [
             one
@@ -256,7 +256,7 @@ class DirectiveMarker(LoopConstructs):
         ]
 
     def hidden(self, node: Node) -> set[Variable]:
-        """The variables that a region's own loops have for each iteration alone."""
+        """Return the variables that a region's own loops have for each iteration alone."""
         begin, end = self.tree.begin(node), self.tree.end(node)
         found: set[Variable] = set()
         for low, high, directive, loop in self.unit.parallels:

@@ -33,7 +33,7 @@ class ArrayMarker:
 
     @property
     def declares(self) -> list[tuple[syntax.Declare, Node | None, str]]:
-        """The directives that declare: with the statement behind each, and its text."""
+        """Return the directives that declare: with the statement behind each, and its text."""
         return [
             (directive, self.unit.attached[begin], text)
             for begin, _, directive, text in self.source.directives
@@ -92,7 +92,7 @@ class ArrayMarker:
                     self.unit.fail(directive.place, what)
 
     def declared_by(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
-        """The variables that a directive is about."""
+        """Return the variables that a directive is about."""
         inherited = {entity.name for entity in directive.entities}
         inherit = any(isinstance(a, syntax.Trait) and a.kind == "inherit" for a in directive.attributes)
         if inherit:
@@ -133,7 +133,7 @@ class ArrayMarker:
                 self.placed(variable, made, self.aligned(variable, number, construct))
 
     def depth(self, variable: Variable, seen: frozenset[str]) -> int:
-        """How many alignments lie between an array and the one that is distributed."""
+        """Return how many alignments lie between an array and the one that is distributed."""
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Alignment) and attribute.target is not None:
@@ -147,7 +147,7 @@ class ArrayMarker:
         return 0
 
     def created(self, entity: syntax.Entity, at: int, construct: int) -> str:
-        """The calls that make a template whose sizes its declaration leaves open."""
+        """Return the calls that make a template whose sizes its declaration leaves open."""
         variable = self.tree.resolve(entity.name, at)
         if variable is None or not c_calls.is_template(variable):
             self.unit.fail(entity.place, f"`{entity.name}` is not a template; put DVM(DISTRIBUTE …; TEMPLATE) first")
@@ -174,7 +174,7 @@ class ArrayMarker:
             self.marks.before(self.tree.begin(body) + 1, " " + text)
 
     def arrayed(self, variable: Variable, number: int, first: str) -> str:
-        """The call that names an array; it has no values yet."""
+        """Return the call that names an array; it has no values yet."""
         rank = self.unit.rank(variable)
         element = f"sizeof({c_calls.element_at(variable, rank)})"
         extents = c_calls.array_extents(variable, rank, first)
@@ -186,7 +186,7 @@ class ArrayMarker:
         return text
 
     def distributed(self, variable: Variable, number: int, construct: int) -> str:
-        """The call that distributes an array or template as it is declared."""
+        """Return the call that distributes an array or template as it is declared."""
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Distribution) and attribute.axes:
@@ -200,7 +200,7 @@ class ArrayMarker:
         return ""
 
     def aligned(self, variable: Variable, number: int, construct: int) -> str:
-        """The calls that align an array and give it edges as it is declared."""
+        """Return the calls that align an array and give it edges as it is declared."""
         text = ""
         for one in variable.declare:
             for attribute in one.attributes:
@@ -214,7 +214,7 @@ class ArrayMarker:
         return text
 
     def alignment(self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment, at: int) -> str:
-        """The call that aligns an array; its target is what the name means at an offset."""
+        """Return the call that aligns an array; its target is what the name means at an offset."""
         if alignment.target is None:
             return ""
         if variable.external and self.tree.resolve(alignment.target.name, at) is None:
@@ -282,7 +282,7 @@ class ArrayMarker:
             self.marks.after(self.tree.end(node), f"; {text} {name}; }})")
 
     def allocated(self, variable: Variable, called: Node) -> str:
-        """The calls that name and map an array of the directives that gets its memory."""
+        """Return the calls that name and map an array of the directives that gets its memory."""
         total = allocation_size(self.tree, called)
         number = self.unit.data_id(variable)
         first = f"(__INT64_TYPE__)(({total}) / sizeof(({variable.name})[0]))" if total else "0"
@@ -293,7 +293,9 @@ class ArrayMarker:
         return text + self.aligned(variable, number, construct)
 
     def block(self, left: Node, variable: Variable | None, called: Node) -> str:
-        """The call that names a block of the heap that no directive is about; empty where its name is no plain one."""
+        """Return the call that names a block of the heap that no directive is about; empty where its name is no
+        plain one.
+        """
         name = self.tree.source(left)
         if variable is not None and not variable.pointer:
             return ""

@@ -135,17 +135,17 @@ def render_call(name: str, *arguments: object) -> str:
 
 
 def int_array(values: Sequence[object]) -> str:
-    """An array of plain ints."""
+    """Return an array of plain ints."""
     return f"WEFT_INTS({', '.join(map(str, values))})"
 
 
 def long_array(values: Sequence[object]) -> str:
-    """An array of 64-bit numbers."""
+    """Return an array of 64-bit numbers."""
     return f"WEFT_LONGS({', '.join(map(str, values))})"
 
 
 def int64(expression: Expression) -> str:
-    """An expression as a 64-bit number."""
+    """Return an expression as a 64-bit number."""
     return f"(__INT64_TYPE__)({expression.text})"
 
 
@@ -153,12 +153,12 @@ def int64(expression: Expression) -> str:
 
 
 def is_template(variable: Variable) -> bool:
-    """Whether a variable stands for a template: it has no memory."""
+    """Return whether a variable stands for a template: it has no memory."""
     return variable.has("template")
 
 
 def data_address(variable: Variable) -> str:
-    """The address of a variable's data."""
+    """Return the address of a variable's data."""
     if is_template(variable):
         return "(void *)0"
     if variable.by_pointer:
@@ -167,7 +167,7 @@ def data_address(variable: Variable) -> str:
 
 
 def data_bytes(variable: Variable) -> str:
-    """The bytes of a variable's data; 0: not known from its declaration."""
+    """Return the bytes of a variable's data; 0: not known from its declaration."""
     if is_template(variable):
         return "0"
     if not variable.by_pointer:
@@ -176,7 +176,7 @@ def data_bytes(variable: Variable) -> str:
 
 
 def element_at(variable: Variable, rank: int) -> str:
-    """An element of an array, for sizeof."""
+    """Return an element of an array, for sizeof."""
     return f"({variable.name})" + "[0]" * rank
 
 
@@ -192,12 +192,12 @@ def array_extents(variable: Variable, rank: int, first: str = "") -> str:
 
 
 def reduction_type(variable: Variable) -> str:
-    """The type of a variable's (or its elements') numbers, as the compiler knows it."""
+    """Return the type of a variable's (or its elements') numbers, as the compiler knows it."""
     return f"WEFT_TYPE({element_at(variable, variable.rank)})"
 
 
 def element_count(variable: Variable) -> str:
-    """How many numbers a variable has."""
+    """Return how many numbers a variable has."""
     if not variable.is_array:
         return "1"
     if variable.by_pointer and not variable.first:

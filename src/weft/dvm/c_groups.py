@@ -45,11 +45,11 @@ class DirectiveGroups:
 
     @staticmethod
     def number(unit: SourceUnit, group: Reference, at: int) -> int:
-        """The number of a group in the side file; complains where it is not declared."""
+        """Return the number of a group in the side file; complains where it is not declared."""
         return unit.data_id(unit.variable(group, at))
 
     def of(self, unit: SourceUnit, group: Reference | None, at: int) -> int:
-        """The number of a group that is followed; 0 where it is not, or where there is none."""
+        """Return the number of a group that is followed; 0 where it is not, or where there is none."""
         if group is None:
             return 0
         number = self.number(unit, group, at)

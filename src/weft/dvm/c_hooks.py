@@ -37,7 +37,9 @@ class HookedVariables:
                 )
 
     def surely(self, variable: Variable, body: Node) -> bool:
-        """Whether a scalar of a loop's body is surely written before it is read, and its address is not taken."""
+        """Return whether a scalar of a loop's body is surely written before it is read, and its address is not
+        taken.
+        """
         holder = next(
             (n for n in c_tree.walk(body) if n.type == "compound_statement" and self.tree.end(n) == variable.end),
             body,
@@ -45,7 +47,7 @@ class HookedVariables:
         return c_uses.writes_first(self.tree, variable, holder) and variable not in c_uses.addressed(self.tree, holder)
 
     def constructs(self) -> list[Node]:
-        """The statements that a construct is about."""
+        """Return the statements that a construct is about."""
         kinds = (syntax.Parallel, syntax.Region, syntax.TaskRegion)
         return [
             node
@@ -54,7 +56,7 @@ class HookedVariables:
         ]
 
     def clause_names(self) -> set[Variable]:
-        """The variables that a clause of a loop or region names."""
+        """Return the variables that a clause of a loop or region names."""
         found: set[Variable] = set()
         for begin, end, directive, _ in self.source.directives:
             references: list[Reference] = []
@@ -79,12 +81,12 @@ class HookedVariables:
 
     @cached_property
     def wanted(self) -> set[Variable]:
-        """The variables of functions that the hooks must see."""
+        """Return the variables of functions that the hooks must see."""
         return self.touched - self.unmarked
 
     @cached_property
     def touched(self) -> set[Variable]:
-        """The variables that constructs write, that their clauses name, or that their loops run over."""
+        """Return the variables that constructs write, that their clauses name, or that their loops run over."""
         found = self.clause_names()
         for node in self.constructs():
             begin, end = self.tree.begin(node), self.tree.end(node)
@@ -93,7 +95,7 @@ class HookedVariables:
 
     @cached_property
     def regional(self) -> set[Variable]:
-        """The variables that regions use: their copies on the device begin and end with their block."""
+        """Return the variables that regions use: their copies on the device begin and end with their block."""
         regions = [
             node
             for begin, _, directive, _ in self.source.directives
@@ -108,7 +110,7 @@ class HookedVariables:
 
     @cached_property
     def escaping(self) -> set[Variable]:
-        """The variables of functions whose address leaves them."""
+        """Return the variables of functions whose address leaves them."""
         found = set(self.wanted)
         for function in self.tree.functions:
             found |= c_uses.addressed(self.tree, function)
@@ -124,7 +126,7 @@ class HookedVariables:
         return {v for v in plain if self.harmless(v)}
 
     def harmless(self, variable: Variable) -> bool:
-        """Whether no use of a private scalar can be wrong."""
+        """Return whether no use of a private scalar can be wrong."""
         function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
         if function is None or variable in c_uses.addressed(self.tree, function):
             return False
@@ -194,7 +196,9 @@ class HookedVariables:
 
     @cached_property
     def loose(self) -> set[Variable]:
-        """The variables of functions that may be read before they have a value, outside of parallel loops' bodies."""
+        """Return the variables of functions that may be read before they have a value, outside of parallel loops'
+        bodies.
+        """
         bodies = [(begin, end) for begin, end, _, _ in self.unit.parallels]
         found: set[Variable] = set()
         for many in self.tree.variables.values():
@@ -210,7 +214,7 @@ class HookedVariables:
         return found
 
     def always(self, variable: Variable) -> bool:
-        """Whether a scalar is surely written before it is read, wherever its block is entered."""
+        """Return whether a scalar is surely written before it is read, wherever its block is entered."""
         function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
         body = function.child_by_field_name("body") if function is not None else None
         return body is None or self.surely(variable, body)
@@ -229,7 +233,7 @@ class HookedVariables:
             self.marks.before(variable.statement_begin, "volatile ")
 
     def named(self, variable: Variable) -> str:
-        """The call that names a variable, with its dimensions where it is an array."""
+        """Return the call that names a variable, with its dimensions where it is an array."""
         number = self.unit.data_id(variable)
         if not variable.is_array:
             return render_call("data", number, data_address(variable), data_bytes(variable))
@@ -241,7 +245,7 @@ class HookedVariables:
         )
 
     def in_header(self, variable: Variable) -> bool:
-        """Whether a variable is declared in a loop's header: no statement can follow there."""
+        """Return whether a variable is declared in a loop's header: no statement can follow there."""
         statement = self.tree.statements.get(variable.statement_begin)
         above = statement.parent if statement is not None else None
         return above is not None and above.type == "for_statement"

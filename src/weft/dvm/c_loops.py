@@ -66,7 +66,7 @@ class LoopConstructs:
             self.hooks.inside(body)
 
     def clauses(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
-        """The calls of a loop's clauses."""
+        """Return the calls of a loop's clauses."""
         found: list[str] = []
         if directive.on is not None:
             on = directive.on
@@ -87,7 +87,7 @@ class LoopConstructs:
         return found
 
     def control(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
-        """The calls that tell a loop's own variables, where they live in memory: their accesses are no work."""
+        """Return the calls that tell a loop's own variables, where they live in memory: their accesses are no work."""
         return [
             render_call("loop_index", data_address(variable), data_bytes(variable))
             for variable in self.unit.indices(directive, loop)
@@ -97,7 +97,7 @@ class LoopConstructs:
         ]
 
     def clause(self, clause: syntax.Clause, at: int, unmarked: set[Variable]) -> list[str]:
-        """The calls of one clause."""
+        """Return the calls of one clause."""
         found: list[str] = []
         if isinstance(clause, syntax.Private):
             for item in clause.names:
@@ -153,7 +153,7 @@ class LoopConstructs:
         return found
 
     def edged(self, array: Reference, widths: Sequence[object] | None, at: int, where: str) -> Variable:
-        """The distributed array whose edges a clause names."""
+        """Return the distributed array whose edges a clause names."""
         variable = self.unit.variable(array, at)
         if not variable.declare:
             self.unit.fail(array.place, f"`{array.name}` in `{where}` is not a distributed array")
@@ -164,7 +164,7 @@ class LoopConstructs:
         return variable
 
     def reduction(self, one: syntax.Reduction, at: int) -> str:
-        """The call of one reduction."""
+        """Return the call of one reduction."""
         variable = self.unit.variable(one.variable, at)
         location = ["(void *)0", "0"]
         if one.location is not None:
@@ -184,7 +184,7 @@ class LoopConstructs:
         )
 
     def fetched(self, remote: syntax.Remote, at: int, number: int) -> str:
-        """The calls that bring what the host fetches from the regions: remote_access does that by itself."""
+        """Return the calls that bring what the host fetches from the regions: remote_access does that by itself."""
         found: list[str] = []
         for item in remote.items:
             variable = self.unit.spread(item, at, "remote_access")
@@ -204,11 +204,11 @@ class LoopConstructs:
         return " ".join(found) + " "
 
     def in_region(self, at: int) -> bool:
-        """Whether an offset lies in a region's statement."""
+        """Return whether an offset lies in a region's statement."""
         return self.within(syntax.Region, at)
 
     def within(self, kind: type[Directive], at: int) -> bool:
-        """Whether an offset lies in the statement behind a directive of a kind."""
+        """Return whether an offset lies in the statement behind a directive of a kind."""
         nodes = [
             node
             for begin, _, directive, _ in self.source.directives
@@ -217,7 +217,7 @@ class LoopConstructs:
         return any(self.tree.begin(node) <= at < self.tree.end(node) for node in nodes)
 
     def remotes(self, remote: syntax.Remote, at: int, name: str, group: int = 0) -> str:
-        """The calls of remote accesses."""
+        """Return the calls of remote accesses."""
         found: list[str] = []
         for item in remote.items:
             variable = self.unit.spread(item, at, "remote_access")
@@ -259,7 +259,7 @@ class LoopConstructs:
         self.around_task(body, number, index)
 
     def in_tasks(self, at: int) -> bool:
-        """Whether an offset lies in a task region's statement."""
+        """Return whether an offset lies in a task region's statement."""
         return self.within(syntax.TaskRegion, at)
 
 

@@ -41,7 +41,7 @@ class CSource:
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def position(self, offset: int) -> Position:
-        """Where a character came from."""
+        """Return where a character came from."""
         low, high = 0, len(self.starts)
         while high - low > 1:
             middle = (low + high) // 2
@@ -93,7 +93,7 @@ class _Lines:
                 self.origins.append((str(path), number))
 
     def located(self, name: str, path: Path) -> Path | None:
-        """The header that `#include "name"` means, where it is one of the program's own."""
+        """Return the header that `#include "name"` means, where it is one of the program's own."""
         return next((h for folder in (path.parent, *self.include) if (h := folder / name).is_file()), None)
 
 
@@ -160,7 +160,7 @@ class CInsertions:
         self.after(end, closing + " }")
 
     def text(self, prologue: str) -> str:
-        """The source with everything in it; lines and columns of the program stay what they were."""
+        """Return the source with everything in it; lines and columns of the program stay what they were."""
         source = self.source
         jumps = [
             (source.starts[k], -1, 0, "")

@@ -69,26 +69,28 @@ class Variable:
 
     @property
     def rank(self) -> int:
-        """Number of dimensions as far as the declaration shows them."""
+        """Return number of dimensions as far as the declaration shows them."""
         return len(self.sizes) + self.pointer
 
     def has(self, trait: str) -> bool:
-        """Whether a directive gave it this trait."""
+        """Return whether a directive gave it this trait."""
         return any(isinstance(a, Trait) and a.kind == trait for one in self.declare for a in one.attributes)
 
     @property
     def by_pointer(self) -> bool:
-        """Its data lie where it points to: a parameter with bounds, or a pointer that a directive makes an array."""
+        """Return its data lie where it points to: a parameter with bounds, or a pointer that a directive makes an
+        array.
+        """
         return self.pointer and (self.parameter or bool(self.declare))
 
     @property
     def is_pointer_like(self) -> bool:
-        """A pointer that no directive makes an array."""
+        """Return a pointer that no directive makes an array."""
         return self.pointer and not self.by_pointer
 
     @property
     def is_array(self) -> bool:
-        """An array, or a pointer to be used as one."""
+        """Return an array, or a pointer to be used as one."""
         return self.rank > 0
 
 
@@ -114,7 +116,7 @@ class Tree:
     """What `c_uses.addressed` found of the bytes that it was asked about."""
 
     def used_there(self, variable: Variable) -> str:
-        """What brings the names of C++ into sight that a variable's namespaces hold; "" outside of any."""
+        """Return what brings the names of C++ into sight that a variable's namespaces hold; "" outside of any."""
         around = [
             self.source(name)
             for node in walk(self.root)
@@ -132,16 +134,16 @@ class Tree:
         return self.shift(node.end_byte)
 
     def source(self, node: Node) -> str:
-        """A node's text."""
+        """Return a node's text."""
         return self.text[self.begin(node) : self.end(node)]
 
     def resolve(self, name: str, at: int) -> Variable | None:
-        """The variable that a name means at an offset."""
+        """Return the variable that a name means at an offset."""
         found = [v for v in self.variables.get(name, ()) if v.begin <= at < v.end]
         return min(found, key=lambda v: (v.end - v.begin, -v.begin), default=None)
 
     def statement_after(self, at: int) -> Node | None:
-        """The statement or declaration that begins next behind an offset, the outermost one."""
+        """Return the statement or declaration that begins next behind an offset, the outermost one."""
         rest = self.text[at:]
         skipped = len(rest) - len(skip(rest))
         return self.statements.get(at + skipped)
@@ -163,7 +165,7 @@ class _Shift:
 
 
 def skip(rest: str) -> str:
-    """What follows white space, comments and lines of the preprocessor."""
+    """Return what follows white space, comments and lines of the preprocessor."""
     while True:
         stripped = rest.lstrip()
         if stripped.startswith(("//", "#")):
@@ -177,7 +179,7 @@ def skip(rest: str) -> str:
 
 
 def grammar(cplusplus: bool) -> Language:
-    """The language of a source."""
+    """Return the language of a source."""
     if cplusplus:
         # The grammars are packages of their own, of which one is needed.
         import tree_sitter_cpp
@@ -197,7 +199,7 @@ COMPLEX: Final = re.compile(
 
 
 def blank(found: re.Match[bytes]) -> bytes:
-    """As many spaces, and the line ends."""
+    """Return as many spaces, and the line ends."""
     return re.sub(rb"[^\n]", b" ", found[0])
 
 
@@ -226,7 +228,7 @@ def parse(text: str, cplusplus: bool = False) -> Tree:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """A node and all below it, in the order of the text."""
+    """Yield a node and all below it, in the order of the text."""
     stack = [node]
     while stack:
         top = stack.pop()
@@ -235,7 +237,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def ancestor(node: Node, kinds: frozenset[str] | set[str]) -> Node | None:
-    """The nearest node above of one of these kinds."""
+    """Return the nearest node above of one of these kinds."""
     above = node.parent
     while above is not None and above.type not in kinds:
         above = above.parent
@@ -284,7 +286,7 @@ def declared(tree: Tree, node: Node) -> None:
 
 
 def of_definition(node: Node) -> bool:
-    """Whether a parameter is one of a function's definition itself, not of a pointer to a function."""
+    """Return whether a parameter is one of a function's definition itself, not of a pointer to a function."""
     above = node.parent
     depth = 0
     while above is not None and above.type != "function_definition":
@@ -294,7 +296,9 @@ def of_definition(node: Node) -> bool:
 
 
 def declarator(tree: Tree, node: Node) -> tuple[Node | None, list[str], bool, bool]:
-    """A declarator's name, its array bounds, whether it points to what they describe, and whether it is a function."""
+    """Return a declarator's name, its array bounds, whether it points to what they describe, and whether it is a
+    function.
+    """
     sizes: list[str] = []
     pointer = called = False
     current: Node | None = node

@@ -61,7 +61,7 @@ class SourceUnit:
     # --- names ----------------------------------------------------------------------------------------------------
 
     def data_id(self, variable: Variable) -> int:
-        """The number of a variable in the side file."""
+        """Return the number of a variable in the side file."""
         if variable.id:
             return variable.id
         shared = variable.outside and not variable.static
@@ -80,12 +80,12 @@ class SourceUnit:
         return variable.id
 
     def texted(self, kind: str, directive: Directive, text: str, indices: Sequence[str] = ()) -> int:
-        """The number of a construct in the side file."""
+        """Return the number of a construct in the side file."""
         place = directive.place
         return self.shared.texts.add_construct(kind, place.file, place.line, place.column, text, indices)
 
     def variable(self, reference: Reference, at: int) -> Variable:
-        """The variable that a reference of a directive means."""
+        """Return the variable that a reference of a directive means."""
         found = self.tree.resolve(reference.name, at)
         if found is None:
             what = f"`{reference.name}` is not declared here; declare it before the directive"
@@ -95,7 +95,7 @@ class SourceUnit:
         return found
 
     def rank(self, variable: Variable) -> int:
-        """The number of dimensions of an array or template, as its directives and its declaration show them."""
+        """Return the number of dimensions of an array or template, as its directives and its declaration show them."""
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Distribution) and attribute.axes:
@@ -107,7 +107,7 @@ class SourceUnit:
         return variable.rank
 
     def spread(self, reference: Reference, at: int, where: str) -> Variable:
-        """The distributed array or template that a reference means; complains where it is none."""
+        """Return the distributed array or template that a reference means; complains where it is none."""
         variable = self.variable(reference, at)
         if not variable.declare:
             self.fail(
@@ -132,7 +132,7 @@ class SourceUnit:
         return self.data_id(variable), c_calls.int64(index.value)
 
     def tasks(self, reference: Reference, at: int) -> int:
-        """The number of a task array; complains where a name is none."""
+        """Return the number of a task array; complains where a name is none."""
         variable = self.tree.resolve(reference.name, at)
         if variable is None or not variable.has("task"):
             what = f"`{reference.name}` is not a task array; put DVM(TASK) before its declaration"
@@ -140,20 +140,20 @@ class SourceUnit:
         return self.data_id(variable)
 
     def known_tasks(self, reference: Reference, at: int) -> str:
-        """The call that tells how many tasks an array has."""
+        """Return the call that tells how many tasks an array has."""
         number = self.tasks(reference, at)
         variable = self.tree.resolve(reference.name, at)
         sizes = variable.sizes if variable is not None else ()
         return c_calls.render_call("task_array", number, 0, sizes[0]) if sizes and sizes[0] else ""
 
     def privates(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
-        """The variables of a loop's `private`."""
+        """Return the variables of a loop's `private`."""
         at = self.tree.begin(loop)
         names = [item.name for c in directive.clauses if isinstance(c, syntax.Private) for item in c.names]
         return {v for name in names if (v := self.tree.resolve(name, at)) is not None}
 
     def indices(self, directive: syntax.Parallel, loop: Node) -> list[Variable | None]:
-        """The variables of a parallel loop's headers."""
+        """Return the variables of a parallel loop's headers."""
         found: list[Variable | None] = []
         for one in c_uses.nest(loop, directive.rank):
             name = c_uses.loop_variable(self.tree, one)

@@ -39,7 +39,7 @@ class LoopUnroller:
                     self.marks.before(at, f'_Pragma("GCC unroll {MOST_ITERATIONS}")')
 
     def small(self, loop: Node) -> bool:
-        """Whether a loop holds no other one and has few iterations."""
+        """Return whether a loop holds no other one and has few iterations."""
         below = [node.type for part in loop.children for node in c_tree.walk(part)]
         if any(kind in LOOPS or kind.startswith("preproc") for kind in below):
             return False
@@ -51,7 +51,7 @@ class LoopUnroller:
         )
 
     def count(self, loop: Node) -> int | None:
-        """How many iterations a loop from one number to another has; None where it is no such loop."""
+        """Return how many iterations a loop from one number to another has; None where it is no such loop."""
         condition, initial = (loop.child_by_field_name(name) for name in ("condition", "initializer"))
         if condition is None or initial is None or condition.type != "binary_expression":
             return None
@@ -65,13 +65,13 @@ class LoopUnroller:
         return abs(high - low) + ("=" in self.tree.source(operator))
 
     def value(self, node: Node | None) -> int | None:
-        """What a number, or a name that stands for one, is worth."""
+        """Return what a number, or a name that stands for one, is worth."""
         text = self.tree.source(node) if node is not None else ""
         return int(text) if NUMBER.match(text) else self.names.get(text)
 
     @cached_property
     def names(self) -> dict[str, int]:
-        """The macros and constants of enumerations that stand for numbers, as the source says it last."""
+        """Return the macros and constants of enumerations that stand for numbers, as the source says it last."""
         found = {name: int(number) for name, number in DEFINE.findall(self.text)}
         for node in c_tree.walk(self.tree.root):
             if node.type == "enumerator" and (value := node.child_by_field_name("value")) is not None:

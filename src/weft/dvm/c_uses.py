@@ -31,7 +31,7 @@ ALWAYS: Final = {
 
 
 def uses(tree: Tree, node: Node) -> Iterator[tuple[Node, Variable]]:
-    """Every identifier below a node that means a variable."""
+    """Yield every identifier below a node that means a variable."""
     low = bisect_left(tree.used, node.start_byte, key=itemgetter(0))
     high = bisect_left(tree.used, node.end_byte, key=itemgetter(0))
     for _, one, variable in tree.used[low:high]:
@@ -39,7 +39,7 @@ def uses(tree: Tree, node: Node) -> Iterator[tuple[Node, Variable]]:
 
 
 def target(node: Node | None) -> Node | None:
-    """The identifier whose data an lvalue is part of; None where a pointer is followed."""
+    """Return the identifier whose data an lvalue is part of; None where a pointer is followed."""
     while node is not None and node.type != "identifier":
         if node.type in ("subscript_expression", "field_expression"):
             node = node.child_by_field_name("argument")
@@ -53,7 +53,7 @@ def target(node: Node | None) -> Node | None:
 
 
 def written(tree: Tree, node: Node) -> set[Variable]:
-    """The variables that are assigned below a node, or whose address is taken."""
+    """Return the variables that are assigned below a node, or whose address is taken."""
     if tree.stores is None:  # a large source asks thousands of times
         tree.stores = list(stores(tree))
     low = bisect_left(tree.stores, node.start_byte, key=itemgetter(0))
@@ -62,7 +62,9 @@ def written(tree: Tree, node: Node) -> set[Variable]:
 
 
 def stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
-    """Each assignment to a variable and `&` of one: its first byte, the one behind it; in the order of the text."""
+    """Yield each assignment to a variable and `&` of one: its first byte, the one behind it; in the order of the
+    text.
+    """
     for one in walk(tree.root):
         place: Node | None = None
         if one.type == "assignment_expression":
@@ -76,7 +78,7 @@ def stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
 
 
 def addressed(tree: Tree, node: Node) -> frozenset[Variable]:
-    """The variables whose address is taken below a node: by `&`, or an array by its name alone."""
+    """Return the variables whose address is taken below a node: by `&`, or an array by its name alone."""
     key = (node.start_byte, node.end_byte)
     if key not in tree.addressed:
         tree.addressed[key] = pointed_to(tree, node)
@@ -84,7 +86,7 @@ def addressed(tree: Tree, node: Node) -> frozenset[Variable]:
 
 
 def pointed_to(tree: Tree, node: Node) -> frozenset[Variable]:
-    """The same, by a walk."""
+    """Return the same, by a walk."""
     found: set[Variable] = set()
     for one, variable in uses(tree, node):
         above = one.parent
@@ -107,7 +109,7 @@ def pointed_to(tree: Tree, node: Node) -> frozenset[Variable]:
 
 
 def writes_first(tree: Tree, variable: Variable, body: Node) -> bool:
-    """Whether a piece of source surely assigns a scalar, all of it, before any other use of it.
+    """Return whether a piece of source surely assigns a scalar, all of it, before any other use of it.
 
     A plain assignment answers for what follows it in the same block: the branch of a condition, the body of a loop.
     """
@@ -122,7 +124,7 @@ def writes_first(tree: Tree, variable: Variable, body: Node) -> bool:
 
 
 def assigned_in(tree: Tree, variable: Variable, first: Node, body: Node) -> Node | None:
-    """The block that a use of a scalar assigns it for; None where the use is not a plain assignment."""
+    """Return the block that a use of a scalar assigns it for; None where the use is not a plain assignment."""
     above = first.parent
     if above is None or above.type not in ("assignment_expression", "init_declarator"):
         return None
@@ -140,7 +142,7 @@ def assigned_in(tree: Tree, variable: Variable, first: Node, body: Node) -> Node
 
 
 def conditional(node: Node, outer: Node) -> bool:
-    """Whether a part of a statement may be passed over when the statement runs."""
+    """Return whether a part of a statement may be passed over when the statement runs."""
     always = ALWAYS.get(outer.type)
     if always is None:
         return False
@@ -148,7 +150,7 @@ def conditional(node: Node, outer: Node) -> bool:
 
 
 def loops_over(tree: Tree, variable: Variable, node: Node) -> Node | None:
-    """The outermost loop around a node whose first part assigns a variable."""
+    """Return the outermost loop around a node whose first part assigns a variable."""
     found: Node | None = None
     above = ancestor(node, {"for_statement"})
     while above is not None:
@@ -160,12 +162,12 @@ def loops_over(tree: Tree, variable: Variable, node: Node) -> Node | None:
 
 
 def mentions(tree: Tree, variable: Variable, node: Node) -> bool:
-    """Whether a variable is used below a node."""
+    """Return whether a variable is used below a node."""
     return any(found is variable for _, found in uses(tree, node))
 
 
 def loop_variable(tree: Tree, loop: Node) -> Node | None:
-    """The identifier that a loop's first part assigns or declares."""
+    """Return the identifier that a loop's first part assigns or declares."""
     initial = loop.child_by_field_name("initializer")
     if initial is None:
         return None
@@ -180,7 +182,7 @@ def loop_variable(tree: Tree, loop: Node) -> Node | None:
 
 
 def nest(loop: Node, depth: int) -> list[Node]:
-    """The loops of a nest from the outside, at most `depth`: each the only statement of the one around it."""
+    """Return the loops of a nest from the outside, at most `depth`: each the only statement of the one around it."""
     found = [loop]
     while len(found) < depth:
         body = found[-1].child_by_field_name("body")

@@ -23,7 +23,8 @@ INTERFACES: Final = runtime.runtime_sources() / "weft_check.f90"
 def mark_fortran_sources(
     paths: Sequence[Path], texts: SourceMap, options: CompileOptions = PLAIN
 ) -> list[MarkedSource]:
-    """The marked copies of Fortran sources, behind the module that all of them use; what defines a module comes early.
+    """Return the marked copies of Fortran sources, behind the module that all of them use; what defines a module comes
+    early.
 
     Raises UsageError for a file that cannot be read, DirectiveError for a directive that cannot be understood.
     """

@@ -41,12 +41,12 @@ LOCAL, STATIC, ARGUMENT = range(3)
 
 
 def long_array(values: Sequence[str]) -> str:
-    """An array of 8-byte integers."""
+    """Return an array of 8-byte integers."""
     return f"[integer(8) :: {', '.join(f'int({value}, 8)' for value in values)}]"
 
 
 def int_array(values: Sequence[int]) -> str:
-    """An array of 4-byte integers."""
+    """Return an array of 4-byte integers."""
     return f"[integer(4) :: {', '.join(map(str, values))}]"
 
 
@@ -61,7 +61,7 @@ def guard_by_presence(name: str, calls: Iterator[str], pointer: bool = False) ->
 
 
 def only_index(reference: Reference, index: str = "0") -> str:
-    """The one index of `mb(2 * i + 1)`; `index` is what stands for the loop's own."""
+    """Return the one index of `mb(2 * i + 1)`; `index` is what stands for the loop's own."""
     subscript = reference.subscripts[0] if reference.subscripts else None
     if isinstance(subscript, syntax.Constant):
         return subscript.value.text
@@ -92,7 +92,7 @@ def triples(subscripts: Sequence[syntax.Subscript]) -> tuple[list[int], list[str
 
 
 def clause_names(clauses: Sequence[syntax.Clause]) -> Iterator[Reference]:
-    """The scalars and arrays that private and reduction clauses name."""
+    """Yield the scalars and arrays that private and reduction clauses name."""
     for clause in clauses:
         if isinstance(clause, syntax.Private):
             yield from clause.names
@@ -162,7 +162,7 @@ def mentioned_names(unit: ProgramUnit) -> frozenset[str]:
 
 
 def block_end(unit: ProgramUnit, loops: dict[int, DoLoop], at: int) -> int:
-    """The last item of the statement that begins here: a DO or IF construct is one statement."""
+    """Return the last item of the statement that begins here: a DO or IF construct is one statement."""
     if at in loops:
         return loops[at].last
     item: Item = unit.items[at]

@@ -95,7 +95,7 @@ class DirectiveCalls(LoopDirectives):
         self.here(sentinel, *calls, "call weft_check_region_start()")
 
     def copies(self, what: int, construct: int, reference: Reference) -> str:
-        """A variable or a section of it, for copies between host and devices."""
+        """Return a variable or a section of it, for copies between host and devices."""
         low: list[str] = []
         high: list[str] = []
         for d, subscript in enumerate(reference.subscripts or (), 1):
@@ -220,7 +220,7 @@ class DirectiveCalls(LoopDirectives):
             self.marks.late.append((statement.last, place, call))
 
     def under_way(self, statement: FortranStatement) -> Iterator[str]:
-        """What a copy within ASYNCHRONOUS reads and writes until its ASYNCWAIT."""
+        """Yield what a copy within ASYNCHRONOUS reads and writes until its ASYNCWAIT."""
         kind, construct, sentinel = self.open[-1] if self.open else ("", 0, None)
         found = split_assignment(statement.code)
         if kind != "asynchronous" or sentinel is None or found is None:

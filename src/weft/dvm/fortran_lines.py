@@ -55,12 +55,12 @@ class Sentinel:
 
     @property
     def place(self) -> Position:
-        """Where it begins."""
+        """Return where it begins."""
         return self.pieces[0][0]
 
     @property
     def said(self) -> str:
-        """The directive as text, in one line."""
+        """Return the directive as text, in one line."""
         return " ".join(" ".join(text for _, text in self.pieces).split())
 
 
@@ -182,7 +182,7 @@ def _split_at_semicolons(lines: Sequence[SourceLine], free: bool) -> Iterator[So
 
 
 def _starts(text: str, quote: str) -> tuple[list[int], str]:
-    """Where the statements of a line begin, and the quote that is open at its end; one may be open before it."""
+    """Return where the statements of a line begin, and the quote that is open at its end; one may be open before it."""
     found = [0]
     for at, sign in enumerate(text):
         if quote:
@@ -240,7 +240,7 @@ class _Piece:
         self.places.pop()
 
     def statement(self, lines: Sequence[SourceLine], label: str) -> Iterator[FortranStatement]:
-        """The statement, if there is one: blanks go, strings are emptied in `code`."""
+        """Yield the statement, if there is one: blanks go, strings are emptied in `code`."""
         if not "".join(self.text).strip():
             return
         code, text, at = _squeeze_blanks(self.text)
@@ -369,7 +369,7 @@ def _join_free_form(lines: Sequence[SourceLine]) -> Iterator[Item]:
 
 
 def _next_continues(lines: Sequence[SourceLine], at: int) -> bool:
-    """Whether the next line is a directive line that begins as a continuation."""
+    """Return whether the next line is a directive line that begins as a continuation."""
     if at + 1 >= len(lines):
         return False
     text = lines[at + 1].text

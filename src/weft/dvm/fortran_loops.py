@@ -69,7 +69,7 @@ class LoopDirectives:
         self.marks.after(last.last, sentinel.place, *ends)
 
     def statement_at(self, at: int) -> FortranStatement:
-        """The statement with this index."""
+        """Return the statement with this index."""
         item = self.unit.items[at]
         assert isinstance(item, FortranStatement)
         return item
@@ -81,7 +81,7 @@ class LoopDirectives:
         self.marks.before(statement.first, place, *texts)
 
     def nest(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> list[DoLoop]:
-        """The loops of a parallel directive, outermost first."""
+        """Return the loops of a parallel directive, outermost first."""
         found: list[DoLoop] = []
         here = at
         for name in directive.indices:
@@ -125,7 +125,7 @@ class LoopDirectives:
                 )
 
     def loop_calls(self, construct: int, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop) -> Iterator[str]:
-        """What is said before a parallel loop."""
+        """Yield what is said before a parallel loop."""
         for clause in directive.clauses:
             if isinstance(clause, syntax.ShadowUse) and clause.kind == "wait" and clause.group:
                 yield f"call weft_check_shadow_wait({construct}, {self.marks.group(clause.group, sentinel.place)})"
@@ -154,7 +154,9 @@ class LoopDirectives:
             self.marks.fits(reference.name, len(reference.subscripts), reference.place)
 
     def loop_variables(self, loop: DoLoop) -> list[str]:
-        """The variables of loops in a parallel loop that live in memory: their accesses are control, not work."""
+        """Return the variables of loops in a parallel loop that live in memory: their accesses are control, not
+        work.
+        """
         names = {
             inner.variable
             for inner in self.marks.loops.values()
@@ -164,7 +166,7 @@ class LoopDirectives:
         return sorted(name for name in names if name in self.named or self.escapes(name))
 
     def escapes(self, name: str) -> bool:
-        """Whether a scalar lives in memory: it is shared, or passed to something."""
+        """Return whether a scalar lives in memory: it is shared, or passed to something."""
         found = self.marks.program.owner(self.unit, name)
         if found and (found[0] is not self.unit or found[1].static or found[1].dummy or found[1].shared):
             return True
@@ -183,12 +185,12 @@ class LoopDirectives:
         return False
 
     def is_call(self, name: str) -> bool:
-        """Whether `name(…)` may be a call of a function with arguments by address."""
+        """Return whether `name(…)` may be a call of a function with arguments by address."""
         found = self.marks.program.owner(self.unit, name)
         return found is None or not (found[1].array or found[1].pointer)
 
     def mapped(self, what: int, group: int, reference: Reference) -> str:
-        """An array with a map of the loop's indices."""
+        """Return an array with a map of the loop's indices."""
         if reference.subscripts is None:
             rank = self.marks.symbol(reference.name, reference.place)[1].rank or 1
             axis, coefficient, offset = [ALL] * rank, ["0"] * rank, ["0"] * rank
@@ -202,7 +204,7 @@ class LoopDirectives:
         )
 
     def clauses(self, construct: int, sentinel: Sentinel, clauses: Sequence[syntax.Clause]) -> Iterator[str]:
-        """What the clauses of a loop or task region say."""
+        """Yield what the clauses of a loop or task region say."""
         for clause in clauses:
             match clause:
                 case syntax.Private():
@@ -238,7 +240,9 @@ class LoopDirectives:
                         yield self.mapped(TIE, 0, reference)
 
     def computed(self, sentinel: Sentinel) -> list[syntax.Renewal]:
-        """The distributed arrays that the loop behind a directive writes: SHADOW_COMPUTE computes their edges too."""
+        """Return the distributed arrays that the loop behind a directive writes: SHADOW_COMPUTE computes their edges
+        too.
+        """
         loop = self.marks.loop_behind(self.unit.items.index(sentinel))
         if loop is None:
             return []
@@ -257,7 +261,7 @@ class LoopDirectives:
             yield f"call weft_check_loop_reduction_group({self.marks.group(clause.group, place)})"
 
     def edges(self, what: int, construct: int, group: int, item: syntax.Renewal) -> str:
-        """An array with widths for each dimension; none: the declared ones."""
+        """Return an array with widths for each dimension; none: the declared ones."""
         array = item.array
         widths = item.widths
         low, high = self.marks.widths(widths) if widths is not None else ([], [])

@@ -31,7 +31,9 @@ class UnitMappings(UnitNames):
         yield f"call weft_check_task_array({number}, int({low}, 8), int(({high}) - ({low}) + 1, 8))"
 
     def mapped(self, mappings: dict[str, ArrayMapping], only: frozenset[str] | None = None) -> Iterator[str]:
-        """The mappings of what has its memory now: templates, then what stands by itself, then what is aligned."""
+        """Yield the mappings of what has its memory now: templates, then what stands by itself, then what is
+        aligned.
+        """
         waiting = [m for m in mappings.values() if only is None or m.name in only]
         for mapping in waiting:
             if mapping.template is not None and all(size.high is not None for size in mapping.template):
@@ -81,7 +83,7 @@ class UnitMappings(UnitNames):
 
     @staticmethod
     def widths(widths: Sequence[syntax.Width | syntax.NamedEdges]) -> tuple[list[str], list[str]]:
-        """The widths below and above; what named edges hold is known at run time only."""
+        """Return the widths below and above; what named edges hold is known at run time only."""
         plain = [width if isinstance(width, syntax.Width) else None for width in widths]
         return [w.low.text if w else "0" for w in plain], [w.high.text if w else "0" for w in plain]
 

@@ -65,7 +65,7 @@ class UnitMarks(UnitMappings):
 
     @cached_property
     def directs(self) -> bool:
-        """Whether directives mean the unit's own data: those in it, or in what stands in it."""
+        """Return whether directives mean the unit's own data: those in it, or in what stands in it."""
         if self.unit.kind == "program" or self.unit.directed:
             return True
         return any(one.directed and one.within(self.unit) for one in self.program.units)
@@ -85,7 +85,7 @@ class UnitMarks(UnitMappings):
             self.use()
 
     def inside(self, at: int) -> bool:
-        """Whether an item stands in a parallel loop."""
+        """Return whether an item stands in a parallel loop."""
         return any(first <= at <= last for first, last in self.parallel)
 
     def use(self) -> None:
@@ -102,7 +102,7 @@ class UnitMarks(UnitMappings):
     # --- at the entry -----------------------------------------------------------------------------------------------
 
     def entry(self) -> Iterator[str]:
-        """What is said when the unit is entered: its data, templates and mappings."""
+        """Yield what is said when the unit is entered: its data, templates and mappings."""
         unit = self.unit
         yield from self.arrays()
         yield from self.scalars()
@@ -111,14 +111,14 @@ class UnitMarks(UnitMappings):
         yield from self.mapped(self.mappings.of(unit))
 
     def of_modules(self) -> Iterator[str]:
-        """What is said of the data of modules that the unit mentions: they are the same each time."""
+        """Yield what is said of the data of modules that the unit mentions: they are the same each time."""
         for module in self.used_modules(self.unit):
             yield from self.arrays_of(module)
         for module in self.used_modules(self.unit):
             yield from self.mapped(self.of_module(module))
 
     def of_module(self, module: ProgramUnit) -> dict[str, ArrayMapping]:
-        """The mappings of a module that this unit needs, under the names that it has for them."""
+        """Return the mappings of a module that this unit needs, under the names that it has for them."""
         held = self.mappings.of(module)
         names = mentioned_names(self.unit)
         wanted = [name for name in held if self.program.called(self.unit, module, name) in names]
@@ -130,7 +130,7 @@ class UnitMarks(UnitMappings):
         return {one.name: one for one in found if one is not None}
 
     def renamed(self, mapping: ArrayMapping, module: ProgramUnit) -> ArrayMapping | None:
-        """A module's mapping under the names of this unit; None where they cannot be had."""
+        """Return a module's mapping under the names of this unit; None where they cannot be had."""
         name = self.local(module, mapping.name)
         alignment = mapping.alignment
         if name is None:
@@ -144,7 +144,9 @@ class UnitMarks(UnitMappings):
         return replace(mapping, name=name, alignment=alignment)
 
     def local(self, module: ProgramUnit, name: str) -> str | None:
-        """What this unit calls a module's name; one that ONLY leaves out is brought in under a name of our own."""
+        """Return what this unit calls a module's name; one that ONLY leaves out is brought in under a name of our
+        own.
+        """
         called = self.program.called(self.unit, module, name)
         if called is not None or name not in module.symbols:
             return called or name
@@ -159,7 +161,9 @@ class UnitMarks(UnitMappings):
         return alias
 
     def used_modules(self, unit: ProgramUnit) -> list[ProgramUnit]:
-        """The modules whose names are visible in a unit: those it stands in, and those that it or its hosts use."""
+        """Return the modules whose names are visible in a unit: those it stands in, and those that it or its hosts
+        use.
+        """
         found = [host for host in unit.hosts if host.kind == "module"]
         waiting = [name for one in (unit, *unit.hosts) for name in one.uses]
         while waiting:
@@ -197,13 +201,13 @@ class UnitMarks(UnitMappings):
                 yield self.declared(name, STATIC)
 
     def declared(self, name: str, role: int) -> str:
-        """The call that says what an array is."""
+        """Return the call that says what an array is."""
         _, symbol = self.symbol(name, self.unit.items[0].place)
         number = self.data(name, symbol.place)
         return f"call weft_check_array({number}, {role}, '{name}'//achar(0), int(lbound({name}), 8), {name})"
 
     def fresh(self, symbol: FortranSymbol) -> bool:
-        """Whether a variable has no value when the unit is entered."""
+        """Return whether a variable has no value when the unit is entered."""
         if symbol.dummy or symbol.initialised or symbol.shared or symbol.derived or symbol.procedure or symbol.module:
             return False
         if symbol.common:
@@ -224,7 +228,7 @@ class UnitMarks(UnitMappings):
                 yield f"call weft_check_clear({name})"
 
     def concerned(self) -> dict[str, Position]:
-        """Names that parallel constructs write, or that their clauses name, with a place."""
+        """Return names that parallel constructs write, or that their clauses name, with a place."""
         found: dict[str, Position] = {}
         for at, item in enumerate(self.unit.items):
             if not isinstance(item, Sentinel):
@@ -248,7 +252,7 @@ class UnitMarks(UnitMappings):
         return found
 
     def extent(self, at: int, item: Sentinel) -> Iterator[tuple[int, int]]:
-        """The items that a construct covers."""
+        """Yield the items that a construct covers."""
         if isinstance(item.directive, syntax.Parallel):
             loop = self.loop_behind(at)
             if loop:
@@ -258,16 +262,16 @@ class UnitMarks(UnitMappings):
             yield at, end if end is not None else at
 
     def controls(self, name: str, first: int, last: int) -> bool:
-        """Whether a name is the variable of a loop among these items."""
+        """Return whether a name is the variable of a loop among these items."""
         return any(loop.variable == name for loop in self.loops.values() if first <= loop.first and loop.last <= last)
 
     def loop_behind(self, at: int) -> DoLoop | None:
-        """The loop that follows an item, with nothing but notes between."""
+        """Return the loop that follows an item, with nothing but notes between."""
         following = self.next_statement(at)
         return self.loops.get(following) if following is not None else None
 
     def next_statement(self, at: int) -> int | None:
-        """The index of the next statement; None where another directive comes first."""
+        """Return the index of the next statement; None where another directive comes first."""
         for later in range(at + 1, len(self.unit.items)):
             item = self.unit.items[later]
             if isinstance(item, FortranStatement):
@@ -277,7 +281,7 @@ class UnitMarks(UnitMappings):
         return None
 
     def end_of(self, at: int, kind: str) -> int | None:
-        """The index of the directive that ends what begins at an item."""
+        """Return the index of the directive that ends what begins at an item."""
         for later in range(at + 1, len(self.unit.items)):
             item = self.unit.items[later]
             if isinstance(item, Sentinel) and isinstance(item.directive, syntax.End) and item.directive.kind == kind:
@@ -347,7 +351,9 @@ class UnitMarks(UnitMappings):
                 self.before(statement.first, statement.place, one)
 
     def put_out(self, statement: FortranStatement, part: str) -> list[str]:
-        """The calls that ask for one item of an output list; none where it is more than a variable or a part of one."""
+        """Return the calls that ask for one item of an output list; none where it is more than a variable or a part
+        of one.
+        """
         found = ITEM.fullmatch(part)
         known = self.program.owner(self.unit, found[1]) if found else None
         if found is None or known is None:
@@ -367,16 +373,16 @@ class UnitMarks(UnitMappings):
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
-        """The NAMELIST groups that are known here, with their variables."""
+        """Return the NAMELIST groups that are known here, with their variables."""
         return collect_groups(self.unit)
 
     @cached_property
     def named(self) -> frozenset[str]:
-        """The scalars that live in memory because the runtime is told their address."""
+        """Return the scalars that live in memory because the runtime is told their address."""
         return frozenset(self.concerned())
 
     def distributed(self, name: str) -> bool:
-        """Whether a name is an array that directives map."""
+        """Return whether a name is an array that directives map."""
         mapping = self.mapping(name)
         return mapping is not None and mapping.template is None and not self.is_tasks(name)
 

@@ -43,17 +43,17 @@ class FortranSymbol:
 
     @property
     def array(self) -> bool:
-        """Whether it has dimensions."""
+        """Return whether it has dimensions."""
         return self.sizes is not None
 
     @property
     def rank(self) -> int:
-        """How many."""
+        """Return how many."""
         return len(self.sizes or ())
 
     @property
     def static(self) -> bool:
-        """Whether it is the same memory each time its unit is entered."""
+        """Return whether it is the same memory each time its unit is entered."""
         return self.common or self.saved or self.module or self.initialised
 
 
@@ -90,7 +90,7 @@ class ProgramUnit:
     """By derived type that it defines: whether that has no procedures of its own."""
 
     def hides(self, name: str) -> bool:
-        """Whether a module keeps a name for itself."""
+        """Return whether a module keeps a name for itself."""
         private = public = False
         for statement in self.statements(0, len(self.items)):
             code = statement.code
@@ -108,41 +108,41 @@ class ProgramUnit:
 
     @property
     def hosts(self) -> Iterator[ProgramUnit]:
-        """The units that it stands in, the nearest first."""
+        """Yield the units that it stands in, the nearest first."""
         unit = self.parent
         while unit is not None:
             yield unit
             unit = unit.parent
 
     def within(self, unit: ProgramUnit) -> bool:
-        """Whether it stands in another unit."""
+        """Return whether it stands in another unit."""
         return any(host is unit for host in self.hosts)
 
     @property
     def pure(self) -> bool:
-        """Whether no call of a procedure with effects may stand in it."""
+        """Return whether no call of a procedure with effects may stand in it."""
         header = self.header.code if self.header is not None else ""
         return re.match(r".*?(pure|elemental)\w*(sub|func)", header) is not None
 
     def declares(self) -> Iterator[syntax.Declare]:
-        """The directives that declare."""
+        """Yield the directives that declare."""
         for item in self.items:
             if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Declare):
                 yield item.directive
 
     @property
     def directed(self) -> bool:
-        """Whether a directive with a meaning for the data stands in it."""
+        """Return whether a directive with a meaning for the data stands in it."""
         return any(isinstance(item, Sentinel) and not isinstance(item.directive, syntax.Note) for item in self.items)
 
     def statements(self, first: int, last: int) -> Iterator[FortranStatement]:
-        """The statements among these items."""
+        """Yield the statements among these items."""
         for item in self.items[first : last + 1]:
             if isinstance(item, FortranStatement):
                 yield item
 
     def loops(self) -> dict[int, DoLoop]:
-        """Its DO constructs by the index of their DO statement."""
+        """Return its DO constructs by the index of their DO statement."""
         found: dict[int, DoLoop] = {}
         stack: list[tuple[int, str, str]] = []
         for at, item in enumerate(self.items):

@@ -53,14 +53,14 @@ class VariableNumbers:
         self.edges: dict[str, int] = {}
 
     def of(self, unit: ProgramUnit, name: str, place: Position, what: str = "variable") -> int:
-        """The id of a name that this unit declares."""
+        """Return the id of a name that this unit declares."""
         key = (id(unit), name)
         if key not in self.held:
             self.held[key] = self.texts.add_variable(name, place.file, place.line, what)  # type: ignore[arg-type]
         return self.held[key]
 
     def group(self, unit: ProgramUnit, name: str, place: Position) -> int:
-        """The id of a group: its name may be a variable's too."""
+        """Return the id of a group: its name may be a variable's too."""
         key = (id(unit), "group " + name)
         if key not in self.held:
             self.held[key] = self.texts.add_variable(name, place.file, place.line)
@@ -90,11 +90,11 @@ class ArrayMappings:
                         self.held[id(owner)].setdefault(symbol.name, ArrayMapping(symbol.name, array.place))
 
     def of(self, unit: ProgramUnit) -> dict[str, ArrayMapping]:
-        """The mappings that a unit declares."""
+        """Return the mappings that a unit declares."""
         return self.held[id(unit)]
 
     def tasks(self, unit: ProgramUnit) -> dict[str, syntax.Entity]:
-        """The task arrays that a unit declares."""
+        """Return the task arrays that a unit declares."""
         return self.task_arrays[id(unit)]
 
     def _declare(self, unit: ProgramUnit, sentinel: Sentinel, directive: syntax.Declare, texts: SourceMap) -> None:
@@ -182,7 +182,9 @@ class UnitNames:
         self.marks.after.setdefault(line, []).extend(InsertedText(text, place) for text in texts)
 
     def symbol(self, name: str, place: Position) -> tuple[ProgramUnit, FortranSymbol]:
-        """The declaration of a name; one that is declared nowhere is a scalar of this unit by the implicit rules."""
+        """Return the declaration of a name; one that is declared nowhere is a scalar of this unit by the implicit
+        rules.
+        """
         found = self.program.owner(self.unit, name)
         if found:
             return found
@@ -190,7 +192,7 @@ class UnitNames:
         return self.unit, self.unit.symbols[name]
 
     def data(self, name: str, place: Position) -> int:
-        """The id of a variable, array or template."""
+        """Return the id of a variable, array or template."""
         owner, symbol = self.symbol(name, place)
         mapping = self.mappings.of(owner).get(symbol.name)
         template = mapping is not None and mapping.template is not None
@@ -198,7 +200,7 @@ class UnitNames:
         return self.numbers.of(owner, symbol.name, symbol.place, what)
 
     def mapping(self, name: str) -> ArrayMapping | None:
-        """What the directives say of a name that is visible here."""
+        """Return what the directives say of a name that is visible here."""
         own = self.mappings.of(self.unit).get(name)
         if own:
             return own
@@ -206,27 +208,27 @@ class UnitNames:
         return self.mappings.of(found[0]).get(found[1].name) if found else None
 
     def is_template(self, name: str) -> bool:
-        """Whether a name is a template: it has no memory."""
+        """Return whether a name is a template: it has no memory."""
         mapping = self.mapping(name)
         return mapping is not None and mapping.template is not None
 
     def base(self, name: str, word: str = "base") -> str:
-        """The argument that passes a variable; nothing for a template."""
+        """Return the argument that passes a variable; nothing for a template."""
         return "" if self.is_template(name) else f", {word}={name}"
 
     def group(self, name: str, place: Position) -> int:
-        """The id of a group."""
+        """Return the id of a group."""
         return self.numbers.group(self.unit, name, place)
 
     def tasks(self, name: str, place: Position) -> int:
-        """The id of a task array."""
+        """Return the id of a task array."""
         return self.numbers.of(self.unit, name, place, "tasks")
 
     def is_tasks(self, name: str) -> bool:
-        """Whether a name is a task array."""
+        """Return whether a name is a task array."""
         return name in self.mappings.tasks(self.unit)
 
     def construct(self, kind: str, sentinel: Sentinel, indices: Sequence[str] = ()) -> int:
-        """The id of a directive."""
+        """Return the id of a directive."""
         place = sentinel.place
         return self.texts.add_construct(kind, place.file, place.line, place.column, sentinel.said, indices)

@@ -48,7 +48,7 @@ def render_element_loop(marks: UnitMarks, derived: Derived, place: Position, one
 
 
 def render_element_range(item: syntax.Expression | Section, one: str) -> str:
-    """The elements of one expression or range."""
+    """Return the elements of one expression or range."""
     if isinstance(item, Section):
         assert item.low is not None and item.high is not None
         return f"do weft_e = int({item.low.text}, 8), int({item.high.text}, 8); {one}; end do"
@@ -56,7 +56,7 @@ def render_element_range(item: syntax.Expression | Section, one: str) -> str:
 
 
 def edge_id(marks: UnitMarks, name: str, place: Position) -> int:
-    """The number of a named edge, which is one in all units."""
+    """Return the number of a named edge, which is one in all units."""
     held = marks.numbers.edges
     if name not in held:
         held[name] = marks.texts.add_variable(name, place.file, place.line)
@@ -84,7 +84,7 @@ def render_shadow_add(marks: UnitMarks, sentinel: Sentinel, directive: syntax.Sh
 def render_edge_renewals(
     marks: UnitMarks, name: str, widths: Sequence[Width | NamedEdges] | None, place: Position
 ) -> Iterator[str]:
-    """The calls that renew the named edges among widths."""
+    """Yield the calls that renew the named edges among widths."""
     for width in widths or ():
         if isinstance(width, NamedEdges):
             for edge in width.names:

@@ -39,7 +39,7 @@ def is_specification(unit: ProgramUnit, statement: FortranStatement) -> bool:
 
 
 def _is_visible_array(unit: ProgramUnit, name: str) -> bool:
-    """Whether a name may be an array of a module or of the host."""
+    """Return whether a name may be an array of a module or of the host."""
     return bool(unit.uses) or (unit.parent is not None and name in unit.parent.symbols)
 
 

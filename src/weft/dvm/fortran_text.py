@@ -35,13 +35,13 @@ def top_level(code: str, signs: str) -> Iterator[int]:
 
 
 def split_top(code: str, sign: str = ",") -> list[str]:
-    """The parts between these signs outside of brackets."""
+    """Return the parts between these signs outside of brackets."""
     cuts = [-1, *top_level(code, sign), len(code)]
     return [code[a + 1 : b] for a, b in itertools.pairwise(cuts)]
 
 
 def _find_assignment_sign(code: str) -> int | None:
-    """Where the `=` of an assignment stands."""
+    """Return where the `=` of an assignment stands."""
     for at in top_level(code, "="):
         if code[at + 1 : at + 2] in ("=", ">") or code[at - 1 : at] in ("=", "/", "<", ">"):
             continue
@@ -70,7 +70,7 @@ def split_assignment(code: str) -> tuple[str, str, int] | None:
 
 
 def _is_one_bracket(text: str) -> bool:
-    """Whether the bracket that opens the text is closed at its end (or before a part's name)."""
+    """Return whether the bracket that opens the text is closed at its end (or before a part's name)."""
     depth = 0
     for at, sign in enumerate(text):
         depth += (sign == "(") - (sign == ")")

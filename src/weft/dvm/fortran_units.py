@@ -112,16 +112,18 @@ class FortranProgram:
 
     @property
     def modules(self) -> dict[str, ProgramUnit]:
-        """Its modules by name."""
+        """Return its modules by name."""
         return {unit.name: unit for unit in self.units if unit.kind == "module"}
 
     def printable(self, name: str) -> bool:
-        """Whether a derived type's variables can be handed on whole: it is known, without procedures of its own."""
+        """Return whether a derived type's variables can be handed on whole: it is known, without procedures of its
+        own.
+        """
         known = [unit.plain[name] for unit in self.units if name in unit.plain]
         return bool(known) and all(known)
 
     def called(self, unit: ProgramUnit, module: ProgramUnit, name: str) -> str | None:
-        """What a unit calls a name of a module; None where it is not visible there."""
+        """Return what a unit calls a name of a module; None where it is not visible there."""
         here = [local for local, (_, there) in unit.renamed.items() if there == name]
         for local in (name, *here):
             found = self.owner(unit, local)
@@ -130,7 +132,7 @@ class FortranProgram:
         return None
 
     def owner(self, unit: ProgramUnit, name: str) -> tuple[ProgramUnit, FortranSymbol] | None:
-        """The unit that declares a name that is visible here, and the symbol there."""
+        """Return the unit that declares a name that is visible here, and the symbol there."""
         return self._owner(unit, name, frozenset())
 
     def _owner(self, unit: ProgramUnit, name: str, seen: frozenset[int]) -> tuple[ProgramUnit, FortranSymbol] | None:

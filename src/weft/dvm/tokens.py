@@ -93,12 +93,12 @@ class TokenCursor:
 
     @property
     def word(self) -> Token:
-        """The next word."""
+        """Return the next word."""
         return self.words[self.at]
 
     @property
     def text(self) -> str:
-        """The next word's text, in lower case where the language does not tell cases apart."""
+        """Return the next word's text, in lower case where the language does not tell cases apart."""
         return self.fold(self.word)
 
     @property
@@ -107,11 +107,11 @@ class TokenCursor:
         return self.word.kind == "end"
 
     def fold(self, word: Token) -> str:
-        """A word's text as it is compared."""
+        """Return a word's text as it is compared."""
         return word.text.lower() if self.folded and word.kind in ("name", "logical") else word.text
 
     def peek(self, ahead: int = 1) -> str:
-        """The text of a later word."""
+        """Return the text of a later word."""
         return self.fold(self.words[min(self.at + ahead, len(self.words) - 1)])
 
     def fail(self, what: str, word: Token | None = None) -> NoReturn:
@@ -197,7 +197,7 @@ class TokenCursor:
         return self.expressed(taken)
 
     def expressed(self, taken: Sequence[Token]) -> Expression:
-        """The expression that these words are."""
+        """Return the expression that these words are."""
         names = [
             self.fold(word)
             for before, word in zip((None, *taken), taken, strict=False)
@@ -221,7 +221,7 @@ class TokenCursor:
         return self.mapped(taken)
 
     def mapped(self, taken: Sequence[Token]) -> Constant | Affine:
-        """An expression as a map of one dummy, or a constant where none stands in it.
+        """Return an expression as a map of one dummy, or a constant where none stands in it.
 
         The coefficient and the offset are the expression itself at 1 and at 0: the program works them out.
         """

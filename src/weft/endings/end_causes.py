@@ -60,18 +60,18 @@ class End:
 
     @cached_property
     def open_calls(self) -> list[Event]:
-        """Its calls of MPI that never returned, those on its way out left out."""
+        """Return its calls of MPI that never returned, those on its way out left out."""
         found = [self.rank.event(index) for index in open_calls(self.rank)] if not self.rank.missing else []
         return [event for event in found if not event.is_finalize_at_exit]
 
     @property
     def site(self) -> CallSite | None:
-        """The line of the program at which it ended, where it is known; none where Weft's recorder ended it."""
+        """Return the line of the program at which it ended, where it is known; none where Weft's recorder ended it."""
         return own_line(self.ending) if self.ending and self.how is not How.WEFT else None
 
     @property
     def time_ns(self) -> int:
-        """When, on the run's axis; of one that tells no end of its own the largest number."""
+        """Return when, on the run's axis; of one that tells no end of its own the largest number."""
         return self.ending.time_ns if self.ending else 2**63 - 1
 
 
@@ -171,7 +171,7 @@ def own_line(ending: Ending) -> CallSite | None:
 
 
 def callers(ending: Ending) -> tuple[CallSite, ...]:
-    """The known lines that called `place`, innermost first."""
+    """Return the known lines that called `place`, innermost first."""
     at = own_line(ending)
     stack = [site for site in ending.stack if site.known]
     behind = stack[stack.index(at) + 1 :] if at in stack else []
@@ -179,7 +179,7 @@ def callers(ending: Ending) -> tuple[CallSite, ...]:
 
 
 def _starts_fortran(site: CallSite) -> bool:
-    """Whether a frame is the `main` that gfortran puts before a program: it stands at the line `program`."""
+    """Return whether a frame is the `main` that gfortran puts before a program: it stands at the line `program`."""
     return site.function == "main" and (site.file or "").lower().rpartition(".")[2] in _FORTRAN
 
 

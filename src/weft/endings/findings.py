@@ -114,7 +114,7 @@ class Scene:
 
 
 def _on_its_way(end: End) -> bool:
-    """Whether a Python program was leaving, and was ended with the job before mpi4py could call MPI_Finalize."""
+    """Return whether a Python program was leaving, and was ended with the job before mpi4py could call MPI_Finalize."""
     return end.ending is not None and end.ending.how is ExitKind.PYTHON and end.rank.state == "running"
 
 

@@ -198,7 +198,7 @@ def signal_name(number: int) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line of a text, not too long for a sentence."""
+    """Return the first line of a text, not too long for a sentence."""
     line = next((one.strip() for one in text.splitlines() if one.strip()), "")
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."
 
@@ -216,7 +216,7 @@ def at(ending: Ending) -> str:
 
 
 def _deeper(ending: Ending, place_: CallSite) -> bool:
-    """Whether the line lies in a library that has a name to tell."""
+    """Return whether the line lies in a library that has a name to tell."""
     return is_library_code(place_) and not (place_.file or "").endswith((".pyx", ".pxi")) and bool(ending.python)
 
 

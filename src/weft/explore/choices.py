@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
 from weft.replay.force import Forcing
-from weft.replay.ready import completing
+from weft.replay.ready import find_completing_calls
 from weft.trace import Trace
 
 Place = tuple[int, int, int]
@@ -38,13 +38,13 @@ class Choice:
     receive: bool
 
 
-def choices(trace: Trace, match: Match) -> dict[Place, Choice]:
-    """Return all choices of a run, by place."""
+def find_choices(trace: Trace, match: Match) -> dict[Place, Choice]:
+    """Return all choices of a run: for each place (rank, thread, ordinal) the call and what it took."""
     found: list[tuple[int, int, int, int, bool]] = []
     for posts in (match.recvs, match.probes):
         rows = np.flatnonzero(posts.flags & Post.ANY_SOURCE != 0)
         ranks = posts.ranks()[rows]
-        sources, receives = _senders(match, posts, rows), [posts is match.recvs] * len(rows)
+        sources, receives = _find_senders(match, posts, rows), [posts is match.recvs] * len(rows)
         found += zip(ranks.tolist(), posts.event[rows].tolist(), rows.tolist(), sources, receives, strict=True)
     counted: dict[tuple[int, int], int] = {}
     made: dict[Place, Choice] = {}
@@ -53,15 +53,15 @@ def choices(trace: Trace, match: Match) -> dict[Place, Choice]:
         ordinal = counted.get((rank, slot), 0)
         counted[rank, slot] = ordinal + 1
         made[rank, slot, ordinal] = Choice(event, source, receive)
-    return made | _completed(trace)
+    return made | _find_completing_choices(trace)
 
 
-def _completed(trace: Trace) -> dict[Place, Choice]:
-    """Return the choices of calls that complete some of several requests."""
+def _find_completing_choices(trace: Trace) -> dict[Place, Choice]:
+    """Return the choices of calls that complete some of several requests, by place."""
     counted: dict[tuple[int, int], int] = {}
     made: dict[Place, Choice] = {}
     for rank in trace.ranks:
-        for call in completing(rank):
+        for call in find_completing_calls(rank):
             slot = int(rank.event_threads[call.event])
             ordinal = counted.get((rank.index, slot), -1)
             counted[rank.index, slot] = ordinal - 1
@@ -69,27 +69,29 @@ def _completed(trace: Trace) -> dict[Place, Choice]:
     return made
 
 
-def _senders(match: Match, posts: Posts, rows: NDArray[np.int64]) -> list[int]:
+def _find_senders(match: Match, posts: Posts, rows: NDArray[np.int64]) -> list[int]:
+    """Return for each receive or probe the rank that sent its message, NOBODY if none came."""
     partners = posts.partner[rows]
     return [match.sends.rank_of(int(row)) if row != NONE else NOBODY for row in partners.tolist()]
 
 
-def wanted(forcing: Forcing, made: Mapping[Place, Choice]) -> dict[Place, Taken]:
-    """Return the choices that a run with a forced outcome shares with this run, and the forced choice itself."""
+def expected_choices(forcing: Forcing, recorded: Mapping[Place, Choice]) -> dict[Place, Taken]:
+    """Return the choices that a replay with a forced outcome has to make: the forced one, and all that do not depend
+    on it."""
     kept: dict[Place, Taken] = {}
-    for place, choice in made.items():
+    for place, choice in recorded.items():
         if (place[0], choice.event) == forcing.event:
             kept[place] = (forcing.forced.request,) if forcing.forced.request >= 0 else forcing.sender
-        elif forcing.keeps(place[0], choice.event, receive=choice.receive):
+        elif forcing.keeps_outcome(place[0], choice.event, receive=choice.receive):
             kept[place] = choice.source
     return kept
 
 
-def agrees(made: Mapping[Place, Choice], with_: Wanted) -> bool:
-    """Tell whether a run made some choices."""
-    return all(place in made and made[place].source == source for place, source in with_.items())
+def has_choices(made: Mapping[Place, Choice], expected: Wanted) -> bool:
+    """Return whether a run made all the expected choices."""
+    return all(place in made and made[place].source == source for place, source in expected.items())
 
 
-def together(one: Wanted, other: Wanted) -> bool:
-    """Tell whether one run can make both sets of choices."""
+def are_compatible(one: Wanted, other: Wanted) -> bool:
+    """Return whether one run can make both sets of choices."""
     return all(other.get(place, taken) == taken for place, taken in one.items())

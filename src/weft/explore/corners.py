@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from weft.explore.choices import NOBODY
-from weft.explore.outcomes import Outcome, Variant, races
+from weft.explore.outcomes import Outcome, Variant, iterate_races
 
 SENDERS: Final = 16
 """Senders that are each put first, and last."""
@@ -20,9 +20,9 @@ Corner = tuple[int, ...]
 """The senders, by rank index: at each wildcard the first of them that can come is to come."""
 
 
-def corners(record: Outcome) -> list[Corner]:
-    """Return the extreme orders of a record, those farthest from it first."""
-    in_order = sorted(races(record), key=lambda race: race.event)
+def find_extreme_orders(record: Outcome) -> list[Corner]:
+    """Return the orders of senders that differ most from a record, the most different ones first."""
+    in_order = sorted(iterate_races(record), key=lambda race: race.event)
     came = list(dict.fromkeys(race.taken for race in in_order if race.taken != NOBODY))
     came += dict.fromkeys(rank for race in in_order for rank in race.others if rank not in came)
     found = [tuple(reversed(came)), tuple(sorted(came, reverse=True)), tuple(sorted(came))]
@@ -32,16 +32,17 @@ def corners(record: Outcome) -> list[Corner]:
     return list(dict.fromkeys(found))
 
 
-def towards(outcome: Outcome, corner: Corner) -> Iterator[Variant]:
-    """Yield the variants that bring an outcome nearer to an order, that of the first differing wildcard first."""
-    place = {rank: i for i, rank in enumerate(corner)}
-    for race in sorted(races(outcome), key=lambda race: race.event):
+def variants_towards(outcome: Outcome, wanted_order: Corner) -> Iterator[Variant]:
+    """Yield the variants that bring an outcome one wildcard nearer to an order of senders, by the order of the
+    wildcards."""
+    place = {rank: i for i, rank in enumerate(wanted_order)}
+    for race in sorted(iterate_races(outcome), key=lambda race: race.event):
         best = min(race.others, key=lambda rank: place.get(rank, len(place)))
         if place.get(best, len(place)) < place.get(race.taken, len(place)):
             yield race.variant(outcome, best)
 
 
-class Way:
+class ExtremeOrderSearch:
     """The search for one extreme order: from outcome to outcome, each nearer to it by one wildcard."""
 
     def __init__(self, corner: Corner, record: Outcome) -> None:
@@ -51,10 +52,10 @@ class Way:
         self.passed: set[int] = set()
         """Outcomes of this way, by number."""
         self.steps: Iterator[Variant] = iter(())
-        self.follow(record)
+        self.continue_from(record)
 
-    def follow(self, outcome: Outcome) -> None:
-        """Go on from an outcome; the search ends if it has been there before."""
+    def continue_from(self, outcome: Outcome) -> None:
+        """Continue the search from an outcome; the search ends if it came past this outcome before."""
         new = outcome.number not in self.passed
         self.passed.add(outcome.number)
-        self.awaited, self.steps = None, towards(outcome, self.corner) if new else iter(())
+        self.awaited, self.steps = None, variants_towards(outcome, self.corner) if new else iter(())

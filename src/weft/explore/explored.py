@@ -9,17 +9,17 @@ from typing import Literal
 
 from weft.base.json_files import write_whole
 from weft.base.lazy import dataclass
-from weft.explore.outcomes import Outcome, Variant, line_of, untold
-from weft.explore.runs import Harm, Result, Runs, effects
+from weft.explore.outcomes import Outcome, Variant, count_undetermined_requests, describe_call_site
+from weft.explore.runs import Harm, ReplayRuns, Result, compare_results
 from weft.explore.search import Search
-from weft.explore.unvaried import Unvaried, unvaried
+from weft.explore.unvaried import Unvaried, find_unvaried
 from weft.trace.explored import FILE, SCHEMA
 
 Label = Literal["harmful", "cut off", "benign as far as tried", "unreached"]
 
 
 @dataclass(frozen=True, slots=True)
-class ToldOutcome:
+class OutcomeRow:
     """One outcome in the results."""
 
     number: int
@@ -27,7 +27,7 @@ class ToldOutcome:
     parent: int | None
     forced: str
     line: str
-    """The race that came out otherwise: where its receive stands."""
+    """The race that came out otherwise: the line of its receive."""
     effects: tuple[str, ...]
     """How it differs from the record, worst first."""
     worst: Harm
@@ -39,7 +39,7 @@ class ToldOutcome:
 class Explored:
     """The outcomes, the label of each race, and what is left to run."""
 
-    rows: tuple[ToldOutcome, ...]
+    rows: tuple[OutcomeRow, ...]
     races: tuple[tuple[str, Label], ...]
     left: int
     steady: bool
@@ -49,46 +49,54 @@ class Explored:
     cut_off: tuple[tuple[Variant, str], ...] = ()
     """Variants of which nothing is known, as they were not run to their end, and why."""
     unknown: int = 0
-    """Requests that another call of the record could have completed first, for all that messages tell."""
+    """Requests that another call of the record could have completed first, as far as messages show."""
     unvaried: Unvaried = Unvaried()
     """Polls and sets of requests that stay as they came."""
 
 
-def summed(search: Search, runs: Runs, ended: str) -> Explored:
-    """Return all that is known now. `ended`: why the exploration ended."""
-    rows = tuple(_row(one, search, runs) for one in search.outcomes)
+def summarize_exploration(search: Search, runs: ReplayRuns, end_reason: str) -> Explored:
+    """Return what is known of all outcomes and races now. `ended` says why the exploration ended."""
+    rows = tuple(_make_outcome_row(one, search, runs) for one in search.outcomes)
     labels: dict[str, Label] = {}
     for variant in search.unreached:
-        labels[line_of(search.outcomes[variant.parent].trace, variant.forced.event)] = "unreached"
+        labels[describe_call_site(search.outcomes[variant.parent].trace, variant.forced.event)] = "unreached"
     for row in rows[1:]:
         if labels.get(row.line) != "harmful":
             labels[row.line] = "harmful" if row.harmful else "benign as far as tried"
     for came in search.cut_off:
         if labels.get(came.variant.line) != "harmful":
             labels[came.variant.line] = "cut off"
-    return Explored(rows, tuple(labels.items()), search.left, runs.steady, ended, tuple(search.unreached),
-                    tuple((came.variant, came.cut) for came in search.cut_off), untold(search.outcomes[0]),
-                    unvaried(search.outcomes))  # fmt: skip
+    return Explored(
+        rows,
+        tuple(labels.items()),
+        search.left,
+        runs.steady,
+        end_reason,
+        tuple(search.unreached),
+        tuple((result.variant, result.cut) for result in search.cut_off),
+        count_undetermined_requests(search.outcomes[0]),
+        find_unvaried(search.outcomes),
+    )
 
 
-def _row(outcome: Outcome, search: Search, runs: Runs) -> ToldOutcome:
-    """Return the row of an outcome, with its effects compared to the record and to its parent."""
+def _make_outcome_row(outcome: Outcome, search: Search, runs: ReplayRuns) -> OutcomeRow:
+    """Return the row of an outcome in the results, with its differences from the record and from its parent."""
     first = runs.results[search.outcomes[0].trace.path]
     result = runs.results[outcome.trace.path]
     if outcome.parent is None or outcome.forced is None:
-        return ToldOutcome(0, outcome.trace.path.name, None, "", "", (), Harm.NONE, False)
+        return OutcomeRow(0, outcome.trace.path.name, None, "", "", (), Harm.NONE, False)
     parent = search.outcomes[outcome.parent]
-    own = effects(result, runs.results[parent.trace.path], output=runs.steady)
-    found = effects(result, first, output=runs.steady)
-    line = line_of(parent.trace, outcome.forced.event)
-    return ToldOutcome(
+    own = compare_results(result, runs.results[parent.trace.path], output=runs.steady)
+    found = compare_results(result, first, output=runs.steady)
+    line = describe_call_site(parent.trace, outcome.forced.event)
+    return OutcomeRow(
         outcome.number, outcome.trace.path.name, outcome.parent, str(outcome.forced), line, found.texts,
         found.worst, bool(own.worst and found.worst),
     )  # fmt: skip
 
 
-def keep(run: Path, explored: Explored, results: Sequence[Result]) -> None:
-    """Write explored.json into the run."""
+def write_explored(run: Path, explored: Explored, results: Sequence[Result]) -> None:
+    """Write the results of an exploration into the run, as explored.json."""
     data = {
         "schema": SCHEMA,
         "ended": explored.ended,

@@ -11,7 +11,7 @@ from weft.explore.choices import NOBODY, Choice, Place
 from weft.match import NONE, Match, Posts
 from weft.order import Order
 from weft.races import Races
-from weft.replay.ready import Requests, completing
+from weft.replay.ready import RequestOperations, find_completing_calls
 from weft.terms import describe
 from weft.trace import Trace
 
@@ -57,12 +57,15 @@ class Race:
         """Return the variant in which the message of `sender` comes first."""
         peers = outcome.trace.communicators[int(self.posts.comm[self.row])].peers(self.event[0])
         return Variant(
-            outcome.number, Forced(self.event, source=peers.index(sender)), line_of(outcome.trace, self.event)
+            outcome.number,
+            Forced(self.event, source=peers.index(sender)),
+            describe_call_site(outcome.trace, self.event),
         )
 
 
-def races(outcome: Outcome) -> Iterator[Race]:
-    """Yield the races of an outcome."""
+def iterate_races(outcome: Outcome) -> Iterator[Race]:
+    """Yield each race of an outcome: its wildcard, the sender whose message came, and the senders that could have
+    come first."""
     found, sends = outcome.match, outcome.match.sends
     for k in range(len(outcome.races)):
         posts, row = found.probes if outcome.races.probe[k] else found.recvs, int(outcome.races.row[k])
@@ -71,28 +74,31 @@ def races(outcome: Outcome) -> Iterator[Race]:
         yield Race(k, posts, row, posts.id(row), NOBODY if partner == NONE else sends.rank_of(partner), others)
 
 
-def variants(outcome: Outcome) -> Iterator[Variant]:
-    """Yield a variant for each race and each message that could have come first, and for each call that completes some
-    of several requests and each other request that could have been complete.
-    """
-    for race in races(outcome):
+def iterate_variants(outcome: Outcome) -> Iterator[Variant]:
+    """Yield a variant for each race and each other sender, and for each call that completes some of several requests
+    and each other request that could have been complete."""
+    for race in iterate_races(outcome):
         yield from (race.variant(outcome, sender) for sender in race.others)
-    trace, requests = outcome.trace, Requests(outcome.trace, outcome.match, outcome.order)
+    trace, requests = outcome.trace, RequestOperations(outcome.trace, outcome.match, outcome.order)
     for rank in trace.ranks:
-        for call in completing(rank):
+        for call in find_completing_calls(rank):
             event = EventId(rank.index, call.event)
-            for index in requests.others(rank.index, call)[0]:
-                yield Variant(outcome.number, Forced(event, request=index), line_of(trace, event))
+            for index in requests.find_other_requests(rank.index, call)[0]:
+                yield Variant(outcome.number, Forced(event, request=index), describe_call_site(trace, event))
 
 
-def untold(outcome: Outcome) -> int:
-    """How many requests could have been completed first by another call, as far as the order of messages tells."""
-    requests = Requests(outcome.trace, outcome.match, outcome.order)
-    return sum(requests.others(rank.index, call)[1] for rank in outcome.trace.ranks for call in completing(rank))
+def count_undetermined_requests(outcome: Outcome) -> int:
+    """Return how many requests another call might have completed first; the order of messages does not decide it."""
+    requests = RequestOperations(outcome.trace, outcome.match, outcome.order)
+    return sum(
+        requests.find_other_requests(rank.index, call)[1]
+        for rank in outcome.trace.ranks
+        for call in find_completing_calls(rank)
+    )
 
 
-def line_of(trace: Trace, event: EventId) -> str:
-    """Return `rank 0 at pool.py:14`: where a receive is in the program."""
+def describe_call_site(trace: Trace, event: EventId) -> str:
+    """Return a call's rank and place in the program, such as `rank 0 at pool.py:14`."""
     site = describe.finding_site(trace.event(*event))
     place = f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else site.call
     return f"rank {event[0]} at {place}"

@@ -17,9 +17,9 @@ import weft
 from weft.base.lazy import dataclass
 from weft.base.lifetime import temporary_folder
 from weft.errors import WeftError
-from weft.explore.choices import Wanted, agrees, choices, wanted
+from weft.explore.choices import Wanted, expected_choices, find_choices, has_choices
 from weft.explore.outcomes import Outcome, Variant
-from weft.explore.search import Came
+from weft.explore.search import VariantResult
 from weft.launch.rundir import read_facts
 from weft.match import match_operations
 from weft.replay import Result as Replayed
@@ -45,7 +45,7 @@ class Result:
 
 
 @dataclass(slots=True)
-class Runs:
+class ReplayRuns:
     """The runs of one exploration of `base`; its outcomes are stored beside it as BASE-other-1 and so on."""
 
     base: Path
@@ -84,17 +84,16 @@ class Runs:
                 shutil.rmtree(out, ignore_errors=True)
         self._scratch.cleanup()
 
-    def reference(self, trace: Trace) -> Result:
-        """Return the result of the recorded run, with the output of two replays of it. WeftError if it cannot be
-        replayed.
-        """
+    def replay_record_twice(self, trace: Trace) -> Result:
+        """Replay the record twice; return its result, with the output of these replays. WeftError if it cannot be
+        replayed."""
         assert self._scratch is not None
         printed = []
         for k in range(2):
             out = Path(self._scratch.name) / f"plain-{k}"
-            self._begin(None, self.base, out)
-            _, number, status = self._finished()
-            if (result := _replayed(out).get("result")) != Replayed.FINISHED.value or _is_cut(out):
+            self._start_replay(None, self.base, out)
+            _, number, status = self._wait_for_replay()
+            if (result := _read_replay_facts(out).get("result")) != Replayed.FINISHED.value or _is_cut(out):
                 said = _said(self._text(number, "err")) or f"it came to {result or 'nothing'}"
                 raise WeftError(f"{self.base} cannot be replayed, so no other outcome can be run: {said}")
             printed.append((status, _lines(self._text(number, "out"))))
@@ -103,54 +102,56 @@ class Runs:
         self.results[self.base] = first
         return first
 
-    def start(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
-        """Start to run a variant."""
+    def start_variant(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
+        """Start to run a variant, as a replay of its parent with a forced outcome."""
         taken = [out for _, out in self._running.values()]
-        out = next(path for path in self._names() if path not in taken and not path.exists())
-        self._wants[variant] = wanted(forcing, parent.made)
-        self._begin(variant, parent.trace.path, out, "--force", str(variant.forced))
+        out = next(path for path in self._free_run_paths() if path not in taken and not path.exists())
+        self._wants[variant] = expected_choices(forcing, parent.made)
+        self._start_replay(variant, parent.trace.path, out, "--force", str(variant.forced))
 
-    def wait(self) -> Came:
-        """Wait until a started variant has ended, and return its result."""
-        (variant, out), number, status = self._finished()
+    def wait_for_variant(self) -> VariantResult:
+        """Wait until some started variant has ended, and return its result."""
+        (variant, out), number, status = self._wait_for_replay()
         assert variant is not None
-        want, replayed = self._wants.pop(variant), _replayed(out)
+        want, replayed = self._wants.pop(variant), _read_replay_facts(out)
         result = replayed.get("result")
         if result == Replayed.FINISHED.value and not _is_cut(out):
-            return Came(variant, self._taken_in(out, number, status))
+            return VariantResult(variant, self._store_outcome(out, number, status))
         if result == Replayed.STALLED.value and not replayed.get("polls"):
-            if not replayed.get("held") and _has(out, want):
-                return Came(variant, self._taken_in(out, number, status, STANDS))
+            if not replayed.get("held") and _made_choices(out, want):
+                return VariantResult(variant, self._store_outcome(out, number, status, STANDS))
             cut = ""
         else:
             cut = _said(self._text(number, "err")) or f"its replay ended with status {status}"
         shutil.rmtree(out, ignore_errors=True)  # made by this replay: it stopped in the middle
-        return Came(variant, cut=cut)
+        return VariantResult(variant, cut=cut)
 
-    def _taken_in(self, out: Path, number: int, status: int, ended: str = "") -> Trace:
-        """Store the result of a run that is an outcome, and return its record."""
+    def _store_outcome(self, out: Path, number: int, status: int, ended: str = "") -> Trace:
+        """Open the record of a run that is an outcome, store its result, and return the record."""
         trace = weft.open(out)
         ended = _ended(trace) if _ended(trace) == "deadlock" else ended or _ended(trace)
         self.results[out] = Result(status, ended, _lines(self._text(number, "out")), _found(trace))
         return trace
 
-    def remember(self, trace: Trace, status: int, output: list[str]) -> None:
-        """Store the result of a run of an earlier session."""
-        stands = _replayed(trace.path).get("result") == Replayed.STALLED.value
+    def restore_result(self, trace: Trace, status: int, output: list[str]) -> None:
+        """Store the result of a run that an earlier exploration made."""
+        stands = _read_replay_facts(trace.path).get("result") == Replayed.STALLED.value
         ended = STANDS if stands else _ended(trace)
         self.results[trace.path] = Result(status, ended, [str(line) for line in output], _found(trace))
 
-    def _names(self) -> Iterator[Path]:
+    def _free_run_paths(self) -> Iterator[Path]:
+        """Yield paths for new runs beside the explored one: RUN-other-1, RUN-other-2 and so on."""
         k = 0
         while True:
             k += 1
             yield self.base.with_name(f"{self.base.name}-other-{k}")
 
-    def _begin(self, variant: Variant | None, run: Path, out: Path, *more: str) -> None:
+    def _start_replay(self, variant: Variant | None, run: Path, out: Path, *options: str) -> None:
+        """Ask the warm process to replay a run into `out`. `variant`: None for a replay of the record itself."""
         assert self._warm is not None
         assert self._warm.stdin is not None
         program = ["--", *self.program] if self.program else []
-        words = ["replay", str(run), *more, "--uncompared", "--out", str(out), "--timeout", f"{self.timeout:g}"]
+        words = ["replay", str(run), *options, "--uncompared", "--out", str(out), "--timeout", f"{self.timeout:g}"]
         words += ["--agreed", self.agreed] if self.agreed else []
         words += program
         self._begun += 1
@@ -159,8 +160,8 @@ class Runs:
         self._warm.stdin.write(json.dumps({"id": self._begun, "words": words, **files}).encode() + b"\n")
         self._warm.stdin.flush()
 
-    def _finished(self) -> tuple[tuple[Variant | None, Path], int, int]:
-        """Wait for a run to end; return what it was, its number and its status."""
+    def _wait_for_replay(self) -> tuple[tuple[Variant | None, Path], int, int]:
+        """Wait for a replay to end; return its variant and path, its number and its exit status."""
         assert self._warm is not None
         assert self._warm.stdout is not None
         line = self._warm.stdout.readline()
@@ -195,41 +196,44 @@ class Effects:
     texts: tuple[str, ...]
 
 
-def effects(result: Result, than: Result, *, output: bool) -> Effects:
-    """Return how a run differs from another. `output`: whether to compare what they printed."""
+def compare_results(result: Result, reference: Result, *, output: bool) -> Effects:
+    """Return how the result of a run differs from a reference. `output`: whether to compare what they printed."""
     found = []
     worst = Harm.ENDS
-    if result.ended == "deadlock" and than.ended != "deadlock":
+    if result.ended == "deadlock" and reference.ended != "deadlock":
         worst = Harm.DEADLOCK
         words = [text for (kind, text) in result.findings if kind == "deadlock"]
-        found.append("deadlock" + (f": {_short(words[0])}" if words else ""))
-    elif than.ended == "deadlock" and result.ended != "deadlock":
+        found.append("deadlock" + (f": {_shorten(words[0])}" if words else ""))
+    elif reference.ended == "deadlock" and result.ended != "deadlock":
         found.append("ends without the deadlock")
-    elif result.ended == STANDS and than.ended != STANDS:
+    elif result.ended == STANDS and reference.ended != STANDS:
         worst = Harm.DEADLOCK
         found.append("no rank goes on (a deadlock is not proven)")
-    elif result.status != than.status:
-        found.append(f"ends with status {result.status} instead of {than.status}")
-    new = Counter(kind for kind, _ in result.findings.keys() - than.findings.keys() if kind != "deadlock")
-    new.subtract(Counter(kind for kind, _ in than.findings.keys() - result.findings.keys()))
+    elif result.status != reference.status:
+        found.append(f"ends with status {result.status} instead of {reference.status}")
+    new = Counter(kind for kind, _ in result.findings.keys() - reference.findings.keys() if kind != "deadlock")
+    new.subtract(Counter(kind for kind, _ in reference.findings.keys() - result.findings.keys()))
     for kind in sorted(kind for kind, n in new.items() if n > 0):
-        text = next(text for k, text in result.findings.keys() - than.findings.keys() if k == kind)
-        found.append(f"{kind}: {_short(text)}")
-    if output and not found and result.output != than.output:
+        text = next(text for k, text in result.findings.keys() - reference.findings.keys() if k == kind)
+        found.append(f"{kind}: {_shorten(text)}")
+    if output and not found and result.output != reference.output:
         worst = Harm.PRINTS
-        found.append(_printed(result.output, than.output))
+        found.append(_describe_output_change(result.output, reference.output))
     return Effects(worst if found else Harm.NONE, tuple(found))
 
 
-def _printed(now: list[str], before: list[str]) -> str:
-    """Return how the output of a run differs from another's."""
-    more, less = list((Counter(now) - Counter(before)).elements()), list((Counter(before) - Counter(now)).elements())
+def _describe_output_change(lines: list[str], reference_lines: list[str]) -> str:
+    """Return how the printed lines of a run differ from those of the reference, as a short sentence."""
+    more, less = (
+        list((Counter(lines) - Counter(reference_lines)).elements()),
+        list((Counter(reference_lines) - Counter(lines)).elements()),
+    )
     if more and less:
-        return f"prints `{_short(more[0], 60)}` instead of `{_short(less[0], 60)}`"
-    return f"prints `{_short(more[0], 60)}`, too" if more else f"does not print `{_short(less[0], 60)}`"
+        return f"prints `{_shorten(more[0], 60)}` instead of `{_shorten(less[0], 60)}`"
+    return f"prints `{_shorten(more[0], 60)}`, too" if more else f"does not print `{_shorten(less[0], 60)}`"
 
 
-def _short(text: str, most: int = MOST_TEXT) -> str:
+def _shorten(text: str, most: int = MOST_TEXT) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -244,21 +248,21 @@ def _said(text: str) -> str:
     return next((line for line in lines if not line.startswith("damaged: ")), "")
 
 
-def _replayed(out: Path) -> dict[str, Any]:
-    """Return what run.json of a replay says of its result; {} if it was not written."""
+def _read_replay_facts(out: Path) -> dict[str, Any]:
+    """Return what run.json of a replay says about its result; {} if nothing was written."""
     found = read_facts(out).get("replayed")
     return found if isinstance(found, dict) else {}
 
 
 def _is_cut(out: Path) -> bool:
-    """Whether somebody ended a replay, by a signal to it or to its launcher."""
+    """Return whether somebody ended a replay, by a signal to it or to its launcher."""
     return read_facts(out).get("ended") in ("interrupted", "killed")
 
 
-def _has(out: Path, want: Wanted) -> bool:
-    """Whether a run made these choices."""
+def _made_choices(out: Path, want: Wanted) -> bool:
+    """Return whether a run made these choices."""
     trace = weft.open(out)
-    return agrees(choices(trace, match_operations(trace)), want)
+    return has_choices(find_choices(trace, match_operations(trace)), want)
 
 
 def _ended(trace: Trace) -> str:

@@ -18,9 +18,9 @@ from typing import Final, Protocol
 
 from weft.base.lazy import dataclass
 from weft.errors import UsageError
-from weft.explore.choices import Wanted, agrees, choices, together, wanted
-from weft.explore.corners import Way, corners
-from weft.explore.outcomes import Outcome, Variant, variants
+from weft.explore.choices import Wanted, are_compatible, expected_choices, find_choices, has_choices
+from weft.explore.corners import ExtremeOrderSearch, find_extreme_orders
+from weft.explore.outcomes import Outcome, Variant, iterate_variants
 from weft.match import match_operations
 from weft.order import order_events
 from weft.races import detect_races
@@ -37,7 +37,7 @@ Key = tuple[bool, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class VariantResult:
     """The result of a variant that was started."""
 
     variant: Variant
@@ -47,20 +47,20 @@ class Came:
     """Why it was not run to its end; empty where it was, or where none of its ranks went on."""
 
 
-class Machine(Protocol):
-    """Run variants, some at once."""
+class VariantRunner(Protocol):
+    """Something that runs variants, some of them at the same time."""
 
     jobs: int
 
-    def start(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
+    def start_variant(self, parent: Outcome, variant: Variant, forcing: Forcing) -> None:
         """Start to run a variant."""
 
-    def wait(self) -> Came:
+    def wait_for_variant(self) -> VariantResult:
         """Wait until a started variant has ended, and return its result."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Candidate:
     """A variant that is to be run, and the choices that it shares with its parent."""
 
     variant: Variant
@@ -68,7 +68,7 @@ class _Found:
     wanted: Wanted
 
 
-class _Not(Enum):
+class _SkipReason(Enum):
     """Why a variant is not to be run."""
 
     NOW = "one that is running may have it"
@@ -79,11 +79,11 @@ class _Not(Enum):
 class Search:
     """The outcomes so far, and the variants that are still to be run, the most informative first."""
 
-    machine: Machine
+    machine: VariantRunner
     outcomes: list[Outcome] = field(default_factory=list)
     unreached: list[Variant] = field(default_factory=list)
     """Variants that did not come about: the message never came."""
-    cut_off: list[Came] = field(default_factory=list)
+    cut_off: list[VariantResult] = field(default_factory=list)
     """Variants that were not run to their end, so that nothing is known of them."""
     known: set[tuple[int, str]] = field(default_factory=set)
     """Unreached variants of an earlier session, by parent and force."""
@@ -92,18 +92,19 @@ class Search:
     stopped: bool = False
     """No more variants are begun; those that run are waited for."""
     _queue: list[tuple[Key, Variant]] = field(default_factory=list)
-    _ways: list[Way] = field(default_factory=list)
+    _ways: list[ExtremeOrderSearch] = field(default_factory=list)
     _turn: bool = False
     _tried: set[Variant] = field(default_factory=set)
     _lines: dict[str, int] = field(default_factory=dict)
     _pushed: int = 0
 
-    def add(self, trace: Trace, variant: Variant | None = None) -> Outcome | None:
-        """Add a run as an outcome; None if its order is known already."""
+    def add_run(self, trace: Trace, variant: Variant | None = None) -> Outcome | None:
+        """Add a run as a new outcome and queue its variants; return None if a run with the same choices is known
+        already."""
         matched = match_operations(trace)
-        made = choices(trace, matched)
+        made = find_choices(trace, matched)
         same = {place: choice.source for place, choice in made.items()}
-        if any(len(one.made) == len(same) and agrees(one.made, same) for one in self.outcomes):
+        if any(len(one.made) == len(same) and has_choices(one.made, same) for one in self.outcomes):
             return None
         ordered = order_events(trace, matched)
         races = detect_races(matched, ordered, max_messages=ALTERNATIVES)
@@ -112,10 +113,10 @@ class Search:
             outcome.parent, outcome.forced = variant.parent, variant.forced
         self.outcomes.append(outcome)
         if not outcome.number:
-            self._ways = [Way(corner, outcome) for corner in corners(outcome)]
-        for one in variants(outcome):
+            self._ways = [ExtremeOrderSearch(corner, outcome) for corner in find_extreme_orders(outcome)]
+        for one in iterate_variants(outcome):
             if self.only in (None, one.line):
-                # What message comes tells more than which request is completed, the first race of a line more than
+                # Which message comes says more than which request is completed, the first race of a line more than
                 # its hundredth, one near the record more than one far from it.
                 seen = self._lines.get(one.line, 0)
                 self._lines[one.line] = seen + 1
@@ -126,103 +127,110 @@ class Search:
         self._pushed += 1
         heapq.heappush(self._queue, ((*key, self._pushed), variant))
 
-    def steps(self) -> Iterator[tuple[Variant, Outcome | None]]:
-        """Run what is left to run, and yield each variant with its new outcome."""
+    def run_variants(self) -> Iterator[tuple[Variant, Outcome | None]]:
+        """Run all variants that are left, and yield each one with its new outcome; None if it gave none."""
         running: dict[Variant, Wanted] = {}
         while True:
             while len(running) < self.machine.jobs and not self.stopped:
-                found = self._next(running.values())
+                found = self._next_variant(running.values())
                 if found is None:
                     break
                 running[found.variant] = found.wanted
-                self.machine.start(self.outcomes[found.variant.parent], found.variant, found.forcing)
+                self.machine.start_variant(self.outcomes[found.variant.parent], found.variant, found.forcing)
             if not running:
                 return
-            came = self.machine.wait()
-            yield came.variant, self._ended(came, running.pop(came.variant))
+            came = self.machine.wait_for_variant()
+            yield came.variant, self._add_result(came, running.pop(came.variant))
 
-    def _ended(self, came: Came, want: Wanted) -> Outcome | None:
-        """Add the result of a variant; order searches that wait for it go on from there."""
-        variant = came.variant
-        outcome = self.add(came.trace, variant) if came.trace is not None else None
-        if came.cut:
-            self.cut_off.append(came)
-        elif outcome is None or not agrees(outcome.made, want):
+    def _add_result(self, result: VariantResult, expected: Wanted) -> Outcome | None:
+        """Add the result of a variant and return its outcome; searches for extreme orders that wait for it continue
+        from there."""
+        variant = result.variant
+        outcome = self.add_run(result.trace, variant) if result.trace is not None else None
+        if result.cut:
+            self.cut_off.append(result)
+        elif outcome is None or not has_choices(outcome.made, expected):
             self.unreached.append(variant)
         self._tried.add(variant)
         for way in self._ways:
             if way.awaited == variant:
                 way.awaited = None
                 if outcome is not None:
-                    way.follow(outcome)
+                    way.continue_from(outcome)
         return outcome
 
-    def _next(self, running: Collection[Wanted]) -> _Found | None:
-        """Return the next variant to run: alternately towards an extreme order, and the first of the queue."""
+    def _next_variant(self, running: Collection[Wanted]) -> _Candidate | None:
+        """Return the next variant to run: by turns one towards an extreme order, and the first of the queue."""
         self._turn = not self._turn
         if self._turn:
-            return self._on_a_way(running) or self._from_queue(running)
-        return self._from_queue(running) or self._on_a_way(running)
+            return self._next_towards_extreme(running) or self._next_in_queue(running)
+        return self._next_in_queue(running) or self._next_towards_extreme(running)
 
-    def _on_a_way(self, running: Collection[Wanted]) -> _Found | None:
-        """Return the next variant towards an extreme order."""
+    def _next_towards_extreme(self, running: Collection[Wanted]) -> _Candidate | None:
+        """Return the next variant that leads towards an extreme order, None if there is none now."""
         for way in sorted(self._ways, key=lambda way: len(way.passed) // AT_ONCE):
             while way.awaited is None and (variant := next(way.steps, None)) is not None:
                 if self.only not in (None, variant.line):
                     continue
-                found = self._looked_at(variant, running)
-                if isinstance(found, _Found):
+                found = self._examine_variant(variant, running)
+                if isinstance(found, _Candidate):
                     way.awaited = variant
                     return found
                 if isinstance(found, Outcome):
-                    way.follow(found)
-                elif found is _Not.NOW:
+                    way.continue_from(found)
+                elif found is _SkipReason.NOW:
                     way.steps = chain([variant], way.steps)
                     break
         return None
 
-    def _from_queue(self, running: Collection[Wanted] = ()) -> _Found | None:
-        """Return the first variant of the queue that no run has, and that none of the running ones can have."""
+    def _next_in_queue(self, running: Collection[Wanted] = ()) -> _Candidate | None:
+        """Return the first variant in the queue that no run has, and that none of the running ones can turn out to
+        be."""
         later = []
         found = None
         while self._queue and found is None:
             key, variant = heapq.heappop(self._queue)
-            looked = self._looked_at(variant, running)
-            if looked is _Not.NOW:
+            looked = self._examine_variant(variant, running)
+            if looked is _SkipReason.NOW:
                 later.append((key, variant))
-            elif isinstance(looked, _Found):
+            elif isinstance(looked, _Candidate):
                 found = looked
         for entry in later:
             heapq.heappush(self._queue, entry)
         return found
 
-    def _looked_at(self, variant: Variant, running: Collection[Wanted]) -> _Found | Outcome | _Not:
-        """Return a variant with its choices, or the outcome that has it, or why it is not to be run."""
+    def _examine_variant(self, variant: Variant, running: Collection[Wanted]) -> _Candidate | Outcome | _SkipReason:
+        """Return a variant with its expected choices, or the outcome that has them already, or why it is not to be
+        run."""
         if variant in self._tried:
-            return _Not.EVER
+            return _SkipReason.EVER
         if (variant.parent, str(variant.forced)) in self.known:
             self.unreached.append(variant)
             self._tried.add(variant)
-            return _Not.EVER
+            return _SkipReason.EVER
         parent = self.outcomes[variant.parent]
         try:
             forcing = Forcing(parent.trace, parent.match, parent.order, variant.forced)
         except UsageError:  # it cannot come first
-            return _Not.EVER
-        want = wanted(forcing, parent.made)
-        has = next((one for one in self.outcomes if agrees(one.made, want)), None)
+            return _SkipReason.EVER
+        want = expected_choices(forcing, parent.made)
+        has = next((one for one in self.outcomes if has_choices(one.made, want)), None)
         if has is not None:
             return has
-        return _Not.NOW if any(together(want, other) for other in running) else _Found(variant, forcing, want)
+        return (
+            _SkipReason.NOW
+            if any(are_compatible(want, other) for other in running)
+            else _Candidate(variant, forcing, want)
+        )
 
     @property
     def left(self) -> int:
-        """The number of variants in the queue; some may be outcomes that exist already."""
+        """Return the number of variants in the queue; some may be outcomes that exist already."""
         return len(self._queue)
 
-    def more(self) -> bool:
-        """Tell whether a variant is left that no run has; those that some run has are dropped."""
-        found = self._from_queue()
+    def has_untried_variant(self) -> bool:
+        """Return whether a variant is left that no run has; variants that some run has are dropped from the queue."""
+        found = self._next_in_queue()
         if found is not None:
             self._push((False, 0, -1), found.variant)
         return found is not None

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.base.words import plural
-from weft.explore.outcomes import Outcome, line_of
+from weft.explore.outcomes import Outcome, describe_call_site
 from weft.replay.plan import POLLS
-from weft.replay.ready import SOME, completing
+from weft.replay.ready import SOME, find_completing_calls
 from weft.trace import Trace
 from weft.trace.layout import Flag
 
@@ -34,47 +34,55 @@ class Unvaried:
     polls: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
 
-    def lines(self) -> list[str]:
-        """Return the lines to report; none if there is nothing."""
-        told = []
+    def describe(self) -> list[str]:
+        """Return the lines to report, none if everything was varied."""
+        lines = []
         if self.polls:
-            told.append(f"not varied: how often polls fail, at {_places(self.polls)}")
+            lines.append(f"not varied: how often polls fail, at {_join_places(self.polls)}")
         if self.sets:
             what = "which requests are completed together (each alone is tried)"
-            told.append(f"not varied: {what}, at {_places(self.sets)}")
-        return told
+            lines.append(f"not varied: {what}, at {_join_places(self.sets)}")
+        return lines
 
 
-def unvaried(outcomes: list[Outcome]) -> Unvaried:
-    """Return what all outcomes together did not vary."""
-    polls = dict.fromkeys(place for one in outcomes for place in _polls(one.trace))
-    sets = dict.fromkeys(place for one in outcomes for place in _sets(one.trace))
+def find_unvaried(outcomes: list[Outcome]) -> Unvaried:
+    """Return the call sites of polls and of sets of requests that no outcome varied."""
+    polls = dict.fromkeys(place for one in outcomes for place in _sites_of_failed_polls(one.trace))
+    sets = dict.fromkeys(place for one in outcomes for place in _sites_of_partial_completions(one.trace))
     return Unvaried(tuple(polls), tuple(sets))
 
 
-def _polls(trace: Trace) -> Iterator[str]:
-    """Yield where polls failed, each place once."""
+def _sites_of_failed_polls(trace: Trace) -> Iterator[str]:
+    """Yield the call sites where polls failed, each once."""
     for rank in trace.ranks:
         events = rank.events
         polls = trace.functions.mask(f"MPI_{name}" for name in POLLS)[events["function"]]
         mine = polls & (events["flags"] & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED)
         rows = np.flatnonzero(mine & (events["count"] > 0))
-        yield from (line_of(trace, EventId(rank.index, row)) for row in _once(events["site"][rows], rows))
+        yield from (
+            describe_call_site(trace, EventId(rank.index, row))
+            for row in _first_row_of_each_site(events["site"][rows], rows)
+        )
 
 
-def _sets(trace: Trace) -> Iterator[str]:
-    """Yield where some of several requests were completed, each place once."""
+def _sites_of_partial_completions(trace: Trace) -> Iterator[str]:
+    """Yield the call sites where some of several requests were completed, each once."""
     for rank in trace.ranks:
         some = trace.functions.mask(f"MPI_{name}" for name in SOME)[rank.events["function"]]
-        rows = np.array([c.event for c in completing(rank) if some[c.event] and len(c.requests) > 1], np.int64)
-        yield from (line_of(trace, EventId(rank.index, row)) for row in _once(rank.events["site"][rows], rows))
+        rows = np.array(
+            [c.event for c in find_completing_calls(rank) if some[c.event] and len(c.requests) > 1], np.int64
+        )
+        yield from (
+            describe_call_site(trace, EventId(rank.index, row))
+            for row in _first_row_of_each_site(rank.events["site"][rows], rows)
+        )
 
 
-def _once(sites: NDArray[np.uint32], rows: NDArray[np.int64]) -> list[int]:
+def _first_row_of_each_site(sites: NDArray[np.uint32], rows: NDArray[np.int64]) -> list[int]:
     """Return the first row of each call site."""
     return [int(row) for row in rows[np.sort(np.unique(sites, return_index=True)[1])]] if len(rows) else []
 
 
-def _places(places: tuple[str, ...]) -> str:
+def _join_places(places: tuple[str, ...]) -> str:
     more = len(places) - SHOWN
     return "; ".join(places[:SHOWN]) + (f"; and {plural(more, 'more place')}" if more > 0 else "")

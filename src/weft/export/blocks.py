@@ -77,30 +77,30 @@ class Block:
 
     @cached_property
     def function(self) -> NDArray[np.uint16]:
-        """The function ids."""
+        """Return the function ids."""
         return np.ascontiguousarray(self.events["function"])
 
     @cached_property
     def open(self) -> Mask:
-        """Whether each call never returned."""
+        """Return whether each call never returned."""
         never: Mask = (self.events["flags"] & Flag.CLOSED) == 0
         return never
 
     @cached_property
     def thread(self) -> NDArray[np.int32]:
-        """The index in rank.threads of the thread that made each call."""
+        """Return the index in rank.threads of the thread that made each call."""
         if len(self.rank.threads) < 2:
             return np.zeros(len(self), np.int32)
         return self.rank.event_threads[self.index]
 
     @cached_property
     def enter(self) -> Ints:
-        """The entry times in ns since the run's first moment."""
+        """Return the entry times in ns since the run's first moment."""
         return self.rank.axis.ns_array(self.events["enter"]) - self.run.first
 
     @cached_property
     def leave(self) -> Ints:
-        """The return times in ns. An open call ends at its thread's next call, else at the run's last moment."""
+        """Return the return times in ns. An open call ends at its thread's next call, else at the run's last moment."""
         leave = self.rank.axis.ns_array(self.events["enter"] + decode_durations(self.events["duration"]))
         for place in np.flatnonzero(self.open).tolist():
             thread, position = self.rank.locate(int(self.index[place]))
@@ -112,7 +112,7 @@ class Block:
 
     @cached_property
     def count(self) -> Ints:
-        """The count argument; -1 if a large one is damaged."""
+        """Return the count argument; -1 if a large one is damaged."""
         count = self.events["count"].astype(np.int64)
         for index in np.flatnonzero(count == COUNT_IN_TAIL).tolist():
             event = Event(self.rank, int(self.index[index]))
@@ -121,14 +121,14 @@ class Block:
 
     @cached_property
     def peer(self) -> NDArray[np.int32]:
-        """The peer as in Event.peer."""
+        """Return the peer as in Event.peer."""
         peer: NDArray[np.int32] = self.events["peer"].copy()
         peer[peer < RANK_INVALID_BASE] -= RANK_INVALID_BASE
         return peer
 
     @cached_property
     def failed_polls(self) -> Mask:
-        """Whether the event stands for failed polls; its count is their number."""
+        """Return whether the event stands for failed polls; its count is their number."""
         polls = slot_tables(self.rank.trace.functions).poll[self.function]
         failed: Mask = polls & ~self.open & ((self.events["flags"] & Flag.TRUE) == 0) & (self.count > 0)
         return failed
@@ -139,12 +139,12 @@ class Block:
 
     @cached_property
     def comm(self) -> NDArray[np.uint32]:
-        """The rank's own ids of the communicators, also those of windows and files; 0 for none."""
+        """Return the rank's own ids of the communicators, also those of windows and files; 0 for none."""
         return comm_ids(self.rank, self.events)
 
     @cached_property
     def peer_rank(self) -> NDArray[np.int32]:
-        """The peer as index of a rank of the run; -1 if the communicator does not tell."""
+        """Return the peer as index of a rank of the run; -1 if the communicator does not tell."""
         found = np.full(len(self), -1, np.int32)
         for id in sorted_distinct(self.comm).tolist():
             comm = self.rank.comm(id) if id else None
@@ -156,7 +156,7 @@ class Block:
 
     @cached_property
     def type_size(self) -> Ints:
-        """The bytes of the datatype argument; -1 if unknown."""
+        """Return the bytes of the datatype argument; -1 if unknown."""
 
         def size(id: int) -> int:  # noqa: A002 - the domain's word
             found = size_in_bytes(self.rank.datatype(id)) if id else None
@@ -167,7 +167,7 @@ class Block:
 
     @cached_property
     def bytes(self) -> Ints:
-        """The bytes of the buffer that count and datatype describe; -1 if unknown."""
+        """Return the bytes of the buffer that count and datatype describe; -1 if unknown."""
         known = (self.count >= 0) & (self.type_size >= 0)
         size = self.count.astype(np.float64) * self.type_size
         # A count out of a hostile record times a size is not a number of bytes.

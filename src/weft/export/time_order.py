@@ -66,7 +66,7 @@ class _Queue:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all events of the rank were read."""
+        """Return whether all events of the rank were read."""
         return self.read >= len(self.rank.events)
 
     def read_ahead(self) -> None:
@@ -87,7 +87,7 @@ class _Queue:
 
     @property
     def last_key(self) -> int:
-        """The key of the last call that was read."""
+        """Return the key of the last call that was read."""
         return int(self.blocks[-1][0][-1])
 
     def take_before(self, bound: int | None, with_equal: bool) -> tuple[Ints, RankCalls] | None:

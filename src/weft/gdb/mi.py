@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -27,6 +28,10 @@ SETTINGS = ("set mi-async on", "set width 0", "set style enabled off", "set prin
 
 
 _NO_CODE = "No compiled code for line"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""What gdb's own configuration may put around the words of its messages."""
+LOG = Path(__file__).parent / "log_gdb.py"
+LOG_MARK = "weft-log:"
 
 
 def _clean_stop(told: dict[str, Any]) -> dict[str, Any]:
@@ -82,6 +87,9 @@ class Mi:
         self.points: dict[str, Point] = {}
         self._token = 0
         self._console: list[str] = []
+        self.logged: list[str] = []
+        """What log points have said and nobody has taken yet."""
+        self._has_log_points = False
         # pygdbmi waits that long for more after each answer; with its own 0.2, or 0, every command takes 50 ms.
         # In a session of its own: the terminal's Ctrl-C is Weft's, which halts the program by it.
         self._gdb: Any = GdbController(["setsid", *command(gdb), "--interpreter=mi3"], 1e-4)
@@ -109,7 +117,11 @@ class Mi:
                 self.running = False
                 self.stops.append(_clean_stop(message["payload"] or {}))
             elif message["type"] == "console":
-                self._console.append(str(message["payload"]))
+                text = _COLOURS.sub("", str(message["payload"]))
+                if text.startswith(LOG_MARK):
+                    self.logged.append(str(json.loads(text.removeprefix(LOG_MARK))))
+                else:
+                    self._console.append(text)
             elif message["message"] == "running" and message["type"] in ("notify", "result"):
                 self.running = True
         return found
@@ -132,7 +144,7 @@ class Mi:
                 if message["type"] == "result" and message["token"] == self._token:
                     payload = message["payload"] or {}
                     if message["message"] == "error":
-                        raise DebuggerError(str(payload.get("msg", "gdb could not")))
+                        raise DebuggerError(_COLOURS.sub("", str(payload.get("msg", "gdb could not"))))
                     return payload if isinstance(payload, dict) else {}
         raise DebuggerError(f"gdb gave no answer to {command} within {patience:.0f} seconds")
 
@@ -201,7 +213,22 @@ class Mi:
             if point.line and at != point.line:
                 self.ask(f"-break-delete {made['bkpt']['number']}")
                 raise _no_code(point, at)
-            self.points[str(made["bkpt"]["number"])] = point
+            number = str(made["bkpt"]["number"])
+            if point.log:
+                self.ask(f"-break-delete {number}")
+                number = self._insert_log_point(point, place)
+            self.points[number] = point
+
+    def _insert_log_point(self, point: Point, place: str) -> str:
+        """Set a log point, and return its number. DebuggerError if this gdb has no Python."""
+        if not self._has_log_points:
+            try:
+                self.ask(f"-interpreter-exec console {quoted(f'source {LOG}')}")
+            except DebuggerError as error:
+                raise DebuggerError(f"log points need a gdb that was built with Python: {error}") from error
+            self._has_log_points = True
+        call = f"weft_log({place!r}, {point.log!r}, {point.condition!r}, {point.count})"
+        return self.said(f"-interpreter-exec console {quoted(f'python {call}')}").strip().splitlines()[-1]
 
     def _without_code(self, point: Point) -> DebuggerError:
         """Return the error that a line has no code, with the next line of the file that has some."""
@@ -215,7 +242,7 @@ class Mi:
         return self.ask(f"-break-insert {skip}{only}{place}")
 
     def armed(self, points: Sequence[Point]) -> bool:
-        """Whether these are the breakpoints already."""
+        """Return whether these are the breakpoints already."""
         return {point.id for point in points} == {point.id for point in self.points.values()}
 
     def exit(self) -> None:
@@ -235,5 +262,5 @@ def _no_code(point: Point, at: int | None) -> DebuggerError:
 
 
 def strip_reference(value: str) -> str:
-    """A value, for a reference that of what it refers to: its address is another one on each rank."""
+    """Return a value, for a reference that of what it refers to: its address is another one on each rank."""
     return re.sub(r"^(\(.*?&\) )?@0x[0-9a-f]+: ", "", value)

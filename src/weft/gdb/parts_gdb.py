@@ -72,7 +72,7 @@ def part(name: str, value: Any, expression: str) -> dict[str, Any]:
 
 
 def words(value: Any) -> str:
-    """A value as gdb prints it, a reference with what it refers to."""
+    """Return a value as gdb prints it, a reference with what it refers to."""
     return str(value.format_string(max_elements=40, repeat_threshold=12))
 
 
@@ -98,7 +98,7 @@ def rows_of(value: Any, text: str) -> Parts:
 
 
 def fortran() -> bool:
-    """Whether the chosen frame is of Fortran."""
+    """Return whether the chosen frame is of Fortran."""
     language = gdb.parameter("language")
     return "fortran" in (language if language != "auto" else gdb.execute("show language", to_string=True))
 

@@ -26,10 +26,12 @@ class Point:
     condition: str = ""
     """An expression of the program's language: it stops only where that is true."""
     pedigree: str = ""
+    log: str = ""
+    """The message of a log point, with expressions in braces: it is said at each visit, and nothing stops."""
 
     @property
     def text(self) -> str:
-        """The breakpoint as the user wrote it."""
+        """Return the breakpoint as the user wrote it."""
         place = f"{self.file}:{self.line}" if self.line else self.function
         task = self.pedigree or self.task
         scope = "" if task is None else f" task {task}" + (" descendants" if self.descendants else "")
@@ -39,4 +41,5 @@ class Point:
         """Return the breakpoint as plain values, for JSON and for the debugger inside the process."""
         return {"id": self.id, "file": self.file or None, "line": self.line or None, "function": self.function or None,
                 "count": self.count, "task": self.task, "descendants": self.descendants,
-                "condition": self.condition or None, "pedigree": self.pedigree or None}  # fmt: skip
+                "condition": self.condition or None, "pedigree": self.pedigree or None,
+                "log": self.log or None}  # fmt: skip

@@ -36,7 +36,7 @@ class ScriptedGdb:
 
     @property
     def process(self) -> int:
-        """The number of gdb's process."""
+        """Return the number of gdb's process."""
         return self._gdb.pid
 
     def ask(self, do: str, *given: Any) -> None:

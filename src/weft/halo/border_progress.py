@@ -38,7 +38,7 @@ class Covering:
             self.table[row, cells[cells >= 0]] = True
 
     def of(self, places: Ints) -> tuple[list[tuple[int, ...]], Ints]:
-        """The sets of uses that store some places of the part, and of each place which of them it is."""
+        """Return the sets of uses that store some places of the part, and of each place which of them it is."""
         cells = self.part.edge_of[places]
         columns, which = np.unique(self.table[:, cells], axis=1, return_inverse=True)
         return [tuple(self.uses[row] for row in np.flatnonzero(column).tolist()) for column in columns.T], which.ravel()

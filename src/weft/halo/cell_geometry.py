@@ -31,7 +31,7 @@ def numbers(cells: Cells, shape: Sequence[int], strides: Sequence[int]) -> NDArr
 
 
 def inside(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """By dimension the first element that is owned, and the end."""
+    """Return by dimension the first element that is owned, and the end."""
     return [(low, n - high) for n, (low, high) in zip(shape, halo, strict=True)]
 
 

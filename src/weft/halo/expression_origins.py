@@ -48,7 +48,7 @@ def plain_of(value: Any) -> Any:
 
 
 def bare(key: Any) -> Any:
-    """A key without watched arrays: numbers and slices, as most are, are so."""
+    """Return a key without watched arrays: numbers and slices, as most are, are so."""
     for one in key if type(key) is tuple else (key,):
         if type(one) is not slice and type(one) is not int:
             return plain_of(key)
@@ -56,18 +56,18 @@ def bare(key: Any) -> Any:
 
 
 def basic(key: Any) -> bool:
-    """Whether a key chooses a view: numbers and slices."""
+    """Return whether a key chooses a view: numbers and slices."""
     return all(isinstance(one, _BASIC) for one in key) if type(key) is tuple else isinstance(key, _BASIC)
 
 
 def view_of(plain: Array, key: Any) -> Array:
-    """The elements of a basic key as an array, of one element too."""
+    """Return the elements of a basic key as an array, of one element too."""
     keys = key if type(key) is tuple else (key,)
     return plain[keys if any(one is ... for one in keys) else (*keys, ...)]
 
 
 def same(one: Array, other: Array) -> bool:
-    """Whether two arrays are the same elements."""
+    """Return whether two arrays are the same elements."""
     return one.shape == other.shape and one.strides == other.strides and address(one) == address(other)
 
 
@@ -126,7 +126,7 @@ def origins_of(ufunc: np.ufunc, inputs: Sequence[Any], watched: Sequence[Remembe
 
 
 def _masks(value: Any) -> bool:
-    """Whether a factor is 0 somewhere, and no array that ranks share."""
+    """Return whether a factor is 0 somewhere, and no array that ranks share."""
     if isinstance(value, (int, float)):
         return value == 0
     if isinstance(value, Remembering) and (value._from or value._part is not None):

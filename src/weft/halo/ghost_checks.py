@@ -53,12 +53,12 @@ class Judge:
         self._started: dict[tuple[int, int], NDArray[np.int64]] = {}
 
     def placed(self, rank: int, part: int) -> Placed | None:
-        """A part with its place; None where that is not known."""
+        """Return a part with its place; None where that is not known."""
         field = self.fields.get((rank, part))
         return field.parts[rank] if field else None
 
     def covering(self, part: Placed) -> Covering:
-        """Which uses of its rank store which cells of a part."""
+        """Return which uses of its rank store which cells of a part."""
         key = (part.of.rank, part.of.number)
         if key not in self._covering:
             self._covering[key] = Covering(self.stories[part.of.rank], part)
@@ -129,7 +129,7 @@ class _OfRank:
         return self.cached[key]
 
     def _wrong(self, use: Use, read: Read, k: int, done: Done) -> Iterator[Wrong]:
-        """The ghosts of a read that are older than what the rank knows of, or than what it has come to itself."""
+        """Yield the ghosts of a read that are older than what the rank knows of, or than what it has come to itself."""
         moment, look, runs = done.reads[k]
         ghosts = self._ghosts(use, read, k, done).ghost
         looks = self.story.ghosts[read.part]
@@ -162,7 +162,7 @@ class _OfRank:
                     yield Wrong(self.rank, use, read, done, moment, owner, some[bad], held, should, version, told)
 
     def _later(self, moment: int, owner: int, changed: int) -> bool:
-        """Whether a change of the owner comes behind a read."""
+        """Return whether a change of the owner comes behind a read."""
         if moment >= len(self.judge.trace.ranks[self.rank]) or not 0 < changed <= len(self.judge.trace.ranks[owner]):
             return False
         return self.judge.order.reaches(EventId(self.rank, moment), EventId(owner, changed - 1))
@@ -174,7 +174,9 @@ class _OfRank:
         return self.paces[key]
 
     def _paced(self, use: Use, number: int, k: int, owner: int) -> list[tuple[Ints, Pace]]:
-        """The ghosts of a read, by how often their owner and this rank have stored on either side of the border."""
+        """Return the ghosts of a read, by how often their owner and this rank have stored on either side of the
+        border.
+        """
         read, ghosts = use.reads[k], self.cached[number, k]
         source, target = self.judge.placed(self.rank, read.part), self.judge.placed(self.rank, use.part)
         if use.what != "store" or source is None or target is None or source.of.size != target.of.size:
@@ -212,7 +214,7 @@ class _OfRank:
                 return
 
     def _stale(self, wrong: Wrong, look: int) -> Finding | None:
-        """The ghost holds an older value of its owner's cell, and has been renewed at some time."""
+        """Return the ghost holds an older value of its owner's cell, and has been renewed at some time."""
         source, history, part, cells = self._source(wrong)
         for k, cell in enumerate(cells.tolist()):
             column = np.array([one.values[cell] for one in history[: wrong.known + 1]])
@@ -238,7 +240,7 @@ class _OfRank:
         return any(not close(one.values[ghost], looks[0].values[ghost]) for one in looks[1:])
 
     def _never(self, wrong: Wrong, look: int) -> Finding | None:
-        """The ghost still holds what it held when it was declared, and that was never its owner's value."""
+        """Return the ghost still holds what it held when it was declared, and that was never its owner's value."""
         looks = self.story.ghosts[wrong.read.part][:look]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
             if not self._foreign(wrong, k) or self._stored(wrong, ghost) is not None:
@@ -248,7 +250,7 @@ class _OfRank:
         return None
 
     def _written(self, wrong: Wrong, look: int, computed: bool | None = True) -> Finding | None:
-        """The ghost holds what this rank itself stored there; `computed`: what is known of such a store."""
+        """Return the ghost holds what this rank itself stored there; `computed`: what is known of such a store."""
         looks = self.story.ghosts[wrong.read.part]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
             found = self._stored(wrong, ghost)
@@ -266,7 +268,7 @@ class _OfRank:
         return None
 
     def _owner_stores(self, wrong: Wrong, k: int, use: Use) -> bool:
-        """Whether the ghost's owner stores the cell by the same line."""
+        """Return whether the ghost's owner stores the cell by the same line."""
         _, _, part, cells = self._source(wrong)
         other = self.judge.fields[self.rank, wrong.read.part].parts[wrong.owner]
         place = int(other.edge[int(cells[k])])
@@ -275,7 +277,7 @@ class _OfRank:
         return any(place in stored(one, other.of) for one in uses)
 
     def _elsewhere(self, wrong: Wrong, look: int) -> Finding | None:
-        """The ghost holds what is at another place of the array."""
+        """Return the ghost holds what is at another place of the array."""
         field = self.judge.fields[self.rank, wrong.read.part]
         source = field.parts[self.rank]
         for k in range(len(wrong.ghosts)):
@@ -295,7 +297,7 @@ class _OfRank:
         return None
 
     def _brought(self, wrong: Wrong, look: int) -> Finding | None:
-        """The ghost has changed since it was declared, to what its owner's cell never had."""
+        """Return the ghost has changed since it was declared, to what its owner's cell never had."""
         looks = self.story.ghosts[wrong.read.part][:look]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
             if self._foreign(wrong, k) and not close(looks[0].values[ghost], wrong.held[k]):
@@ -303,14 +305,14 @@ class _OfRank:
         return None
 
     def _foreign(self, wrong: Wrong, k: int) -> bool:
-        """Whether the owner's cell never had the value, for all that is known."""
+        """Return whether the owner's cell never had the value, for all that is known."""
         source, history, part, cells = self._source(wrong)
         if not self.judge.stories[wrong.owner].complete(part) or source.of.lag > 0:
             return False
         return not any(close(one.values[int(cells[k])], wrong.held[k]) for one in history)
 
     def _stored(self, wrong: Wrong, ghost: int) -> tuple[Use, int] | None:
-        """The last store of this rank to a ghost before a use."""
+        """Return the last store of this rank to a ghost before a use."""
         source, *_ = self._source(wrong)
         place = int(source.ghosts[ghost])
         for use, number in reversed(self.stores[wrong.read.part]):
@@ -319,7 +321,7 @@ class _OfRank:
         return None
 
     def _reaches(self, use: Use, place: int) -> bool:
-        """Whether a use stores a place of its part."""
+        """Return whether a use stores a place of its part."""
         key = (id(use), place)
         if key not in self._reached:
             self._reached[key] = bool((stored(use, self.story.parts[use.part]) == place).any())

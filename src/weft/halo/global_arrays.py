@@ -59,11 +59,11 @@ class Declared:
 
     @property
     def size(self) -> tuple[int, ...]:
-        """How many elements of each dimension are owned."""
+        """Return how many elements of each dimension are owned."""
         return tuple(last - first for first, last in inside(self.shape, self.halo))
 
     def told(self, index: list[int]) -> list[int]:
-        """An index as the program has it."""
+        """Return an index as the program has it."""
         return [one + 1 for one in reversed(index)] if self.reversed else index
 
 
@@ -114,7 +114,7 @@ class Placed:
         return places
 
     def index(self, ghost: int) -> list[int]:
-        """The local index of a ghost."""
+        """Return the local index of a ghost."""
         return [int(one) for one in np.unravel_index(int(self.ghosts[ghost]), self.of.shape)]
 
 
@@ -169,7 +169,7 @@ def gathered(parts: Iterable[Declared]) -> list[list[Declared]]:
 
 
 def fields(parts: Iterable[Declared]) -> list[Field]:
-    """The global arrays."""
+    """Return the global arrays."""
     return [Field(group) for group in gathered(parts)]
 
 
@@ -202,7 +202,7 @@ def axes(part: Declared) -> list[int]:
 
 
 def cut_axes(part: Declared) -> list[int]:
-    """The dimensions that have ghosts."""
+    """Return the dimensions that have ghosts."""
     return [axis for axis, width in enumerate(part.halo) if width != (0, 0)]
 
 

@@ -39,18 +39,18 @@ class Record(NamedTuple):
     payload: bytes
 
     def json(self) -> dict[str, Any]:
-        """The payload of a PART or USE."""
+        """Return the payload of a PART or USE."""
         made: dict[str, Any] = json.loads(self.payload)
         return made
 
     def number(self) -> int:
-        """Of a RUN the use, of values and an ENDED the part."""
+        """Return of a RUN the use, of values and an ENDED the part."""
         return int(NUMBER.unpack_from(self.payload)[0])
 
     def values(self) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """The values of OWNED and GHOSTS."""
+        """Return the values of OWNED and GHOSTS."""
         return np.frombuffer(self.payload, np.float32, offset=NUMBER.size)
 
     def reads(self) -> list[tuple[int, int, int]]:
-        """Of a RUN each of its reads."""
+        """Return of a RUN each of its reads."""
         return [(moment, ghosts, runs) for moment, ghosts, runs in READ.iter_unpack(self.payload[NUMBER.size :])]

@@ -58,7 +58,7 @@ def each(name: str, data: bytes, take: Callable[[Record], None]) -> None:
 
 
 def whole(value: Any, low: int = 0, high: int = _FAR) -> int:
-    """A whole number in a range. ValueError for anything else."""
+    """Return a whole number in a range. ValueError for anything else."""
     if type(value) is not int or not low <= value < high:
         raise ValueError(f"{value!r} is not a number from {low} to {high - 1}")
     return value
@@ -107,7 +107,7 @@ def _places(given: Any, dimensions: int) -> tuple[int, ...] | None:
 
 
 def _apart(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether no two elements have one place."""
+    """Return whether no two elements have one place."""
     reach = 0
     for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
         if stride <= reach:
@@ -130,7 +130,7 @@ def cells_of(given: Any, part: Declared) -> Cells:
 
 
 def places_of(given: Any, part: Declared) -> tuple[int, ...]:
-    """Numbers of elements of a part. ValueError where there are no such."""
+    """Return numbers of elements of a part. ValueError where there are no such."""
     size = prod(part.shape)
     return tuple(whole(one, 0, size) for one in given)
 
@@ -142,7 +142,7 @@ def pairs_of(given: Any, part: Declared, into: Declared) -> tuple[tuple[int, int
 
 
 def values_of(kind: Kind, part: Declared, shell: int | None = None) -> int:
-    """How many values a record OWNED, UNSEEN or GHOSTS of a part has; of one with a shell those there."""
+    """Return how many values a record OWNED, UNSEEN or GHOSTS of a part has; of one with a shell those there."""
     if shell is not None:
         return prod(part.shape) - prod(max(n - 2 * shell, 0) for n in part.shape)
     if kind is Kind.GHOSTS:

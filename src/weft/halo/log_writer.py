@@ -122,12 +122,12 @@ class Log:
         return self.on
 
     def another(self, at: Place) -> bool:
-        """Whether one more array that a line makes of a part is to be a part: of many few are."""
+        """Return whether one more array that a line makes of a part is to be a part: of many few are."""
         self._copies[at] += 1
         return self._copies[at] <= MOST_COPIES
 
     def moment(self) -> int:
-        """How many calls of MPI the rank has made."""
+        """Return how many calls of MPI the rank has made."""
         return self.recorder.moment()
 
     def write(self, kind: Kind, payload: bytes, moment: int | None = None) -> None:
@@ -147,7 +147,7 @@ class Log:
         self.write(kind, json.dumps(fields).encode())
 
     def use(self, key: Any, fields: Callable[[], dict[str, Any]]) -> int:
-        """The number of a use; it is written down with its facts when it comes for the first time."""
+        """Return the number of a use; it is written down with its facts when it comes for the first time."""
         number = self._uses.get(key)
         if number is None:
             number = self._uses[key] = len(self._uses)
@@ -165,7 +165,7 @@ class Log:
 
 
 def place() -> Place:
-    """The line of the program that is at work."""
+    """Return the line of the program that is at work."""
     frame = sys._getframe(2)
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(_OWN):
         frame = frame.f_back
@@ -190,7 +190,9 @@ def _stored(array: Array) -> int:
 
 
 def _quickest() -> Callable[[Array], int]:
-    """How an array's address is read: numpy keeps it first in the object, and makes a dictionary for who asks."""
+    """Return how an array's address is read: numpy keeps it first in the object, and makes a dictionary for who
+    asks.
+    """
     whole = np.zeros((3, 3))
     some = (whole, whole[1:, 2:], whole[1], np.zeros(()))
     return _stored if all(_stored(one) == _said(one) for one in some) else _said
@@ -239,18 +241,18 @@ class Part:
         self.look_at_ghosts(log.moment())
 
     def like(self, array: Array) -> Part:
-        """A part for another array of the same form."""
+        """Return a part for another array of the same form."""
         return Part(self.log, array, {**self.facts, "of": self.facts["of"], "like": self.number}, self.halo)
 
     def cells(self, view: Array) -> Cells | None:
-        """Which elements of the part a view is; None: it lies elsewhere."""
+        """Return which elements of the part a view is; None: it lies elsewhere."""
         low = address(view)
         if not self.low <= low < self.high or not view.size:
             return None
         return low - self.low, view.shape, view.strides
 
     def reaches(self, cells: Cells, ghosts: bool) -> bool:
-        """Whether some elements are ghosts, or such that neighbours copy."""
+        """Return whether some elements are ghosts, or such that neighbours copy."""
         key = (cells, ghosts)
         known = self._meets.get(key)
         if known is None:
@@ -259,7 +261,7 @@ class Part:
         return known
 
     def places(self, cells: Cells) -> NDArray[np.int64]:
-        """Numbers of some elements, in the order of memory with the last index fastest."""
+        """Return numbers of some elements, in the order of memory with the last index fastest."""
         return numbers(cells, self.shape, self.strides)
 
     def look(self, kind: Kind, found: Kind | None = None) -> None:

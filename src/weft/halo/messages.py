@@ -35,7 +35,7 @@ class Ghost(Evidence):
 
 
 def stale(case: Case, store: Use | None, moment: int, *, ever: bool) -> Finding:
-    """The ghost is older than its owner's value."""
+    """Return the ghost is older than its owner's value."""
     wrong = case.wrong
     line = f" at {_at(store.at)}" if store else ""
     never = "" if ever else ", and nothing ever brings it here"
@@ -46,12 +46,14 @@ def stale(case: Case, store: Use | None, moment: int, *, ever: bool) -> Finding:
 
 
 def never(case: Case) -> Finding:
-    """The ghost was never renewed."""
+    """Return the ghost was never renewed."""
     return _made("remote-access", case, "no message ever brings it here", [])
 
 
 def written(case: Case, use: Use, *, redundant: bool) -> Finding:
-    """The ghost was written here: by a line that its owner computes it by, from what was too old, or by another."""
+    """Return the ghost was written here: by a line that its owner computes it by, from what was too old, or by
+    another.
+    """
     rank, owner = case.wrong.rank, case.wrong.owner
     words = f"rank {rank} itself {'computed' if redundant else 'wrote'} the copy at {_at(use.at)}"
     words += f", not as rank {owner} did" if redundant else ""
@@ -60,7 +62,7 @@ def written(case: Case, use: Use, *, redundant: bool) -> Finding:
 
 
 def elsewhere(case: Case, rank: int, where: list[int]) -> Finding:
-    """The ghost holds another element."""
+    """Return the ghost holds another element."""
     where = case.source.of.told(where)
     words = f"the copy holds what rank {rank} has at {_name(case.source)}{where}"
     return _made("remote-access", case, words, [], from_=[rank, where])
@@ -76,24 +78,24 @@ _REMEDY = "say how wide its ghost cells are (halo)"
 
 
 def differ(parts: Mapping[int, Declared], side: Side, wide: Mapping[int, int]) -> str:
-    """Ranks receive other numbers of layers."""
+    """Return ranks receive other numbers of layers."""
     fewest, most = (pick(wide, key=lambda rank: (wide[rank], rank)) for pick in (min, max))
     where = f"{_end(parts[fewest], side)} of {_array(parts[fewest])}"
     return f"rank {fewest} receives {_layers(wide[fewest])} {where}, rank {most} {wide[most]}: {_REMEDY}"
 
 
 def gap(part: Declared, side: Side) -> str:
-    """The outermost layer is never filled."""
+    """Return the outermost layer is never filled."""
     return f"receives fill {_array(part)} {_end(part, side)}, but not all layers from the outermost on: {_REMEDY}"
 
 
 def unknown(part: Declared, event: int) -> str:
-    """A receive of which it is not known what it fills."""
+    """Return a receive of which it is not known what it fills."""
     return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not followed: {_REMEDY}"
 
 
 def middle(part: Declared, box: Box, event: int) -> str:
-    """A receive that fills no layer at an end."""
+    """Return a receive that fills no layer at an end."""
     first, last = part.told([one for one, _ in box]), part.told([one for _, one in box])
     into = f"call {event:,} of rank {part.rank} receives into {_array(part)} from {first} to {last}"
     return f"{into}, which is not a layer at one end: {_REMEDY}"
@@ -113,13 +115,13 @@ def nothing_left(part: Declared) -> str:
 
 
 def no_grid(part: Declared) -> str:
-    """The communicator has another grid than the ghosts."""
+    """Return the communicator has another grid than the ghosts."""
     why = "has ghost cells in another number of dimensions than its communicator"
     return f"{_array(part)} {why}: {_REMEDY}, and where it lies"
 
 
 def missing(part: Declared, side: Side) -> str:
-    """A rank that has a neighbour receives nothing from it."""
+    """Return a rank that has a neighbour receives nothing from it."""
     return f"rank {part.rank} receives nothing {_end(part, side)} of {_array(part)}, and others do: {_REMEDY}"
 
 
@@ -129,13 +131,13 @@ def unfilled(part: Declared) -> str:
 
 
 def bare(part: Declared) -> str:
-    """No receive fills anything of an array."""
+    """Return no receive fills anything of an array."""
     copied = "what is copied there out of another buffer is not seen"
     return f"no receive puts data into {_array(part)} ({copied}): {_REMEDY}"
 
 
 def other(part: Declared) -> str:
-    """A native program's widths that it was watched with are not those of all receives."""
+    """Return a native program's widths that it was watched with are not those of all receives."""
     return f"the receives of all ranks show other ghost cells of {_array(part)} than the first ones did: {_REMEDY}"
 
 
@@ -153,7 +155,7 @@ def _end(part: Declared, side: Side) -> str:
 
 
 def brought(case: Case) -> Finding:
-    """The ghost holds what its owner's cell never had, and where that is from is not known."""
+    """Return the ghost holds what its owner's cell never had, and where that is from is not known."""
     words = f"the copy holds what rank {case.wrong.owner} never had there"
     return _made("remote-access", case, words, [], sure=False)
 

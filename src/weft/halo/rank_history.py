@@ -125,7 +125,7 @@ class Story:
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
 
     def _seen(self, done: Done, seen: Mapping[int, list[int]]) -> Done:
-        """What was done, with looks at ghosts in place of looks at a shell."""
+        """Return what was done, with looks at ghosts in place of looks at a shell."""
         parts = [read.part for read in self.uses[done.use].reads]
         if not any(part in seen for part in parts):
             return done
@@ -206,22 +206,22 @@ class Story:
         return bisect_right(self._moments.get(part, []), started - 1) - 1
 
     def complete(self, part: int) -> bool:
-        """Whether each change of what neighbours copy was seen when it was made, to the end."""
+        """Return whether each change of what neighbours copy was seen when it was made, to the end."""
         return self.whole and not self.parts[part].late and not any(look.unseen for look in self.owned[part])
 
     def times(self, uses: Sequence[int]) -> list[int]:
-        """When some uses came, as numbers of what was done."""
+        """Return when some uses came, as numbers of what was done."""
         chosen = frozenset(uses)
         if chosen not in self._times:
             self._times[chosen] = [k for k, done in enumerate(self.done) if done.use in chosen]
         return self._times[chosen]
 
     def lines(self, times: Sequence[int]) -> list[tuple[str, int]]:
-        """The lines of what was done then."""
+        """Return the lines of what was done then."""
         return [self.uses[self.done[k].use].at[:2] for k in times]
 
     def store_before(self, look: Look, part: int) -> Use | None:
-        """The store that a look followed."""
+        """Return the store that a look followed."""
         for at in range(look.done - 1, -1, -1):
             use = self.uses[self.done[at].use]
             if use.what == "store" and use.part == part:
@@ -247,7 +247,7 @@ def _apart(looks: Sequence[Look], part: Declared, shell: int) -> tuple[list[Look
 
 
 def stored(use: Use, part: Declared) -> Ints:
-    """The places in the part that a use stores."""
+    """Return the places in the part that a use stores."""
     if use.places is not None:
         return np.array(use.places, np.int64)
     return numbers(use.cells, part.shape, part.strides) if use.cells else np.zeros(0, np.int64)
@@ -286,7 +286,7 @@ def stories(trace: Trace) -> dict[int, Story]:
 
 
 def _files(trace: Trace) -> Iterator[tuple[Rank, Path]]:
-    """The ranks that have a log, and call MPI from one thread."""
+    """Yield the ranks that have a log, and call MPI from one thread."""
     folder = trace.path / log.FOLDER
     if folder.is_symlink() or not folder.is_dir():
         return
@@ -339,7 +339,7 @@ def ghosts_of(use: Use, read: Read, source: Placed, target: Placed | None, owner
 
 
 def _paired(use: Use, read: Read, source: Placed, target: Placed | None) -> tuple[Ints, Ints] | None:
-    """What was loaded before a store, and the cells that were stored, where one went into the other."""
+    """Return what was loaded before a store, and the cells that were stored, where one went into the other."""
     if target is None or not read.pairs:
         return None
     pairs = np.array(read.pairs, np.int64)
@@ -348,7 +348,7 @@ def _paired(use: Use, read: Read, source: Placed, target: Placed | None) -> tupl
 
 
 def _aimed(use: Use, cells: Cells, source: Placed, target: Placed | None) -> tuple[Ints, Ints] | None:
-    """What was read, and the elements that each of it was stored at."""
+    """Return what was read, and the elements that each of it was stored at."""
     places = numbers(cells, source.of.shape, source.of.strides)
     if use.what != "store":
         return places.ravel(), np.full(places.size, NOBODY, np.int64)

@@ -101,7 +101,7 @@ def _one(event: Event, address: Any, datatype: Any, count: Any) -> Iterator[tupl
 
 
 def _of_neighbours(event: Event, args: dict[str, Any]) -> Iterator[tuple[int, Datatype | None, int]]:
-    """What comes of each neighbour; where all are alike how many there are is not known."""
+    """Yield what comes of each neighbour; where all are alike how many there are is not known."""
     address, counts, where = args.get("recvbuf"), args.get("recvcounts"), args.get("rdispls", args.get("displs"))
     if not isinstance(counts, list) or not isinstance(where, list) or not isinstance(address, int):
         yield from _one(event, address, args.get("recvtype"), -1)
@@ -143,7 +143,7 @@ def _box(part: Declared, offset: int, datatype: Datatype | None, count: int) -> 
 
 
 def _indices(part: Declared, offsets: Ints) -> dict[int, Ints]:
-    """By dimension the indices of elements."""
+    """Return by dimension the indices of elements."""
     found = {}
     for axis in sorted(range(len(part.shape)), key=lambda axis: -part.strides[axis]):
         index = offsets // part.strides[axis] if part.shape[axis] > 1 else offsets * 0

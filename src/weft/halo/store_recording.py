@@ -61,14 +61,14 @@ def storing(part: Part, what: Stored, store: Callable[[], object]) -> None:
 
 
 def _pointwise(origin: Origin, part: Part, cells: Any) -> bool:
-    """Whether elements come from the same places that they are stored at."""
+    """Return whether elements come from the same places that they are stored at."""
     other = origin.part
     same = other.shape == part.shape and other.strides == part.strides
     return same and isinstance(cells, tuple) and other.cells(origin.view) == cells
 
 
 def value_of(value: Any, at: Place) -> Made:
-    """What is known of a value that is stored."""
+    """Return what is known of a value that is stored."""
     if isinstance(value, Remembering):
         origins = read(value, at)
         return Made(origins, bool(origins) or value._computed, None)
@@ -78,7 +78,7 @@ def value_of(value: Any, at: Place) -> Made:
 
 
 def chosen(part: Part, view: Array, key: Any) -> dict[str, Any] | None:
-    """The elements that lists of indices or truth values choose."""
+    """Return the elements that lists of indices or truth values choose."""
     cells = part.cells(view)
     if cells is None:
         return None

@@ -103,7 +103,7 @@ class Watched(Remembering):
         return function(*plain_of(args), **plain_of(kwargs))
 
     def weft_shared(self) -> tuple[Array, str, list[int], list[int] | None] | None:
-        """What this rank owns of a whole part, its name and its place, for probes; None where it has none."""
+        """Return what this rank owns of a whole part, its name and its place, for probes; None where it has none."""
         part = self._part
         if part is None or part.halo is None or not same(part.array, self):
             return None
@@ -113,7 +113,7 @@ class Watched(Remembering):
         return part.array[own], part.facts["of"], part.facts["lower"], part.facts["whole"]
 
     def copy(self, order: Any = "C") -> Any:
-        """As numpy's; of a whole part it is one of the same form."""
+        """Return as numpy's; of a whole part it is one of the same form."""
         return _alike(self, self.view(np.ndarray).copy(order), copied=True)
 
     def fill(self, value: Any) -> None:
@@ -157,7 +157,7 @@ _IN_PLACE: Final = frozenset(
 
 
 def _foreign(value: Any) -> bool:
-    """Whether a value has arithmetic of its own."""
+    """Return whether a value has arithmetic of its own."""
     kind = type(value)
     if kind is np.ndarray or kind is float or kind is int:
         return False
@@ -181,7 +181,7 @@ class _Call(NamedTuple):
 
 
 def _unusual(call: _Call) -> Any:
-    """A ufunc that stores in what is there, reduces, or chooses."""
+    """Return a ufunc that stores in what is there, reduces, or chooses."""
     work = getattr(call.ufunc, call.method)
     results: list[Any] = []
 
@@ -207,7 +207,7 @@ def _unusual(call: _Call) -> Any:
 
 
 def _made_of(result: Any, origins: tuple[Origin, ...]) -> Any:
-    """A new result as what remembers its origins."""
+    """Return a new result as what remembers its origins."""
     if isinstance(result, tuple):
         return tuple(_made_of(one, origins) for one in result)
     if not isinstance(result, np.ndarray):
@@ -218,14 +218,14 @@ def _made_of(result: Any, origins: tuple[Origin, ...]) -> Any:
 
 
 def _returned(result: Any, outs: Sequence[Any]) -> Any:
-    """What a ufunc gives back: the arrays that it was given to store in."""
+    """Return what a ufunc gives back: the arrays that it was given to store in."""
     if not outs or not any(isinstance(one, Watched) for one in outs):
         return result
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
 def _alike(old: Watched, made: Array, *, copied: bool) -> Array:
-    """A new array of the form of a whole part is one, too; what is stored in it counts."""
+    """Return a new array of the form of a whole part is one, too; what is stored in it counts."""
     part = old._part
     if part is None or made.shape != part.shape or not part.log.here():
         result = made.view(Watched)

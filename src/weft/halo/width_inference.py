@@ -40,7 +40,7 @@ class Shown:
     wide: dict[Side, int] = field(default_factory=dict)
 
     def copies(self, other: Shown) -> bool:
-        """Whether the program made this array of the other one, ghosts and all."""
+        """Return whether the program made this array of the other one, ghosts and all."""
         (one, *_), (of, *_) = self.parts.values(), other.parts.values()
         return one.copy and not of.copy and one.name == of.name
 
@@ -103,7 +103,7 @@ def _layers(part: Declared, got: Sequence[Received]) -> Layers:
 
 
 def _thin(part: Declared, box: Box) -> list[bool]:
-    """By dimension whether a box is no wider there than ghosts are, and leaves as much beside it."""
+    """Return by dimension whether a box is no wider there than ghosts are, and leaves as much beside it."""
     return [
         last - first < MOST_WIDE and 2 * (last - first + 1) < n
         for (first, last), n in zip(box, part.shape, strict=True)
@@ -188,7 +188,7 @@ def _with(part: Declared, wide: Mapping[Side, int], unfilled: frozenset[Side]) -
 
 
 def _alike(one: Shown, other: Shown) -> bool:
-    """Whether two arrays have the same form on each rank."""
+    """Return whether two arrays have the same form on each rank."""
     return one.parts.keys() == other.parts.keys() and all(
         (part.shape, part.lower, part.dims, part.coordinates) ==
         (other.parts[rank].shape, other.parts[rank].lower, other.parts[rank].dims, other.parts[rank].coordinates)

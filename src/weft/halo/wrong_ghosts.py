@@ -42,5 +42,5 @@ class Case:
 
     @property
     def source(self) -> Placed:
-        """The part that has the ghost."""
+        """Return the part that has the ghost."""
         return self.field.parts[self.wrong.rank]

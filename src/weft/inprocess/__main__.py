@@ -96,7 +96,9 @@ def answer_debugger(socket_path: str) -> None:
     """
     try:
         if "asyncio" not in sys.modules:  # nothing is imported into a program that has no use for it
-            refuse_debugger(socket_path, "has not imported asyncio: it has no tasks")
+            other = next((name for name in ("trio", "gevent", "curio") if name in sys.modules), "")
+            reason = f"runs {other}, whose tasks are not followed: only asyncio's are" if other else ""
+            refuse_debugger(socket_path, reason or "has not imported asyncio: it has no tasks")
             return
         sys.modules.pop("_weft_inside.attach", None)
         load_agent_module("attach").connect_agent(socket_path)

@@ -26,9 +26,11 @@ from typing import Any
 
 from . import births, creation, hangs
 from .births import Task, ancestry, birth, is_library
+from .cancellations import find_ignored_cancellations
 from .child_processes import list_child_processes
+from .loop_states import all_stacks, find_blocked_loops, find_lost_wakeups, split_own_frame
 from .schedule import Schedule
-from .task_deaths import TaskDeaths, exception_frames
+from .task_deaths import TaskDeaths, UnretrievedErrors, describe_dead_task, exception_frames, find_dead_tasks
 from .task_deaths import describe_death as died
 from .task_table import build_task_columns, find_given_names
 from .thread_monitor import ThreadMonitor
@@ -84,9 +86,11 @@ class Agent:
         self._ticks = self._patience = 0
         self._quiet = False
         self._since: float | None = None
+        self._lost: list[Any] = []
         self._pid = os.getpid()
         self.loops: weakref.WeakSet[Any] = weakref.WeakSet()
         self.deaths = TaskDeaths(self._stop_at_death)
+        self._unretrieved = UnretrievedErrors()
         self.tracer = Tracer(self.stop, self.tasks, self.deaths.on_task_created)
         self.schedule = Schedule(lambda text: self.stop(None, "interrupted", None, text))
         self._scheduled = False
@@ -100,6 +104,7 @@ class Agent:
         path of the C part.
         """
         self._hook_loop_creation()
+        self._unretrieved.install()
         births.install_births(self.tracer.on_task_created, library, unwrap_awaitable, has_shield_callback)
         if self.has_thread_rows:
             creation.install_creation_hooks()
@@ -258,7 +263,7 @@ class Agent:
             return
         for late in self.schedule.overdue_loops():
             late.call_soon_threadsafe(lambda: None)  # its next round sees it
-        if self.schedule.is_delaying_tasks:
+        if self.schedule.is_delaying_tasks or self._check_lost_wakeups():
             return
         if (asleep := self.thread_monitor.find_idle_threads()) is None:
             self._ticks, self._since, self._quiet = 0, None, False
@@ -275,6 +280,27 @@ class Agent:
         if self._ticks >= self._patience:
             self._ticks, self._patience = 0, min(2 * self._patience, MOST_IDLE_CHECKS)
             self.send({"idle": True, "quiet": before and self._quiet, "held": self.schedule.held_ready_tasks()})
+
+    def _check_lost_wakeups(self) -> bool:
+        """Tell the debugger of loops that sleep although a callback is ready, if they did at the last check too; return
+        whether there are any.
+        """
+        before, now = self._lost, self._find_lost_wakeups()
+        self._lost = now
+        kept = [row for row in now if row["key"] in [one["key"] for one in before]]
+        if not kept:
+            return False
+        self._ticks += 1
+        if self._ticks >= self._patience:
+            self._ticks, self._patience = 0, min(2 * self._patience, MOST_IDLE_CHECKS)
+            self.send({"idle": True, "quiet": False, "held": [], "lost": kept})
+        return True
+
+    def _find_lost_wakeups(self) -> list[dict[str, Any]]:
+        """Return the loops that sleep although a callback is ready; the schedule's own doing is none."""
+        if not any(getattr(loop, "_ready", None) for loop in list(self.loops)):
+            return []
+        return find_lost_wakeups(list(self.loops), all_stacks(self.thread_monitor.own_threads))
 
     # Requests
 
@@ -298,15 +324,39 @@ class Agent:
         """Return the name of another task library that the program has loaded, such as trio; empty if none."""
         return next((name for name in OTHER_TASK_LIBRARIES if name in sys.modules), "")
 
+    def do_main(self, _: Request) -> dict[str, Any]:
+        """Return whether the main thread waits, the program's line at which it does, and the library's function."""
+        ident = threading.main_thread().ident or 0
+        asleep = ident in self.thread_monitor.find_threads_that_do_not_run()
+        stack = frame_and_callers(sys._current_frames().get(ident))
+        own, library = split_own_frame(stack)
+        return {"asleep": asleep, "at": frame_site(own), "library": library}
+
     def do_children(self, _: Request) -> list[list[Any]]:
         """Return number and name of each living process that the program has made by multiprocessing."""
         return list_child_processes()
 
     def do_hung(self, _: Request) -> Any:
         """Return a row for each object that tasks or threads wait for: who waits, and who could end the wait."""
+        tasks, dead = self.tasks(), find_dead_tasks()
         return hangs.describe_awaited_objects(
-            self.tasks(), self.thread_monitor.read_threads(self.thread_monitor.find_sleeping_threads())
+            tasks,
+            self.thread_monitor.read_threads(self.thread_monitor.find_sleeping_threads()),
+            [*map(describe_dead_task, dead), *self._unretrieved],
         )
+
+    def do_lost(self, _: Request) -> list[dict[str, Any]]:
+        """Return the loops that sleep although a callback is ready."""
+        return [] if self._standing else self._find_lost_wakeups()
+
+    def do_delays(self, _: Request) -> dict[str, Any]:
+        """Return what holds up a program that is not hung: blocked loops, and cancellations that tasks ignore."""
+        asleep = self.thread_monitor.find_threads_that_do_not_run()
+        loops, stacks = list(self.loops), all_stacks(self.thread_monitor.own_threads)
+        return {
+            "blocked": [] if self._standing else find_blocked_loops(loops, stacks, asleep),
+            "cancelled": find_ignored_cancellations(self.tasks(), find_dead_tasks()),
+        }
 
     def _find_task(self, number: int | None) -> Task | None:
         """Return the task with a number, if it is not done or is the stopped one; else None."""

@@ -80,7 +80,7 @@ class TaskBreakpoints:
 
     @property
     def needs_tracing(self) -> bool:
-        """Whether the breakpoints need the trace function, because this Python has no sys.monitoring."""
+        """Return whether the breakpoints need the trace function, because this Python has no sys.monitoring."""
         return bool(self._all) and _MONITORING is None
 
     def replace_breakpoints(self, settings: list[dict[str, Any]], stack_frames: list[FrameType]) -> None:

@@ -10,18 +10,33 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from asyncio import base_events
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-from .births import ASYNCIO, Task, birth
+from .births import ASYNCIO, Task, birth, is_library
 from .blocked_threads import LOCK_TYPES
+from .call_search import MOST_CALLS, find_releasing_calls
 from .context_managers import find_entered_managers
 from .creation import find_creation
+from .resource_holders import find_completing_threads, find_pool_holders
+from .task_deaths import Death
 from .threads import ThreadSnapshot
-from .wait_descriptions import find_awaited_object, find_executor_future, find_variable_name, own_attributes
-from .waits import coroutines_with_frames, find_thread_work, frame_site, innermost_frame
+from .wait_descriptions import (
+    describe_awaited_function,
+    describe_state,
+    find_awaited_object,
+    find_executor_future,
+    find_variable_name,
+    own_attributes,
+    reachable_objects,
+)
+from .waits import coroutines_with_frames, find_target_tasks, frame_site, innermost_frame
+
+MOST_SEARCHED = 200
+"""Tasks up to which their variables are searched for parts of a pool."""
 
 
 def is_stuck(loops: list[Any], tasks: list[Task], threads: ThreadSnapshot) -> bool:
@@ -68,47 +83,114 @@ def _has_native_threads() -> bool:
         return True
 
 
-def describe_awaited_objects(tasks: list[Task], threads: ThreadSnapshot) -> list[dict[str, Any]]:
-    """Return a row for each object that tasks or threads wait for.
+def describe_awaited_objects(
+    tasks: list[Task], threads: ThreadSnapshot, deaths: Iterable[Death]
+) -> list[dict[str, Any]]:
+    """Return a row for each object that tasks or threads wait for; the wait for a task or a work is not one.
 
-    A row has: `kind` and `what` (type and name of the object), `waits` and `at` (numbers and lines of those that wait),
-    `inside` (who has entered it by `with`), `has` (who can reach it through variables), `owner` (who took it, for a
-    lock).
+    A row has: `kind`, `what` and `state` (type, name and state of the object), `waits` and `at` (numbers and lines of
+    those that wait), `inside` (who has entered it by `with`), `has` (who can reach it through variables), `owner` (who
+    took it, for a lock), `thread` (for a future: the number of the thread that will complete it, and whether it works
+    on it now), `pool` (as `_describe_pool` returns it), `deaths` (who had it, and died of what: label, exception,
+    line), `calls` (the program's calls that release it, if no task is in a function with one; None if that is not
+    known).
     """
-    rows: dict[int, list[tuple[Any, FrameType]]] = {birth(task).id: coroutines_with_frames(task) for task in tasks}
+    by_number = sorted(tasks, key=lambda task: birth(task).id)
+    rows: dict[int, list[tuple[Any, FrameType]]] = {birth(task).id: coroutines_with_frames(task) for task in by_number}
     rows |= {
         entry.creation.id: [(None, frame) for frame in entry.stack[::-1]] for entry in threads.entries if entry.stack
     }
     found: dict[int, dict[str, Any]] = {}
-    for number, thing, what, frames in [*_find_waiting_tasks(tasks, rows), *threads.waits_for_objects()]:
-        one = found.setdefault(id(thing), {"thing": thing, "kind": "", "what": "", "waits": [], "at": []})
+    known = list(deaths)
+    for number, thing, what, function, frames in [*_find_waiting_tasks(tasks, rows), *threads.waits_for_objects()]:
+        one = found.setdefault(
+            id(thing), {"thing": thing, "kind": "", "what": "", "waits": [], "at": [], "thread": None}
+        )
         one["kind"] = type(thing).__name__
+        one["state"] = describe_state(thing, function) or (
+            "" if function or what else describe_awaited_function(frames)
+        )
+        one["function"], one["frames"] = function, frames
         one["what"] = one["what"] or what
         one["waits"].append(number)
         one["at"].append(frame_site(innermost_frame(frames)))
+    futures = {id(one["thing"]): one for one in found.values() if asyncio.isfuture(one["thing"])}
+    for key, (ident, is_at_work) in find_completing_threads(
+        [one["thing"] for one in futures.values()], threads.stacks
+    ).items():
+        futures[key]["thread"] = [threads.current_number(ident), is_at_work]
     for one in found.values():
         thing = one.pop("thing")
         holder = threads.find_lock_holder(thing, 0) if isinstance(thing, LOCK_TYPES) else None
-        one["inside"] = [number for number, line in rows.items() if number == holder or _is_inside_manager(thing, line)]
+        is_condition = isinstance(thing, asyncio.Condition)  # who waits for one has entered it, and left it meanwhile
+        one["inside"] = (
+            []
+            if is_condition
+            else [number for number, line in rows.items() if number == holder or _is_inside_manager(thing, line)]
+        )
         one["has"] = [number for number, line in rows.items()
                       if number not in one["waits"] and any(_can_reach(frame, thing) for _, frame in line)]  # fmt: skip
         one["owner"] = _describe_lock_owner(thing)
+        one["pool"] = _describe_pool(one.pop("frames"), set(one["waits"]), rows)
+        one["deaths"] = [[death.label, death.words, death.at] for death in known if death.has(thing)]
         lines = ([frame for _, frame in rows[number]] for number in one["has"])
-        one["what"] = one["what"] or next(filter(None, (find_variable_name(thing, frames) for frames in lines)), "")
+        name, function = one["what"], one.pop("function")
+        is_known = one["inside"] or one["has"] or one["owner"] or one["deaths"]
+        one["calls"] = None if is_known else _find_idle_releases(function, name, rows)
+        one["what"] = name or next(filter(None, (find_variable_name(thing, frames) for frames in lines)), "")
     return list(found.values())
 
 
 def _find_waiting_tasks(
     tasks: list[Task], rows: dict[int, list[tuple[Any, FrameType]]]
-) -> Iterator[tuple[int, object, str, list[FrameType]]]:
-    """Yield (number, object, name of the object, frames from the outside in) for each task that waits for an object."""
+) -> Iterator[tuple[int, object, str, str, list[FrameType]]]:
+    """Yield (number, object, its name, asyncio's function, frames from the outside in) for each task that waits for
+    an object.
+    """
     for task in tasks:
         waiter, number = getattr(task, "_fut_waiter", None), birth(task).id
-        if waiter is None or isinstance(waiter, asyncio.Task) or find_thread_work(waiter) is not None:
+        if waiter is None or waiter.done():
             continue
         frames = [frame for _, frame in rows[number]]
-        thing, _ = find_awaited_object(frames) or (waiter, "")
-        yield number, thing, find_variable_name(thing, frames), frames
+        thing, function = find_awaited_object(frames) or (waiter, "")
+        if not function and find_target_tasks(waiter, frames):
+            continue  # the table tells of it; what those wait for is a row
+        yield number, thing, find_variable_name(thing, frames), function, frames
+
+
+def _describe_pool(
+    frames: list[FrameType], waits: set[int], rows: dict[int, list[tuple[Any, FrameType]]]
+) -> dict[str, Any] | None:
+    """Return the library's object that a task waits in (`kind`, `function` that the program called), and its `holders`:
+    [number, line, variable, type of the part that it holds]; None if no library's object, or nobody that has a part.
+    """
+    if len(rows) > MOST_SEARCHED:
+        return None
+    others = {number: [frame for _, frame in line] for number, line in rows.items() if number not in waits}
+    if (found := find_pool_holders(frames, others)) is None:
+        return None
+    owner, holders = found
+    own = max((i for i, frame in enumerate(frames) if not is_library(frame.f_code.co_filename)), default=-1)
+    return {
+        "kind": type(owner).__name__, "function": frames[own + 1].f_code.co_qualname,
+        "holders": [[number, frame_site(frame), name, type(part).__name__]
+                    for number, (frame, name, part) in holders.items()],
+    }  # fmt: skip
+
+
+def _find_idle_releases(
+    function: str, variable: str, rows: dict[int, list[tuple[Any, FrameType]]]
+) -> list[list[Any]] | None:
+    """Return [file, line, text] of the program's calls that end the wait in `function` on a variable; None if they are
+    not known by their names, or a task or thread of `rows` is in a function with such a call.
+    """
+    calls = find_releasing_calls(function, variable)
+    if calls is None or (threading.active_count() > 1 and calls):
+        return None
+    living = {(frame.f_code.co_filename, frame.f_code.co_name) for line in rows.values() for _, frame in line}
+    if any((call.file, call.function) in living for call in calls):
+        return None
+    return [call.row() for call in calls[:MOST_CALLS]]
 
 
 def _is_inside_manager(thing: object, line: list[tuple[Any, FrameType]]) -> bool:
@@ -123,12 +205,7 @@ def _is_inside_manager(thing: object, line: list[tuple[Any, FrameType]]) -> bool
 
 def _can_reach(frame: FrameType, thing: object) -> bool:
     """Return whether a frame has an object as a local or used global variable, or as an attribute of its `self`."""
-    if any(value is thing for value in list(frame.f_locals.values())):
-        return True
-    if any(value is thing for name, value in own_attributes(frame.f_locals.get("self"))):
-        return True
-    names = frame.f_code.co_names
-    return any(frame.f_globals.get(name) is thing for name in names)
+    return any(value is thing for value in reachable_objects(frame))
 
 
 def _describe_lock_owner(lock: object) -> list[Any] | None:

@@ -109,12 +109,12 @@ class RecordedTurns:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the replay has to give up the handle whose turn it is."""
+        """Return whether the replay has to give up the handle whose turn it is."""
         return self._is_late(IO_TURN_TIMEOUT) and (self.names[self.position].startswith(IO_PREFIX) or self.is_lost)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the run no longer follows its record."""
+        """Return whether the run no longer follows its record."""
         return self._is_late(TURN_TIMEOUT)
 
 
@@ -204,7 +204,7 @@ class Schedule:
         return added
 
     def _name_io_handle(self, loop: Any, handle: Any, callback: Any) -> str:
-        """Name a reader, writer or timer by its loop, its function and a count, and return the name."""
+        """Return name a reader, writer or timer by its loop, its function and a count, and return the name."""
         kind = f"{IO_PREFIX}{self._loop_number(loop)}.{getattr(callback, '__qualname__', type(callback).__name__)}"
         self._made[kind] += 1
         self._marks[handle] = name = f"{kind}.{self._made[kind]}".replace(" ", "")
@@ -309,7 +309,7 @@ class Schedule:
 
     @property
     def is_delaying_tasks(self) -> bool:
-        """Whether a replay makes tasks wait for their turn, so that an idle program may be its doing."""
+        """Return whether a replay makes tasks wait for their turn, so that an idle program may be its doing."""
         return any(turns.waiting_since is not None for turns in list((self._turns or {}).values()))
 
     def overdue_loops(self) -> list[Any]:

@@ -95,7 +95,7 @@ def find_with_objects(frame: FrameType) -> Iterator[Any]:
 
 def _enclosing_with_blocks(file: str, line: int, column: int) -> list[ast.With]:
     """Return the `with` statements of the same function whose bodies contain a position, outermost first."""
-    at: ast.AST | None = _parse_file(file)
+    at: ast.AST | None = parse_file(file)
     found: list[ast.With] = []
     while at is not None:
         children = list(ast.iter_child_nodes(at))
@@ -129,7 +129,7 @@ def _is_unchanged_in_body(expression: ast.expr, body: list[ast.stmt]) -> bool:
 
 
 @lru_cache(maxsize=32)
-def _parse_file(file: str) -> ast.Module | None:
+def parse_file(file: str) -> ast.Module | None:
     """Return the syntax tree of a source file; None if it cannot be parsed."""
     try:
         return ast.parse("".join(linecache.getlines(file)))

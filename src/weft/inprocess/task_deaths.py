@@ -1,18 +1,41 @@
-"""Finds tasks that end by an exception: for the debugger's `catch`, and for the join of a followed task.
+"""Finds tasks that end by an exception: for the debugger's `catch`, the join of a followed task, and verdicts.
 
-Only a callback at the end of each task is added, and only while `catch` is on: nothing is traced for this.
+Only a callback at the end of each task is added, and only while `catch` is on: nothing is traced for this. An error
+that nobody retrieves is also noted when asyncio tells of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import gc
+import weakref
+from asyncio import base_events
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
-from .births import Task, birth
+from .births import HAS_GLOBAL_TASK_SET, Task, _asyncio_task_set, birth
+from .wait_descriptions import reachable_objects
+from .waits import innermost_frame
 
 OnDeath = Callable[[Task, BaseException], None]
+MOST_DEATHS = 100
+"""Deaths that are remembered of tasks and callbacks that nothing holds any more."""
+
+
+class Death(NamedTuple):
+    """A task or a callback of a loop that an exception has ended.
+
+    `label`: of the task, or of the callback. `words`: of the exception; `at`: the program's line that raised it. `has`:
+    tells whether its frames could reach an object.
+    """
+
+    label: str
+    words: str
+    at: list[Any] | None
+    has: Callable[[object], bool]
 
 
 class TaskDeaths:
@@ -45,10 +68,12 @@ class TaskDeaths:
 
     def _on_task_done(self, task: Task) -> None:
         """Call `on_death` if a task ended by an exception of the caught class."""
-        error = find_fatal_exception(task)
+        error = find_cancellation(task) or find_fatal_exception(task)
         if error is None or not self.is_catching or not isinstance(task, asyncio.Task):
             return
         kinds = type(error).__mro__
+        if isinstance(error, asyncio.CancelledError) and self._name is None:
+            return  # a cancellation is an end like others, if nobody asks for it
         names = {kind.__name__ for kind in kinds} | {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds}
         if self._name is None or self._name in names:
             self._on_death(task, error)
@@ -59,20 +84,104 @@ def find_fatal_exception(task: Any) -> BaseException | None:
     return None if not task.done() or task.cancelled() else getattr(task, "_exception", None)
 
 
+def find_cancellation(task: Any) -> asyncio.CancelledError | None:
+    """Return the error of a cancelled task with its traceback; None for others. The task keeps it."""
+    if not task.done() or not task.cancelled():
+        return None
+    return next((one for one in gc.get_referents(task) if isinstance(one, asyncio.CancelledError)), None)
+
+
+def describe_exception(error: BaseException) -> str:
+    """Return `ValueError: boom`, of which the message is its first line."""
+    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+
+
 def describe_death(task: Task) -> str:
     """Return `task 3 (reader) died of ValueError: boom`; empty if no exception ended the task."""
-    error = find_fatal_exception(task)
-    if error is None:
-        return ""
-    words = str(error).splitlines()[:1]
-    return f"task {birth(task).id} ({task.get_name()}) died of " + ": ".join([type(error).__name__, *words])
+    error = find_fatal_exception(task) or find_cancellation(task)
+    return f"{_task_label(task)} died of {describe_exception(error)}" if error is not None else ""
+
+
+def _task_label(task: Task) -> str:
+    return f"task {birth(task).id} ({task.get_name()})"
 
 
 def exception_frames(task: Task) -> list[FrameType]:
     """Return the frames of the traceback of a dead task, innermost first; they still have their variables."""
-    error = find_fatal_exception(task)
+    return error_frames(find_fatal_exception(task) or find_cancellation(task))
+
+
+def innermost_error_site(error: BaseException) -> list[Any] | None:
+    """Return [file, line, function] of the program's innermost line that an exception has come through."""
+    trace, found = error.__traceback__, []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        found.append((trace.tb_frame, [code.co_filename, trace.tb_lineno, code.co_qualname]))
+        trace = trace.tb_next
+    inner = innermost_frame([frame for frame, _ in found])
+    return next((site for frame, site in reversed(found) if frame is inner), None)
+
+
+def error_frames(error: BaseException | None) -> list[FrameType]:
+    """Return the frames of an exception's traceback, innermost first."""
     trace, found = error.__traceback__ if error is not None else None, []
     while trace is not None:
         found.append(trace.tb_frame)
         trace = trace.tb_next
     return found[::-1]
+
+
+def find_dead_tasks() -> list[Task]:
+    """Return the tasks that an exception has ended and that something still holds."""
+    known = list(_asyncio_task_set()) if HAS_GLOBAL_TASK_SET else gc.get_objects()
+    return [one for one in known if isinstance(one, asyncio.Task) and find_fatal_exception(one) is not None]
+
+
+def describe_dead_task(task: Task) -> Death:
+    """Return the death of a task that something still holds."""
+    error = find_fatal_exception(task)
+    assert error is not None
+    reached = [one for frame in error_frames(error) for one in reachable_objects(frame)]
+    return Death(
+        _task_label(task), describe_exception(error), innermost_error_site(error),
+        lambda thing: any(one is thing for one in reached),
+    )  # fmt: skip
+
+
+class UnretrievedErrors:
+    """The errors of which asyncio has told the loops' handlers: of tasks that nobody awaited, and of callbacks."""
+
+    def __init__(self) -> None:
+        self._deaths: deque[Death] = deque(maxlen=MOST_DEATHS)
+
+    def __iter__(self) -> Iterator[Death]:
+        return iter(list(self._deaths))
+
+    def install(self) -> None:
+        """Note each error from now on, before the loop handles it as always."""
+        original = base_events.BaseEventLoop.call_exception_handler
+
+        def call_exception_handler(loop: Any, context: dict[str, Any]) -> None:
+            with suppress(Exception):
+                self._note(context)
+            original(loop, context)
+
+        base_events.BaseEventLoop.call_exception_handler = call_exception_handler  # type: ignore[method-assign, assignment]
+
+    def _note(self, context: dict[str, Any]) -> None:
+        """Note an error; of what its frames reach only weak references are kept."""
+        error, task, handle = context.get("exception"), context.get("future"), context.get("handle")
+        task = context.get("task", task)
+        if error is None or not (isinstance(task, asyncio.Task) or handle is not None):
+            return
+        if isinstance(task, asyncio.Task):
+            label = _task_label(task)
+        else:
+            label = f"the callback {getattr(handle._callback, '__qualname__', type(handle._callback).__name__)}"  # type: ignore[union-attr]
+        refs = []
+        for frame in error_frames(error):
+            for one in reachable_objects(frame):
+                with suppress(TypeError):
+                    refs.append(weakref.ref(one))
+        at = innermost_error_site(error)
+        self._deaths.append(Death(label, describe_exception(error), at, lambda thing: any(r() is thing for r in refs)))

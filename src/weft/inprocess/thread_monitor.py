@@ -48,6 +48,10 @@ class ThreadMonitor:
             if ident not in self.own_threads
         ):
             return set()
+        return self.find_threads_that_do_not_run()
+
+    def find_threads_that_do_not_run(self) -> set[int]:
+        """Return the threads that have slept through SETTLE_TIME, whatever they wait for."""
         self._asked.find_sleeping_since_last_call()
         time.sleep(SETTLE_TIME)
         return self._asked.find_sleeping_since_last_call()

@@ -178,14 +178,14 @@ class ThreadSnapshot:
         others = [entry for entry in self.entries if entry.state != "running"]
         return not any(entry.state == "done" or self._describe_pool_wait(entry.queue)["free"] for entry in others)
 
-    def waits_for_objects(self) -> Iterator[tuple[int, object, str, list[FrameType]]]:
-        """Yield (number, object, its name, frames from the outside in) for each thread that waits for something without
-        a row.
+    def waits_for_objects(self) -> Iterator[tuple[int, object, str, str, list[FrameType]]]:
+        """Yield (number, object, its name and state, "", frames from the outside in) for each thread that waits for
+        something without a row.
         """
         for ident in self.stacks:
             block, number = self.find_untimed_wait(ident), self.current_number(ident)
             if block is not None and number is not None and not any(map(self._find_number, block.others)):
-                yield number, block.thing, block.what, self.stacks[ident][::-1]
+                yield number, block.thing, block.what, "", self.stacks[ident][::-1]
 
     def blockers_by_loop(self) -> dict[int, int]:
         """Return the number of the task or thread that blocks the thread of a loop, by the loop's id()."""

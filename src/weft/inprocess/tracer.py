@@ -86,7 +86,7 @@ class Tracer:
 
     @property
     def is_tracing_all(self) -> bool:
-        """Whether lines of all tasks are traced, for breakpoints or watchpoints."""
+        """Return whether lines of all tasks are traced, for breakpoints or watchpoints."""
         return self.breakpoints.needs_tracing or self.watchpoints.is_active
 
     def is_frame_wanted(self, frame: FrameType) -> bool:

@@ -6,8 +6,8 @@ The description is read from the variables of frames on request; nothing is reco
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable, Container, Iterator
+from types import CodeType, FrameType
 from typing import Any
 
 from .births import ASYNCIO, is_library
@@ -38,13 +38,29 @@ def describe_state(thing: object, function: str) -> str:
 
 def find_awaited_object(frames: list[FrameType]) -> tuple[object, str] | None:
     """Return the object that asyncio's innermost function waits for, and the function's name; None for other waits."""
-    for frame in reversed(frames):
-        code = frame.f_code
+    inner = [frame.f_code for frame in frames]
+    name, depth = find_wait_function(inner, _OBJECTS) or ("", 0)
+    return (frames[depth].f_locals.get("self"), name) if name else None
+
+
+BUILT_ON = {"Queue.join": "Event.wait", "Barrier.wait": "Condition.wait"}
+"""asyncio's functions that wait by means of another one."""
+
+
+def find_wait_function(codes: list[CodeType], known: Container[str]) -> tuple[str, int] | None:
+    """Return the name and depth of the innermost function of asyncio among some; None if no inner one is.
+
+    `codes`: of a call stack, from the outermost in. One that is built on another one counts as the innermost.
+    """
+    found = None
+    for depth in range(len(codes) - 1, -1, -1):
+        code = codes[depth]
         if not code.co_filename.startswith(ASYNCIO):
-            return None
-        if code.co_qualname in _OBJECTS:
-            return frame.f_locals.get("self"), code.co_qualname
-    return None
+            break
+        name = code.co_qualname
+        if name in known and (found is None or BUILT_ON.get(name) == found[0]):
+            found = name, depth
+    return found
 
 
 def describe_future_wait(waiter: Any, frames: list[FrameType], seconds_left: float | None) -> str:
@@ -79,7 +95,7 @@ def _describe_awaited(waiter: Any, frames: list[FrameType]) -> str:
             )
         if name == "sleep":
             return ""
-    return _describe_executor_work(waiter) or find_variable_name(waiter, frames) or _describe_awaited_function(frames)
+    return _describe_executor_work(waiter) or find_variable_name(waiter, frames) or describe_awaited_function(frames)
 
 
 def describe_peer(transport: Any) -> str:
@@ -126,7 +142,17 @@ def own_attributes(thing: object) -> Iterator[tuple[str, object]]:
             return
 
 
-def _describe_awaited_function(frames: list[FrameType]) -> str:
+def reachable_objects(frame: FrameType) -> Iterator[object]:
+    """Yield the local and used global variables of a frame, and the attributes of its `self`."""
+    yield from list(frame.f_locals.values())
+    for _, value in own_attributes(frame.f_locals.get("self")):
+        yield value
+    for name in frame.f_code.co_names:
+        if name in frame.f_globals:
+            yield frame.f_globals[name]
+
+
+def describe_awaited_function(frames: list[FrameType]) -> str:
     """Return `in FUNCTION` for the library function that the program awaits; empty if it is asyncio's or none."""
     at = next((i for i in range(len(frames) - 1, -1, -1) if not is_library(frames[i].f_code.co_filename)), -1)
     inner = frames[at + 1 :]

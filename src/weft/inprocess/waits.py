@@ -14,7 +14,13 @@ from typing import Any
 
 from .births import ASYNCIO, INNERMOST_TYPES, Task, birth, is_library, source_line
 from .creation import creation_or_number, find_creation
-from .wait_descriptions import describe_future_wait, find_executor_future, find_variable_name, read_closure_variable
+from .wait_descriptions import (
+    describe_future_wait,
+    find_executor_future,
+    find_variable_name,
+    find_wait_function,
+    read_closure_variable,
+)
 
 _KIND_BY_FUNCTION = {
     "Event.wait": "event", "Condition.wait": "condition", "Condition.wait_for": "condition",
@@ -123,6 +129,11 @@ def describe_wait(
     return {"kind": kind, "tasks": tasks, "one": one, "free": free or not tasks, "what": what, "site": frame_site(at)}
 
 
+def find_target_tasks(waiter: object, frames: list[FrameType]) -> list[Any]:
+    """Return the tasks and works whose end completes a wait; empty if it waits for something else."""
+    return _classify_wait(waiter, frames)[1]
+
+
 def is_thread_work(target: Any) -> bool:
     """Return whether the target of a wait is the future of a thread's work, and not a task."""
     return not isinstance(target, asyncio.Task)
@@ -204,9 +215,8 @@ def _inner_asyncio_functions(codes: list[CodeType]) -> Iterator[str]:
 
 def future_wait_kind(codes: list[CodeType]) -> str:
     """Return the kind of a wait for a future, by the asyncio functions that await it, such as `sleep` or `queue`."""
-    return next(
-        (_KIND_BY_FUNCTION[name] for name in _inner_asyncio_functions(codes) if name in _KIND_BY_FUNCTION), "future"
-    )
+    found = find_wait_function(codes, _KIND_BY_FUNCTION)
+    return _KIND_BY_FUNCTION[found[0]] if found is not None else "future"
 
 
 def find_frame_to_inspect(codes: list[CodeType]) -> tuple[str, int] | None:

@@ -47,7 +47,7 @@ class WatchedExpressions:
 
     @property
     def is_active(self) -> bool:
-        """Whether anything is watched, so that lines must be traced."""
+        """Return whether anything is watched, so that lines must be traced."""
         return bool(self._all)
 
     def add(self, watch: WatchedExpression) -> None:

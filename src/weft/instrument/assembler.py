@@ -328,7 +328,8 @@ class Loop:
         self._asks = asks
 
     def behind(self, begin: list[str], rest: list[str], whole: list[str], on_stack: bool) -> list[str]:
-        """What follows the segment with hooks: the rest of the iteration, the question, and the loop without hooks.
+        """Return what follows the segment with hooks: the rest of the iteration, the question, and the loop without
+        hooks.
 
         The counter's first value that is not to be reached lies below the stack: a function that calls others has
         nothing there.
@@ -489,7 +490,7 @@ class StackSlots:
 
     @property
     def lines(self) -> list[str]:
-        """What is left."""
+        """Return what is left."""
         return [line for line in self._left if line is not None]
 
     def _process_instruction(self, line: str) -> str | None:

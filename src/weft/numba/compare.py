@@ -62,7 +62,7 @@ class Copies:
         self._keep: list[Any] = []  # blocks are known by their owner's id
 
     def copy(self, value: object) -> Any:
-        """The copy of one argument. Raises NotCopyableError."""
+        """Return the copy of one argument. Raises NotCopyableError."""
         if isinstance(value, np.ndarray) and type(value) in (np.ndarray, np.memmap):
             return self._array(value)
         if isinstance(value, PLAIN):

@@ -67,7 +67,9 @@ class Compiler:
     # --- lines ------------------------------------------------------------------------------------------------------
 
     def number(self, line: int) -> int:
-        """The number that stands for the line being compiled, and for its file, in the module's line information."""
+        """Return the number that stands for the line being compiled, and for its file, in the module's line
+        information.
+        """
         at = self._here[-1] if self._here else ("", line, "")
         if at not in self._numbers:
             self._numbers[at] = len(self._lines)
@@ -75,7 +77,7 @@ class Compiler:
         return self._numbers[at]
 
     def number_of(self, chain: Chain) -> int | None:
-        """The runtime's number for an access, None where it is none of the program's."""
+        """Return the runtime's number for an access, None where it is none of the program's."""
         if chain not in self._places:
             self._places[chain] = self._new_number([self._lines[number] for number in chain])
         return self._places[chain]

@@ -98,12 +98,12 @@ class Loop:
 
     @property
     def address(self) -> int:
-        """Where it lies."""
+        """Return where it lies."""
         return ctypes.addressof(self._memory)
 
     @property
     def checked(self) -> bool:
-        """Whether its iterations are the user's."""
+        """Return whether its iterations are the user's."""
         return bool(self._head.checked)
 
     def places(self, sites: Sequence[int]) -> None:
@@ -122,7 +122,7 @@ class Loop:
         self._head.bound, self._head.bounds = as_c_array(bounds, numba.Bound), len(bounds)
 
     def _bound(self, number: int, dimension: int, span: ValueRange, numbers: Mapping[str, int]) -> numba.Bound | None:
-        """What the runtime reads of an index's ends; None where it cannot know them."""
+        """Return what the runtime reads of an index's ends; None where it cannot know them."""
         low, high = self._of(span.low, numbers), self._of(span.high, numbers)
         if low is None or high is None or dimension >= self._each[number - 1].rank:
             return None
@@ -138,7 +138,7 @@ class Loop:
         )
 
     def _of(self, end: BoundSum, numbers: Mapping[str, int]) -> int | None:
-        """Where the runtime finds the term of a sum."""
+        """Return where the runtime finds the term of a sum."""
         if end.term not in {numba.OF_EXTENT, numba.OF_VALUE}:
             return end.number
         number = numbers.get(end.name)
@@ -158,7 +158,7 @@ class Loop:
 
     @property
     def asks(self) -> bool:
-        """Whether its body asks for its thread or its schedule, so that results may depend on them."""
+        """Return whether its body asks for its thread or its schedule, so that results may depend on them."""
         return bool(self._head.by_thread) or self.scheduled
 
     def by_thread(self) -> None:
@@ -178,11 +178,11 @@ class Runtime:
         self._library.weft_numba_python(python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear)
 
     def address(self, name: str) -> int:
-        """The address of one of its functions."""
+        """Return the address of one of its functions."""
         return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
 
     def stamps(self) -> Stamps:
-        """Where the iteration that runs is known by."""
+        """Return where the iteration that runs is known by."""
         each = ("weft_now", "weft_numba_loops_run", "weft_numba_known")
         cells = (ctypes.c_uint64 * 2).in_dll(self._library, "weft_numba_cells")
         return Stamps(*cells, *(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)) for name in each))
@@ -213,7 +213,7 @@ class Runtime:
         self._library.weft_numba_report_bounds(int(on))
 
     def outside(self) -> int:
-        """Indices outside their bounds since the last time."""
+        """Return indices outside their bounds since the last time."""
         return int(self._library.weft_numba_outside())
 
     def without_value(self) -> int:
@@ -221,7 +221,7 @@ class Runtime:
         return int(self._library.weft_numba_without_value())
 
     def magnitude(self) -> float:
-        """The largest sum of a reduction's partial results since the last time."""
+        """Return the largest sum of a reduction's partial results since the last time."""
         return float(self._library.weft_numba_magnitude())
 
     def flush(self) -> None:

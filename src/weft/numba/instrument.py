@@ -100,7 +100,7 @@ def split_arguments(text: str) -> list[str]:
 
 
 def _append_to_name(name: str, suffix: str) -> str:
-    """A function's name with something added, within its quotes."""
+    """Return a function's name with something added, within its quotes."""
     return f'{name[:-1]}{suffix}"' if name.endswith('"') else name + suffix
 
 
@@ -154,7 +154,7 @@ class Module:
     _used: set[str] = field(default_factory=set)
 
     def instrumented(self) -> str:
-        """The text with the calls in it."""
+        """Return the text with the calls in it."""
         lines = self.text.split("\n")
         self.bounds = f"@{BOUNDS}(" in self.text
         self._chains = chains(lines)
@@ -178,7 +178,7 @@ class Module:
         return "\n".join(out)
 
     def _function(self, head: str, lines: list[str]) -> Iterator[str]:
-        """The lines of a function's body, with the calls before the accesses."""
+        """Yield the lines of a function's body, with the calls before the accesses."""
         own = frames(lines)
         self._told = dict(self._tells(lines))
         self._roots = Roots(head, lines) if self.kernel and self.guards else None
@@ -201,7 +201,7 @@ class Module:
             yield _PHI.sub(lambda m: f"%{renamed.get(m[1], m[1])} ]", line) if " = phi " in line else line
 
     def _whole(self, head: str, lines: list[str], hooked: list[str]) -> list[str]:
-        """The function with its hooks and without them; what has its name calls the one that the runtime wants.
+        """Return the function with its hooks and without them; what has its name calls the one that the runtime wants.
 
         [] of a function that does not look as Numba's kernels do.
         """
@@ -255,7 +255,9 @@ class Module:
                 self.stored.add(root)
 
     def _site(self, line: str, pointer: str = "") -> int | None:
-        """The place of an access; of one that optimisation moved, and left without a line, another one's there."""
+        """Return the place of an access; of one that optimisation moved, and left without a line, another one's
+        there.
+        """
         return self.number_of(self._chain(line) or self._told.get(pointer, ()))
 
     def _chain(self, line: str) -> Chain:
@@ -307,7 +309,8 @@ class Module:
         return f"  call void @{name}(ptr {pointer}, i64 {length}, i32 {site})"
 
     def _guarded(self, pointer: str, call: str, cell: int | None = None) -> Iterator[str]:
-        """A call behind branches past it: of an array that need not be seen; where the iteration wrote the element.
+        """Yield a call behind branches past it: of an array that need not be seen; where the iteration wrote the
+        element.
 
         `cell`: the place of an access of one whole cell, for which the latter is asked.
         """
@@ -354,7 +357,7 @@ class Module:
             yield (f"  call void @{name}(ptr {new}.p{lane}, i64 {total // lanes}, i64 {new}.m, i32 {lane}, i32 {site})")
 
     def _bounds(self, line: str) -> str:
-        """The call of a bounds check, told at which place it stands."""
+        """Return the call of a bounds check, told at which place it stands."""
         site = self._site(line)
         return re.sub(r"i32 0\)(?=[ ,]|$)", f"i32 {site or 0})", line) if f"@{BOUNDS}(" in line else line
 
@@ -404,17 +407,17 @@ class Roots:
         return pointer
 
     def fresh(self, pointer: str) -> bool:
-        """Whether it points into memory that the function allocated."""
+        """Return whether it points into memory that the function allocated."""
         return self._root(pointer) in self._fresh
 
     def argument(self, pointer: str) -> int | None:
-        """The number of the argument whose array it points into; the schedule is 0."""
+        """Return the number of the argument whose array it points into; the schedule is 0."""
         match = re.fullmatch(r"%arg\.(\w+)\.4", self._root(pointer))
         return self._arguments.get(match[1]) if match else None
 
 
 def _is_program(define: str) -> bool:
-    """Whether a function is the program's own or a library function it calls, not glue to Python or to NRT."""
+    """Return whether a function is the program's own or a library function it calls, not glue to Python or to NRT."""
     match = _DEFINE.match(define)
     name = match[1].strip('"') if match else ""
     return not name.startswith(("cpython.", "cfunc.", "NRT_", "numba_", "__gufunc__", ".kernel")) and bool(
@@ -432,7 +435,7 @@ def frames(lines: list[str]) -> set[str]:
 
 
 def chains(lines: list[str]) -> dict[str, Chain]:
-    """The chain of lines of each location of a module; lines that optimisation lost (0) are left out."""
+    """Return the chain of lines of each location of a module; lines that optimisation lost (0) are left out."""
     held = {match[1]: (int(match[2]), match[3]) for line in lines if (match := _LOCATION.match(line))}
     found = {}
     for name in held:

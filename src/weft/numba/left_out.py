@@ -78,7 +78,7 @@ class Left:
         self.in_loops.setdefault(what, set()).add((parfor.loc.filename, parfor.loc.line))
 
     def told(self, compiled: Iterable[Any]) -> Iterator[str]:
-        """A phrase for each; `compiled`: code objects whose loops are known to the runtime."""
+        """Yield a phrase for each; `compiled`: code objects whose loops are known to the runtime."""
         known = set(compiled)
         for code, one in {one.py_func.__code__: one for one in self.functions if not one.overloads}.items():
             if code not in known and own(code.co_filename) and source.calls_prange(one.py_func):
@@ -93,6 +93,6 @@ class Left:
 
 
 def own(file: str) -> bool:
-    """Whether a file is the user's, and no installed package's."""
+    """Return whether a file is the user's, and no installed package's."""
     held = (sys.prefix, sys.base_prefix + "/lib", *site.getsitepackages())
     return Path(file).is_file() and not file.startswith(held)

@@ -99,7 +99,7 @@ class LoopChecks:
     def call(
         self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        """One call from Python."""
+        """Return one call from Python."""
         if self._busy or not self.is_parallel(function):
             return plain(function, *args, **kwargs)
         self._busy = True
@@ -119,7 +119,7 @@ class LoopChecks:
                 self.tell()
 
     def is_parallel(self, function: object) -> bool:
-        """Whether a call comes to a parallel loop of the user's."""
+        """Return whether a call comes to a parallel loop of the user's."""
         if id(function) not in self._parallel:
             called = find_callees(function)
             found = any(one.targetoptions.get("parallel") and source.calls_prange(one.py_func) for one in called)
@@ -153,7 +153,7 @@ class LoopChecks:
         return result
 
     def _due(self, key: tuple[object, ...]) -> bool:
-        """Whether a call's results are compared: the first ones with arguments like these, then fewer and fewer.
+        """Return whether a call's results are compared: the first ones with arguments like these, then fewer and fewer.
 
         Where arguments cannot be copied this is never known, and every index of every call is checked instead.
         """
@@ -168,7 +168,9 @@ class LoopChecks:
         kwargs: Mapping[str, object],
         key: tuple[object, ...],
     ) -> Expected | None:
-        """What a sequential run gives; None where the arguments cannot be copied or Numba cannot compile it so."""
+        """Return what a sequential run gives; None where the arguments cannot be copied or Numba cannot compile it
+        so.
+        """
         copies = Copies()
         try:
             given = copies.copy(args)
@@ -277,12 +279,12 @@ class Expected:
 
 
 def _key(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
-    """What calls of a function have in common that need not all be compared."""
+    """Return what calls of a function have in common that need not all be compared."""
     return (id(function), *(_outline(one) for one in (*args, *kwargs.values())))
 
 
 def _outline(value: object) -> object:
-    """What two calls have in common that need not both be compared: types and shapes."""
+    """Return what two calls have in common that need not both be compared: types and shapes."""
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.strides)
     if isinstance(value, SEQUENCES):
@@ -292,7 +294,7 @@ def _outline(value: object) -> object:
 
 @contextmanager
 def quiet(on: bool) -> Iterator[None]:
-    """No warnings of a function that is compiled a second time: its first compilation gives them."""
+    """Yield no warnings of a function that is compiled a second time: its first compilation gives them."""
     if not on:
         yield
         return
@@ -315,13 +317,13 @@ def same_random() -> Iterator[None]:
 
 @cache
 def _state_bytes() -> int:
-    """The size of a generator of Numba's random numbers."""
+    """Return the size of a generator of Numba's random numbers."""
     return int(cpu_target.target_context.get_abi_sizeof(rnd_state_t))
 
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """No output, neither Python's nor C's."""
+    """Yield no output, neither Python's nor C's."""
     sys.stdout.flush()
     python, kept = sys.stdout, os.dup(1)
     null = os.open(os.devnull, os.O_WRONLY)

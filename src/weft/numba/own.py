@@ -105,7 +105,7 @@ class LoopBody:
             self.uses.setdefault(one.name, VariableUses()).otherwise = True
 
     def places(self, indices: Iterable[Any], rank: int) -> tuple[tuple[int, ValueRange], ...]:
-        """What stands in the dimensions in all of these; () where iterations may meet."""
+        """Return what stands in the dimensions in all of these; () where iterations may meet."""
         places: dict[tuple[int, ValueRange], None] = {}
         alike: list[ValueRange | None] = []
         for index in indices:

@@ -43,7 +43,7 @@ class Use:
 
 
 def calls_prange(function: Any) -> bool:
-    """Whether a function has parallel loops, by its names: `prange` may have been imported under another one."""
+    """Return whether a function has parallel loops, by its names: `prange` may have been imported under another one."""
     return _names_prange(function.__code__, function.__globals__)
 
 
@@ -203,7 +203,7 @@ def _uses_in_node(node: ast.AST, statement: ast.stmt) -> Iterator[Use]:
 
 
 def _accumulates(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement is `name += x`, `name = name + x` or `name = max(name, x)`, with name nowhere in x."""
+    """Return whether a statement is `name += x`, `name = name + x` or `name = max(name, x)`, with name nowhere in x."""
     if isinstance(statement, ast.AugAssign):
         return (
             isinstance(statement.target, ast.Name)

@@ -40,7 +40,7 @@ class ValueRange:
 
     @property
     def nest(self) -> int | None:
-        """The index of the loop that it is, with something added."""
+        """Return the index of the loop that it is, with something added."""
         return self.low.number if self.low == self.high and self.low.term == OF_NEST else None
 
     def plus(self, number: int) -> ValueRange:
@@ -151,7 +151,7 @@ class ValueRanges:
         return ValueRange(extent, extent)
 
     def _made_of(self, variable: Any, operation: str) -> Any:
-        """The expression of a variable that is assigned once, if it is this operation."""
+        """Return the expression of a variable that is assigned once, if it is this operation."""
         made = self._made.get(self.name(variable)) if isinstance(variable, ir.Var) else None
         return made if isinstance(made, ir.Expr) and made.op == operation else None
 

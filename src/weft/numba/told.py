@@ -39,7 +39,7 @@ class TracedSourceMap(SourceMap):
     def add_construct(  # noqa: PLR0917 - as of SourceMap
         self, kind: str, file: str, line: int, column: int = 0, text: str = "", indices: Sequence[str] = ()
     ) -> int:
-        """A loop."""
+        """Return a loop."""
         number = super().add_construct(kind, file, line, column, text, indices)
         told = format_loop_line(self.constructs[number])
         self.library.weft_check_looped(number, ctypes.create_string_buffer(told.encode(errors="replace")))
@@ -48,7 +48,7 @@ class TracedSourceMap(SourceMap):
     def add_variable(
         self, name: str, file: str, line: int, what: Literal["variable", "array", "template", "tasks"] = "variable"
     ) -> int:
-        """A variable."""
+        """Return a variable."""
         number = super().add_variable(name, file, line, what)
         self.library.weft_check_named(number, name.encode(errors="replace"), 0)
         return number
@@ -60,7 +60,7 @@ class TracedSourceMap(SourceMap):
             self.library.weft_check_named(number, name, int(TYPES.get(numbers, 0)))
 
     def add_place(self, file: str, line: int, column: int = 0, function: str = "", text: str = "") -> int:
-        """A place of an access."""
+        """Return a place of an access."""
         number = super().add_place(file, line, column, function, text)
         self.library.weft_check_placed(number, file.encode(errors="replace"), line)
         return number

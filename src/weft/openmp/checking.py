@@ -6,7 +6,7 @@ import dataclasses
 import re
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,6 +35,7 @@ from weft.openmp.raw_findings import (
     RawOpenMPFinding,
     Strand,
     collect_program_counters,
+    is_library_file,
     parse_findings,
 )
 from weft.openmp.source_rewriting import read_directives, requires_shared_memory, source_language
@@ -215,7 +216,7 @@ def read_process_output(path: Path) -> CheckedProcess:
         raise WeftError(NO_ROOM)
     places: dict[int, AccessPlace] = {}
     for pc, frames in told.resolve_frames(collect_program_counters(told)).items():
-        file, line, function = next((one for one in frames if not is_system_header(one[0])), frames[0])
+        file, line, function = next((one for one in frames if not is_library_file(one[0])), frames[0])
         number = told.lines.get(pc) or atomic_statement_line(file or "", line)
         places[pc] = AccessPlace(str(Path(file)) if file else "", number, 0, OUTLINED.sub("", function or ""))
     ran = [RawConstructRun(one["construct"], one["pc"], one["times"], one["iterations"]) for one in told.constructs]
@@ -229,7 +230,7 @@ def find_included_files(processes: Sequence[CheckedProcess], sources: Sequence[P
     known = {str(source.absolute()) for source in sources}
     files = {file for one in processes for ran in one.construct_runs if (file := one.construct_place(ran).file)} - known
     here = Path.cwd()
-    paths = [Path(file) for file in sorted(files) if not is_system_header(file) and Path(file).is_file()]
+    paths = [Path(file) for file in sorted(files) if not is_library_file(file) and Path(file).is_file()]
     return [path.relative_to(here) if path.is_relative_to(here) else path for path in paths]
 
 
@@ -256,11 +257,6 @@ def describe_unchecked(sources: Sequence[Path], processes: Sequence[CheckedProce
     )  # fmt: skip
     if shared := [str(source) for source in sources if requires_shared_memory(source)]:
         yield messages.ONE_MEMORY.format(at=", ".join(shared))
-
-
-def is_system_header(file: str | None) -> bool:
-    """Return whether a frame is in a header of the compiler or the system; its caller's place is reported then."""
-    return file is None or file.startswith(("/usr/include/", "/usr/lib/"))
 
 
 def align_construct_lines(process: CheckedProcess, sources: Sequence[Path]) -> None:
@@ -320,9 +316,9 @@ def race_cause(race: RawOpenMPFinding) -> object:
     return (at, race.address if race.block is None else race.block)
 
 
-def race_sort_key(race: RawOpenMPFinding) -> tuple[bool, bool, int]:
+def race_sort_key(race: RawOpenMPFinding) -> tuple[bool, bool, bool, int]:
     """Return a key that sorts races of one cause: those with a known element first, pairs of two writes last."""
-    return (not race.named.index, race.access.write and race.other_access.write, race.id)
+    return (not race.named.index, not race.named.line, race.access.write and race.other_access.write, race.id)
 
 
 def make_findings(
@@ -334,7 +330,7 @@ def make_findings(
     """
     causes: dict[object, list[RawOpenMPFinding]] = defaultdict(list)
     for one in records:
-        if one.kind == "data-race":
+        if one.kind in ("data-race", "chunk-race"):
             one.named = name_raced_variable(one, names)
             causes[race_cause(one)].append(one)
         elif one.kind == "valueless":
@@ -342,8 +338,31 @@ def make_findings(
         elif one.kind not in device_copies.KINDS_OF:
             yield from _make_sync_findings(one)
     yield from device_copies.make_copy_findings((one for one in records if one.kind in device_copies.KINDS_OF), names)
-    for races in causes.values():
-        yield _make_race_finding(sorted(races, key=race_sort_key))
+    for races in merge_container_races(causes):
+        certain = [one for one in races if not one.chunk]
+        yield _make_race_finding(sorted(certain or races, key=race_sort_key))
+
+
+def merge_container_races(
+    causes: Mapping[object, Sequence[RawOpenMPFinding]],
+) -> list[list[RawOpenMPFinding]]:
+    """Return the races by cause, with those on the memory of one container together.
+
+    A container of the language's library has its own block of memory for each part: its races are at the same calls.
+    """
+    merged: list[tuple[set[tuple[int, str, int]], list[RawOpenMPFinding]]] = []
+    for races in sorted(causes.values(), key=lambda races: not any(one.named.line for one in races)):
+        calls = {
+            (one.access.strand.pc, at.place.file, at.place.line)
+            for one in races for at in (one.access, one.other_access) if at.is_in_library
+        }  # fmt: skip
+        known = next((one for one in merged if calls & one[0]), None)
+        if known is None or any(one.named.line for one in races):
+            merged.append((calls, list(races)))
+        else:
+            known[0].update(calls)
+            known[1].extend(races)
+    return [races for _, races in merged]
 
 
 def name_raced_variable(race: RawOpenMPFinding, names: VariableNames) -> NamedElement:
@@ -398,7 +417,8 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
     )
     pairs = {(race.access.place.line, race.other_access.place.line): race for race in races}
     said += (
-        messages.suggest_taskwait(first)
+        messages.name_saving_chunk(first)
+        or messages.suggest_taskwait(first)
         or messages.suggest_clause(pairs.values(), named, place, fortran)
         or messages.suggest_static_schedule(first)
     )
@@ -418,8 +438,9 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
     accesses = [access for race in races for access in (race.access, race.other_access)]
     sites = dict.fromkeys(Site(0, at.does, at.place.file, at.place.line, at.place.function) for at in accesses)
     return Finding(
-        kind="data-race", severity=KINDS["data-race"].severity, certainty="certain", message=said + format_times(count),
-        sites=tuple(sites), evidence=evidence,
+        kind="data-race", severity="warning" if first.chunk else KINDS["data-race"].severity,
+        certainty="possible" if first.chunk else "certain",
+        message=said + format_times(count), sites=tuple(sites), evidence=evidence,
     )  # fmt: skip
 
 

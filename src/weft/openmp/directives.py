@@ -2,8 +2,8 @@
 
 The rewritten schedule passes two facts to the runtime. Its kind: `guided` means a static schedule of the program, by
 which the same iteration of two loops runs on the same thread; `dynamic` means all others. Its chunk: the line of the
-directive, because the compiler gives the call that begins a loop no line. A simd loop becomes a parallel loop whose
-number of threads marks its iterations as lanes.
+directive, because the compiler gives the call that begins a loop no line, and the program's own chunk. A simd loop
+becomes a parallel loop whose number of threads marks its iterations as lanes.
 
 Clauses that only affect the speed of a loop are removed.
 """
@@ -16,8 +16,8 @@ from typing import Final
 
 LANES: Final = 1_000_000
 """`num_threads` of a simd loop, and its safelen added: native/loops.c knows it."""
-CHUNKED: Final = 1 << 24
-"""Added to the line of a static schedule with a chunk of its own: native/loops.c knows it, too."""
+LINES: Final = 1 << 24
+"""By which the program's own chunk is multiplied before the line is added: native/loops.c knows it, too."""
 WORDS: Final = frozenset(
     "parallel for do simd sections section target teams distribute taskloop master masked loop ordered workshare "
     "single task critical barrier atomic end data enter exit update declare".split()
@@ -141,7 +141,7 @@ def rewrite_for_runtime(one: OpenMPDirective, loop: str, line: int, index: str =
         else:
             return _rewrite_simd_loop(one, loop, line, index)
     made = OpenMPDirective(tuple(head), one.clauses)
-    return made if ends or loop not in head else _set_schedule(made, line)
+    return made if ends or loop not in head else _set_schedule(made, loop, line)
 
 
 def split_combined(one: OpenMPDirective) -> tuple[OpenMPDirective, ...]:
@@ -190,17 +190,22 @@ def _drop_if_clause(one: OpenMPDirective, word: str) -> OpenMPDirective:
     )
 
 
-def _set_schedule(one: OpenMPDirective, line: int) -> OpenMPDirective:
-    """Return the directive with the schedule that tells the runtime kind and line of the loop, in place of its own."""
+def _set_schedule(one: OpenMPDirective, loop: str, line: int) -> OpenMPDirective:
+    """Return the directive with the schedule that tells the runtime kind, line and chunk of the loop, in place of its
+    own.
+    """
     schedule = one.find_clause("schedule")
-    kind = (schedule.inside or "").partition(",")[0].rpartition(":")[2].strip().lower() if schedule else ""
+    words, _, chunk = (schedule.inside or "").partition(",") if schedule else ("", "", "")
+    kind = words.rpartition(":")[2].strip().lower()
     order = one.find_clause("order")
     modifier = (order.inside or "").partition(":")[0].strip().lower() if order else ""
     if modifier == "reproducible" and not kind:
         kind = "static"  # the same iteration of two such loops is the same thread's
     elif modifier == "unconstrained":
         kind = ""
-    chunked = kind == "static" and schedule is not None and "," in (schedule.inside or "")
-    said = OpenMPClause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line + CHUNKED * chunked}")
+    own = chunk.strip() if kind in ("static", "dynamic") else ""  # guided's chunks may be larger than it says
+    if own:
+        own = f" + (long)({own}) * {LINES}L" if loop == "for" else f" + int({own}, 8) * {LINES}_8"
+    said = OpenMPClause("schedule", f"{'guided' if kind == 'static' else 'dynamic'}, {line}{own}")
     # With an order the compiler deals the iterations out itself.
     return one.without_clauses(frozenset(("schedule", "order"))).with_clauses(said)

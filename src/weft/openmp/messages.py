@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from weft.base.words import ordinal
 from weft.dataparallel.source_map import AccessPlace
 from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
 from weft.openmp.variable_names import preprocessed_line, source_line
@@ -16,11 +17,16 @@ _WORKSHARE: Final = re.compile(r"\bworkshare\b", re.I)
 
 LEFT: Final = {
     "crowd": "neighbours among the many millions of iterations of a loop ({at}): 64 of a thread count as one",
+    "paths": "pairs of accesses with very many atomics or locks between them, all of which may order the two ({at})",
     "locks": "the order of locks and what they protect, beyond the first 60 locks ({at})",
 }
 """What the runtime's reasons to leave something out mean."""
 ONE_MEMORY: Final = "which copies of the target regions are old: the program requires one memory ({at})"
 KEPT: Final = "iterations of one thread among each other where the compiler takes no schedule ({at})"
+
+
+ADDRESS: Final = 1 << 32
+"""A loop's variable that is not below counts no iterations: it is a pointer."""
 
 
 def describe_barrier(why: str, other: AccessPlace) -> str:
@@ -66,6 +72,8 @@ def describe_strand(strand: Strand, place: AccessPlace) -> str:
     """Name a strand: `iteration 3 of the loop at line 8`, `task 2 made at line 12`, `thread 1`."""
     where = f" at line {place.line}" if place.line else ""
     what, index = strand.what, strand.index
+    if what == "iteration" and abs(index) >= ADDRESS and strand.number >= 0:
+        return f"the {ordinal(strand.number + 1)} iteration of the loop{where}"
     if what == "iteration":
         return f"iteration {index} of the loop{where}"
     if what == "lane":
@@ -112,6 +120,13 @@ def suggest_clause(races: Iterable[RawOpenMPFinding], named: NamedElement, place
     if all(one.access.write for one in races):  # none reads another one's value: each writes first
         return f"; if each needs a value of its own, `{named.name}` belongs in private"
     return ""
+
+
+def name_saving_chunk(record: RawOpenMPFinding) -> str:
+    """Say that the loop's schedule gives both accesses to one thread, and that nothing else orders them."""
+    if not record.chunk:
+        return ""
+    return f" but the loop's schedule, which gives each chunk of {record.chunk:,} iterations to one thread"
 
 
 def suggest_taskwait(record: RawOpenMPFinding) -> str:

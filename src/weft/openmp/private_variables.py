@@ -76,12 +76,19 @@ def insert_watch_call_c(lines: list[str], at: int, one: OpenMPDirective, of: str
     shared = task_shared_scalars_c(lines, at, one)
     found = [name for name in variables_without_value(one) if not re.search(rf"\bfor\s*\(\s*{name}\s*=", behind)]
     inscan = any(clause.word == "reduction" and (clause.inside or "").startswith("inscan") for clause in one.clauses)
-    if not (found or shared) or inscan:
-        return
     end = _find_body_start(lines, at + 1, _loop_depth(one) if loop else 0)
-    if end is not None:
-        line, column = end
+    if inscan or end is None:
+        return
+    line, column, loop_heads = end
+    found = [name for name in found if not any(_begins_with(head, name) for head in loop_heads)]
+    shared = [name for name in shared if not any(_begins_with(head, name) for head in loop_heads)]
+    if found or shared:
         lines[line] = lines[line][:column] + render_watch_call(found, shared, of) + lines[line][column:]
+
+
+def _begins_with(loop_head: str, name: str) -> bool:
+    """Return whether a loop's head sets or declares a variable: in its body the name means the loop's own variable."""
+    return bool(re.search(rf"\b{name}\b", loop_head.partition(";")[0]))
 
 
 def task_shared_scalars_c(lines: Sequence[str], at: int, one: OpenMPDirective) -> list[str]:
@@ -188,9 +195,12 @@ def _loop_depth(one: OpenMPDirective) -> int:
     return max([1, *numbers])
 
 
-def _find_body_start(lines: Sequence[str], at: int, loops: int) -> tuple[int, int] | None:
-    """Return line and column after the heads of `loops` nested loops; None if the text there is anything else."""
+def _find_body_start(lines: Sequence[str], at: int, loops: int) -> tuple[int, int, list[str]] | None:
+    """Return line and column after the heads of `loops` nested loops, and these heads; None if the text there is
+    anything else.
+    """
     column = 0
+    loop_heads: list[str] = []
     for _ in range(loops):
         while at < len(lines) and _is_blank_or_line_marker(lines[at][column:]):
             at, column = at + 1, 0
@@ -203,12 +213,13 @@ def _find_body_start(lines: Sequence[str], at: int, loops: int) -> tuple[int, in
             text += "\n" + lines[last]
         if end < 0 or "#" in text[head.end() : end]:
             return None
+        loop_heads.append(text[head.end() + 1 : end])
         at, column = last, end + 1 - (text.rfind("\n", 0, end) + 1)
     if loops:
-        return at, column
+        return at, column, loop_heads
     while at < len(lines) and _is_blank_or_line_marker(lines[at]):
         at += 1
-    return None if at == len(lines) or lines[at].lstrip().startswith("#") else (at, 0)
+    return None if at == len(lines) or lines[at].lstrip().startswith("#") else (at, 0, [])
 
 
 def _is_blank_or_line_marker(line: str) -> bool:

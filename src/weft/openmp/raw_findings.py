@@ -40,6 +40,8 @@ class Strand:
     pc: int = 0
     at: AccessPlace = NOWHERE
     """Where its construct stands."""
+    number: int = -1
+    """Of an iteration, counted from 0; -1: unknown."""
     beside: int = 0
     """The task of a target construct that it is of; 0: none."""
 
@@ -54,6 +56,8 @@ class Access:
     pc: int
     write: bool
     strand: Strand
+    is_in_library: bool = False
+    """It is in a function of the language's library; `place` and `pc` are those of the program's call."""
 
     @property
     def does(self) -> str:
@@ -85,6 +89,8 @@ class RawOpenMPFinding:
     """Of the function on whose stack it lies: the return address into it, and where its variables are counted from."""
     region: AccessPlace
     """The target region."""
+    chunk: int = 0
+    """Of the loop's schedule, which gives both accesses to one thread; 0: none does."""
     named: NamedElement = NamedElement()
 
 
@@ -97,15 +103,24 @@ def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> li
     def strand(held: Mapping[str, Any] | None) -> Strand:
         return Strand(**held, at=at(held["pc"])) if held else Strand()
 
+    def access(held: Mapping[str, Any], key: str) -> Access:
+        """Make the access whose keys begin with `key`, at the program's call if it is in the language's library."""
+        pc, caller = held[f"{key}pc"], held.get(f"{key}caller_pc", 0)
+        in_library = bool(caller) and is_library_file(at(pc).file)
+        pc = caller if in_library else pc
+        return Access(
+            at(pc), pc, held.get(f"{key}write", False), strand(held.get(key.strip("_") or "strand")), in_library
+        )
+
     def record(held: Mapping[str, Any]) -> RawOpenMPFinding:
-        here, there, frame, block = held["pc"], held["other_pc"], held.get("frame"), held.get("block")
+        frame, block = held.get("frame"), held.get("block")
         return RawOpenMPFinding(
             id=held["id"],
             kind=held["kind"],
             why=held["why"],
             count=held["count"],
-            access=Access(at(here), here, held.get("write", False), strand(held.get("strand"))),
-            other_access=Access(at(there), there, held.get("other_write", False), strand(held.get("other"))),
+            access=access(held, ""),
+            other_access=access(held, "other_"),
             address=held.get("address", 0),
             bytes=held.get("bytes", 0),
             device=held.get("device", False),
@@ -113,15 +128,21 @@ def parse_findings(told: RuntimeOutput, places: Mapping[int, AccessPlace]) -> li
             block=block["low"] if block else None,
             frame=(frame["pc"], frame["cfa"]) if frame else None,
             region=at(held.get("region_pc", 0)),
+            chunk=held.get("chunk", 0),
         )
 
     return [record(one) for one in told.raw_findings.values()]
+
+
+def is_library_file(file: str | None) -> bool:
+    """Return whether a file is a header of the compiler or the system, or unknown; its caller's place is reported."""
+    return not file or file.startswith(("/usr/include/", "/usr/lib/"))
 
 
 def collect_program_counters(told: RuntimeOutput) -> set[int]:
     """Return all program counters in the output of a process, to be looked up in the debugging information."""
     found = {held["pc"] for held in (*told.raw_findings.values(), *told.constructs)}
     for held in told.raw_findings.values():
-        found |= {held["other_pc"], held.get("region_pc", 0)}
+        found |= {held.get(key, 0) for key in ("other_pc", "region_pc", "caller_pc", "other_caller_pc")}
         found |= {held[key]["pc"] for key in ("strand", "other") if key in held}
     return found - {0}

@@ -122,12 +122,12 @@ class _WaitingGroup:
 
     @property
     def ranks(self) -> list[int]:
-        """The ranks of the group."""
+        """Return the ranks of the group."""
         return list(self.blocked)
 
     @property
     def first(self) -> Blocked:
-        """The call in which the first rank waits."""
+        """Return the call in which the first rank waits."""
         return next(iter(self.blocked.values()))
 
 

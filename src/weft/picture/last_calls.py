@@ -36,12 +36,12 @@ class CallStep:
 
     @property
     def open(self) -> bool:
-        """Whether the call never returned."""
+        """Return whether the call never returned."""
         return self.event.open
 
     @property
     def call_class(self) -> int:
-        """The number of the call's class."""
+        """Return the number of the call's class."""
         return class_of(self.event.function.name)
 
 

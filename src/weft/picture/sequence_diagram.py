@@ -39,7 +39,7 @@ class Stroke:
 
     @property
     def span(self) -> range:
-        """The gaps between columns that the stroke fills."""
+        """Return the gaps between columns that the stroke fills."""
         return range(min(self.start, self.end), max(self.start, self.end))
 
 

@@ -179,17 +179,17 @@ class PvmCall:
 
     @property
     def by_hand(self) -> bool:
-        """Whether its wrapper is not generated."""
+        """Return whether its wrapper is not generated."""
         return "by hand" in self.words
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Its ids from the first one on, by what is behind its name."""
+        """Return its ids from the first one on, by what is behind its name."""
         return next((FORMS[word] for word in FORMS if word in self.words), ("",))
 
     @property
     def datatype(self) -> int:
-        """The datatype that it packs or unpacks by its id, 0 for one that does neither."""
+        """Return the datatype that it packs or unpacks by its id, 0 for one that does neither."""
         if not self.words & {"packs", "unpacks"}:
             return 0
         code = CODES.index(self.name.removeprefix("pvm_").removeprefix("upk").removeprefix("pk").upper())

@@ -38,7 +38,7 @@ class PvmTask(NamedTuple):
 
     @property
     def is_group_server(self) -> bool:
-        """Whether the task is PVM's group server, which only answers others."""
+        """Return whether the task is PVM's group server, which only answers others."""
         return self.program == SERVER
 
 

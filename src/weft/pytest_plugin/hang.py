@@ -38,7 +38,7 @@ class Hang:
 
     @property
     def summary(self) -> str:
-        """The first line of the text: `hangs on rank 1; ranks 0 and 2 are through`."""
+        """Return the first line of the text: `hangs on rank 1; ranks 0 and 2 are through`."""
         return self.text.partition("\n")[0]
 
 

@@ -460,7 +460,9 @@ static void begin(bool threads) {
 
 void weft_access_begin(bool threads) {
     weft_access_tell_strangers();
-    if (clients) begin(threads);
+    if (clients && weft_the_record->keep)
+        weft_access_note("the program's own loads and stores, which a run without --keep records");
+    else if (clients) begin(threads);
 }
 
 /* ---- arrays of Python that tell of their own accesses (halo/shim.py) ---- */

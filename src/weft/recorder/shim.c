@@ -404,8 +404,7 @@ void weft_started(bool world, int provided) {
     header->state = WEFT_STATE_RUNNING;
     if (header->rank >= 0) record_rename();
     int replayed = world && weft_replay_path[0] ? weft_replay_start(weft_replay_path, header->rank) : -1;
-    if (!weft_replay_path[0] && weft_level == WEFT_LEVEL_TRACE && !weft_the_record->keep)
-        weft_access_begin(provided != MPI_THREAD_SINGLE);
+    if (!weft_replay_path[0] && weft_level == WEFT_LEVEL_TRACE) weft_access_begin(provided != MPI_THREAD_SINGLE);
     if (weft_level == WEFT_LEVEL_TRACE) weft_hash_begin();
     if (described) return;
     described = true;

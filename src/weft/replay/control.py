@@ -27,33 +27,34 @@ def plan_file(folder: Path, rank: int) -> Path:
     return folder / f"plan-{rank:06d}.bin"
 
 
-class Control:
-    """The control page of one rank. `made`: another process has made it already, and it is only read."""
+class ControlPage:
+    """The control page of one rank. `made`: another process has created the file already, and it is only read."""
 
-    def __init__(self, folder: Path, rank: int, *, made: bool = False) -> None:
+    def __init__(self, folder: Path, rank: int, *, exists: bool = False) -> None:
         self.rank = rank
         path = folder / f"control-{rank:06d}.bin"
-        if not made:
+        if not exists:
             path.write_bytes(bytes(CONTROL_SIZE))
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), CONTROL_SIZE)
         self.page: Any = np.frombuffer(self._map, CONTROL, count=1)
-        if not made:
+        if not exists:
             self.page["thread"]["goal"] = GOAL_NONE
             self.page["magic"] = CONTROL_MAGIC
 
     @property
     def state(self) -> ControlState:
-        """How far the rank is."""
+        """Return how far the rank is."""
         return ControlState(int(self.page["state"][0]))
 
     @property
     def pid(self) -> int:
-        """The rank's process, 0 before it began."""
+        """Return the rank's process, 0 before it began."""
         return int(self.page["pid"][0])
 
     def set_goal(self, position: int | None, thread: int | None = None, polls: int = 0) -> None:
-        """Let a thread (all threads by default) pass `position` entries of its plan and then park; None: no goal.
+        """Let a thread (all threads by default) pass `position` entries of its plan and then park; None removes the
+        goal.
 
         `polls`: how many more failed polls it makes there before it parks.
         """
@@ -66,41 +67,40 @@ class Control:
         """Return the failed polls that a thread makes at its goal before it parks."""
         return int(self.page["thread"]["goal_polls"][0, thread])
 
-    def at(self, thread: int = 0) -> int:
+    def entries_passed(self, thread: int = 0) -> int:
         """Return the number of entries that a thread has passed."""
         return int(self.page["thread"]["at"][0, thread])
 
-    def tid(self, thread: int = 0) -> int:
+    def thread_id(self, thread: int = 0) -> int:
         """Return the kernel's id of a thread, 0 before its first call."""
         return int(self.page["thread"]["tid"][0, thread])
 
-    def tids(self) -> list[int]:
+    def thread_ids(self) -> list[int]:
         """Return the kernel's ids of all threads that have made a call."""
         return [tid for tid in self.page["thread"]["tid"][0].tolist() if tid]
 
-    def parked(self, thread: int = 0) -> bool:
+    def is_parked(self, thread: int = 0) -> bool:
         """Tell whether a thread is parked at its goal."""
         return bool(self.page["thread"]["parked"][0, thread])
 
-    def polling(self, thread: int | None = None) -> bool:
-        """Tell whether a thread (any by default) polls on though its record goes on with something else,
-        or has ended.
-        """
+    def is_polling(self, thread: int | None = None) -> bool:
+        """Return whether a thread (any by default) still polls although its record goes on with another call, or has
+        ended."""
         threads = self.page["thread"][0, slice(None) if thread is None else thread]
         return bool((threads["polling"] | threads["free_polls"]).any())
 
-    def held(self, thread: int = 0) -> bool:
+    def is_polling_beyond_record(self, thread: int = 0) -> bool:
         """Tell whether a thread polls on though its record goes on with something else."""
         return bool(self.page["thread"]["polling"][0, thread])
 
-    def over(self, thread: int = 0) -> bool:
+    def has_ended(self, thread: int = 0) -> bool:
         """Tell whether a thread, or its process, has ended."""
-        tid = self.tid(thread) or (self.pid if thread == 0 else 0)
+        tid = self.thread_id(thread) or (self.pid if thread == 0 else 0)
         return bool(self.pid and tid) and not Path(f"/proc/{self.pid}/task/{tid}").exists()
 
-    def asleep(self, thread: int = 0) -> bool:
-        """Tell whether a thread sleeps until another one wakes it (a join, a lock), not for some time."""
-        tid = self.tid(thread) or (self.pid if thread == 0 else 0)
+    def is_asleep(self, thread: int = 0) -> bool:
+        """Return whether a thread sleeps until another one wakes it (a join, a lock), not for a fixed time."""
+        tid = self.thread_id(thread) or (self.pid if thread == 0 else 0)
         task = Path(f"/proc/{self.pid}/task/{tid}")
         try:
             return (task / "syscall").read_text().split()[0] in _FUTEX
@@ -109,16 +109,17 @@ class Control:
         except OSError:
             return False
 
-    def unanswered(self, thread: int = 0) -> bool:
+    def is_polling_after_end(self, thread: int = 0) -> bool:
         """Tell whether a thread polls after the end of its record."""
         return bool(self.page["thread"]["free_polls"][0, thread])
 
-    def waiting(self) -> list[int]:
-        """Return the kernel's ids of threads inside a poll that is to succeed, which wait for what answers it."""
+    def threads_awaiting_answer(self) -> list[int]:
+        """Return the kernel's ids of threads inside a poll that is to succeed, and that wait for the message which
+        answers it."""
         threads = self.page["thread"][0]
         return [tid for tid in threads["tid"][threads["waits"] != 0].tolist() if tid]
 
-    def behind(self) -> bool:
+    def is_past_record(self) -> bool:
         """Tell whether a thread is past the end of its record."""
         return bool(self.page["thread"]["behind"][0].any())
 
@@ -129,6 +130,6 @@ class Control:
 
     @property
     def divergence(self) -> tuple[Divergence, dict[str, int]] | None:
-        """Why the rank does not follow its record, with the numbers of plan.h; None if it does."""
+        """Return why the rank does not follow its record, with the numbers of plan.h; None if it does."""
         fields = {name: int(self.page["diverged"][name][0]) for name in self.page["diverged"].dtype.names}
         return (Divergence(fields["why"]), fields) if fields["why"] else None

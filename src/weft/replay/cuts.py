@@ -22,8 +22,8 @@ from weft.base.event_id import EventId
 from weft.match import NONE
 from weft.order import Order
 from weft.replay.layout import Check, PlanFlag
-from weft.replay.plan import RankPlan, check_of
-from weft.replay.turns import Turns, turns
+from weft.replay.plan import RankPlan, checks_of_function
+from weft.replay.turns import Turns, find_turns
 from weft.trace import Rank, Trace
 
 U32 = NDArray[np.uint32]
@@ -48,7 +48,7 @@ class Cut:
     """The events that a person named."""
 
     def meet(self, other: Cut) -> Cut:
-        """Return the greatest cut within both: each thread stops where it stops first."""
+        """Return the greatest cut within both cuts: each thread stops at the earlier of its two goals."""
         met = Cut(asked=self.asked + other.asked)
         for thread in self.goals | other.goals:
             here = [cut for cut in (self, other) if thread in cut.goals]
@@ -69,34 +69,36 @@ class Cuts:
         self.order = order
         self.plans = plans
 
-    def past(self, events: Iterable[EventId], *, ended: bool = False) -> Cut:
-        """Return what has to run again so that some calls are about to be made, or (`ended`) so that they return."""
+    def least_cut_reaching(self, events: Iterable[EventId], *, include_calls: bool = False) -> Cut:
+        """Return the least cut at which some calls are about to be made, or with `include_calls` have returned."""
         points = np.zeros(len(self.order.processes.rank), np.int64)
         own: dict[int, int] = {}
         asked = tuple(events)
         for event in asked:
-            process, point = self.order.point(*event, end=ended)
+            process, point = self.order.point(*event, end=include_calls)
             points = np.maximum(points, self.order.past_points(process, point).astype(np.int64))
-            if not ended:
+            if not include_calls:
                 own[process] = max(own.get(process, 0), point)
-        points = self._with_threads(points)
-        gathered = self._with_turns(self._with_threads(self._with_members(points)))
+        points = self._extend_past_by_threads(points)
+        gathered = self._extend_past_by_window_turns(
+            self._extend_past_by_threads(self._extend_past_by_collectives(points))
+        )
         if all(gathered[process] <= points[process] for process in own):
             points = gathered  # else the record shows a collective that got on without a member
         cut = Cut(asked=asked)
         for process, point in enumerate(points.tolist()):
             # 2e + 1: e has started, 2e + 2: it has ended. A named call is about to start, all others have been made.
-            inclusive = point > own.get(process, 0) and not self._asks(process, point)
-            found = self._goal(process, (point - 1) // 2 if point else -1, inclusive)
+            inclusive = point > own.get(process, 0) and not self._starts_poll(process, point)
+            found = self._goals_at(process, (point - 1) // 2 if point else -1, inclusive)
             cut.goals |= found
             if process in own and not inclusive:
-                self._poll(cut, found, (point - 1) // 2)
+                self._add_failed_polls(cut, found, (point - 1) // 2)
             if not inclusive or point % 2 == 0:
                 cut.firm |= found.keys()
         return cut
 
-    def before_future(self, events: Iterable[EventId]) -> Cut:
-        """Return how far all threads can go without some calls."""
+    def greatest_cut_without(self, events: Iterable[EventId]) -> Cut:
+        """Return the cut at which all threads have gone as far as they can without some calls."""
         seeds: dict[int, int] = {}
         past = np.zeros(len(self.order.processes.rank), np.int64)
         asked = tuple(events)
@@ -104,30 +106,32 @@ class Cuts:
             process, point = self.order.point(*event)
             seeds[process] = min(seeds.get(process, point), point)
             past = np.maximum(past, self.order.past_points(process, point - 1) if point > 1 else 0)
-        points = self._without_threads(self.order.future_points(seeds))
-        gathered = self._without_turns(self._without_threads(self._without_members(points)))
+        points = self._extend_future_by_threads(self.order.future_points(seeds))
+        gathered = self._extend_future_by_window_turns(
+            self._extend_future_by_threads(self._extend_future_by_collectives(points))
+        )
         if ((gathered > past) | (points <= past)).all():
             points = gathered  # else the record shows a collective that got on without a member
         cut = Cut(asked=asked)
         for process, point in enumerate(points.tolist()):
             if point != NONE:
-                inclusive = point % 2 == 0 and not self._asks(process, point - 1)
-                found = self._goal(process, (point - 1) // 2, inclusive)
+                inclusive = point % 2 == 0 and not self._starts_poll(process, point - 1)
+                found = self._goals_at(process, (point - 1) // 2, inclusive)
                 cut.goals |= found
                 if seeds.get(process) == point:
-                    self._poll(cut, found, (point - 1) // 2)
+                    self._add_failed_polls(cut, found, (point - 1) // 2)
                 if not inclusive:
                     cut.firm |= found.keys()
         return cut
 
-    def _poll(self, cut: Cut, goals: Goals, event: int) -> None:
-        """Let threads make the failed polls that the record has right before an event."""
+    def _add_failed_polls(self, cut: Cut, goals: Goals, event: int) -> None:
+        """Let the threads of a cut make the failed polls that the record has right before an event."""
         for rank, thread in goals:
             index = int(self.trace.ranks[rank].event_positions[event])
-            cut.polls[rank, thread] = self.plans[rank].threads[thread].polls(index)
+            cut.polls[rank, thread] = self.plans[rank].threads[thread].failed_polls_before(index)
 
-    def _asks(self, process: int, point: int) -> bool:
-        """Tell whether a point is the start of a poll: no rank stops in one, as it is answered at once."""
+    def _starts_poll(self, process: int, point: int) -> bool:
+        """Return whether a point is the start of a poll: no rank stops in a poll, as it is answered at once."""
         rank = self.trace.ranks[int(self.order.processes.rank[process])]
         if point % 2 == 0 or not len(rank):
             return False
@@ -135,24 +139,22 @@ class Cuts:
 
     @cached_property
     def _polls(self) -> frozenset[int]:
-        return frozenset(function.id for function in self.trace.functions if check_of(function) & Check.POLL)
+        return frozenset(function.id for function in self.trace.functions if checks_of_function(function) & Check.POLL)
 
-    def _several(self, points: NDArray[np.int64]) -> Iterable[tuple[Any, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield the ranks with several threads: rank, its processes, and their points."""
+    def _ranks_with_threads(
+        self, points: NDArray[np.int64]
+    ) -> Iterable[tuple[Any, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield each rank that has several threads, with its processes (rows of the order) and their points."""
         for rank in self.trace.ranks:
             own = np.flatnonzero(self.order.processes.rank == rank.index)
             if len(own) > 1:
                 yield rank, own, points[own]
 
-    def _with_threads(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a past, extended by what each rank's other threads had done by then.
-
-        Threads wait for each other by means that are no MPI calls (a join, a lock), so what one had done the other may
-        need.
-        """
+    def _extend_past_by_threads(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """1 Return a past, extended by what each rank's other threads had done by then."""
         while True:
             before = points
-            for rank, own, reached in self._several(points):
+            for rank, own, reached in self._ranks_with_threads(points):
                 last = (int(reached.max()) - 1) // 2
                 if last < 0:
                     continue
@@ -168,11 +170,11 @@ class Cuts:
             if (points == before).all():
                 return points
 
-    def _without_threads(self, points: U32) -> U32:
+    def _extend_future_by_threads(self, points: U32) -> U32:
         """Return a future, extended by what each rank's other threads began later."""
         while True:
             ends = points.astype(np.int64)
-            for rank, own, reached in self._several(ends):
+            for rank, own, reached in self._ranks_with_threads(ends):
                 first = (int(reached.min()) - 1) // 2
                 if first >= len(rank):
                     continue
@@ -185,9 +187,9 @@ class Cuts:
                 return points
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
-    def _with_members(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _extend_past_by_collectives(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return a past, extended by the start of every member of each collective that ends in it."""
-        parts = _Parts(self.order)
+        parts = _CollectiveParts(self.order)
         while True:
             ends = parts.done & (points[parts.ends_in] >= parts.end)
             needed = np.isin(parts.instance, parts.instance[ends])
@@ -199,9 +201,9 @@ class Cuts:
             for process in lacking:
                 points = np.maximum(points, self.order.past_points(process, int(starts[process])).astype(np.int64))
 
-    def _without_members(self, points: U32) -> U32:
+    def _extend_future_by_collectives(self, points: U32) -> U32:
         """Return a future, extended by the end of every member of each collective that starts in it."""
-        parts = _Parts(self.order)
+        parts = _CollectiveParts(self.order)
         while True:
             starts = parts.start >= points[parts.starts_in]
             late = np.isin(parts.instance, parts.instance[starts]) & parts.done
@@ -211,9 +213,9 @@ class Cuts:
                 return points
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
 
-    def _with_turns(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a past, extended by the window accesses whose turn came before those in it."""
-        edges = self._turns
+    def _extend_past_by_window_turns(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a past, extended by the window accesses whose turn came before accesses in it."""
+        edges = self._turn_edges
         while True:
             needed = edges.first_end[points[edges.second_in] >= edges.second_end]
             into = edges.first_in[points[edges.second_in] >= edges.second_end]
@@ -224,11 +226,11 @@ class Cuts:
                 return points
             for process in lacking:
                 points = np.maximum(points, self.order.past_points(process, int(ends[process])).astype(np.int64))
-            points = self._with_threads(self._with_members(points))
+            points = self._extend_past_by_threads(self._extend_past_by_collectives(points))
 
-    def _without_turns(self, points: U32) -> U32:
-        """Return a future, extended by the window accesses whose turn comes after one in it."""
-        edges = self._turns
+    def _extend_future_by_window_turns(self, points: U32) -> U32:
+        """Return a future, extended by the window accesses whose turn comes after an access in it."""
+        edges = self._turn_edges
         while True:
             late = edges.first_end >= points[edges.first_in]
             ends = points.astype(np.int64)
@@ -236,23 +238,23 @@ class Cuts:
             if (ends >= points).all():
                 return points
             points = self.order.future_points({p: e for p, e in enumerate(ends.tolist()) if e != NONE})
-            points = self._without_threads(self._without_members(points))
+            points = self._extend_future_by_threads(self._extend_future_by_collectives(points))
 
     @cached_property
-    def _turns(self) -> _TurnEdges:
+    def _turn_edges(self) -> _TurnEdges:
         taken = any(plan.flags & PlanFlag.TURNS for plan in self.plans)
         ranks = self.trace.ranks[: len(self.plans)]
-        return _TurnEdges(self.order, ranks, turns(ranks) if taken else Turns())
+        return _TurnEdges(self.order, ranks, find_turns(ranks) if taken else Turns())
 
-    def _goal(self, process: int, event: int, inclusive: bool) -> Goals:
-        """Return the goal before an event of a process, or (`inclusive`) after it."""
+    def _goals_at(self, process: int, event: int, include_event: bool) -> Goals:
+        """Return the goal of a process before one of its events, or after it with `include_event`."""
         rank = int(self.order.processes.rank[process])
         if rank >= len(self.plans):
             return {}  # a process that ended before its rank was known
         slot = process - int(self.order.processes.first[rank])
-        index = int(self.trace.ranks[rank].event_positions[event]) + inclusive if event >= 0 else 0
+        index = int(self.trace.ranks[rank].event_positions[event]) + include_event if event >= 0 else 0
         threads = enumerate(self.plans[rank].threads)
-        return {(rank, i): thread.position(index) for i, thread in threads if thread.slot == slot}
+        return {(rank, i): thread.entries_before(index) for i, thread in threads if thread.slot == slot}
 
 
 class _TurnEdges:
@@ -277,7 +279,7 @@ class _TurnEdges:
         self.first_end, self.second_end = over[pairs[:, 0]], begun[pairs[:, 1]]
 
 
-class _Parts:
+class _CollectiveParts:
     """The parts of all collectives, as points of processes."""
 
     def __init__(self, order: Order) -> None:

@@ -19,9 +19,9 @@ from weft.mpi.meaning import Access, Act, Sync, functions_with
 from weft.order import Order
 from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
 from weft.replay.plan import RankPlan, ThreadPlan
-from weft.replay.planning import whole
-from weft.replay.points import check
-from weft.replay.ready import Requests, completing
+from weft.replay.planning import is_record_complete
+from weft.replay.points import require_event
+from weft.replay.ready import RequestOperations, find_completing_calls
 from weft.trace import Trace
 
 _TURNS = [
@@ -38,9 +38,9 @@ def parse_force(text: str, trace: Trace) -> Forced:
     if forced is None:
         raise UsageError(
             f"--force {text}: give RANK:EVENT=SOURCE, as `weft report` prints it under a race, or RANK:EVENT=#INDEX "
-            "for the request that MPI_Waitany and its kin complete"
+            "for the request that MPI_Waitany or a similar call completes"
         )
-    check(trace, forced.event, f"--force {text}")
+    require_event(trace, forced.event, f"--force {text}")
     return forced
 
 
@@ -52,14 +52,13 @@ class Forcing:
         self.forced, self.event = forced, forced.event
         self.sender = -1
         self.processes = order.processes
-        seeds, losers = self._of_request() if forced.request >= 0 else self._of_message()
+        seeds, losers = self._effects_of_request() if forced.request >= 0 else self._effects_of_message()
         self.future = order.future_points(seeds)
-        self.kept = self._kept(losers)
+        self.kept = self._find_unchanged_wildcards(losers)
 
-    def _of_message(self) -> tuple[dict[int, int], list[int]]:
-        """Return the first points that another message of a wildcard changes, and the rows of receives that lose their
-        message.
-        """
+    def _effects_of_message(self) -> tuple[dict[int, int], list[int]]:
+        """Return the first points that another message of a wildcard changes, and the rows of receives that lose
+        their message."""
         trace, match, order = self.trace, self.match, self.order
         (rank, index), source = self.event, self.forced.source
         call = trace.event(rank, index)
@@ -75,39 +74,40 @@ class Forcing:
         if comm is not None:
             probes = match.probes
             row = rows[0] if rows else next((k for k in range(len(probes)) if probes.id(k) == self.event), None)
-            self._can_happen(match.recvs if rows else probes, row, self.sender, EventId(rank, decided), order)
+            self._require_possible(match.recvs if rows else probes, row, self.sender, EventId(rank, decided), order)
         seeds = dict([order.point(rank, decided, end=True)])
-        losers = self._displaced(rows[0] if rows else None)
+        losers = self._find_displaced_receives(rows[0] if rows else None)
         late = [(rank, int(event)) for event in match.recvs.decided[losers]]
-        late += [(rank, event) for event in self._seen(rows[0] if rows else None)]
-        late += [(rank, event) for event in self._seen_while_free(losers)]
-        late += [told for row in [*rows[:1], *losers] for told in self._told_sender(row)]
+        late += [(rank, event) for event in self._find_probes_of_sender(rows[0] if rows else None)]
+        late += [(rank, event) for event in self._find_probes_after_free_receives(losers)]
+        late += [event for row in [*rows[:1], *losers] for event in self._completion_of_synchronous_send(row)]
         for owner, end in late:
             if end != NONE:
                 process, point = order.point(owner, end, end=True)
                 seeds[process] = min(point, seeds.get(process, point))
         return seeds, losers
 
-    def _of_request(self) -> tuple[dict[int, int], list[int]]:
-        """Return the first point that another completed request changes: the end of the call."""
+    def _effects_of_request(self) -> tuple[dict[int, int], list[int]]:
+        """Return the first point that another completed request changes: the end of the call. No receive loses its
+        message."""
         (rank, event), index = self.event, self.forced.request
         name = self.trace.event(rank, event).function.name
-        call = next(completing(self.trace.ranks[rank], event), None)
+        call = next(find_completing_calls(self.trace.ranks[rank], event), None)
         if call is None:
             raise UsageError(f"--force {self.forced}: {name} there completes none of several requests")
         if index >= len(call.requests):
             raise UsageError(f"--force {self.forced}: {name} there has requests #0 to #{len(call.requests) - 1} only")
         if call.taken == (index,):
             raise UsageError(f"--force {self.forced}: this is the outcome of the record: give another request")
-        ready = Requests(self.trace, self.match, self.order).ready(rank, event, call.requests[index])
+        ready = RequestOperations(self.trace, self.match, self.order).can_be_complete(rank, event, call.requests[index])
         if ready is None:
             raise UsageError(f"--force {self.forced}: request #{index} is of no message: its order is not known")
         if not ready:
             raise UsageError(f"--force {self.forced}: request #{index} is not active, or only complete after this call")
         return dict([self.order.point(rank, event, end=True)]), []
 
-    def _can_happen(self, posts: Posts, row: int | None, sender: int, decided: EventId, order: Order) -> None:
-        """Raise UsageError if no run that follows the record up to the receive can have this outcome."""
+    def _require_possible(self, posts: Posts, row: int | None, sender: int, decided: EventId, order: Order) -> None:
+        """Raise UsageError if no run that follows the record up to the receive can have the forced outcome."""
         rank, index = self.event
         text, sends, recvs = f"--force {self.forced}", self.match.sends, self.match.recvs
         if row is None:
@@ -115,7 +115,7 @@ class Forcing:
         took = int(posts.partner[row])
         if took != NONE and sends.rank_of(took) == sender:
             raise UsageError(f"{text}: this is the outcome of the record: give another source")
-        if not whole(self.trace.ranks[sender]):
+        if not is_record_complete(self.trace.ranks[sender]):
             return  # it may send what its record does not have
         part = sends.of_rank(sender)
         fits = (sends.peer[part] == rank) & (sends.comm[part] == posts.comm[row])
@@ -136,28 +136,23 @@ class Forcing:
                 "has its own: it cannot come first"
             )
 
-    def _displaced(self, row: int | None) -> list[int]:
-        """Return the rows of later receives that now get another message.
-
-        These are the receive to which the record gave the message that is to come first; and as the message of the
-        forced receive is left over, the next receive that had one of its sender: messages of one sender cannot
-        overtake.
-        """
+    def _find_displaced_receives(self, row: int | None) -> list[int]:
+        """1 Return the rows of later receives that get another message because of the forced one."""
         if row is None:
             return []
         recvs = self.match.recvs
         losers: dict[int, None] = {}
         took = int(recvs.partner[row])
         for sender in (self.sender, *([self.match.sends.rank_of(took)] if took != NONE else [])):
-            later = self._next_of(row, sender)
+            later = self._next_receive_from(row, sender)
             while later is not None:
                 losers[later] = None
                 # One that names the sender gets that sender's next message, which another receive had.
-                later = self._next_of(later, sender) if not recvs.flags[later] & Post.ANY_SOURCE else None
+                later = self._next_receive_from(later, sender) if not recvs.flags[later] & Post.ANY_SOURCE else None
         return list(losers)
 
-    def _next_of(self, row: int, sender: int) -> int | None:
-        """Return the later receive that got the first message of a sender that would have fitted this one."""
+    def _next_receive_from(self, row: int, sender: int) -> int | None:
+        """Return the later receive that took the first message of a sender which also fits the forced receive."""
         recvs, sends = self.match.recvs, self.match.sends
         part = recvs.of_rank(self.event[0])
         rows = part.start + np.flatnonzero((recvs.event[part] > recvs.event[row]) & (recvs.partner[part] != NONE))
@@ -167,16 +162,17 @@ class Forcing:
         taken = [k for k in rows[fits].tolist() if sends.rank_of(int(recvs.partner[k])) == sender]
         return min(taken, key=lambda k: int(sends.event[recvs.partner[k]]), default=None)
 
-    def _seen(self, row: int | None) -> list[int]:
-        """Return later probes that saw a message which is now taken before them."""
+    def _find_probes_of_sender(self, row: int | None) -> list[int]:
+        """Return later probes that saw a message of the forced sender, which is now taken before them."""
         probes = self.match.probes
         part = probes.of_rank(self.event[0])
         rows = part.start + np.flatnonzero((probes.event[part] > self.event[1]) & (probes.partner[part] != NONE))
         return [int(probes.event[k]) for k in rows.tolist()
                 if row is not None and self.match.sends.rank_of(int(probes.partner[k])) == self.sender]  # fmt: skip
 
-    def _seen_while_free(self, losers: list[int]) -> list[int]:
-        """Return later probes that saw a message which a receive posted before them, and now free, may take first."""
+    def _find_probes_after_free_receives(self, losers: list[int]) -> list[int]:
+        """Return later probes whose message may first be taken by an earlier receive that is free now. `losers`:
+        rows of receives that lost their message."""
         if not losers:
             return []
         recvs, probes, sends = self.match.recvs, self.match.probes, self.match.sends
@@ -195,7 +191,7 @@ class Forcing:
             found += [event] if fits.any() else []
         return found
 
-    def _told_sender(self, row: int) -> list[EventId]:
+    def _completion_of_synchronous_send(self, row: int) -> list[EventId]:
         """Return the call at whose end a synchronous sender knew that its message was taken."""
         sends = self.match.sends
         send = int(self.match.recvs.partner[row])
@@ -203,12 +199,8 @@ class Forcing:
             return []
         return [EventId(sends.rank_of(send), int(sends.completion[send]))]
 
-    def _kept(self, losers: list[int]) -> set[EventId]:
-        """Return the posts of other wildcards that take the same message as in the record.
-
-        Those whose sender had been told before are included. A receive that was only pending is included if its message
-        is sent nevertheless, unless a wildcard before it is free now and could take its message.
-        """
+    def _find_unchanged_wildcards(self, losers: list[int]) -> set[EventId]:
+        """1 Return the posts of other wildcards that take the same message as in the record."""
         recvs, kept = self.match.recvs, set()
         free_on: set[int] = set()
         rows = np.flatnonzero(recvs.flags & Post.ANY_SOURCE != 0)
@@ -216,39 +208,40 @@ class Forcing:
             event = int(recvs.event[row])
             if (rank, event) == self.event:
                 continue
-            if self._before(rank, event, end=False) and (
-                self._before(rank, int(recvs.decided[row]), end=True)
-                or (row not in losers and rank not in free_on and self._sent_before(int(recvs.partner[row])))
+            if self._is_unaffected(rank, event, end=False) and (
+                self._is_unaffected(rank, int(recvs.decided[row]), end=True)
+                or (row not in losers and rank not in free_on and self._is_send_unaffected(int(recvs.partner[row])))
             ):
                 kept.add(EventId(rank, event))
             else:
                 free_on.add(rank)
         return kept
 
-    def _before(self, rank: int, event: int, *, end: bool) -> bool:
-        """Tell whether the start, or end, of an event does not depend on what is forced."""
+    def _is_unaffected(self, rank: int, event: int, *, end: bool) -> bool:
+        """Return whether the start, or with `end` the end, of an event does not depend on the forced call."""
         if event == NONE:
             return False
         first = int(self.future[self.processes.of(rank, event)])
         return first == NONE or 2 * event + 1 + end < first
 
-    def _sent_before(self, send: int) -> bool:
-        return send != NONE and self._before(*self.match.sends.id(send), end=False)
+    def _is_send_unaffected(self, send: int) -> bool:
+        return send != NONE and self._is_unaffected(*self.match.sends.id(send), end=False)
 
-    def keeps(self, rank: int, event: int, *, receive: bool) -> bool:
-        """Tell whether another wildcard takes, a probe sees, or a call completes, the same as in the record."""
-        return (rank, event) in self.kept if receive else self._before(rank, event, end=True)
+    def keeps_outcome(self, rank: int, event: int, *, receive: bool) -> bool:
+        """Return whether another call has the same outcome as in the record: a wildcard that receives, or else a
+        probe or completion."""
+        return (rank, event) in self.kept if receive else self._is_unaffected(rank, event, end=True)
 
-    def apply(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
-        """Return the plans, cut at what depends on the call, with its outcome exchanged."""
+    def apply_to_plans(self, plans: Sequence[RankPlan]) -> list[RankPlan]:
+        """Return the plans with the forced outcome, each ending where the record no longer applies."""
         cut = []
         for plan in plans:
-            threads = [self._cut(plan, thread) for thread in plan.threads]
+            threads = [self._cut_thread_plan(plan, thread) for thread in plan.threads]
             cut.append(replace(plan, threads=threads, flags=plan.flags | PlanFlag.OPEN))
         return cut
 
-    def _cut(self, plan: RankPlan, thread: ThreadPlan) -> ThreadPlan:
-        """Return the plan of a thread, cut at what depends on the call."""
+    def _cut_thread_plan(self, plan: RankPlan, thread: ThreadPlan) -> ThreadPlan:
+        """Return the plan of a thread, ending where its calls depend on the forced one."""
         slot = thread.slot
         rank = self.trace.ranks[plan.rank]
         merged = np.flatnonzero(rank.event_threads == slot)  # index among all events of the rank
@@ -256,7 +249,7 @@ class Forcing:
         # 2e + 1: e cannot start without the receive; 2e + 2: it started as recorded, how it ends is free
         edge = len(merged) if first == NONE else int(np.searchsorted(merged, (first - 1) // 2))
         ends_free = first != NONE and first % 2 == 0
-        entries = thread.entries[: thread.position(edge + ends_free)].copy()
+        entries = thread.entries[: thread.entries_before(edge + ends_free)].copy()
         values, posts = thread.values.copy(), thread.posts.copy()
         own = int(np.searchsorted(merged, self.event[1])) if rank.index == self.event[0] else -1
         if not (0 <= own < len(merged) and merged[own] == self.event[1]):
@@ -269,16 +262,16 @@ class Forcing:
             elif event >= edge or (rank.index, int(merged[event])) not in self.kept:
                 posts[k] = POSTED_FREE
         if own >= 0:
-            row = thread.position(own)
+            row = thread.entries_before(own)
             if row < len(entries):
-                self._exchange(entries[row], values)
+                self._replace_outcome(entries[row], values)
         before = rank.events[merged[:edge]]
         made = self.trace.functions.mask(_TURNS)[before["function"]] & (before["error"] == 0)
         turns = thread.turns[thread.turns["ordinal"] < np.count_nonzero(made)]
         return replace(thread, entries=entries, values=values, posts=posts, turns=turns)
 
-    def _exchange(self, entry: Any, values: NDArray[np.int32]) -> None:
-        """Exchange the outcome of the forced call in `values` (by Outcome as plan.h says)."""
+    def _replace_outcome(self, entry: Any, values: NDArray[np.int32]) -> None:
+        """Write the forced outcome of the call into `values`, in the form of its Outcome in plan.h."""
         if entry["outcome"] == Outcome.SOURCE:
             values[entry["value"]] = self.forced.source
         elif entry["outcome"] == Outcome.INDEX:

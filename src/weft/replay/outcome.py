@@ -19,8 +19,8 @@ from weft.order import Order
 from weft.terms.event_findings import call_at
 
 
-def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:
-    """Return ranks whose receives take messages of other ranks, or none: (rank, how many, of how many)."""
+def count_changed_receives(before: Match, after: Match) -> list[tuple[int, int, int]]:
+    """Return for each rank whose receives take other messages, or none: the rank, how many differ, and of how many."""
     found = []
     for rank in range(len(before.trace.ranks)):
         one, two = (
@@ -33,37 +33,45 @@ def changed_matches(before: Match, after: Match) -> list[tuple[int, int, int]]:
     return found
 
 
-def told(
-    record: Match, other: Match, order: Order, forced: EventId, findings: tuple[Sequence[Finding], Sequence[Finding]]
+def describe_outcome(
+    record: Match,
+    forced_run: Match,
+    order: Order,
+    forced: EventId,
+    findings: tuple[Sequence[Finding], Sequence[Finding]],
 ) -> list[str]:
-    """Return lines on what the outcome changed. `order` is that of the other run."""
-    lines = _parting(compare(record, other, order), forced)
+    """Return lines that say what a forced outcome changed. `order` is that of the forced run, `findings` those of
+    both runs."""
+    lines = _describe_first_difference(compare(record, forced_run, order), forced)
     changed = [
-        f"{n} of {plural(size, 'receive')} of {rank_words([rank])}" for rank, n, size in changed_matches(record, other)
+        f"{n} of {plural(size, 'receive')} of {rank_words([rank])}"
+        for rank, n, size in count_changed_receives(record, forced_run)
     ]
     lines.append(
         f"other messages arrive at {'; '.join(changed)}" if changed else "every receive takes the same message"
     )
-    before, after = (f"{t.run.get('ended')} with status {t.run.get('exit_code')}" for t in (record.trace, other.trace))
+    before, after = (
+        f"{t.run.get('ended')} with status {t.run.get('exit_code')}" for t in (record.trace, forced_run.trace)
+    )
     lines.append(f"it {after}" + (", as in the record" if before == after else f"; the record {before}"))
     lines += changed_finding_lines(*findings)
     return lines
 
 
-def _parting(comparison: Comparison, forced: EventId) -> list[str]:
-    """Return lines on the first call that differs from the record."""
+def _describe_first_difference(comparison: Comparison, forced: EventId) -> list[str]:
+    """Return lines about the first call that differs from the record."""
     differing = next((d for d in comparison.first if d.before and d.after), None)
     if differing is None or differing.before is None or differing.after is None:
         return [f"after event {forced[1]} of rank {forced[0]} every rank makes the calls of the record"]
-    now = differing.after
+    now, call = differing.after, _describe_call_and_sender(comparison.after, differing.after)
     return [
-        f"the runs differ from here on: event {now[1]} of rank {now[0]}, {_with_message(comparison.after, now)}",
-        f"  in the record it is {_with_message(comparison.before, differing.before)}",
+        f"the runs differ from here on: event {now[1]} of rank {now[0]}, {call}",
+        f"  in the record it is {_describe_call_and_sender(comparison.before, differing.before)}",
     ]
 
 
-def _with_message(match: Match, event: EventId) -> str:
-    """Return a call, and for a wildcard receive whose message it took."""
+def _describe_call_and_sender(match: Match, event: EventId) -> str:
+    """Return a call as text; for a wildcard receive also the rank whose message it took."""
     call, rows = call_at(match.trace.event(*event)), match.receives_of(event)
     if not rows or not match.recvs.flags[rows[0]] & Post.ANY_SOURCE or match.recvs.partner[rows[0]] == NONE:
         return call

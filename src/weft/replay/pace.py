@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.replay.control import Control
+from weft.replay.control import ControlPage
 
 Task = tuple[int, int]
 """A process and one of its threads, by the kernel's ids."""
@@ -24,51 +24,55 @@ ASKED: Final = 0.0005
 """Seconds between two looks, for each thread that is looked at: so it costs a few parts in a hundred of a core."""
 
 
-class Quiet:
+class QuietTimer:
     """Measure how long nothing has changed. `tasks` returns the threads whose time counts, once they are quiet."""
 
     def __init__(self, tasks: Callable[[], Iterable[Task]]) -> None:
         self.tasks = tasks
         self._progress: object = None
         self._since = 0.0
-        self._pace: Pace | None = None
+        self._pace: ProcessorTimer | None = None
 
-    def seconds(self, progress: object, now: float) -> float:
-        """Return the seconds since `progress` changed, of the thread that got the least processor time."""
+    def seconds_without_progress(self, progress: object, now: float) -> float:
+        """Return the seconds since `progress` changed, as experienced by the thread that got the least processor
+        time."""
         if progress != self._progress:
             self._progress, self._since, self._pace = progress, now, None
         if now - self._since <= LOOK:
             return 0.0
         if self._pace is None:
-            self._pace = Pace(self.tasks(), now)
-        return LOOK + self._pace.seconds(now)
+            self._pace = ProcessorTimer(self.tasks(), now)
+        return LOOK + self._pace.elapsed(now)
 
 
-class Pace:
+class ProcessorTimer:
     """Measure seconds since a moment, without those for which the slowest thread waited for a processor."""
 
     def __init__(self, tasks: Iterable[Task], now: float) -> None:
         self.began = now
-        self._before = {task: waited(*task) for task in tasks}
+        self._before = {task: seconds_without_processor(*task) for task in tasks}
         self._lost, self._asked = 0.0, now
 
-    def seconds(self, now: float) -> float:
-        """Return the seconds of the slowest thread. Threads that have ended or cannot be read do not count."""
+    def elapsed(self, now: float) -> float:
+        """Return the seconds as experienced by the slowest thread. Threads that have ended or cannot be read do not
+        count."""
         if now - self._asked >= ASKED * len(self._before):
             self._asked = now
-            self._lost = max((waited(*task) - before for task, before in self._before.items()), default=0.0)
+            self._lost = max(
+                (seconds_without_processor(*task) - before for task, before in self._before.items()), default=0.0
+            )
         gone = now - self.began
         return max(gone - max(self._lost, 0.0), LEAST * gone)
 
 
-def waited(pid: int, tid: int) -> float:
-    """Return how long a thread was ready without a processor; 0 if the system does not tell."""
+def seconds_without_processor(pid: int, tid: int) -> float:
+    """Return for how many seconds a thread was ready to run without a processor; 0 if the system does not say."""
     try:
         return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
 
 
-def tasks_of(controls: Sequence[Control]) -> list[Task]:
+def threads_of_ranks(controls: Sequence[ControlPage]) -> list[Task]:
     """Return (process, thread) ids of all threads of ranks that have begun."""
-    return [(c.pid, tid) for c in controls if c.pid for tid in {c.pid, *c.tids()}]
+    return [(c.pid, tid) for c in controls if c.pid for tid in {c.pid, *c.thread_ids()}]

@@ -36,14 +36,14 @@ ANSWERED: Final = {
     **dict.fromkeys(functions_with(Act.CANCEL), Outcome.CANCEL),
     **dict.fromkeys(pvm.NOTHING, Outcome.NONE),
 }
-"""Calls whose outcome a replay hands out, with what it is told as; those that MPI decides alike each time are not."""
+"""Calls whose outcome a replay decides, with the form of the outcome; not those that MPI decides alike each time."""
 POLLS: Final = (
     functions_with(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls) & ANSWERED.keys()
 )
 
 
-def check_of(function: Function) -> Check:
-    """Return what of a call is known at its entry and the same in every faithful replay."""
+def checks_of_function(function: Function) -> Check:
+    """Return which arguments of a function's calls are known at entry and equal in every faithful replay."""
     if function.name in pvm.DECIDED:
         return Check.CALL
     if not communicates(function):
@@ -75,39 +75,39 @@ class ThreadPlan:
     values: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     times: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     posted: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """The event (index among the thread's events) behind each of `posts`; empty for a record of level outcomes."""
+    """The event (index among the thread's events) of each of `posts`; empty for a record of level outcomes."""
     turns: NDArray[Any] = field(default_factory=lambda: np.empty(0, TURN))
     """The locks and atomic accesses of windows that are ordered or have a known result (dtype TURN)."""
     failed: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    """Failed polls, a row a record: the event (index among the thread's events), and how many it stands for."""
+    """Failed polls, a row for each event: its index among the thread's events, and how many polls it counts for."""
     begun: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """When each of `entries` began, in ns; empty for a record of level `outcomes`."""
 
-    def position(self, event: int) -> int:
+    def entries_before(self, event: int) -> int:
         """Return how many entries come before the event with this index among the thread's events."""
         return int(np.searchsorted(self.entries["event"], event))
 
-    def gap(self, position: int) -> float:
+    def seconds_before_entry(self, position: int) -> float:
         """Return the recorded seconds between the entry before a position and the entry at it."""
         if not 0 < position < len(self.begun):
             return 0.0
         return float(self.begun[position] - self.begun[position - 1]) * 1e-9
 
-    def polls(self, event: int) -> int:
+    def failed_polls_before(self, event: int) -> int:
         """Return how many polls failed before an event, since the last entry before it."""
-        return int(self._failed_at(self.position(event), event)[:, 1].sum())
+        return int(self._failed_polls_between(self.entries_before(event), event)[:, 1].sum())
 
-    def coming(self, position: int, polls: int = 0) -> int | None:
-        """Return the event (index among the thread's events) that comes after `position` entries and then `polls`
-        failed polls.
-        """
+    def next_event(self, position: int, polls: int = 0) -> int | None:
+        """Return the event that comes after `position` entries and then `polls` failed polls, as an index among the
+        thread's events."""
         end = int(self.entries["event"][position]) if position < len(self.entries) else None
-        rows = self._failed_at(position, end)
+        rows = self._failed_polls_between(position, end)
         later = np.cumsum(rows[:, 1]) > polls
         return int(rows[later][0, 0]) if later.any() else end
 
-    def _failed_at(self, position: int, end: int | None) -> NDArray[np.int64]:
-        """Return the failed polls between an entry and the event `end` (None: the record's end)."""
+    def _failed_polls_between(self, position: int, end: int | None) -> NDArray[np.int64]:
+        """Return the failed polls between the entry before a position and the event `end` (None: the end of the
+        record)."""
         begin = int(self.entries["event"][position - 1]) if position else -1
         events = self.failed[:, 0]
         last = len(events) if end is None else int(np.searchsorted(events, end))
@@ -115,7 +115,7 @@ class ThreadPlan:
 
     @property
     def size(self) -> int:
-        """The number of calls or, from a record of level outcomes, of outcomes."""
+        """Return the number of calls or, from a record of level outcomes, of outcomes."""
         return len(self.entries) + (0 if len(self.posted) else len(self.posts))
 
 
@@ -132,20 +132,20 @@ class RankPlan:
     flags: PlanFlag
     spawned: bool = False
     serves: bool = False
-    """Whether it is a server of the system: it waits on behind its record's end, until all others are done."""
+    """Whether it is a server of the system: after the end of its record it waits until all others are done."""
     parents: list[tuple[int, int, int]] = field(default_factory=list)
     """The calls that spawn it, where they are known: rank, thread and the entries before it."""
     worlds: list[int] = field(default_factory=list)
     """The first rank of each world that it spawns, -1 where that is not known."""
 
     def encode(self, functions: FunctionTable, bounded: bool = False) -> bytes:
-        """Return the plan as the file that the rank reads."""
-        parts = _Parts(HEADER.itemsize)
-        kinds, canonical = kinds_of(functions)
+        """Return the bytes of the plan's file, which the rank reads. `bounded`: the replay stops at goals."""
+        parts = _FileArrays(HEADER.itemsize)
+        kinds, canonical = checks_by_function(functions)
         header = np.zeros(1, HEADER)
         header["magic"], header["functions"], header["threads"] = PLAN_MAGIC, len(kinds), len(self.threads)
         header["flags"] = self.flags | (PlanFlag.BOUNDED if bounded else 0)
-        header["kinds"], header["canonical"] = parts.add(kinds), parts.add(canonical)
+        header["kinds"], header["canonical"] = parts.append(kinds), parts.append(canonical)
         table = np.zeros(len(self.threads), THREAD)
         for row, thread in zip(table, self.threads, strict=True):
             row["made"] = thread.made
@@ -157,21 +157,22 @@ class RankPlan:
                 ("turns", "turn"),
             ):
                 column = getattr(thread, name)
-                row[name], row[f"{counted}_count"] = parts.add(column), len(column)
-        header["worlds"], header["world_count"] = parts.add(np.array(self.worlds, np.int32)), len(self.worlds)
-        header["table"] = parts.add(table)
+                row[name], row[f"{counted}_count"] = parts.append(column), len(column)
+        header["worlds"], header["world_count"] = parts.append(np.array(self.worlds, np.int32)), len(self.worlds)
+        header["table"] = parts.append(table)
         header["size"] = parts.length
         return header.tobytes() + b"".join(parts.done)
 
 
-class _Parts:
+class _FileArrays:
     """The arrays of a plan's file, one after the other, each at a multiple of 8 bytes."""
 
     def __init__(self, begin: int) -> None:
         self.length = begin
         self.done: list[bytes] = []
 
-    def add(self, array: NDArray[Any]) -> int:
+    def append(self, array: NDArray[Any]) -> int:
+        """Append an array and return its offset in the file."""
         at, data = self.length, array.tobytes()
         data += bytes(-len(data) % 8)
         self.done.append(data)
@@ -185,11 +186,12 @@ def canonical_id(functions: FunctionTable, function: Function) -> int:
 
 
 @lru_cache(maxsize=4)
-def kinds_of(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
-    """Return by function id what of a call is checked against the record, and the id of its form with int counts."""
+def checks_by_function(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
+    """Return two columns by function id: what of a call is checked against the record, and the id of the function's
+    form with int counts."""
     count = 1 + max((f.id for f in functions), default=0)
     kinds, canonical = np.zeros(count, np.uint8), np.arange(count, dtype=np.uint16)
     for function in functions:
-        kinds[function.id] = check_of(function)
+        kinds[function.id] = checks_of_function(function)
         canonical[function.id] = canonical_id(functions, function)
     return kinds, canonical

@@ -21,9 +21,9 @@ from weft.replay.layout import (
     Outcome,
     PlanFlag,
 )
-from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, kinds_of
-from weft.replay.ready import taken
-from weft.replay.turns import Turns, turns
+from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, checks_by_function
+from weft.replay.ready import completed_indices
+from weft.replay.turns import Turns, find_turns
 from weft.terms.argument_columns import decode_columns, integer_column
 from weft.terms.rank_progress import open_calls
 from weft.trace import Level, Rank, Trace
@@ -39,24 +39,24 @@ MOST_PENDING: Final = 1 << 22
 _OVER: Final = ("finalized", "exited", "aborted")
 
 
-def plans_of(trace: Trace, match: Match | None) -> list[RankPlan]:
+def make_plans(trace: Trace, match: Match | None) -> list[RankPlan]:
     """Return the plans of all ranks that know their rank. `match` is needed for a record of level `trace`."""
     trace.require_beginning("a replay")
     ranks = [rank for rank in trace.ranks if rank.rank >= 0]
     try:
         if trace.level is Level.OUTCOMES:
-            plans = [_outcomes_of(rank) for rank in ranks]
+            plans = [_plan_from_outcomes(rank) for rank in ranks]
         else:
             assert match is not None
-            plans = [_Tracing(rank, match).plan() for rank in ranks]
+            plans = [_TracePlanner(rank, match).plan_rank() for rank in ranks]
     except OverflowError as error:
         raise RunError(f"{trace.path} cannot be replayed, its record is damaged: {error}") from error
-    _take_turns_at_windows(plans, turns(ranks))
-    _give_births(trace, plans)
+    _add_window_turns(plans, find_turns(ranks))
+    _add_spawned_worlds(trace, plans)
     return plans
 
 
-def column(values: Iterable[int], kind: type[np.integer[Any]]) -> NDArray[Any]:
+def narrow_column(values: Iterable[int], kind: type[np.integer[Any]]) -> NDArray[Any]:
     """Return numbers as a column of a smaller type. OverflowError if one does not fit, which NumPy 1 would cut off."""
     wide, limits = np.array(list(values), np.int64), np.iinfo(kind)
     if len(wide) and not limits.min <= wide.min() <= wide.max() <= limits.max:
@@ -64,22 +64,22 @@ def column(values: Iterable[int], kind: type[np.integer[Any]]) -> NDArray[Any]:
     return wide.astype(kind)
 
 
-def _give_births(trace: Trace, plans: Sequence[RankPlan]) -> None:
+def _add_spawned_worlds(trace: Trace, plans: Sequence[RankPlan]) -> None:
     """Add to each rank's plan the worlds that it spawned, and the calls that spawned it."""
     if trace.system.grows:
-        _give_children(trace, plans)
+        _add_spawned_tasks(trace, plans)
         return
     for rank, event, children in list_spawns(trace):
         known = bool(children) and children == tuple(range(children[0], children[0] + len(children)))
         if rank < len(plans):
             plans[rank].worlds.append(children[0] if known else -1)
         for child in children if known else ():
-            plans[child].parents += _entry_of(trace.ranks[rank], plans[rank], event)
+            plans[child].parents += _find_entry(trace.ranks[rank], plans[rank], event)
     for plan in plans:
         plan.spawned = trace.ranks[plan.rank].world > 0
 
 
-def _give_children(trace: Trace, plans: Sequence[RankPlan]) -> None:
+def _add_spawned_tasks(trace: Trace, plans: Sequence[RankPlan]) -> None:
     """Add to each rank's plan the tasks that it spawned one by one, for systems whose world grows (PVM)."""
     for plan in plans:
         plan.serves = trace.ranks[plan.rank].serves
@@ -87,10 +87,10 @@ def _give_children(trace: Trace, plans: Sequence[RankPlan]) -> None:
         plans[rank].worlds += children
         for child in children:
             plans[child].spawned = True
-            plans[child].parents += _entry_of(trace.ranks[rank], plans[rank], event)
+            plans[child].parents += _find_entry(trace.ranks[rank], plans[rank], event)
 
 
-def _take_turns_at_windows(plans: Sequence[RankPlan], found: Turns) -> None:
+def _add_window_turns(plans: Sequence[RankPlan], found: Turns) -> None:
     """Add to each thread's plan its turns at windows."""
     for plan in plans:
         for thread in plan.threads:
@@ -100,20 +100,20 @@ def _take_turns_at_windows(plans: Sequence[RankPlan], found: Turns) -> None:
             plan.flags |= PlanFlag.TURNS
 
 
-def _entry_of(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, int]]:
-    """Return (rank, thread of the plan, entries before) of a call; empty in a record without events."""
+def _find_entry(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, int]]:
+    """Return where the plan has a call, as a list of one (rank, thread of the plan, entries before); empty in a
+    record without events."""
     if event == NOT_RECORDED:
         return []
     slot, index = int(rank.event_threads[event]), int(rank.event_positions[event])
-    found = [(plan.rank, i, thread.position(index)) for i, thread in enumerate(plan.threads) if thread.slot == slot]
+    found = [
+        (plan.rank, i, thread.entries_before(index)) for i, thread in enumerate(plan.threads) if thread.slot == slot
+    ]
     return found[-1:]
 
 
-def whole(rank: Rank) -> bool:
-    """Tell whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost.
-
-    A server of the system has no end: it is ended, in a call that was removed from its record.
-    """
+def is_record_complete(rank: Rank) -> bool:
+    """1 Return whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost."""
     killed = not rank.trace.system.ends_callers and rank.state == "exited" and open_calls(rank)
     return rank.state in _OVER and not killed and not rank.serves
 
@@ -121,7 +121,7 @@ def whole(rank: Rank) -> bool:
 # From level outcomes
 
 
-def _outcomes_of(rank: Rank) -> RankPlan:
+def _plan_from_outcomes(rank: Rank) -> RankPlan:
     """Return the plan of one rank from its recorded outcomes."""
     made = {d.slot: d.made for d in rank.definitions.threads}
     if len(rank.threads) > 1:
@@ -129,19 +129,19 @@ def _outcomes_of(rank: Rank) -> RankPlan:
             f"rank {rank.rank} has {len(rank.threads)} threads that call MPI, and level `outcomes` does not keep in "
             "which order they do: record the run at level `trace` to replay it"
         )
-    threads = [of_outcomes(t.outcomes, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
-    return RankPlan(rank.index, threads, PlanFlag(0) if whole(rank) else PlanFlag.OPEN)
+    threads = [plan_thread_from_outcomes(t.outcomes, made.get(t.slot, 0)) for t in rank.threads] or [ThreadPlan()]
+    return RankPlan(rank.index, threads, PlanFlag(0) if is_record_complete(rank) else PlanFlag.OPEN)
 
 
-def of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
-    """Return the plan of one thread from its recorded outcomes."""
+def plan_thread_from_outcomes(log: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
+    """Return the plan of one thread from its log of outcomes (kind, value), in the order in which they came."""
     rows: list[tuple[Outcome, int, list[int]]] = []
     posts: dict[int, int] = {}
     pending: list[int] = []  # ordinals of posted wildcards that are not complete, oldest first, as far as known
     known = late = polls = 0
     taken: int | None = None
     times: list[float] = []
-    for kind, value in order:
+    for kind, value in log:
         if kind == LogKind.LATE:
             if value > MOST_PENDING:
                 raise OverflowError(f"{value} receives were under way at once")
@@ -161,7 +161,7 @@ def of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
         elif kind == LogKind.TAKEN:
             rows.append((Outcome.SOURCE, polls + (taken or 0), [value]))
             taken, polls = None, 0
-        elif kind == LogKind.INDEX and rows and rows[-1][0] is Outcome.COUNT and _some_left(rows[-1][2]):
+        elif kind == LogKind.INDEX and rows and rows[-1][0] is Outcome.COUNT and _has_more_indices(rows[-1][2]):
             rows[-1][2].append(value - 1)
         elif kind in _KINDS:
             outcome = _KINDS[LogKind(kind)]
@@ -170,11 +170,11 @@ def of_outcomes(order: Iterable[tuple[int, int]], made: int) -> ThreadPlan:
             polls = 0
     entries = np.zeros(len(rows), ENTRY)
     entries["outcome"] = [row[0] for row in rows]
-    entries["polls"] = column((row[1] for row in rows), np.uint32)
+    entries["polls"] = narrow_column((row[1] for row in rows), np.uint32)
     entries["value"] = np.concatenate([[0], np.cumsum([len(row[2]) for row in rows])])[: len(rows)]
     sources = np.full(1 + max(posts, default=-1), POSTED_FREE, np.int32)
-    sources[list(posts)] = column(posts.values(), np.int32)
-    flat = column((value for row in rows for value in row[2]), np.int32)
+    sources[list(posts)] = narrow_column(posts.values(), np.int32)
+    flat = narrow_column((value for row in rows for value in row[2]), np.int32)
     return ThreadPlan(made, 0, entries, sources, flat, np.array(times))
 
 
@@ -186,7 +186,7 @@ _KINDS: Final = {
 }
 
 
-def _some_left(values: list[int]) -> bool:
+def _has_more_indices(values: list[int]) -> bool:
     return len(values) - 1 < values[0]
 
 
@@ -194,37 +194,37 @@ def _some_left(values: list[int]) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _doing(functions: FunctionTable, op: Op) -> tuple[str, ...]:
+def _functions_with_op(functions: FunctionTable, op: Op) -> tuple[str, ...]:
     """Return the functions with an operation, without MPI_."""
     return tuple(base_name(f.name) for f in functions if classify(f.name)[0] is op)
 
 
-class _Tracing:
+class _TracePlanner:
     """Make the plan of one rank of level trace."""
 
     def __init__(self, rank: Rank, match: Match) -> None:
         self.rank = rank
         self.match = match
         self.events = rank.events
-        self.checks, self.canonical = kinds_of(rank.trace.functions)
+        self.checks, self.canonical = checks_by_function(rank.trace.functions)
 
-    def plan(self) -> RankPlan:
-        """Return the plan of all threads."""
-        flags = PlanFlag.CHECKED | (PlanFlag(0) if whole(self.rank) else PlanFlag.OPEN)
-        posts = self._posts()
+    def plan_rank(self) -> RankPlan:
+        """Return the plan of the rank with all its threads."""
+        flags = PlanFlag.CHECKED | (PlanFlag(0) if is_record_complete(self.rank) else PlanFlag.OPEN)
+        posts = self._sources_by_post()
         threads = []
         for slot, thread in enumerate(self.rank.threads):
             lives = sorted((d.first_event, d.made) for d in self.rank.definitions.threads if d.slot == thread.slot)
             for (first, made), (end, _) in zip(lives or [(0, 0)], [*lives[1:], (len(thread.events), 0)], strict=True):
-                threads.append(self._thread(slot, slice(first, end), made, posts))
+                threads.append(self._plan_thread(slot, slice(first, end), made, posts))
         if len(threads) > 1:
-            self._take_turns(threads)
+            self._number_posts(threads)
         return RankPlan(self.rank.index, threads or [ThreadPlan()], flags)
 
-    def _take_turns(self, threads: list[ThreadPlan]) -> None:
-        """Number the posts of all threads in the order in which MPI got them, by their tickets."""
-        posting = self._are(_POSTS)
-        probing = self._are(_PROBES) & ~self._failed_polls()
+    def _number_posts(self, threads: list[ThreadPlan]) -> None:
+        """Number the posts of all threads in the order in which MPI got them, which their tickets show."""
+        posting = self._is_call_of(_POSTS)
+        probing = self._is_call_of(_PROBES) & ~self._failed_polls()
         found: list[tuple[int, int, int]] = []
         for i, thread in enumerate(threads):
             merged = np.flatnonzero(self.rank.event_threads == thread.slot)
@@ -242,27 +242,29 @@ class _Tracing:
         known: NDArray[np.uint16] = np.minimum(self.events["function"], len(self.checks) - 1).astype(np.uint16)
         return known
 
-    def _are(self, names: Iterable[str]) -> NDArray[np.bool_]:
+    def _is_call_of(self, names: Iterable[str]) -> NDArray[np.bool_]:
         """Return which events are calls of some functions (names without MPI_) or of their large-count forms."""
         found: NDArray[np.bool_] = self.rank.trace.functions.mask(map(full_name, names))[self.functions]
         return found
 
-    def _where(self, names: Iterable[str]) -> NDArray[np.int64]:
-        return np.flatnonzero(self._are(names))
+    def _rows_of_calls(self, names: Iterable[str]) -> NDArray[np.int64]:
+        return np.flatnonzero(self._is_call_of(names))
 
     def _failed_polls(self) -> NDArray[np.bool_]:
+        """Return which events are polls that found nothing complete."""
         flags = self.events["flags"]
         closed = flags & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED
-        failed: NDArray[np.bool_] = self._are(POLLS) & closed & (self.events["count"] > 0)
+        failed: NDArray[np.bool_] = self._is_call_of(POLLS) & closed & (self.events["count"] > 0)
         return failed
 
-    def _guessed(self) -> NDArray[np.bool_]:
-        completions = self._are(functions_with(Act.COMPLETE, Act.RELEASE))
+    def _is_guessed(self) -> NDArray[np.bool_]:
+        completions = self._is_call_of(functions_with(Act.COMPLETE, Act.RELEASE))
         guessed: NDArray[np.bool_] = completions & (self.events["buffer"] == GUESSED)
         return guessed
 
-    def _thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
-        """Return the plan of the thread that made a part of the events of a slot."""
+    def _plan_thread(self, slot: int, part: slice, made: int, posts: dict[int, list[int]]) -> ThreadPlan:
+        """Return the plan of the thread that made a part of the events of a slot. `posts`: sources by event that
+        posts."""
         mine = np.flatnonzero(self.rank.event_threads == slot)[part]
         first = part.start
         events, functions = self.events[mine], self.functions[mine]
@@ -279,22 +281,22 @@ class _Tracing:
             | np.where(flags & Flag.ANY_TAG, EntryFlag.ANY_TAG, 0)
             | np.where(flags & Flag.CLOSED, 0, EntryFlag.OPEN)
             | np.where(events["error"][rows], EntryFlag.FAILED, 0)
-            | np.where(self._guessed()[mine][rows], EntryFlag.GUESSED, 0)
+            | np.where(self._is_guessed()[mine][rows], EntryFlag.GUESSED, 0)
         )
         entries["event"] = first + rows
         so_far = np.concatenate([[0], np.cumsum(np.where(failed, events["count"].astype(np.int64), 0))])
         entries["polls"] = np.diff(so_far[rows], prepend=0)
         values: list[int] = []
         for position, index in enumerate(mine[rows].tolist()):
-            found = self.outcomes.get(index)
+            found = self.outcomes_by_event.get(index)
             if found is not None:
                 entries["outcome"][position] = found[0]
                 entries["value"][position] = len(values)
                 values += found[1:]
         posting = [(k, source) for k, index in enumerate(mine.tolist()) for source in posts.get(index, ())]
-        clock = events["buffer"][np.flatnonzero(self._are(["Wtime"])[mine])]
+        clock = events["buffer"][np.flatnonzero(self._is_call_of(["Wtime"])[mine])]
         return ThreadPlan(
-            made, slot, entries, column((s for _, s in posting), np.int32), column(values, np.int32),
+            made, slot, entries, narrow_column((s for _, s in posting), np.int32), narrow_column(values, np.int32),
             np.ascontiguousarray(clock).view(np.float64), np.array([first + k for k, _ in posting], np.int64),
             failed=np.column_stack([first + np.flatnonzero(failed), events["count"][failed].astype(np.int64)]),
             begun=self.rank.enter_ns()[mine[rows]],
@@ -303,12 +305,13 @@ class _Tracing:
     # Outcomes: [Outcome, value...] by event
 
     @cached_property
-    def outcomes(self) -> dict[int, list[int]]:
+    def outcomes_by_event(self) -> dict[int, list[int]]:
+        """Return for each event with a nondeterministic outcome this outcome, in the numbers of plan.h."""
         found: dict[int, list[int]] = {}
         flags, failed = self.events["flags"], self._failed_polls()
         good = (flags & Flag.CLOSED != 0) & (self.events["error"] == 0) & ~failed
         for name, outcome in ANSWERED.items():
-            rows = np.flatnonzero(self._are([name]) & good)
+            rows = np.flatnonzero(self._is_call_of([name]) & good)
             if outcome is Outcome.DONE:
                 rows = rows[flags[rows] & Flag.TRUE != 0]
             if name in _PROBES:
@@ -321,31 +324,31 @@ class _Tracing:
             elif outcome is Outcome.DONE:
                 found |= {row: [Outcome.DONE] for row in rows.tolist()}
             elif outcome is Outcome.CANCEL:
-                cancelled = self._cancelled() if len(rows) else {}
+                cancelled = self._cancelled_requests() if len(rows) else {}
                 for row in rows.tolist():
                     found[row] = [Outcome.CANCEL, cancelled.get(int(self.events["object"][row]), -1)]
             elif len(rows):
-                found |= self._indices(rows, outcome)
+                found |= self._completed_indices(rows, outcome)
         return found
 
-    def _indices(self, rows: NDArray[np.int64], outcome: Outcome) -> dict[int, list[int]]:
-        """Return the outcomes of Waitany and its kin: which requests they completed."""
+    def _completed_indices(self, rows: NDArray[np.int64], outcome: Outcome) -> dict[int, list[int]]:
+        """Return the outcomes of Waitany and similar calls by event: which requests they completed."""
         found: dict[int, list[int]] = {}
-        for event, indices in taken(self.rank, rows):
+        for event, indices in completed_indices(self.rank, rows):
             if indices is None:
                 found[event] = [outcome, -1]
             else:
                 found[event] = [outcome, *indices] if outcome is Outcome.INDEX else [outcome, len(indices), *indices]
         return found
 
-    def _cancelled(self) -> dict[int, int]:
-        """Return by request id 1 if its completion said cancelled, else 0."""
+    def _cancelled_requests(self) -> dict[int, int]:
+        """Return for each completed request, by its id, 1 if the completion said that it was cancelled, else 0."""
         found: dict[int, int] = {}
-        for row in self._where(functions_with(Act.COMPLETE, where=lambda m: m.many is Many.ONE)).tolist():
+        for row in self._rows_of_calls(functions_with(Act.COMPLETE, where=lambda m: m.many is Many.ONE)).tolist():
             if self.events["flags"][row] & Flag.CLOSED:
                 found[int(self.events["object"][row])] = int(bool(self.events["flags"][row] & Flag.CANCELLED))
         several = functions_with(Act.COMPLETE, where=lambda m: m.many is not Many.ONE)
-        for row in self._where(several).tolist():
+        for row in self._rows_of_calls(several).tolist():
             arguments = self.rank.event(row).args
             requests = arguments.get("array_of_requests") or []
             if "index" in arguments:
@@ -361,20 +364,22 @@ class _Tracing:
 
     # Sources of wildcard receives: [source...] by the event that posted them
 
-    def _posts(self) -> dict[int, list[int]]:
+    def _sources_by_post(self) -> dict[int, list[int]]:
+        """Return for each event that posts wildcard receives the source whose message each took (or POSTED_NEVER,
+        POSTED_FREE)."""
         found: dict[int, list[int]] = {}
         rows = self.match.recvs
         part = rows.of_rank(self.rank.index)
         wild = np.flatnonzero((rows.flags[part] & Post.ANY_SOURCE != 0) & (rows.flags[part] & Post.MATCHED_PROBE == 0))
         for row in (part.start + wild).tolist():
-            found.setdefault(int(rows.event[row]), []).append(self._source(row))
-        for event in self._posting():
+            found.setdefault(int(rows.event[row]), []).append(self._source_of_receive(row))
+        for event in self._find_wildcard_posts():
             refused = 1 <= self.events["error"][event] <= 6
             found.setdefault(event, [POSTED_FREE if refused else POSTED_NEVER])
         return found
 
-    def _source(self, row: int) -> int:
-        """Return the rank in the communicator whose message a receive took."""
+    def _source_of_receive(self, row: int) -> int:
+        """Return the rank in the communicator whose message a receive took, POSTED_FREE if it is not known."""
         rows = self.match.recvs
         if rows.flags[row] & Post.UNDECIDED or rows.peer[row] < 0:
             return POSTED_FREE
@@ -385,17 +390,17 @@ class _Tracing:
         except ValueError:
             return POSTED_FREE
 
-    def _posting(self) -> list[int]:
-        """Return every event that posted a wildcard receive, also cancelled ones."""
+    def _find_wildcard_posts(self) -> list[int]:
+        """Return every event that posted a wildcard receive, cancelled ones included."""
         any_source, functions = self.events["flags"] & Flag.ANY_SOURCE != 0, self.rank.trace.functions
-        found = np.flatnonzero(self._are(_doing(functions, Op.RECV)) & any_source).tolist()
-        both = self._where(_doing(functions, Op.SENDRECV))
+        found = np.flatnonzero(self._is_call_of(_functions_with_op(functions, Op.RECV)) & any_source).tolist()
+        both = self._rows_of_calls(_functions_with_op(functions, Op.SENDRECV))
         for events, tail in decode_columns(self.rank, both, frozenset(["source"])) if len(both) else ():
             if "source" in tail:
                 found += events[integer_column(tail, "source") == ANY_SOURCE].tolist()
-        made = self._where(_doing(functions, Op.RECV_INIT))
+        made = self._rows_of_calls(_functions_with_op(functions, Op.RECV_INIT))
         wild = set(self.events["object"][made[any_source[made]]].tolist())
         if wild:
-            starts = self._where(["Start"])
+            starts = self._rows_of_calls(["Start"])
             found += [int(e) for e in starts if int(self.events["object"][e]) in wild]
         return sorted(found)

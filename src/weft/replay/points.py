@@ -41,8 +41,8 @@ class SourcePoint:
     visit: int
 
 
-def check(trace: Trace, event: EventId, text: str) -> EventId:
-    """Return an event. UsageError if the run has no such event."""
+def require_event(trace: Trace, event: EventId, text: str) -> EventId:
+    """Return an event that a person named. UsageError if the run has no such event."""
     rank, index = event
     if rank >= len(trace.ranks):
         raise UsageError(f"{text}: the run has no rank {rank}, only 0 to {len(trace.ranks) - 1}")
@@ -54,7 +54,7 @@ def check(trace: Trace, event: EventId, text: str) -> EventId:
 
 
 def parse_place(text: str) -> SourcePoint:
-    """Parse [RANK:]FILE:LINE[#N], [RANK:]NAME[#N], or [RANK:]*MODULE+OFFSET[#N]."""
+    """Parse [RANK:]FILE:LINE[#N], [RANK:]NAME[#N], or [RANK:]*MODULE+OFFSET[#N]. UsageError if it is none of these."""
     found = re.fullmatch(rf"(?:(\d+):)?(?:(.+):(\d+)|([A-Za-z_][\w.<>]*|{INSTRUCTION}))(?:#(\d+))?", text)
     if found is None or (found[5] is not None and int(found[5]) < 1):
         raise UsageError(f"{text!r} is not a place: give RANK:EVENT, FILE:LINE, FUNCTION, "
@@ -63,8 +63,9 @@ def parse_place(text: str) -> SourcePoint:
     return SourcePoint(text, rank, found[2], int(found[3]) if found[3] else None, found[4], int(found[5] or 1))
 
 
-def events_at(trace: Trace, place: SourcePoint) -> list[EventId]:
-    """Return the place's visit on each rank that has one, earliest first. UsageError if no rank has one."""
+def find_visit_on_each_rank(trace: Trace, place: SourcePoint) -> list[EventId]:
+    """Return for each rank its N-th call from a place (N as the place says), earliest first. UsageError if no rank
+    has one."""
     if place.rank is not None and place.rank >= len(trace.ranks):
         raise UsageError(f"{place.text}: the run has no rank {place.rank}, only 0 to {len(trace.ranks) - 1}")
     found: list[tuple[int, EventId]] = []
@@ -72,7 +73,7 @@ def events_at(trace: Trace, place: SourcePoint) -> list[EventId]:
     for rank in trace.ranks:
         if place.rank not in (None, rank.index) or not len(rank):
             continue
-        rows = np.flatnonzero(_matching(rank, place))
+        rows = np.flatnonzero(_calls_from_place(rank, place))
         most = max(most, len(rows))
         if len(rows) >= place.visit:
             row = int(rows[place.visit - 1])
@@ -80,11 +81,13 @@ def events_at(trace: Trace, place: SourcePoint) -> list[EventId]:
     if not found:
         where = f"rank {place.rank}" if place.rank is not None else "any rank"
         times = f"only {most} call{'s' * (most > 1)}" if most else f"no {trace.system.name} call"
-        raise UsageError(f"{place.text}: the record has {times} from there on {where}{_nearby(trace, place)}")
+        raise UsageError(
+            f"{place.text}: the record has {times} from there on {where}{_suggest_nearby_places(trace, place)}"
+        )
     return [event for _, event in sorted(found)]
 
 
-def _nearby(trace: Trace, place: SourcePoint) -> str:
+def _suggest_nearby_places(trace: Trace, place: SourcePoint) -> str:
     """Return where the record does have calls, as the end of a message."""
     sites = {rank.site(int(s)) for rank in trace.ranks if len(rank) for s in np.unique(rank.events["site"])}
     lines = sorted({s.line for s in sites if s.line and s.file and place.file and _is_file(s.file, place.file)})
@@ -98,19 +101,19 @@ def _is_file(file: str, wanted: str) -> bool:
     return file == wanted or file.endswith("/" + wanted)
 
 
-def visits(trace: Trace, place: SourcePoint) -> list[EventId]:
+def find_all_visits(trace: Trace, place: SourcePoint) -> list[EventId]:
     """Return every call that the record has from a place, each rank's in order; with #N the N-th only."""
     found: list[EventId] = []
     for rank in trace.ranks:
         if place.rank in (None, rank.index) and len(rank):
-            rows = np.flatnonzero(_matching(rank, place)).tolist()
+            rows = np.flatnonzero(_calls_from_place(rank, place)).tolist()
             rows = rows[place.visit - 1 : place.visit] if "#" in place.text else rows
             found += [EventId(rank.index, row) for row in rows]
     return found
 
 
-def _matching(rank: Any, place: SourcePoint) -> NDArray[np.bool_]:
-    """Return which events of a rank are calls from a place."""
+def _calls_from_place(rank: Any, place: SourcePoint) -> NDArray[np.bool_]:
+    """Return which events of a rank are calls from a place, as a mask."""
     events = rank.events
     sites, inverse = np.unique(events["site"], return_inverse=True)
     if place.name is not None:
@@ -118,22 +121,23 @@ def _matching(rank: Any, place: SourcePoint) -> NDArray[np.bool_]:
         if mask.any():
             return mask
     known = [rank.site(int(s)) for s in sites]
-    here = np.array([_is_there(site, place) for site in known], bool)
+    here = np.array([_site_is_at(site, place) for site in known], bool)
     if not here.any():  # a line that calls what calls MPI
-        here = np.array([any(_is_there(caller, place) for caller in site.callers) for site in known], bool)
+        here = np.array([any(_site_is_at(caller, place) for caller in site.callers) for site in known], bool)
     return here[inverse]
 
 
-def _is_there(site: CallSite, place: SourcePoint) -> bool:
+def _site_is_at(site: CallSite, place: SourcePoint) -> bool:
     if place.name is not None:
         return site.function == place.name
     return site.line == place.line and site.file is not None and _is_file(site.file, str(place.file))
 
 
-def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
-    """Return the events that a location names. UsageError if it names none."""
+def resolve_location(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
+    """Return the events that a location names, such as RANK:EVENT, FILE:LINE or finding:N. UsageError if it names
+    none."""
     if (event := EventId.parse(text)) is not None:
-        return [check(trace, event, text)]
+        return [require_event(trace, event, text)]
     if found := re.fullmatch(r"finding:(\d+)", text):
         all_findings = findings()
         number = int(found[1])
@@ -145,17 +149,16 @@ def resolve(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) 
             raise UsageError(f"{text}: this finding names no event of the record")
         return events
     if found := re.fullmatch(r"t=(\d+(?:\.\d*)?|\.\d+)s?", text):
-        return _at_time(trace, float(found[1]), text)
+        return _last_calls_before(trace, float(found[1]), text)
     if found := re.fullmatch(r"(\d+):from=(\d+)(?:,tag=(\d+))?(?:#([1-9]\d*))?", text):
-        return [_receive(trace, found)]
-    return events_at(trace, parse_place(text))[:1]
+        return [_find_receive(trace, found)]
+    return find_visit_on_each_rank(trace, parse_place(text))[:1]
 
 
-def demanded(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
-    """Return the events before which a replay has to stop: of a finding each rank's first, as a later one may need
-    others.
-    """
-    events = resolve(trace, text, findings)
+def events_to_stop_before(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]]) -> list[EventId]:
+    """Return the events before which a replay has to stop: those of a location; of a finding each rank's first event
+    only, as a later one may need others."""
+    events = resolve_location(trace, text, findings)
     if not text.startswith("finding:"):
         return events
     first: dict[int, int] = {}
@@ -164,8 +167,9 @@ def demanded(trace: Trace, text: str, findings: Callable[[], Sequence[Finding]])
     return [EventId(rank, event) for rank, event in first.items()]
 
 
-def _receive(trace: Trace, found: re.Match[str]) -> EventId:
-    """Return the call that posts the receive of a message, named by what it receives (dbxR-II's demand points)."""
+def _find_receive(trace: Trace, found: re.Match[str]) -> EventId:
+    """Return the call that posts the receive of a message, named by rank, source and tag (the demand points of
+    dbxR-II)."""
     text, rank, source, tag, visit = found[0], int(found[1]), int(found[2]), found[3], int(found[4] or 1)
     for one in (rank, source):
         if one >= len(trace.ranks):
@@ -182,8 +186,8 @@ def _receive(trace: Trace, found: re.Match[str]) -> EventId:
     return recvs.id(int(rows[visit - 1]))
 
 
-def _at_time(trace: Trace, seconds: float, text: str) -> list[EventId]:
-    """Return each rank's last call that began before a time."""
+def _last_calls_before(trace: Trace, seconds: float, text: str) -> list[EventId]:
+    """Return each rank's last call that began before a time (seconds since the first call of any rank)."""
     starts = [int(r.enter_ns(slice(0, 1))[0]) for r in trace.ranks if len(r)]
     limit = min(starts, default=0) + int(seconds * 1e9)
     found = []

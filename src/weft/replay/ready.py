@@ -31,7 +31,7 @@ Row = tuple[Posts, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Completing:
+class CompletingCall:
     """A call that completed requests of an array: the event, the given request ids, the completed indices."""
 
     event: int
@@ -39,8 +39,9 @@ class Completing:
     taken: tuple[int, ...]
 
 
-def taken(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int, list[int] | None]]:
-    """Yield the requests that calls completed: the event and the indices, None if no request was active."""
+def completed_indices(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int, list[int] | None]]:
+    """Yield for calls that completed requests the event and the indices of these requests, None if no request was
+    active."""
     for events, tail in decode_columns(rank, rows, frozenset(["index", "outcount", "array_of_indices"])):
         if "index" in tail:
             index = np.asarray(tail["index"]).tolist()
@@ -51,38 +52,35 @@ def taken(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int, list[int] 
                 yield event, some[k].tolist() if count >= 0 else None
 
 
-def completing(rank: Rank, only: int | None = None) -> Iterator[Completing]:
-    """Return the calls of a rank that completed one or some of several requests, in order, without failed polls.
-
-    `only`: at most that event.
-    """
+def find_completing_calls(rank: Rank, only: int | None = None) -> Iterator[CompletingCall]:
+    """1 Return the calls of a rank that completed one or some of several requests, in order, without failed polls.
+    `only`: at most that event."""
     events, functions = rank.events, rank.trace.functions
     of_several = functions.mask(f"MPI_{name}" for name in _ONE | SOME)[events["function"]]
     good = (events["flags"] & Flag.CLOSED != 0) & (events["error"] == 0)
     rows = np.flatnonzero(of_several & good)
     rows = rows if only is None else rows[rows == only]
-    chosen = {event: indices for event, indices in taken(rank, rows) if indices} if len(rows) else {}
+    chosen = {event: indices for event, indices in completed_indices(rank, rows) if indices} if len(rows) else {}
     found = []
     for some, tail in decode_columns(rank, np.array(sorted(chosen), np.int64), frozenset(["array_of_requests"])):
         if isinstance(requests := tail.get("array_of_requests"), Ragged):
             for k, event in enumerate(some.tolist()):
                 given = requests[k].tolist()
                 if all(i < len(given) for i in chosen[event]):
-                    found.append(Completing(event, tuple(given), tuple(chosen[event])))
+                    found.append(CompletingCall(event, tuple(given), tuple(chosen[event])))
     return iter(sorted(found, key=lambda one: one.event))
 
 
-class Requests:
+class RequestOperations:
     """The sends and receives of the requests of a run's ranks."""
 
     def __init__(self, trace: Trace, match: Match, order: Order) -> None:
         self.trace, self.match, self.order = trace, match, order
         self._made: dict[int, dict[int, list[tuple[int, Row]]]] = {}
 
-    def others(self, rank: int, call: Completing) -> tuple[list[int], int]:
-        """Return the indices that the call could have completed instead, and the number of pending requests of unknown
-        state.
-        """
+    def find_other_requests(self, rank: int, call: CompletingCall) -> tuple[list[int], int]:
+        """Return the indices that a call could have completed instead, and how many pending requests are of unknown
+        state."""
         found, unknown = [], 0
         for index, request in enumerate(call.requests):
             if call.taken == (index,) or request < ID_DYNAMIC:
@@ -90,17 +88,17 @@ class Requests:
             if index in call.taken:  # it was complete, and could have been so alone
                 found.append(index)
                 continue
-            ready = self.ready(rank, call.event, request)
+            ready = self.can_be_complete(rank, call.event, request)
             if ready:
                 found.append(index)
             unknown += ready is None
         return found, unknown
 
-    def ready(self, rank: int, event: int, request: int) -> bool | None:
-        """Tell whether a request can be complete at the end of an event; None if that is unknown."""
+    def can_be_complete(self, rank: int, event: int, request: int) -> bool | None:
+        """Return whether a request can be complete at the end of an event; None if that is unknown."""
         if request < ID_DYNAMIC:
             return False  # null, or none
-        row = self.of(rank, event, request)
+        row = self.find_operation(rank, event, request)
         if row is None:
             return None
         posts, k = row
@@ -108,22 +106,22 @@ class Requests:
             return False  # a persistent one that is not active
         partner = int(posts.partner[k])
         if posts is self.match.recvs:
-            return partner != NONE and not self._after(rank, event, self.match.sends.id(partner))
+            return partner != NONE and not self._comes_after(rank, event, self.match.sends.id(partner))
         if posts.flags[k] & Post.BUFFERED:
             return True
-        return partner != NONE and not self._after(rank, event, self.match.recvs.id(partner))
+        return partner != NONE and not self._comes_after(rank, event, self.match.recvs.id(partner))
 
-    def _after(self, rank: int, event: int, other: EventId) -> bool:
+    def _comes_after(self, rank: int, event: int, other: EventId) -> bool:
         return self.order.reaches(EventId(rank, event), other, a_end=True, b_end=False)
 
-    def of(self, rank: int, event: int, request: int) -> Row | None:
+    def find_operation(self, rank: int, event: int, request: int) -> Row | None:
         """Return the last operation that was started with a request before an event."""
         if rank not in self._made:
-            self._made[rank] = self._begun(rank)
+            self._made[rank] = self._operations_by_request(rank)
         begun = [row for at, row in self._made[rank].get(request, ()) if at < event]
         return begun[-1] if begun else None
 
-    def _begun(self, rank: int) -> dict[int, list[tuple[int, Row]]]:
+    def _operations_by_request(self, rank: int) -> dict[int, list[tuple[int, Row]]]:
         """Return all operations of a rank by request id: the event that started each, and its row."""
         events = self.trace.ranks[rank].events
         found: dict[int, list[tuple[int, Row]]] = {}
@@ -139,26 +137,25 @@ class Requests:
                 elif posts.flags[row] & Post.NONBLOCKING or started[event]:
                     found.setdefault(int(events["object"][event]), []).append((event, (posts, row)))
         for event, rows in several.items():
-            for request, one in self._started(rank, event, rows):
+            for request, one in self._pair_startall_requests(rank, event, rows):
                 found.setdefault(request, []).append((event, one))
         for begun in found.values():
             begun.sort(key=lambda one: one[0])
         return found
 
-    def _started(self, rank: int, event: int, rows: list[Row]) -> Iterator[tuple[int, Row]]:
+    def _pair_startall_requests(self, rank: int, event: int, rows: list[Row]) -> Iterator[tuple[int, Row]]:
         """Yield the requests of an MPI_Startall with their rows, in the order of the array; none if their numbers
-        differ.
-        """
+        differ."""
         given = [int(r) for r in self.trace.event(rank, event).args.get("array_of_requests") or []]
-        receives = self._receiving(rank)
+        receives = self._find_persistent_requests(rank)
         for posts, wanted in ((self.match.recvs, True), (self.match.sends, False)):
             mine = [one for one in rows if one[0] is posts]
             theirs = [request for request in given if receives.get(request) is wanted]
             if len(mine) == len(theirs):
                 yield from zip(theirs, mine, strict=True)
 
-    def _receiving(self, rank: int) -> dict[int, bool]:
-        """Return the persistent requests of a rank: whether each is a receive."""
+    def _find_persistent_requests(self, rank: int) -> dict[int, bool]:
+        """Return for each persistent request of a rank whether it is a receive."""
         events, functions = self.trace.ranks[rank].events, self.trace.functions
         found: dict[int, bool] = {}
         for act, receives in ((Act.RECEIVE, True), (Act.SEND, False)):

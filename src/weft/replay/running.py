@@ -10,11 +10,11 @@ from pathlib import Path
 
 from weft.errors import WeftError
 from weft.launch.watch import RankWatch, is_inside_mpi
-from weft.replay.control import Control, plan_file
+from weft.replay.control import ControlPage, plan_file
 from weft.replay.cuts import Cut, Thread
 from weft.replay.driver import Driver
 from weft.replay.layout import CHANNEL, ControlState, Divergence, PlanFlag
-from weft.replay.pace import Quiet, tasks_of
+from weft.replay.pace import QuietTimer, threads_of_ranks
 from weft.replay.plan import RankPlan
 from weft.replay.sequence import Conductor
 from weft.trace.functions import FunctionTable
@@ -24,9 +24,9 @@ STALL = 6.0
 IDLE = 2.0
 """The same where every rank is in waits of ours: parked, at its end, or asking for what its record does not give."""
 JOINED = 1.0
-"""Seconds without any progress after which a thread that sleeps counts as waiting for one that stands at its goal."""
+"""Seconds without any progress after which a thread that sleeps counts as waiting for one that is at its goal."""
 SETTLE = 0.2
-"""Seconds that a call at the goal has not returned for before its rank counts as standing in it."""
+"""Seconds that a call at the goal has not returned for before its rank counts as stopped in it."""
 
 
 class Result(Enum):
@@ -40,12 +40,12 @@ class Result(Enum):
     REFUSED = "refused"
 
 
-def begun(controls: Sequence[Control], plans: Sequence[RankPlan], rank: int) -> bool:
-    """Tell whether a rank has begun, or is sure to: all its parents have made the call that spawns it."""
+def has_begun(controls: Sequence[ControlPage], plans: Sequence[RankPlan], rank: int) -> bool:
+    """Return whether a rank has begun, or is sure to: all its parents have made the call that spawns it."""
     if controls[rank].pid or not plans[rank].spawned:
         return True
-    calls = plans[rank].parents  # none are known of one that runs freely
-    return bool(calls) and all(controls[parent].at(thread) > position for parent, thread, position in calls)
+    calls = plans[rank].parents  # unknown for a rank that runs freely
+    return bool(calls) and all(controls[parent].entries_passed(thread) > position for parent, thread, position in calls)
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Replay:
     cut: Cut = field(default_factory=Cut)
     """Where the ranks stop; without goals they run to their end."""
     hold: bool = False
-    """Whether ranks that stand at their goals are left there."""
+    """Whether ranks that are at their goals stay there."""
     timeout: float | None = None
     """Seconds after which it is ended wherever it is."""
     conductor: Conductor | None = None
@@ -66,18 +66,18 @@ class Replay:
     result: Result = Result.FINISHED
     settled: bool = False
     outside: set[Thread] = field(default_factory=set)
-    """Threads that stand outside of MPI: they wait for others of their process, or have ended."""
-    controls: list[Control] = field(default_factory=list)
-    _quiet: Quiet | None = None
+    """Threads that are outside of MPI: they wait for others of their process, or have ended."""
+    controls: list[ControlPage] = field(default_factory=list)
+    _quiet: QuietTimer | None = None
     _began: float = field(default_factory=time.monotonic)
 
-    def lay_out(self, folder: Path, functions: FunctionTable, *, bounded: bool = False) -> None:
+    def write_plans(self, folder: Path, functions: FunctionTable, *, bounded: bool = False) -> None:
         """Write the files that the ranks read. WeftError if the folder cannot be written."""
         try:
             folder.mkdir(exist_ok=True)
             for plan in self.plans:
                 plan_file(folder, plan.rank).write_bytes(plan.encode(functions, bounded or bool(self.cut.goals)))
-                self.controls.append(Control(folder, plan.rank))
+                self.controls.append(ControlPage(folder, plan.rank))
             channels = [thread.turns["channel"] for plan in self.plans for thread in plan.threads]
             count = 1 + max((int(c.max()) for c in channels if len(c)), default=-1)
             if count:
@@ -87,19 +87,19 @@ class Replay:
         for (rank, thread), goal in self.cut.goals.items():
             self.controls[rank].set_goal(goal, thread, self.cut.polls.get((rank, thread), 0))
         if self.conductor is not None:
-            self.conductor.begin(self.controls)
+            self.conductor.start(self.controls)
 
     def observe(self, watch: RankWatch) -> bool:
-        """Look at the ranks; return whether the replay has to end."""
+        """Look at the ranks once; return whether the replay has to end."""
         if self.driver is not None:
-            watch.still_for = 0.0  # a rank that stands in a deadlock is there to be looked at, not to be ended
+            watch.still_for = 0.0  # a rank in a deadlock is to be looked at, not to be ended
             return self.driver.over
         if self.note_failure():
             return True
         now = time.monotonic()
         quiet = self._quiet_for(watch, now)
         late = self.timeout is not None and now - self._began > self.timeout
-        if self.cut.goals and (self.conductor is None or self.conductor.over) and self.at_goals(watch, quiet):
+        if self.cut.goals and (self.conductor is None or self.conductor.over) and self.is_at_goals(watch, quiet):
             self.settled, self.result = True, Result.STOPPED
             return not self.hold or late
         if quiet > IDLE and self._cannot_go_on(watch, quiet):
@@ -111,11 +111,7 @@ class Replay:
         return False
 
     def note_failure(self) -> bool:
-        """Note that a rank left its record or could not use its plan, and return whether one did. Also called at the
-        end.
-
-        A program may be over before anybody has looked.
-        """
+        """1 Note whether a rank left its record or could not use its plan, and return whether one did."""
         states = [control.state for control in self.controls]
         if ControlState.DIVERGED in states or ControlState.REFUSED in states:
             self.result = Result.DIVERGED if ControlState.DIVERGED in states else Result.REFUSED
@@ -125,83 +121,89 @@ class Replay:
     def _quiet_for(self, watch: RankWatch, now: float) -> float:
         """Return the seconds without any progress, as the ranks experience them."""
         if self._quiet is None:
-            self._quiet = Quiet(lambda: tasks_of(self.controls) if watch.is_local else ())
-        quiet = self._quiet.seconds([control.progress() for control in self.controls], now)
+            self._quiet = QuietTimer(lambda: threads_of_ranks(self.controls) if watch.is_local else ())
+        quiet = self._quiet.seconds_without_progress([control.progress() for control in self.controls], now)
         if quiet:
             watch.look_at_all()
         return quiet
 
     def _cannot_go_on(self, watch: RankWatch, quiet: float) -> bool:
-        """Tell whether no rank goes on. A standstill that may be proven to be a deadlock is no stall."""
-        return not watch.is_awaiting_verdict and (self.idle(quiet) or (quiet > STALL and self.stalled(watch)))
+        """Return whether no rank makes progress any more. A standstill that may be proven to be a deadlock is no
+        stall."""
+        return not watch.is_awaiting_verdict and (self.is_idle(quiet) or (quiet > STALL and self.is_stalled(watch)))
 
-    def begun(self, rank: int) -> bool:
+    def has_begun(self, rank: int) -> bool:
         """Tell whether a rank has begun, or is sure to."""
-        return begun(self.controls, self.plans, rank)
+        return has_begun(self.controls, self.plans, rank)
 
-    def idle(self, quiet: float) -> bool:
-        """Tell whether every rank waits for the replay, and none polls for less time than when it was recorded."""
-        begun = [control for control in self.controls if self.begun(control.rank)]
+    def is_idle(self, quiet: float) -> bool:
+        """Return whether every rank waits for the replay, and none has polled for less time than when it was
+        recorded."""
+        begun = [control for control in self.controls if self.has_begun(control.rank)]
         threads = [(c, t) for c in begun for t in range(len(self.plans[c.rank].threads))]
-        if any(not (c.state is ControlState.ENDED or c.polling(t) or c.parked(t)) for c, t in threads):
+        if any(not (c.state is ControlState.ENDED or c.is_polling(t) or c.is_parked(t)) for c, t in threads):
             return False
-        awaited = [self.plans[c.rank].threads[t].gap(c.at(t)) for c, t in threads if c.polling(t)]
+        awaited = [
+            self.plans[c.rank].threads[t].seconds_before_entry(c.entries_passed(t))
+            for c, t in threads
+            if c.is_polling(t)
+        ]
         return bool(awaited) and quiet > IDLE + 2 * max(awaited)
 
-    def at_goals(self, watch: RankWatch, quiet: float) -> bool:
-        """Tell whether every rank is at its goal: parked, or inside the last call before it."""
+    def is_at_goals(self, watch: RankWatch, quiet: float) -> bool:
+        """Return whether every rank is at its goal: parked, or inside the last call before it."""
         settled = True
         self.outside.clear()
         for rank, control in enumerate(self.controls):
-            for thread in range(len(self.plans[rank].threads)) if self.begun(rank) else ():
+            for thread in range(len(self.plans[rank].threads)) if self.has_begun(rank) else ():
                 goal = self.cut.goals.get((rank, thread))
-                if control.state is ControlState.ENDED or (goal is not None and control.parked(thread)):
+                if control.state is ControlState.ENDED or (goal is not None and control.is_parked(thread)):
                     continue
-                if not self._behind_all(watch, rank, thread, quiet):
+                if not self._has_reached_its_last_call(watch, rank, thread, quiet):
                     return False
                 settled = False
         return settled or quiet > SETTLE
 
-    def _behind_all(self, watch: RankWatch, rank: int, thread: int, quiet: float) -> bool:
-        """Tell whether a thread that is not parked has come as far as it can: inside its last call, or
-        outside of MPI.
-        """
+    def _has_reached_its_last_call(self, watch: RankWatch, rank: int, thread: int, quiet: float) -> bool:
+        """Return whether a thread that is not parked has come as far as it can: inside its last call, or outside of
+        MPI."""
         control, recorded = self.controls[rank], len(self.plans[rank].threads[thread].entries)
         goal = self.cut.goals.get((rank, thread))
-        if control.at(thread) < (recorded if goal is None else goal):
+        if control.entries_passed(thread) < (recorded if goal is None else goal):
             return False
         if goal is None and self.plans[rank].serves:
             return True
-        if thread and control.over(thread):
+        if thread and control.has_ended(thread):
             self.outside.add((rank, thread))
             return True
         if goal is not None:
-            more_to_come = goal < recorded and (thread == 0 or control.tid(thread) != 0)
+            more_to_come = goal < recorded and (thread == 0 or control.thread_id(thread) != 0)
             if not more_to_come and not thread and not self.plans[rank].flags & PlanFlag.OPEN:
                 return quiet > IDLE  # it comes to its end, unless it computes for long
-            if not more_to_come or ((rank, thread) not in self.cut.firm and self._still(watch, rank, thread)):
+            if not more_to_come or ((rank, thread) not in self.cut.firm and self._is_stopped(watch, rank, thread)):
                 return True
-        if quiet < JOINED or not self._joins(watch, rank, thread):
+        if quiet < JOINED or not self._waits_for_other_thread(watch, rank, thread):
             return False
         self.outside.add((rank, thread))
         return True
 
-    def _joins(self, watch: RankWatch, rank: int, thread: int) -> bool:
-        """Tell whether a thread sleeps outside of MPI while another of its process is inside: it waits for that one."""
+    def _waits_for_other_thread(self, watch: RankWatch, rank: int, thread: int) -> bool:
+        """Return whether a thread sleeps outside of MPI while another thread of its process is inside: it waits for
+        that one."""
         control, threads = self.controls[rank], range(len(self.plans[rank].threads))
-        standing = (
-            control.parked(other) or (control.tid(other) and self._still(watch, rank, other))
+        stopped = (
+            control.is_parked(other) or (control.thread_id(other) and self._is_stopped(watch, rank, other))
             for other in threads if other != thread
         )  # fmt: skip
-        return any(standing) and control.asleep(thread)
+        return any(stopped) and control.is_asleep(thread)
 
-    def _still(self, watch: RankWatch, rank: int, thread: int) -> bool:
-        """Tell whether a thread is inside MPI, or has not begun, or has ended."""
-        tid = self.controls[rank].tid(thread)
+    def _is_stopped(self, watch: RankWatch, rank: int, thread: int) -> bool:
+        """Return whether a thread is inside MPI, or has not begun, or has ended."""
+        tid = self.controls[rank].thread_id(thread)
         if not tid:
             return thread > 0
         files = [f for f in watch.files.values() if f.header is not None and f.header.pid == self.controls[rank].pid]
-        waiting = self.controls[rank].waiting()
+        waiting = self.controls[rank].threads_awaiting_answer()
         if tid in waiting:
             return True
         return bool(files) and all(
@@ -210,51 +212,61 @@ class Replay:
         )
 
     @property
-    def held(self) -> bool:
-        """Whether a thread waits for the next call of its record, which does not come."""
-        return any(c.parked(t) or c.held(t) for c in self.controls for t in range(len(self.plans[c.rank].threads)))
+    def has_waiting_thread(self) -> bool:
+        """Return whether a thread waits for the next call of its record, which does not come."""
+        return any(
+            c.is_parked(t) or c.is_polling_beyond_record(t)
+            for c in self.controls
+            for t in range(len(self.plans[c.rank].threads))
+        )
 
-    def stalled(self, watch: RankWatch) -> bool:
-        """Tell whether no thread can be expected to go on: each is inside MPI, parked, at its end, or polls in vain."""
+    def is_stalled(self, watch: RankWatch) -> bool:
+        """Return whether no thread can be expected to continue: each is inside MPI, parked, at its end, or polls in
+        vain."""
         return all(
             control.state is ControlState.ENDED
-            or not self.begun(rank)
-            or control.polling()
+            or not self.has_begun(rank)
+            or control.is_polling()
             or all(
-                control.parked(t) or self._still(watch, rank, t) or self._joins(watch, rank, t) or control.over(t)
+                control.is_parked(t)
+                or self._is_stopped(watch, rank, t)
+                or self._waits_for_other_thread(watch, rank, t)
+                or control.has_ended(t)
                 for t in range(len(self.plans[rank].threads))
             )
             for rank, control in enumerate(self.controls)
         ) and not all(control.state is ControlState.ENDED for control in self.controls)
 
     @property
-    def checked(self) -> bool:
-        """Whether the record has every call, so that the replay is checked against it."""
+    def is_checked(self) -> bool:
+        """Return whether the record has every call, so that the replay is checked against it."""
         return any(plan.flags & PlanFlag.CHECKED for plan in self.plans)
 
     @property
-    def free(self) -> list[int]:
-        """The ranks of spawned worlds that took no plan, as it is unknown which of the record's they are."""
+    def ranks_without_plan(self) -> list[int]:
+        """Return the ranks of spawned worlds that took no plan, as it is unknown which of the record's they are."""
         return [c.rank for c in self.controls if self.plans[c.rank].spawned and not c.pid]
 
     @property
-    def to_its_goals(self) -> bool:
-        """Whether a replay that was to stop came to its end, as no rank had a stop to come to."""
+    def has_passed_goals(self) -> bool:
+        """Return whether a replay that was to stop ran to its end and came past all its goals, so that no rank had
+        to stop.
+        """
         return self.result is Result.FINISHED and bool(self.cut.goals) and all(
-            self.controls[rank].at(thread) >= goal for (rank, thread), goal in self.cut.goals.items()
+            self.controls[rank].entries_passed(thread) >= goal for (rank, thread), goal in self.cut.goals.items()
         )  # fmt: skip
 
-    def diverged(self) -> list[tuple[int, Divergence, dict[str, int]]]:
+    def diverged_ranks(self) -> list[tuple[int, Divergence, dict[str, int]]]:
         """Return the ranks that left their record: rank, why, and the numbers."""
         return [(c.rank, *found) for c in self.controls if (found := c.divergence) is not None]
 
-    def unfinished(self) -> list[tuple[int, int, int]]:
-        """Return ranks that made fewer calls than recorded: rank, calls made, calls recorded."""
+    def unfinished_threads(self) -> list[tuple[int, int, int]]:
+        """Return the threads that made fewer calls than recorded: rank, calls made, calls recorded."""
         found = []
         for control, plan in zip(self.controls, self.plans, strict=True):
-            if control.rank in self.free:
+            if control.rank in self.ranks_without_plan:
                 continue
             for thread, threads_plan in enumerate(plan.threads):
-                if control.at(thread) < len(threads_plan.entries):
-                    found.append((plan.rank, control.at(thread), len(threads_plan.entries)))
+                if control.entries_passed(thread) < len(threads_plan.entries):
+                    found.append((plan.rank, control.entries_passed(thread), len(threads_plan.entries)))
         return found

@@ -11,7 +11,7 @@ import numpy as np
 from weft.base.event_id import Forced
 from weft.base.words import rank_words
 from weft.errors import WeftError
-from weft.replay.control import Control, plan_file
+from weft.replay.control import ControlPage, plan_file
 from weft.replay.layout import Check, ControlState, Divergence
 from weft.replay.plan import ThreadPlan
 from weft.replay.running import Replay
@@ -28,104 +28,106 @@ _FIELDS = {
 }
 
 
-def event_of(trace: Trace, session: Replay, rank: int, slot: int, position: int) -> Event | None:
-    """Return the recorded call of an entry of a thread's plan."""
+def planned_event(trace: Trace, session: Replay, rank: int, slot: int, entry: int) -> Event | None:
+    """Return the recorded call of an entry of a thread's plan, None if the plan has no such entry."""
     thread = session.plans[rank].threads[slot]
-    known = 0 <= position < len(thread.entries)
-    return _recorded(trace, rank, thread, int(thread.entries["event"][position]) if known else None)
+    known = 0 <= entry < len(thread.entries)
+    return _event_of_thread(trace, rank, thread, int(thread.entries["event"][entry]) if known else None)
 
 
-def coming(trace: Trace, session: Replay, control: Control, slot: int) -> Event | None:
+def next_event(trace: Trace, session: Replay, control: ControlPage, slot: int) -> Event | None:
     """Return the recorded call that a parked thread is before: the next of its plan, or a failed poll before it."""
     thread = session.plans[control.rank].threads[slot]
-    return _recorded(trace, control.rank, thread, thread.coming(control.at(slot), control.goal_polls(slot)))
+    return _event_of_thread(
+        trace, control.rank, thread, thread.next_event(control.entries_passed(slot), control.goal_polls(slot))
+    )
 
 
-def _recorded(trace: Trace, rank: int, thread: ThreadPlan, index: int | None) -> Event | None:
-    """Return the event with this index among those of a thread."""
+def _event_of_thread(trace: Trace, rank: int, thread: ThreadPlan, index: int | None) -> Event | None:
+    """Return the event with an index among the events of a thread, None without an index or beyond the record."""
     record = trace.ranks[rank]
     merged = np.flatnonzero(record.event_threads == thread.slot)
     return record.event(int(merged[index])) if index is not None and index < len(merged) else None
 
 
-def stands(trace: Trace, session: Replay, control: Control, slot: int) -> str:
+def describe_position(trace: Trace, session: Replay, control: ControlPage, slot: int) -> str:
     """Return where a thread is, as text without its rank."""
-    at = control.at(slot)
+    at = control.entries_passed(slot)
     if control.state is ControlState.ENDED:
         return "at the end" + (f", past {trace.system.last}" if trace.ranks[control.rank].state == "finalized" else "")
     if session.plans[control.rank].spawned and not control.pid:
         return "not spawned yet"
-    last = event_of(trace, session, control.rank, slot, at - 1)
+    last = planned_event(trace, session, control.rank, slot, at - 1)
     if (control.rank, slot) in session.outside:
-        event = coming(trace, session, control, slot)
+        event = next_event(trace, session, control, slot)
         if event is None:
             return "at the end of its record"
         return f"outside of {trace.system.name}, next is event {event.index}: {call_at(event)}"
-    if control.parked(slot) or last is None:
-        event = coming(trace, session, control, slot)
+    if control.is_parked(slot) or last is None:
+        event = next_event(trace, session, control, slot)
         return f"before event {event.index}: {call_at(event)}" if event is not None else "at the end of its record"
     return f"in event {last.index}: {call_at(last)}"
 
 
-def stopped(trace: Trace, session: Replay) -> list[str]:
-    """Return where all ranks are at their goals; ranks in the same state share a line."""
+def describe_stop(trace: Trace, session: Replay) -> list[str]:
+    """Return lines that say where all ranks stopped; ranks in the same state share a line."""
     where: dict[str, list[int]] = {}
     passed = total = 0
     for control in session.controls:
         for slot, thread in enumerate(session.plans[control.rank].threads):
-            passed += control.at(slot)
+            passed += control.entries_passed(slot)
             total += len(thread.entries)
             name = f"thread {slot} " if len(session.plans[control.rank].threads) > 1 else ""
-            where.setdefault(name + stands(trace, session, control, slot), []).append(control.rank)
+            where.setdefault(name + describe_position(trace, session, control, slot), []).append(control.rank)
     asked = session.cut.asked
-    ran_on = bool(asked) and all(_behind_all_stops(trace, session, *event) for event in asked)
+    ran_on = bool(asked) and all(_is_after_last_stop(trace, session, *event) for event in asked)
     how = "there was nothing to stop before" if ran_on else "stopped as asked"
     lines = [f"{how}: {passed} of {total} calls were run again"]
     lines += [f"  {rank_words(ranks)} {text}" for text, ranks in sorted(where.items(), key=lambda kv: kv[1])]
-    return lines + [f"  {text}" for event in asked if (text := _elsewhere(trace, session, *event))]
+    return lines + [f"  {text}" for event in asked if (text := _explain_missing_stop(trace, session, *event))]
 
 
-def _elsewhere(trace: Trace, session: Replay, rank: int, index: int) -> str | None:
-    """Return why no stop is before a requested event; None if one is."""
+def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) -> str | None:
+    """Return why no rank stopped before a requested event; None if one did."""
     event = trace.event(rank, index)
     threads, slot = session.plans[rank].threads, event.thread.slot
     mine = next((i for i, thread in enumerate(threads) if thread.slot == slot), None)
     if mine is None:
         return None
-    control, position = session.controls[rank], threads[mine].position(event.position)
-    if control.at(mine) < position:
-        return f"event {index} of rank {rank}, {call_at(event)}, lies behind another stop"
-    if _behind_all_stops(trace, session, rank, index):
+    control, position = session.controls[rank], threads[mine].entries_before(event.position)
+    if control.entries_passed(mine) < position:
+        return f"event {index} of rank {rank}, {call_at(event)}, comes after another stop"
+    if _is_after_last_stop(trace, session, rank, index):
         return (
-            f"event {index} of rank {rank}, {call_at(event)}, lies behind the last call that the rank can stop before"
+            f"event {index} of rank {rank}, {call_at(event)}, comes after the last call before which the rank can stop"
         )
-    here = coming(trace, session, control, mine)
+    here = next_event(trace, session, control, mine)
     no_stop = f"event {index} of rank {rank}, {call_at(event)}, is not one that ranks stop at"
-    if control.at(mine) == position and here is not None and here.index > index:
-        if control.parked(mine):
+    if control.entries_passed(mine) == position and here is not None and here.index > index:
+        if control.is_parked(mine):
             return f"{no_stop}: the stop is at the next one that is"
         if (rank, mine) in session.outside:
             return f"{no_stop}: its thread is on the way to the next one that is, and waits for another thread"
     return None
 
 
-def _behind_all_stops(trace: Trace, session: Replay, rank: int, index: int) -> bool:
-    """Tell whether an event comes after the last call of its thread before which ranks stop."""
+def _is_after_last_stop(trace: Trace, session: Replay, rank: int, index: int) -> bool:
+    """Return whether an event comes after the last call of its thread before which ranks stop."""
     event = trace.event(rank, index)
     thread = next((thread for thread in session.plans[rank].threads if thread.slot == event.thread.slot), None)
-    return thread is not None and thread.position(event.position) == len(thread.entries)
+    return thread is not None and thread.entries_before(event.position) == len(thread.entries)
 
 
-def diverged(trace: Trace, session: Replay, replayed: Path) -> list[str]:
-    """Return where ranks left their record: what was expected, what came, and the likely cause."""
+def describe_divergence(trace: Trace, session: Replay, replayed: Path) -> list[str]:
+    """Return lines that say where ranks left their record: what was expected, what came, and the likely cause."""
     lines = []
     try:
         new: Trace | None = Trace.open(replayed)
     except WeftError:
         new = None
-    for rank, why, fields in session.diverged():
+    for rank, why, fields in session.diverged_ranks():
         slot, at = fields["thread"], fields["at"]
-        expected = event_of(trace, session, rank, slot, at) if why is not Divergence.THREAD else None
+        expected = planned_event(trace, session, rank, slot, at) if why is not Divergence.THREAD else None
         made = new.ranks[rank] if new is not None and rank < len(new.ranks) else None
         came = made.event(len(made) - 1) if made is not None and len(made) and why is not Divergence.OUTCOME else None
         lines.append(f"rank {rank} left its record" + (f" after event {expected.index - 1}" if expected else ""))
@@ -142,12 +144,12 @@ def diverged(trace: Trace, session: Replay, replayed: Path) -> list[str]:
         if why is Divergence.ARGUMENT and fields["expected"] != fields["got"]:
             what = _FIELDS.get(Check(fields["field"]), "argument")
             lines.append(f"  the {what} differs: {fields['expected']} was recorded, {fields['got']} came")
-    return [*lines, likely(trace)]
+    return [*lines, likely_cause(trace)]
 
 
-def likely(trace: Trace) -> str:
-    """Return the likely cause of a divergence."""
-    changed = changed_files(trace)
+def likely_cause(trace: Trace) -> str:
+    """Return the likely cause of a divergence as a sentence."""
+    changed = find_changed_files(trace)
     if changed:
         return f"likely cause: {', '.join(changed[:3])} changed since the run was recorded"
     return (
@@ -156,8 +158,8 @@ def likely(trace: Trace) -> str:
     )
 
 
-def changed_files(trace: Trace) -> list[str]:
-    """Return files of the program that are newer than the record."""
+def find_changed_files(trace: Trace) -> list[str]:
+    """Return the names of the program's files that are newer than the record."""
     started = str(trace.run.get("started") or "")
     with suppress(ValueError):
         when = datetime.fromisoformat(started).timestamp()
@@ -172,54 +174,58 @@ def _sites(rank: Rank) -> list[CallSite]:
     return [rank.site(int(i)) for i in np.unique(rank.events["site"])[:2000]]
 
 
-def stalled(trace: Trace, session: Replay, replayed: Path) -> list[str]:
-    """Return which rank waits for what, if no rank goes on."""
+def describe_stall(trace: Trace, session: Replay, replayed: Path) -> list[str]:
+    """Return lines that say which rank waits for what, if no rank makes progress."""
     del replayed
-    lines = ["the replay cannot go on: no rank has made a call for some time", *_waits(trace, session)]
-    return [*lines, likely(trace)]
+    lines = ["the replay cannot go on: no rank has made a call for some time", *_describe_waiting_ranks(trace, session)]
+    return [*lines, likely_cause(trace)]
 
 
-def timed_out(trace: Trace, session: Replay, replayed: Path) -> list[str]:
+def describe_timeout(trace: Trace, session: Replay, replayed: Path) -> list[str]:
     """Return where the ranks were when the time was up."""
     del replayed
-    return [f"the replay was ended after {session.timeout:g} seconds, as --timeout says", *_waits(trace, session)]
+    return [
+        f"the replay was ended after {session.timeout:g} seconds, as --timeout says",
+        *_describe_waiting_ranks(trace, session),
+    ]
 
 
-def interrupted(trace: Trace, session: Replay) -> list[str]:
+def describe_interruption(trace: Trace, session: Replay) -> list[str]:
     """Return where the ranks were when a person ended the replay."""
-    return ["the replay was interrupted", *_waits(trace, session)]
+    return ["the replay was interrupted", *_describe_waiting_ranks(trace, session)]
 
 
-def deadlocked(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
-    """Return why Weft ended the replay: none of its ranks could ever go on."""
+def describe_deadlock(trace: Trace, proof: list[str], *, forced: bool) -> list[str]:
+    """Return lines that say why Weft ended the replay: none of its ranks could ever continue."""
     if forced:
         return ["the other outcome is a deadlock, and was stopped:", *proof]
     if trace.run.get("ended") == "deadlock":
         return ["the replay was stopped: as in the record, it is deadlocked", *proof]
-    return ["the replay was stopped: it is deadlocked, which the record was not", *proof, likely(trace)]
+    return ["the replay was stopped: it is deadlocked, which the record was not", *proof, likely_cause(trace)]
 
 
-def standing(trace: Trace, session: Replay, forced: Forced) -> list[str]:
-    """Return what a forced outcome led to if no rank goes on any more: often the message did not come."""
+def describe_stalled_outcome(trace: Trace, session: Replay, forced: Forced) -> list[str]:
+    """Return lines that say what a forced outcome led to if no rank makes progress any more: often the message did
+    not come."""
     rank, event = forced.event
     call = call_at(trace.event(rank, event))
     wish = (
         f"take a message of rank {forced.source}" if forced.request < 0 else f"complete its request #{forced.request}"
     )
     first = f"event {event} of rank {rank}, {call}, was to {wish}: no rank goes on"
-    return [first, *_waits(trace, session)]
+    return [first, *_describe_waiting_ranks(trace, session)]
 
 
-def _waits(trace: Trace, session: Replay) -> list[str]:
-    """Return where each rank is, a line each."""
+def _describe_waiting_ranks(trace: Trace, session: Replay) -> list[str]:
+    """Return a line for each rank that says where it is."""
     lines = []
     for control in session.controls:
         for slot in range(len(session.plans[control.rank].threads)):
-            text = stands(trace, session, control, slot)
-            if control.unanswered(slot):
+            text = describe_position(trace, session, control, slot)
+            if control.is_polling_after_end(slot):
                 text = f"polls more often than its record says, without an answer ({text})"
-            elif control.polling(slot):
-                event = event_of(trace, session, control.rank, slot, control.at(slot))
+            elif control.is_polling(slot):
+                event = planned_event(trace, session, control.rank, slot, control.entries_passed(slot))
                 expected = call_at(event) if event is not None else "the end"
                 awaited = f"something outside of {trace.system.name}"
                 text = f"polls where its record goes on with {expected}: it awaits {awaited}"
@@ -227,8 +233,8 @@ def _waits(trace: Trace, session: Replay) -> list[str]:
     return lines
 
 
-def refused(trace: Trace, session: Replay, replayed: Path) -> list[str]:
-    """Return which ranks could not read their plan, and the remedy."""
+def describe_refusal(trace: Trace, session: Replay, replayed: Path) -> list[str]:
+    """Return lines that say which ranks could not read their plan, and the remedy."""
     del trace
     ranks = [control.rank for control in session.controls if control.state is ControlState.REFUSED]
     file = plan_file(replayed / "replay", ranks[0])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from weft.base.event_id import EventId
 from weft.errors import UsageError
 from weft.mpi.meaning import pvm
-from weft.replay.control import Control
+from weft.replay.control import ControlPage
 from weft.replay.cuts import Cut, Cuts
 from weft.replay.layout import ControlState, EntryFlag, PlanFlag
 from weft.replay.plan import RankPlan
@@ -37,17 +37,18 @@ class Step:
     inside: bool = False
 
 
-def steps(cuts: Cuts, plans: Sequence[RankPlan], cut: Cut) -> list[Step]:
-    """Return the steps that bring all ranks to a cut, or to their ends. UsageError if the run cannot be divided so."""
+def plan_steps(cuts: Cuts, plans: Sequence[RankPlan], cut: Cut) -> list[Step]:
+    """Return the steps that bring the ranks one by one to a cut, or to their ends. UsageError if the run cannot be
+    divided so."""
     if any(len(plan.threads) > 1 or plan.flags & PlanFlag.TURNS for plan in plans):
         raise UsageError(
             "--sequential is for ranks with one thread that communicates, and without locks of windows: others wait "
             "for each other by what no record shows. Replay the run without it"
         )
-    return _Walk(cuts, plans).all(cut)
+    return _StepPlanner(cuts, plans).plan_steps_to(cut)
 
 
-class _Walk:
+class _StepPlanner:
     """Walk along the record in a possible order of its calls, one rank as long as possible."""
 
     def __init__(self, cuts: Cuts, plans: Sequence[RankPlan]) -> None:
@@ -56,16 +57,16 @@ class _Walk:
         self.done = [0] * len(plans)
         self.found: list[Step] = []
 
-    def all(self, cut: Cut) -> list[Step]:
+    def plan_steps_to(self, cut: Cut) -> list[Step]:
         """Bring each rank to the cut, the requested ones first; return the steps."""
         goals = [cut.goals.get((rank, 0), len(plan.threads[0].entries)) for rank, plan in enumerate(self.plans)]
         first = [rank for rank, _ in cut.asked]
         for rank in dict.fromkeys([*first, *range(len(goals))]):
-            self._bring(rank, goals[rank])
+            self._bring_rank_to(rank, goals[rank])
         return self.found
 
-    def _bring(self, rank: int, goal: int) -> None:
-        """Bring a rank to a goal, and before each of its calls all others to what the call needs of them."""
+    def _bring_rank_to(self, rank: int, goal: int) -> None:
+        """Bring a rank to a goal, and before each of its calls all others as far as the call needs them."""
         waiting = [(rank, goal)]
         looked: dict[tuple[int, int], int] = {}
         while waiting:
@@ -73,7 +74,7 @@ class _Walk:
             if self.done[rank] >= goal:
                 waiting.pop()
                 continue
-            needed = self._needed(rank, self.done[rank])
+            needed = self._find_needs_of_call(rank, self.done[rank])
             lacking = [(other, its - (not firm)) for other, its, firm in needed if its - (not firm) > self.done[other]]
             if lacking:
                 if looked.setdefault((rank, self.done[rank]), len(waiting)) < len(waiting):
@@ -85,15 +86,14 @@ class _Walk:
                 continue
             for other, its, firm in needed:
                 if not firm and its > self.done[other]:
-                    self._emit(other, its, inside=True)
-            self._emit(rank, self.done[rank] + 1, inside=self._open(rank, self.done[rank]))
+                    self._add_step(other, its, inside=True)
+            self._add_step(rank, self.done[rank] + 1, inside=self._is_open(rank, self.done[rank]))
 
-    def _needed(self, rank: int, position: int) -> list[tuple[int, int, bool]]:
-        """Return what the end of a call needs of others: rank, entries, and whether it needs the end of the last of
-        them.
-        """
+    def _find_needs_of_call(self, rank: int, position: int) -> list[tuple[int, int, bool]]:
+        """Return what the end of a call needs of other ranks: rank, entries, and whether it needs the end of the
+        last of them."""
         event = int(self.plans[rank].threads[0].entries["event"][position])
-        past = self.cuts.past([EventId(rank, event)], ended=True)
+        past = self.cuts.least_cut_reaching([EventId(rank, event)], include_calls=True)
         call = self.cuts.trace.ranks[rank].event(event)
         if call.function.name == pvm.KILL and 0 <= call.peer < len(self.plans):
             past.goals[call.peer, 0] = len(self.plans[call.peer].threads[0].entries)  # it had done so much
@@ -104,10 +104,11 @@ class _Walk:
             if other != rank and its > self.done[other]
         ]
 
-    def _open(self, rank: int, position: int) -> bool:
+    def _is_open(self, rank: int, position: int) -> bool:
         return bool(self.plans[rank].threads[0].entries["flags"][position] & EntryFlag.OPEN)
 
-    def _emit(self, rank: int, goal: int, *, inside: bool) -> None:
+    def _add_step(self, rank: int, goal: int, *, inside: bool) -> None:
+        """Add a step to the sequence; a step of the same rank as the last one extends it."""
         self.done[rank] = goal
         if self.found and self.found[-1].rank == rank and not self.found[-1].inside:
             self.found[-1] = Step(rank, goal, inside)
@@ -124,21 +125,22 @@ class Conductor:
         self.over = False
         self._ended = threading.Event()
 
-    def begin(self, controls: Sequence[Control]) -> None:
-        """Hold all ranks before their first calls, and start."""
+    def start(self, controls: Sequence[ControlPage]) -> None:
+        """Park all ranks before their first calls, and start the thread that gives them their goals."""
         for control in controls:
             control.set_goal(0)
-        threading.Thread(target=self._conduct, args=(controls,), name="weft sequence", daemon=True).start()
+        threading.Thread(target=self._set_goals_in_turn, args=(controls,), name="weft sequence", daemon=True).start()
 
     def end(self) -> None:
         """Stop giving goals."""
         self._ended.set()
 
-    def _conduct(self, controls: Sequence[Control]) -> None:
+    def _set_goals_in_turn(self, controls: Sequence[ControlPage]) -> None:
+        """Give each rank the goal of its steps one after the other, and then all ranks the goals of the cut."""
         for step in self.steps:
             control = controls[step.rank]
             control.set_goal(step.goal)
-            self._wait(control, step)
+            self._wait_for_step(control, step)
             if self._ended.is_set():
                 return
         for control in controls:
@@ -146,12 +148,12 @@ class Conductor:
             control.set_goal(goal, polls=self.cut.polls.get((control.rank, 0), 0))
         self.over = True
 
-    def _wait(self, control: Control, step: Step) -> None:
-        """Wait until a rank is at its goal."""
+    def _wait_for_step(self, control: ControlPage, step: Step) -> None:
+        """Wait until a rank is at the goal of a step, or has ended."""
         begun = 0.0
         while not self._ended.is_set():
-            there = control.at() >= step.goal
-            if control.state is ControlState.ENDED or (there and control.parked()):
+            there = control.entries_passed() >= step.goal
+            if control.state is ControlState.ENDED or (there and control.is_parked()):
                 return
             if there and step.inside:
                 begun = begun or time.monotonic()

@@ -22,7 +22,7 @@ from weft.trace import Rank
 from weft.trace.layout import ACCESS, AccessKind, Change
 
 LOOK_AHEAD: Final = 8
-"""Accesses that are tried behind each of several that could come next."""
+"""Accesses that are tried after each of several that could come next."""
 LOCKS: Final = (AccessKind.SHARED, AccessKind.EXCLUSIVE)
 Thread = tuple[int, int]
 """Rank and ordinal of the thread's creation in it."""
@@ -39,29 +39,26 @@ class Turns:
     """Indexes of `owners` and `accesses`: the first one is over before the second one's call ends."""
 
 
-def turns(ranks: Sequence[Rank]) -> Turns:
-    """Return the turns of ranks, those of each world at its own windows.
-
-    On several hosts no order is known: then each fetch only has its result.
-    """
+def find_turns(ranks: Sequence[Rank]) -> Turns:
+    """1 Return the turns of ranks at windows, those of each world at its own windows."""
     found = Turns()
-    found.owners, found.accesses = _gathered(ranks)
+    found.owners, found.accesses = _collect_accesses(ranks)
     accesses, owners = found.accesses, found.owners
     world = {rank.index: rank.world for rank in ranks}
     if not len(accesses):
         return found
     mine: dict[Thread, list[tuple[int, int, int, int]]] = defaultdict(list)
     ordered: set[int] = set()
-    for channel, rows in enumerate(_channels(accesses, owners, world) if _one_clock(ranks) else ()):
+    for channel, rows in enumerate(_find_channels(accesses, owners, world) if _share_one_clock(ranks) else ()):
         ordered.update(row for row, _ in rows)
-        for row, needed, kind in _numbered(rows):
+        for row, needed, kind in _count_awaited(rows):
             mine[owners[row]].append((row, channel, needed, kind))
-        found.before += _edges(rows)
+        found.before += _wait_edges(rows)
     fetched = (accesses["kind"] == AccessKind.FETCH) & (accesses["bytes"] > 0)
     for row in np.flatnonzero(fetched).tolist():
         if row not in ordered:
             mine[owners[row]].append((row, 0, 0, TurnKind.NONE))
-    found.rows = {owner: _table(accesses, rows) for owner, rows in mine.items()}
+    found.rows = {owner: _make_turn_rows(accesses, rows) for owner, rows in mine.items()}
     return found
 
 
@@ -69,16 +66,16 @@ Channel = list[tuple[int, bool]]
 """Rows in order, and whether each changes something."""
 
 
-def _numbered(rows: Channel) -> Iterator[tuple[int, int, TurnKind]]:
-    """Yield each row, how many accesses it has to wait for, and which kind of them."""
+def _count_awaited(rows: Channel) -> Iterator[tuple[int, int, TurnKind]]:
+    """Yield each row of a channel, how many accesses it has to wait for, and which kind of accesses."""
     changed = 0
     for i, (row, changes) in enumerate(rows):
         yield row, i if changes else changed, TurnKind.CHANGES if changes else TurnKind.READS
         changed += changes
 
 
-def _edges(rows: Channel) -> Iterator[tuple[int, int]]:
-    """Yield which access waits for which, without what follows from others."""
+def _wait_edges(rows: Channel) -> Iterator[tuple[int, int]]:
+    """Yield pairs of accesses of which the second waits for the first, without pairs that follow from others."""
     last: int | None = None
     since: list[int] = []
     for row, changes in rows:
@@ -91,8 +88,8 @@ def _edges(rows: Channel) -> Iterator[tuple[int, int]]:
             since.append(row)
 
 
-def _table(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]]) -> NDArray[np.generic]:
-    """Return some rows of a thread as its plan has them."""
+def _make_turn_rows(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]]) -> NDArray[np.generic]:
+    """Return rows of a thread in the form of its plan (dtype TURN)."""
     rows.sort(key=lambda r: (int(accesses["ordinal"][r[0]]), r[1]))
     mine = accesses[[row for row, *_ in rows]]
     table = np.zeros(len(rows), TURN)
@@ -102,42 +99,44 @@ def _table(accesses: NDArray[Any], rows: list[tuple[int, int, int, int]]) -> NDA
     return table
 
 
-def _gathered(ranks: Sequence[Rank]) -> tuple[list[Thread], NDArray[Any]]:
-    """Return all accesses of all ranks, and the thread of each."""
+def _collect_accesses(ranks: Sequence[Rank]) -> tuple[list[Thread], NDArray[Any]]:
+    """Return the threads that own the accesses of all ranks, and the accesses."""
     parts = [(rank.index, thread.accesses) for rank in ranks for thread in rank.threads]
     rows = np.concatenate([np.empty(0, ACCESS), *(part for _, part in parts)])
     owners = [(rank, made) for rank, part in parts for made in part["made"].tolist()]
     return owners, rows
 
 
-def _one_clock(ranks: Sequence[Rank]) -> bool:
+def _share_one_clock(ranks: Sequence[Rank]) -> bool:
     """Tell whether the ticks of all ranks are of one clock."""
     return len({(r.header.host, r.header.clock) for r in ranks if r.header}) == 1
 
 
-def _channels(accesses: NDArray[np.generic], owners: Sequence[Thread], world: Mapping[int, int]) -> Iterator[Channel]:
-    """Yield what several threads of one world took turns at. `world`: that of each rank."""
+def _find_channels(
+    accesses: NDArray[np.generic], owners: Sequence[Thread], world: Mapping[int, int]
+) -> Iterator[Channel]:
+    """Yield the accesses for which several threads of one world took turns. `world`: the world of each rank."""
     of = np.array([world[rank] for rank, _ in owners])
     for one in np.unique(of).tolist():
         mine = np.flatnonzero(of == one)
-        for channel in _channels_of(accesses[mine], [owners[row] for row in mine.tolist()]):
+        for channel in _find_channels_of_world(accesses[mine], [owners[row] for row in mine.tolist()]):
             yield [(int(mine[row]), changes) for row, changes in channel]
 
 
-def _channels_of(accesses: NDArray[Any], owners: Sequence[Thread]) -> Iterator[Channel]:
-    """Yield the ordered accesses of each lock and place that several threads used."""
-    for rows in _locks(accesses):
+def _find_channels_of_world(accesses: NDArray[Any], owners: Sequence[Thread]) -> Iterator[Channel]:
+    """Yield the ordered accesses of each lock and place that several threads of one world used."""
+    for rows in _group_locks(accesses):
         if len({owners[row] for row in rows}) > 1:
             rows.sort(key=lambda row: int(accesses["held"][row]))
             yield [(row, bool(accesses["kind"][row] == AccessKind.EXCLUSIVE)) for row in rows]
-    for rows in _places(accesses):
+    for rows in _group_fetched_places(accesses):
         if len({owners[row] for row in rows}) > 1:
             place = Location(accesses[rows], [owners[row] for row in rows])
-            yield [(rows[i], not place.quiet[i]) for i in place.order()]
+            yield [(rows[i], not place.quiet[i]) for i in place.find_order()]
 
 
-def _locks(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Yield for each target with an exclusive lock the rows of all its locks."""
+def _group_locks(a: NDArray[Any]) -> Iterator[list[int]]:
+    """Yield for each target that was locked exclusively the rows of all its locks."""
     groups: dict[tuple[int, int], list[int]] = {}
     for row in np.flatnonzero(a["kind"] == AccessKind.EXCLUSIVE).tolist():
         groups.setdefault((int(a["window"][row]), int(a["target"][row])), []).append(row)
@@ -149,8 +148,8 @@ def _locks(a: NDArray[Any]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def _places(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Yield for each fetched place the rows of all its accesses."""
+def _group_fetched_places(a: NDArray[Any]) -> Iterator[list[int]]:
+    """Yield for each fetched place the rows of all its atomic accesses."""
     groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     atomic = np.flatnonzero(~np.isin(a["kind"], LOCKS))
     keys = zip(*(a[name][atomic].tolist() for name in ("window", "target", "place")), strict=True)
@@ -181,20 +180,21 @@ class Location:
         self.unexplained = 0
         """Accesses that found something else than what the one before them left."""
 
-    def order(self) -> list[int]:
-        """Return the rows, first one first."""
+    def find_order(self) -> list[int]:
+        """Return the rows of the accesses in the order that explains most of their results."""
         at, value, order = [0] * len(self.queues), None, []
         for _ in self.begin:
-            options, explained = self._options(at, value)
+            options, explained = self._find_next_accesses(at, value)
             self.unexplained += not explained
-            chosen = min(options, key=lambda i: self._misses(at, i)) if len(options) > 1 else options[0]
+            chosen = min(options, key=lambda i: self._count_misses(at, i)) if len(options) > 1 else options[0]
             at[self.queue_of[chosen]] += 1
-            value = self._left(chosen, value)
+            value = self._value_after(chosen, value)
             order.append(chosen)
         return order
 
-    def _options(self, at: Sequence[int], value: int | None) -> tuple[list[int], bool]:
-        """Return what may come next, likeliest first, and whether it finds what is there."""
+    def _find_next_accesses(self, at: Sequence[int], value: int | None) -> tuple[list[int], bool]:
+        """Return which accesses may come next, the likeliest first, and whether the first one finds the value that
+        is there."""
         heads = [queue[k] for queue, k in zip(self.queues, at, strict=True) if k < len(queue)]
         limit = min(self.end[i] for i in heads)
         ready = sorted((i for i in heads if self.begin[i] <= limit), key=self.end.__getitem__)
@@ -206,8 +206,8 @@ class Location:
         options = quiet[:1] or fitting or blind
         return options or ready[:1], bool(options)
 
-    def _left(self, i: int, value: int | None) -> int | None:
-        """Return what the access leaves at the place if it finds `value`."""
+    def _value_after(self, i: int, value: int | None) -> int | None:
+        """Return the value that an access leaves at the place if it finds `value`; None if that is unknown."""
         value = int(self.result[i]) if self.found[i] else value
         if self.quiet[i]:
             return value
@@ -218,16 +218,16 @@ class Location:
         replaced = self.change[i] == Change.REPLACE or (self.change[i] == Change.SWAP and value == self.compare[i])
         return int(self.operand[i]) if replaced else None
 
-    def _misses(self, at: Sequence[int], first: int) -> int:
-        """Return how many of the next accesses are not explained if this one comes first."""
+    def _count_misses(self, at: Sequence[int], first: int) -> int:
+        """Return how many of the next accesses are not explained if one comes first."""
         at, value, missed = list(at), None, 0
-        value = self._left(first, value)
+        value = self._value_after(first, value)
         at[self.queue_of[first]] += 1
         for _ in range(LOOK_AHEAD):
             if all(k == len(queue) for queue, k in zip(self.queues, at, strict=True)):
                 break
-            options, explained = self._options(at, value)
+            options, explained = self._find_next_accesses(at, value)
             missed += not explained
             at[self.queue_of[options[0]]] += 1
-            value = self._left(options[0], value)
+            value = self._value_after(options[0], value)
         return missed

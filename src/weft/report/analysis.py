@@ -140,7 +140,7 @@ def merge_by_cause(findings: Iterable[Finding]) -> list[Finding]:
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.severity, *finding.group), []).append(finding)
-    return [found[0] if len(found) == 1 else _merge_findings(found) for found in groups.values()]
+    return [_merge_findings(found) if len(found) > 1 or found[0].beyond else found[0] for found in groups.values()]
 
 
 def _merge_findings(found: list[Finding]) -> Finding:
@@ -148,11 +148,13 @@ def _merge_findings(found: list[Finding]) -> Finding:
     first = min(found, key=lambda f: CERTAINTIES.index(f.certainty))
     sites = tuple(dict.fromkeys(site for f in (first, *found) for site in f.sites))
     events = tuple(dict.fromkeys(event for f in (first, *found) for event in f.events))
+    count = sum(1 + f.beyond for f in found)
     return replace(
         first,
-        message=f"{first.message} (and {len(found) - 1:,} more like it)",
+        message=f"{first.message} (and {count - 1:,} more like it)",
         ranks=tuple(sorted({rank for f in found for rank in f.ranks})),
         sites=sites[:MAX_MERGED],
         events=events[:MAX_MERGED],
-        alike=len(found),
+        alike=count,
+        beyond=0,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from weft.base.words import plural, rank_names, rank_set, rank_words, visible
+from weft.base.words import plural, rank_names, rank_set, visible
 from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.endings import lines as ends
 from weft.evidence import Ended, Race
@@ -16,6 +16,7 @@ from weft.kinds import SEVERITIES
 from weft.report import proof
 from weft.report.analysis import Report, run_analyses
 from weft.report.failure import failure_lines
+from weft.report.gaps import describe_gaps, describe_unrecorded_accesses, explain_blindness, is_incomplete
 from weft.report.ground import AnalysisContext
 from weft.report.pictures import draw_pictures
 from weft.report.quotes import Quotes
@@ -65,7 +66,7 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     if len(loud) > SUMMARY_LINES:
         lines.append((f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}", ""))
     if not loud and not report.failures:
-        lines.append((f"no misuse of {trace.system.name} found" if ended else "nothing found", ""))
+        lines.append((_describe_nothing(trace, is_ended=bool(ended)), ""))
     lines += [(text, "") for text in unseen_lines(trace)]
     lines += [(finding_line(finding), line_style(finding)) for finding in calm[:CALM_LINES]]
     if len(calm) > CALM_LINES:
@@ -73,6 +74,14 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     if notes:
         lines.append((f"{plural(notes, 'note')} on waiting times: weft report {trace.path}", ""))
     return lines + ([] if first else [(text, "") for text in ends(trace, ranks_with_ending(report.findings))])
+
+
+def _describe_nothing(trace: Trace, *, is_ended: bool) -> str:
+    """Say that nothing was found, and in what it cannot have been."""
+    said = f"no misuse of {trace.system.name} found" if is_ended else "nothing found"
+    said += " in what was recorded" if is_incomplete(trace) else ""
+    unseen_accesses = describe_unrecorded_accesses(trace)
+    return f"{said}; {unseen_accesses}" if unseen_accesses else said
 
 
 def unseen_lines(trace: Trace) -> list[str]:
@@ -109,20 +118,17 @@ def heading(trace: Trace, report: Report) -> str:
     ended = words.get(str(trace.run.get("ended")), "")
     facts = [plural(len(trace.ranks), "rank"), f"{trace.event_count:,} calls", *([ended] if ended else [])]
     tasks = f"; {names}" if (names := rank_names(trace.names)) else ""
-    lack = f"{lacking}. " if (lacking := missing_record_text(trace)) else ""
-    return f"{lack}{said} in {printable(str(trace.path))} ({', '.join(facts)}{tasks})"
+    where = f"{printable(str(trace.path))} ({', '.join(facts)}{tasks})"
+    if reason := explain_blindness(trace):
+        return f"Nothing was looked at in {where}: {reason}"
+    lack = "".join(f"{gap}. " for gap in describe_gaps(trace))
+    behind = "" if report.findings else "".join(f"; {text}" for text in _describe_unrecorded(trace))
+    return f"{lack}{said} in {where}{behind}"
 
 
-def missing_record_text(trace: Trace) -> str:
-    """Return `Ranks 2 and 3 of 4 left no record`, "" if all left one: no finding says anything about those."""
-    if not trace.ranks and trace.run.get("lost"):
-        return "No rank left a record"
-    absent = [rank.index for rank in trace.ranks if rank.missing]
-    unplaced = sum(member < 0 for world in trace.worlds for member in world.ranks)
-    if unplaced:
-        return f"{plural(unplaced, 'rank')} of {unplaced + len(trace.ranks):,} left no record"
-    words = rank_words(absent)
-    return f"{words[0].upper()}{words[1:]} of {len(trace.ranks):,} left no record" if absent else ""
+def _describe_unrecorded(trace: Trace) -> list[str]:
+    """Say of what kinds of events nothing was recorded, so that "nothing found" does not speak for them."""
+    return [*filter(None, [describe_unrecorded_accesses(trace)]), *unseen_lines(trace)]
 
 
 def file_line(file: str, line: int) -> str:
@@ -144,8 +150,7 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
         ranks = [site.rank for site in sites]
         of = f"rank {rank_set(ranks)}" if len(set(ranks)) == 1 else f"ranks {rank_set(ranks)}"
         yield (
-            f"{printable(where):<{width}}  {of}, {call}"
-            + (f" in {printable(short_cpp_name(function))}" if function else ""),
+            f"{printable(where):<{width}}  {of}, {call}" + (f" in {printable(cpp_name(function))}" if function else ""),
             "dim",
         )
         spot = sites[0].file, sites[0].line
@@ -158,7 +163,7 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
         yield f"and {plural(len(groups) - MAX_SITES, 'more place')}", "dim"
 
 
-def short_cpp_name(function: str) -> str:
+def cpp_name(function: str) -> str:
     """Return a C++ function's name without its template's arguments, parameters and result."""
     kept, depth = [], 0
     for part in _PARTS.findall(function):
@@ -174,7 +179,7 @@ def _caller_lines(sites: Sequence[Site]) -> Iterable[str]:
     ways = list(dict.fromkeys(site.callers for site in sites if site.callers))
     for way in ways[:MAX_WAYS]:
         yield "from " + " < ".join(
-            printable(f"{file_line(file, line)} {short_cpp_name(function)}".rstrip()) for file, line, function in way
+            printable(f"{file_line(file, line)} {cpp_name(function)}".rstrip()) for file, line, function in way
         )
     if len(ways) > MAX_WAYS:
         yield f"and {plural(len(ways) - MAX_WAYS, 'more way')}"

@@ -55,7 +55,7 @@ def find_weakness(path: str | os.PathLike[str], below: str = "/", links: int = 0
 
 @cache
 def _owner_of_all() -> int:
-    """Who owns the root folder: where users are mapped, as in a container, root has another number."""
+    """Return who owns the root folder: where users are mapped, as in a container, root has another number."""
     return os.lstat("/").st_uid
 
 
@@ -246,7 +246,7 @@ class Held:
 
     @property
     def owner(self) -> int:
-        """The user that it belongs to."""
+        """Return the user that it belongs to."""
         return os.fstat(self._opened).st_uid
 
     def open(self, name: str) -> int:
@@ -254,7 +254,7 @@ class Held:
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._opened)
 
     def names(self) -> set[str]:
-        """What is in it."""
+        """Return what is in it."""
         return set(os.listdir(self._opened))
 
     def make(self, name: str) -> int:
@@ -291,7 +291,7 @@ class Held:
             raise
 
     def inside(self, name: str) -> Held:
-        """A folder in it, held too. OSError where there is none, or a link."""
+        """Return a folder in it, held too. OSError where there is none, or a link."""
         return Held(self.path / name, self)
 
     def make_folder(self, name: str) -> None:

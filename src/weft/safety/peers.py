@@ -83,12 +83,14 @@ def _read_rows(table: Path) -> list[list[str]]:
 
 
 def _format_ipv4(address: tuple[str, int]) -> str:
-    """An address as /proc/net/tcp has it: the four bytes as a number of this machine's."""
+    """Return an address as /proc/net/tcp has it: the four bytes as a number of this machine's."""
     return f"{int.from_bytes(socket.inet_aton(address[0]), sys.byteorder):08X}:{address[1]:04X}"
 
 
 def _format_mapped_ipv4(address: tuple[str, int]) -> str:
-    """The same as /proc/net/tcp6 has it, where a socket of IPv6 has connected to one of IPv4: ::ffff:127.0.0.1."""
+    """Return the same as /proc/net/tcp6 has it, where a socket of IPv6 has connected to one of IPv4:
+    ::ffff:127.0.0.1.
+    """
     return f"{0:016X}{int.from_bytes(bytes.fromhex('0000ffff'), sys.byteorder):08X}{_format_ipv4(address)}"
 
 

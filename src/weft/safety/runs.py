@@ -53,7 +53,7 @@ def hash_execution(facts: Mapping[str, Any]) -> str:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a run's folder and its run.json belong to this user, and are no links."""
+    """Return whether a run's folder and its run.json belong to this user, and are no links."""
     return read_own_facts(folder) is not None
 
 

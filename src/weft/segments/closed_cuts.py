@@ -89,7 +89,7 @@ def wild(rank: Rank) -> bool:
 
 
 def uncut(trace: Trace, seen: Sequence[Seen]) -> Cuts:
-    """The start and the end of a run alone."""
+    """Return the start and the end of a run alone."""
     ends = np.array([one.calls for one in seen], np.int64)
     called = frozenset[int]().union(*(one.called for one in seen))
     return Cuts(trace, np.stack([np.zeros_like(ends), ends]), seen, np.full((2, len(ends)), -1, np.int64), called)
@@ -146,7 +146,7 @@ class Walk:
             self.looks[len(self.at) - 1] = self.ends, look, ()
 
     def _next(self, first: Ints) -> tuple[Segment, Match, Ahead | None] | None:
-        """The next segment: windows of more and more calls, up to one that has a fair part before its cut."""
+        """Return the next segment: windows of more and more calls, up to one that has a fair part before its cut."""
         rest, into = self.ends - first, self.carried.get(len(self.at) - 1, ())
         wanted = self.size
         most = int(rest.sum()) // 2 if self.looking is None else min(int(rest.sum()) // 2, FURTHEST * self.size)
@@ -169,7 +169,7 @@ class Walk:
     def _looking(
         self, window: Segment, of: Match, wanted: int, into: Sequence[Ints]
     ) -> tuple[Segment, Match, Ahead] | None:
-        """The segment before the cut of a window within which a look goes further."""
+        """Return the segment before the cut of a window within which a look goes further."""
         assert self.looking is not None
         least, found = -(-wanted // WIDER), None
         if not self.carried:
@@ -186,7 +186,7 @@ class Walk:
     def _named(
         self, window: Segment, of: Match, wanted: int, into: Sequence[Ints]
     ) -> tuple[Segment, Match, None] | None:
-        """The segment before the cut of a window, and what is carried over it."""
+        """Return the segment before the cut of a window, and what is carried over it."""
         found, first = self._found(window, of, wanted), np.array(window.first, np.int64)
         if not _fair(found, window, wanted):
             return None
@@ -194,7 +194,9 @@ class Walk:
         return segment, before(of, segment, found), None
 
     def _found(self, window: Segment, of: Match, wanted: int) -> Found:
-        """The cut of a window: with nothing carried over it, but where that is no fair one, or seldom was before."""
+        """Return the cut of a window: with nothing carried over it, but where that is no fair one, or seldom was
+        before.
+        """
         if not self.carried:
             plain = Descent(window, of).found()
             if not self.carries or _fair(plain, window, wanted):

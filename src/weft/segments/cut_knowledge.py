@@ -30,7 +30,7 @@ class Known:
         self._at: dict[int, Points] = {first: known}
 
     def at(self, moment: int) -> Points:
-        """Ranks by ranks. It is found from the last moment before it that was asked for."""
+        """Return ranks by ranks. It is found from the last moment before it that was asked for."""
         if moment not in self._at:
             place = max(one for one in self._at if one < moment)
             known = self._at[place]
@@ -40,7 +40,7 @@ class Known:
         return self._at[moment]
 
     def _behind(self, low: int, known: Points) -> Points:
-        """The same behind a segment."""
+        """Return the same behind a segment."""
         segment = self.of.segment(low, low + 1)
         matched = match_operations(segment)
         of = order_events(segment, without(matched, segment) if any(map(len, segment.out)) else matched)

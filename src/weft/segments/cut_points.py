@@ -62,7 +62,7 @@ class Seen:
     calls: int
 
     def makers(self, start: int) -> Ints:
-        """The calls that made the persistent requests that are there at a call."""
+        """Return the calls that made the persistent requests that are there at a call."""
         found: Ints = self.earlier[(self.earlier < start) & (self.freed >= start)]
         return found
 
@@ -89,7 +89,7 @@ class Cuts:
         return len(self.at) - 1
 
     def segment(self, low: int, high: int) -> Segment:
-        """The calls between two of the moments."""
+        """Return the calls between two of the moments."""
         if low in self.looks and high == len(self):
             return self.looking(low)
         goes_on = low > 0 and any(len(one.carried.calls) for one in self.seen)
@@ -98,7 +98,7 @@ class Cuts:
         return self.between(self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()), going)
 
     def looking(self, low: int) -> Segment:
-        """The calls from a moment on, as far as the segment that begins there looks."""
+        """Return the calls from a moment on, as far as the segment that begins there looks."""
         end, look, out = self.looks[low]
         segment = self.between(self.at[low], end, self.carried.get(low, ()), out)
         segment.look = look
@@ -108,7 +108,8 @@ class Cuts:
         self, begin: Ints, end: Ints, into: Sequence[Ints] = (), out: Sequence[Ints] = (),
         going: Sequence[tuple[Ints, Ints]] = (),
     ) -> Segment:  # fmt: skip
-        """The calls from some on up to before others, one a rank, with what is carried into them and out of them.
+        """Return the calls from some on up to before others, one a rank, with what is carried into them and out of
+        them.
 
         `going`: the calls of each rank that go on there on windows and files, and their fences.
         """
@@ -123,7 +124,7 @@ class Cuts:
         return Segment(self.run, first, last, before if any(map(len, before)) else (), out=out, fenced=fenced)
 
     def of(self, event: tuple[int, int]) -> int:
-        """The last moment that is not behind an event, or over which it is carried."""
+        """Return the last moment that is not behind an event, or over which it is carried."""
         rank, index = event
         place = min(int(np.searchsorted(self.at[:, rank], index, side="right")) - 1, len(self) - 1)
         while place + 1 in self.carried and index in self.carried[place + 1][rank]:

@@ -87,7 +87,7 @@ class Descent:
         self.seen = self._seen()
 
     def found(self) -> Found:
-        """The greatest closed cut, of no calls where it takes too many steps."""
+        """Return the greatest closed cut, of no calls where it takes too many steps."""
         cut = self._down()
         recvs = self.light & (self.of.recvs.event < cut[self.of.recvs.ranks()])
         recvs &= self.of.recvs.completion >= cut[self.of.recvs.ranks()]
@@ -110,7 +110,7 @@ class Descent:
         return self.least
 
     def _unsettled(self) -> Ints:
-        """Ranks at whose bound a request is pending."""
+        """Return ranks at whose bound a request is pending."""
         return np.array([r for r, one in enumerate(self.between) if one[self.bound[r]] != self.bound[r]], np.int64)
 
     def _lower(self, ranks: NDArray[Any], events: NDArray[Any]) -> None:
@@ -137,7 +137,7 @@ class Descent:
             self._lower(self.parts_rank[out], parts.event[out])
 
     def _between(self, rank: int, begun: Ints, ended: Ints) -> NDArray[np.int32]:
-        """By call of a rank the last one up to it before which no request is pending.
+        """Return by call of a rank the last one up to it before which no request is pending.
 
         What is cancelled is pending from `begun` to `ended`: it has no rows.
         """
@@ -157,7 +157,7 @@ class Descent:
         return last
 
     def _by_end(self, rank: int) -> Ints:
-        """The light receives of a rank in the order in which they are complete."""
+        """Return the light receives of a rank in the order in which they are complete."""
         if rank not in self._ends:
             part = self.of.recvs.of_rank(rank)
             rows = part.start + np.flatnonzero(self.light[part])
@@ -202,7 +202,7 @@ class Descent:
 
 
 def _rows(rows: Posts | Collectives, rank: int, low: int, high: int) -> slice:
-    """The rows that calls `low` up to before `high` of a rank posted."""
+    """Return the rows that calls `low` up to before `high` of a rank posted."""
     part = rows.of_rank(rank)
     first, last = np.searchsorted(rows.event[part], (low, high))
     return slice(part.start + int(first), part.start + int(last))
@@ -239,7 +239,7 @@ class _Kept(NamedTuple):
 
 
 def _some(of: Match, segment: Segment, kept: _Kept) -> Match:
-    """The match of some of the rows, of which each has its partner."""
+    """Return the match of some of the rows, of which each has its partner."""
     sends, of_sends = _part(of.sends, kept.sends)
     recvs, of_recvs = _part(of.recvs, kept.recvs)
     probes, _ = _part(of.probes, kept.probes)
@@ -254,7 +254,7 @@ _Rows = TypeVar("_Rows", Posts, Collectives)
 
 
 def _part(rows: _Rows, kept: Mask) -> tuple[_Rows, NDArray[np.uint32]]:
-    """Some of the rows, and by row of all which of them it is; NONE for the others."""
+    """Return some of the rows, and by row of all which of them it is; NONE for the others."""
     number = np.cumsum(kept, dtype=np.int64)
     first = np.concatenate([[0], number])[rows.first.astype(np.int64)].astype(np.uint64)
     some = {one.name: getattr(rows, one.name)[kept] for one in fields(rows) if one.name != "first"}

@@ -99,7 +99,7 @@ class Looking:
         return found
 
     def _behind(self, end: Ints) -> dict[int, list[int]]:
-        """By rank who may send it something from some calls on."""
+        """Return by rank who may send it something from some calls on."""
         found: dict[int, list[int]] = {}
         for sender, (first, sends) in enumerate(zip(end.tolist(), self.sends, strict=True)):
             for receiver, last in sends.items():
@@ -110,7 +110,8 @@ class Looking:
     def within(
         self, window: Segment, of: Match, least: int, into: Sequence[Ints] = (), *, carries: bool = False
     ) -> tuple[Ahead, Found, list[Ints]] | None:  # fmt: skip
-        """As far as a window can be looked at, and the cut in it before which nothing is open; what goes over that.
+        """Return as far as a window can be looked at, and the cut in it before which nothing is open; what goes over
+        that.
 
         `into`: what goes over its beginning; with `carries` some may go on. None where fewer calls than `least` are
         before the cut.
@@ -147,7 +148,7 @@ class Looking:
 
 
 def over(window: Segment, of: Match, found: Found) -> list[Ints]:
-    """By rank the calls of the run whose messages go over a cut of a window."""
+    """Return by rank the calls of the run whose messages go over a cut of a window."""
     return [
         np.array([window.to_run_event(EventId(rank, event)).event for event in events.tolist()], np.int64)
         for rank, events in enumerate(found.carried(of, len(window.ranks)))

@@ -154,7 +154,7 @@ def _last_of(until: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
 
 
 def _changes(moments: Sequence[Now]) -> list[bool]:
-    """Of which moments the calls that go on are not those of the one before."""
+    """Return of which moments the calls that go on are not those of the one before."""
     return [k == 0 or now is not moments[k - 1] for k, now in enumerate(moments)]
 
 

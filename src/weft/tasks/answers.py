@@ -135,9 +135,13 @@ def _render_where(answer: Answer) -> list[str]:
 
 
 def _render_waits(answer: Answer) -> list[str]:
-    lines = [_render_row(row) for row in answer["waits"]] + [d["message"] for d in answer["deadlocks"]]
-    lines += (answer["hung"] or "").splitlines()
-    return lines or ["no task waits"]
+    return [*render_verdict(answer), *(_render_row(row) for row in answer["waits"])] or ["no task waits"]
+
+
+def render_verdict(waits: Answer) -> list[str]:
+    """Return why the program hangs or is slow by the answer of `waits`, the true reason first; empty if unknown."""
+    text = waits["hung"] or waits.get("delay") or ""
+    return [found["message"] for found in waits["deadlocks"]] + text.splitlines()
 
 
 def _render_breakpoint(point: Answer) -> str:

@@ -145,6 +145,10 @@ class Backend(Protocol):
         """Return why nothing can happen in the program any more; empty if something can, or if that is not known."""
         ...
 
+    def explain_delay(self) -> str:
+        """Return what holds up a program that is not hung; empty if nothing is known to."""
+        ...
+
     def explain_missing_tasks(self) -> str:
         """Return why the table is empty, for example as the program's tasks are of another kind; empty if not known."""
         ...

@@ -16,6 +16,7 @@ from weft.debug.frames import split_format
 from weft.errors import DebuggerError, UsageError, WeftError
 from weft.gdb.point import Point
 from weft.tasks.backend import Backend, ForkingBackend, How, Stop
+from weft.tasks.hang_messages import read_source_line
 from weft.tasks.model import SourceLine, TaskRow, as_dicts, find_deadlocks, is_descendant, render_label, sort_as_tree
 
 Answer = dict[str, Any]
@@ -276,7 +277,9 @@ class TaskDebugger:
         found = find_deadlocks(table)
         told = [{"tasks": [task.id for task in d.tasks], "message": d.message, "sites": d.sites} for d in found]
         hung = "" if found else self.backend.explain_hang()
-        return {"kind": "waits", "waits": [row.as_dict() for row in rows], "deadlocks": told, "hung": hung or None}
+        delay = "" if found or hung else self.backend.explain_delay()
+        return {"kind": "waits", "waits": [row.as_dict() for row in rows], "deadlocks": told, "hung": hung or None,
+                "delay": delay or None}  # fmt: skip
 
     # Breakpoints
 
@@ -410,8 +413,3 @@ def parse_filter(word: str, rows: dict[int, TaskRow]) -> Callable[[TaskRow], boo
     if key == "name" and value:
         return lambda row: value in row.name
     raise UsageError(f"{word!r} is not a filter: {', '.join(STATES + KINDS)}, waiting, under=ID, name=TEXT")
-
-
-def read_source_line(at: SourceLine | None) -> str:
-    """Return the text of a source line; empty if unknown."""
-    return linecache.getline(at.file, at.line).strip() if at is not None and at.line else ""

@@ -2,26 +2,167 @@
 
 from __future__ import annotations
 
+import linecache
 from typing import Any
 
 from weft.base.words import listed, plural
-from weft.tasks.model import TaskRow
+from weft.tasks.model import SourceLine, TaskRow
+from weft.tasks.threads import parse_site
 
+STUCK = "nothing can happen any more"
 MOST = 8
 """Things that are told, and tasks that are named for each."""
 
 
-def render_hang(told: list[dict[str, Any]], rows: list[TaskRow]) -> str:
-    """Return the verdict, and a line for each object that tasks wait for.
+def render_hang(told: list[dict[str, Any]], cancelled: list[dict[str, Any]], rows: list[TaskRow]) -> str:
+    """Return the verdict: the reason behind all waits first, then a line for each other object that tasks wait for.
 
-    `told`: the rows of inprocess/hangs.py, `describe_awaited_objects`.
+    `told`: the rows of inprocess/hangs.py, `describe_awaited_objects`; `cancelled`: those of cancellations.py.
     """
     known = {row.id: row for row in rows}
-    told = sorted(told, key=lambda thing: min(thing["waits"]))
-    first = f"nothing can happen any more: {_render_counts(rows)}, and no timer, I/O or thread that could wake one"
-    lines = [_render_awaited_object(thing, known) for thing in told]
-    more = [f"  and {len(lines) - MOST} more"] if len(lines) > MOST else []
-    return "\n".join([first, *lines[:MOST], *more])
+    told = sorted(told, key=lambda thing: _rank_as_cause(thing, known))
+    lines = [_render_ignored_cancellation(row, known) for row in cancelled]
+    lines += [_render_awaited_object(thing, known) for thing in told]
+    proof = f"{_render_counts(rows)}, and no timer, I/O or thread that could wake one"
+    if not lines:
+        return f"{STUCK}: {proof}"
+    more = [f"  and {len(lines) - MOST} more objects"] if len(lines) > MOST else []
+    return "\n".join([f"{STUCK}: {lines[0]}", f"  {proof}", *(f"  {line}" for line in lines[1:MOST]), *more])
+
+
+def _rank_as_cause(thing: dict[str, Any], rows: dict[int, TaskRow]) -> tuple[int, int, int]:
+    """Return a key that sorts objects: first those that certainly nobody releases, then those with many that wait."""
+    waits = set(thing["waits"])
+    inside = [rows[id_] for id_ in thing["inside"] if id_ in rows]
+    is_in_circle = inside and all(waits & _find_awaited_tasks(row, rows) for row in inside)
+    has_dead_owner = thing["owner"] and thing["owner"][2]
+    if thing["deaths"] or has_dead_owner or waits & set(thing["inside"]) or is_in_circle:
+        rank = 0
+    elif not inside and not thing["has"] and not thing["owner"]:
+        rank = 1
+    else:
+        rank = 2
+    return rank, -len(waits), min(waits)
+
+
+def _find_awaited_tasks(row: TaskRow, rows: dict[int, TaskRow]) -> set[int]:
+    """Return the tasks that a task waits for, directly or through others."""
+    found, todo = set[int](), [row]
+    while todo:
+        wait = todo.pop().wait
+        new = (set(wait.tasks) if wait is not None else set()) - found
+        found |= new
+        todo += [rows[id_] for id_ in new if id_ in rows]
+    return found
+
+
+def render_lost_wakeups(lost: list[dict[str, Any]], rows: list[TaskRow]) -> str:
+    """Return that loops sleep although a callback is ready, which callback, and what can have made it so.
+
+    `lost`: the rows of inprocess/loop_states.py, `find_lost_wakeups`.
+    """
+    known = {row.id: row for row in rows}
+    return "\n".join(_render_lost_wakeup(loop, known) for loop in lost)
+
+
+def _render_lost_wakeup(loop: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+    first = loop["ready"][0]
+    asleep = "the loop sleeps" + ("" if loop["seconds"] is None else f" for up to {loop['seconds']:.1f} s")
+    if first["task"] is None:
+        what = f"although the callback {first['what']} is ready"
+    else:
+        row = rows.get(first["task"])
+        label = row.label if row else f"task {first['task']}"
+        waited = f", which waits at {_render_site(first['at'])} for {first['what']}," if first["what"] else ""
+        what = f"although {label}{waited} can go on"
+    calls = [f"{text} at {_render_site([file, line, ''])}" for file, line, text in first["calls"]]
+    who = f": another thread called {listed(calls, 'or')}, " if calls else ": another thread made it ready "
+    function = first["calls"][0][2] if calls else "FUNCTION"
+    return f"{asleep} {what}{who}which does not wake it; loop.call_soon_threadsafe({function}) does"
+
+
+def _render_site(site: list[Any] | None) -> str:
+    at = parse_site(site)
+    return str(at) if at is not None else "?"
+
+
+def render_delays(delays: dict[str, Any], told: list[dict[str, Any]], rows: list[TaskRow]) -> str:
+    """Return what holds up a program that is not hung, one line each, the most certain first; empty if nothing does.
+
+    `delays`: the rows of inprocess/loop_states.py and cancellations.py; `told`: as in `render_hang`.
+    """
+    known = {row.id: row for row in rows}
+    lines = [_render_blocked_loop(loop, known) for loop in delays["blocked"]]
+    lines += [_render_ignored_cancellation(row, known) for row in delays["cancelled"]]
+    objects = sorted(told, key=lambda thing: _rank_as_cause(thing, known))
+    at_work = {thing["thread"][0]: thing["waits"] for thing in told if thing["thread"] and thing["thread"][1]}
+    for thing in objects:
+        if _is_worth_telling(thing, known):
+            ahead = at_work.get(thing["thread"][0], []) if thing["thread"] else []
+            lines.append(_render_awaited_object(thing, known) + _render_ahead(ahead, known))
+    return "\n".join(lines[:MOST])
+
+
+def _render_ahead(tasks: list[int], rows: dict[int, TaskRow]) -> str:
+    """Return for which tasks a thread works that others wait for, too."""
+    ahead = [rows[id_] for id_ in tasks if id_ in rows]
+    return f", and works first for {render_labels(ahead)}: {_render_waiting_tasks(ahead)}" if ahead else ""
+
+
+def _is_worth_telling(thing: dict[str, Any], rows: dict[int, TaskRow]) -> bool:
+    """Return whether an object holds tasks up as far as can be seen, although the program goes on."""
+    rank, _, _ = _rank_as_cause(thing, rows)
+    is_queued = thing["thread"] is not None and not thing["thread"][1]
+    has_holder = len(thing["waits"]) > 1 and bool(thing["inside"] or thing["owner"])
+    return rank == 0 or thing["pool"] is not None or is_queued or has_holder
+
+
+def _render_blocked_loop(loop: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+    row = rows.get(loop["task"])
+    who = row.label if row else "a callback"
+    at = parse_site(loop["at"])
+    where = f" at {at} in {at.function}" if at is not None else ""
+    source = f" ({text})" if (text := read_source_line(at)) else ""
+    inner = f", inside {loop['library']}" if loop["library"] else ""
+    how = "which waits there without `await`" if loop["sleeps"] else "which computes there"
+    parts = [(loop["overdue"], "timer", "overdue"), (loop["ready"], "callback", "waiting")]
+    late = listed([f"{plural(n, noun)} {'is' if n == 1 else 'are'} {how}" for n, noun, how in parts if n])
+    return f"the loop is blocked for {loop['seconds']:.1f} s by {who}{where}{source}{inner}, {how}" + (
+        f"; {late}" if late else ""
+    )
+
+
+def _render_ignored_cancellation(told: dict[str, Any], rows: dict[int, TaskRow]) -> str:
+    """Return which task went on after its cancellation, why it was cancelled, and who waits for its end."""
+    row = rows.get(told["task"])
+    label = row.label if row else f"task {told['task']}"
+    file, line, how = told["caught"] or ("", 0, "")
+    at = _render_site([file, line, ""])
+    went_on = {
+        "handles": f"caught its cancellation at {at} and went on",
+        "cleans": f"was cancelled and is still in its clean-up at {at}",
+    }.get(how, "was cancelled and went on")
+    waits = f"it waits at {_render_site(told['at'])}"
+    if (group := told["group"]) is not None:
+        waiter = rows.get(group["task"])
+        reasons = [_render_error(error) for error in group["errors"]]
+        why = f" because of {listed(reasons)}" if reasons else ""
+        who = waiter.label if waiter else f"task {group['task']}"
+        return f"the TaskGroup of {who} at {_render_site(group['at'])} is ending{why}, but {label} {went_on}; {waits}"
+    if told["is_run_ending"]:
+        return f"asyncio.run is ending and has cancelled all tasks, but {label} {went_on}; {waits}"
+    return f"{label} {went_on}; {waits}"
+
+
+def read_source_line(at: SourceLine | None) -> str:
+    """Return the text of a source line; empty if unknown."""
+    return linecache.getline(at.file, at.line).strip() if at is not None and at.line else ""
+
+
+def _render_error(error: dict[str, Any]) -> str:
+    number, name = error["task"] or (None, "")
+    where = f" at {_render_site(error['at'])}" if error["at"] else ""
+    return f"{error['words']}{where}" + (f" in task {number} ({name})" if number is not None else "")
 
 
 def _render_counts(rows: list[TaskRow]) -> str:
@@ -40,7 +181,20 @@ def render_only_held(rows: list[TaskRow]) -> str:
 
 def _render_awaited_object(thing: dict[str, Any], rows: dict[int, TaskRow]) -> str:
     waiting = _render_waiting_tasks([rows[id_] for id_ in sorted(thing["waits"]) if id_ in rows])
-    return f"  {thing['kind']} {thing['what']}".rstrip() + f": {waiting}; {_render_holder(thing, rows)}"
+    if (pool := thing["pool"]) is not None:
+        held = [_render_pool_holder(holder, rows) for holder in pool["holders"][:MOST]]
+        return f"{waiting} in {pool['function']} for {pool['kind']}; {listed(held)}"
+    what = ", ".join(filter(None, [thing["what"], thing["state"]]))
+    return f"{waiting} for {thing['kind']} {what}".rstrip() + f"; {_render_holder(thing, rows)}"
+
+
+def _render_pool_holder(holder: list[Any], rows: dict[int, TaskRow]) -> str:
+    """Return who holds a part of a library's object, by which variable, and where that task waits."""
+    number, site, name, part = holder
+    row = rows.get(number)
+    waits = f", and waits at {row.wait.site or row.at}" if row and row.wait else ""
+    label = row.label if row else f"task {number}"
+    return f"{label} has its {part} in {name} at {_render_site(site)}{waits}"
 
 
 def _render_waiting_tasks(rows: list[TaskRow]) -> str:
@@ -69,12 +223,31 @@ def _render_holder(thing: dict[str, Any], rows: dict[int, TaskRow]) -> str:
     if thing["owner"]:
         number, name, done = thing["owner"]
         return f"task {number} ({name}) took it" + (" and has come to its end with it" if done else "")
+    if thing["thread"] is not None:
+        number, is_at_work = thing["thread"]
+        label = rows[number].label if number in rows else "a thread"
+        return f"{label} {'works on it' if is_at_work else 'has it in its queue'}"
+    if thing["deaths"]:
+        died = [f"{label}, which had it, died of {words} at {_render_site(at)}" for label, words, at in thing["deaths"]]
+        return listed(died[:MOST])
     inside = [rows[id_] for id_ in thing["inside"] if id_ in rows]
     both = [row for row in inside if row.id in thing["waits"]]
     if both:
         are, ask = conjugate(both, "are"), conjugate(both, "ask")
         return f"{render_labels(both)} {are} inside of it already, and {ask} for it again"
     if inside:
-        return f"{render_labels(inside)} {conjugate(inside, 'are')} inside of it: {_render_waiting_tasks(inside)}"
+        circle = all(set(thing["waits"]) & _find_awaited_tasks(row, rows) for row in inside)
+        them = " for tasks that wait for it" if circle else ""
+        return f"{render_labels(inside)} {conjugate(inside, 'are')} inside of it: {_render_waiting_tasks(inside)}{them}"
     has = [rows[id_] for id_ in thing["has"] if id_ in rows]
-    return f"who else has it: {_render_waiting_tasks(has)}" if has else "no other task has it"
+    if has:
+        return f"who else has it: {_render_waiting_tasks(has)}"
+    return "no other task has it" + _render_calls(thing["calls"])
+
+
+def _render_calls(calls: list[list[Any]] | None) -> str:
+    """Return where the program could release an object that nobody has, after which nobody comes there."""
+    if calls is None:
+        return ""
+    places = [f"{text} at {_render_site([file, line, ''])}" for file, line, text in calls]
+    return f", and no task comes to {listed(places, 'or')}" if places else ", and the program never releases it"

@@ -820,6 +820,10 @@ class NativeBackend:
         """Return that held tasks block the program, if they do. Other hangs are deadlocks, which `waits` shows."""
         return self._holds.explain_hang() if self._holds is not None else ""
 
+    def explain_delay(self) -> str:
+        """Return nothing: threads that wait are in the table."""
+        return ""
+
     def explain_missing_tasks(self) -> str:
         """Return that the runtime has not begun; empty if it has. Other kinds of native tasks are not known."""
         begun = self._base or self._gdb.exited is not None

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from types import CodeType
@@ -144,13 +145,15 @@ class AgentConversation:
     def _find_hang(self, idle: dict[str, Any]) -> Stop | None:
         """Return a stop if the idle program is in a deadlock, or nothing can happen in it any more; else None."""
         rows = self.tasks()
+        if lost := idle.get("lost"):
+            return Stop("stuck", text=hang_messages.render_lost_wakeups(lost, rows))
         if found := find_deadlocks(rows):
             return make_deadlock_stop(found[0])
         if not idle["quiet"] or not rows:
             return None
         if idle["held"]:
             return Stop("stuck", text=hang_messages.render_only_held([row for row in rows if row.id in idle["held"]]))
-        return Stop("stuck", text=hang_messages.render_hang(self._request("hung"), rows))
+        return Stop("stuck", text=self._render_hang(rows))
 
     def _make_go_request(self, how: How, task: int | None, *, child: bool) -> dict[str, Any]:
         """Return the request that lets the program continue; the agent ignores it if it has stopped again since."""
@@ -235,12 +238,33 @@ class AgentConversation:
         self._request("name", task=task, name=name)
 
     def explain_hang(self) -> str:
-        """Return why nothing can happen in the program any more; empty if something can, or if that is not known."""
-        for _ in range(2):  # a thread of a pool that is about to take up work looks idle for an instant
-            if self._over is not None or not self._request("quiet"):
-                return ""
+        """Return why nothing can happen in the program any more, or which callbacks a loop sleeps over; empty if
+        neither, or if that is not known.
+        """
+        if self._over is not None:
+            return ""
+        is_quiet, lost = self._request("quiet"), self._request("lost")
+        if is_quiet or lost:  # a thread of a pool that is about to take up work looks idle for an instant
             time.sleep(AGAIN)
-        return hang_messages.render_hang(self._request("hung"), self.tasks())
+        if lost:
+            keys = [row["key"] for row in lost]
+            lost = [row for row in self._request("lost") if row["key"] in keys]
+        if lost:
+            return hang_messages.render_lost_wakeups(lost, self.tasks())
+        if is_quiet and self._request("quiet"):
+            return self._render_hang(self.tasks())
+        return ""
+
+    def _render_hang(self, rows: list[TaskRow]) -> str:
+        """Return the verdict on a program in which nothing can happen any more."""
+        cancelled = self._request("delays")["cancelled"]
+        return hang_messages.render_hang(self._request("hung"), cancelled, rows)
+
+    def explain_delay(self) -> str:
+        """Return what holds up the program, if it is not hung; empty if nothing is known to."""
+        if self._over is not None:
+            return ""
+        return hang_messages.render_delays(self._request("delays"), self._request("hung"), self.tasks())
 
     def explain_missing_tasks(self) -> str:
         """Return that the program has tasks of another library than asyncio; empty if it has none."""
@@ -270,6 +294,11 @@ class AgentConversation:
         """
         if self._over is not None:
             return self._over
+        verdict = ""
+        with suppress(DebuggerError):  # an interrupt wakes a loop that sleeps
+            verdict = self.explain_hang() or self.explain_delay()
+        if self._over is not None:
+            return self._over
         self._send({"id": 0, "do": "interrupt"})
         until = time.monotonic() + 2
         while time.monotonic() < until:
@@ -278,8 +307,20 @@ class AgentConversation:
             except DebuggerError:
                 continue
             if "stop" in message:
-                return self._parse_stop(message["stop"])
-        return Stop("interrupted", text="the program computes; it is looked at as it runs")
+                stop = self._parse_stop(message["stop"])
+                return replace(stop, text=verdict) if verdict and stop.why == "interrupted" else stop
+        return Stop("interrupted", text=verdict or self._describe_main_thread())
+
+    def _describe_main_thread(self) -> str:
+        """Return what the main thread does in a program whose loops cannot be stopped."""
+        with suppress(DebuggerError):
+            told, missing = self._request("main"), self.explain_missing_tasks()
+            at = parse_site(told["at"])
+            where = f" at {at}" if at is not None else ""
+            inner = f", inside {told['library']}" if told["library"] else ""
+            words = f"the main thread {'waits' if told['asleep'] else 'computes'}{where}{inner}"
+            return "; ".join(filter(None, [words, missing]))
+        return "the program computes; it is looked at as it runs"
 
 
 class RankConversation(AgentConversation):

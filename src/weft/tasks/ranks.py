@@ -28,8 +28,9 @@ from weft.gdb.point import Point
 from weft.tasks import console
 from weft.tasks.answers import render_answer
 from weft.tasks.backend import Backend, How, NoProgress, Spawn, Stop
-from weft.tasks.debugger import Answer, TaskDebugger, read_source_line
+from weft.tasks.debugger import Answer, TaskDebugger
 from weft.tasks.gdb import TICK, Gdb
+from weft.tasks.hang_messages import read_source_line
 from weft.tasks.model import SourceLine, TaskRow
 from weft.tasks.openmp import NativeBackend
 from weft.tasks.python import RankConversation
@@ -422,6 +423,10 @@ class RankBackend:
 
     def explain_hang(self) -> str:
         """Return nothing: what a rank waits for may come from another rank."""
+        return ""
+
+    def explain_delay(self) -> str:
+        """Return nothing: likewise."""
         return ""
 
     def explain_missing_tasks(self) -> str:

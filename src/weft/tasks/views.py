@@ -9,7 +9,7 @@ from typing import Protocol
 from weft.debug.hands import Frame, Part
 from weft.errors import DebuggerError
 from weft.tasks.backend import Spawn
-from weft.tasks.debugger import read_source_line
+from weft.tasks.hang_messages import read_source_line
 from weft.tasks.model import SourceLine
 from weft.tasks.python import RankConversation
 from weft.tasks.ranks import AsyncioHand, OpenMPHand

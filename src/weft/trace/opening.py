@@ -65,8 +65,11 @@ def ranks_folder(root: Path) -> Path:
     return folder
 
 
-def read_rank_files(root: Path, problems: list[str]) -> list[RankFile]:
-    """Return the readable records in RUN/ranks, in order of name. OtherVersion if none has a version that is read."""
+def read_rank_files(root: Path, problems: list[str], notes: list[str]) -> list[RankFile]:
+    """Return the readable records in RUN/ranks, in order of name. OtherVersion if none has a version that is read.
+
+    `problems` gets what is damaged, `notes` what else is there.
+    """
     try:
         folder = ranks_folder(root)
     except RunError as error:
@@ -82,7 +85,7 @@ def read_rank_files(root: Path, problems: list[str]) -> list[RankFile]:
     refused: OtherVersion | None = None
     others = [name for name in sorted(names) if not name.endswith((".weft", SUFFIX))]
     if others:
-        told.append(f"{folder} holds {len(others)} other file(s), left alone: {', '.join(others[:3])[:200]}")
+        notes.append(f"{folder} holds {len(others)} other file(s), left alone: {', '.join(others[:3])[:200]}")
     for name in sorted(names):
         try:
             if name.endswith(".weft"):

@@ -104,6 +104,10 @@ class Run(Protocol):
         """Note in sentences what of the run could not be read."""
         ...
 
+    def add_damage(self, *texts: str) -> None:
+        """Say of a part of the run that it is damaged."""
+        ...
+
 
 class Thread:
     """Reads what one thread slot of a rank recorded."""
@@ -209,7 +213,8 @@ class Rank:
     def definitions(self) -> Definitions:
         """Return what the ids in the events mean."""
         definitions = Definitions(self._read_definitions())
-        self.trace.add_problem(*(f"rank {self.index}: {p}" for p in definitions.problems + definitions.notes[:10]))
+        self.trace.add_damage(*(f"rank {self.index}: {p}" for p in definitions.problems))
+        self.trace.add_problem(*(f"rank {self.index}: {p}" for p in definitions.notes[:10]))
         return definitions
 
     def _read_definitions(self) -> bytes:
@@ -222,7 +227,7 @@ class Rank:
             return self.file.stream(StreamKind.DEFINITIONS).tobytes()
         except RunError as error:
             self.file.problems.append(str(error))
-            self.trace.add_problem(str(error))
+            self.trace.add_damage(str(error))
             return b""
 
     @property

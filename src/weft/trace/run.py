@@ -28,13 +28,14 @@ from weft.trace.sites import CallSite, HasSites, Sites
 from weft.trace.tasks import TaskFile, read_task_files
 from weft.trace.worlds import find_known_worlds
 
-_STOPS: Final = {
+STOP_REASONS: Final = {
     StopReason.DISK_FULL: "because the disk was full (give the run another place with --out)",
     StopReason.NO_ADDRESS_SPACE: "because no address space was left (raise ulimit -v)",
     StopReason.IO_ERROR: "after an error of the file system",
     StopReason.DISK_SLOW: "because the file system was slow (weft run --in-place waits for it)",
     StopReason.OVERFLOW: "because a part of the record had grown beyond what the format can count",
 }
+"""Why the recorder stopped before its process ended."""
 
 
 ENDED: Final = {
@@ -68,13 +69,16 @@ class Trace:
         self.functions = functions
         self._problems: list[str] = []
         self._unsaid = 0
+        self.is_incomplete = False
+        """Whether a part of the record is damaged, or a rank's recording stopped before its end."""
         self.until: int | None = None
         """Where the run still goes on: the tick up to which its calls are read, see weft.trace.growing."""
         self.keep_alive: object = None
         for file in files:
-            self.add_problem(*file.problems)
+            self.add_damage(*file.problems)
             if file.header.state == State.STOPPED:
-                reason = _STOPS.get(file.header.stop_reason, "for a reason that is not known")
+                self.is_incomplete = True
+                reason = STOP_REASONS.get(file.header.stop_reason, "for a reason that is not known")
                 self.add_problem(f"{file.name}: Weft gave up recording {reason}; later calls of this rank are missing")
         places = RankPlaces(self, files)
         self.worlds, self.ranks = places.worlds, places.ranks
@@ -89,15 +93,17 @@ class Trace:
             why = "not a directory" if root.exists() else "there is no such directory"
             raise RunError(f"{root} is not a run: {why}")
         problems: list[str] = []
+        notes: list[str] = []
         run = read_json(root, "run.json", "weft-run/1", problems, exact=True)
         table = read_function_table(root, problems)
-        files = read_rank_files(root, problems)
+        files = read_rank_files(root, problems, notes)
         if not files and not run:
             raise RunError(f"{root} is not a run of Weft: " + "; ".join(problems[:3]))
         trace = cls(root, run, table, files)
         until = run.get("until")  # of a snapshot (weft.trace.rings.snapshots)
         trace.until = until if isinstance(until, int) else None
-        trace._problems[:0] = [*problems, *table.problems]
+        trace._problems[:0] = [*problems, *table.problems, *notes]
+        trace.is_incomplete |= bool(problems or table.problems)
         return trace
 
     def __repr__(self) -> str:
@@ -127,6 +133,11 @@ class Trace:
                     self._problems.append(text)
             else:
                 self._unsaid += 1
+
+    def add_damage(self, *texts: str) -> None:
+        """Say of a part of the run that it is damaged: the run is incomplete then."""
+        self.add_problem(*texts)
+        self.is_incomplete |= bool(texts)
 
     @property
     def problems(self) -> list[str]:
@@ -168,7 +179,7 @@ class Trace:
     def _sites(self) -> Sites:
         problems: list[str] = []
         sites = Sites(self.path, problems)
-        self.add_problem(*problems)
+        self.add_damage(*problems)
         return sites
 
     def site(self, rank: HasSites, id: int) -> CallSite:

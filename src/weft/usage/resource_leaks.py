@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from weft import sources
+from weft.base.words import plural
 from weft.evidence import OfClass
 from weft.findings import Finding
 from weft.mpi import meaning
@@ -15,8 +18,8 @@ from weft.mpi.meaning import base_name
 from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
 from weft.terms.calls import masks_of, word_set
 from weft.terms.describe import at_place
-from weft.terms.event_findings import FindingLimiter, cause_key, make_finding
-from weft.terms.library_code import is_library_code
+from weft.terms.event_findings import MAX_OF_ONE_SITE, FindingLimiter, cause_key, make_finding
+from weft.terms.library_code import is_library_code, is_library_file
 from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC
@@ -49,45 +52,88 @@ def _describe_object_class(handle: str) -> _ObjectClass:
 
 
 CLASSES: Final = tuple(map(_describe_object_class, _NOUNS))
-_KEYVAL: Final = frozenset(("comm_delete_attr_fn", "comm_keyval"))
+_KEYVAL: Final = frozenset(("comm_delete_attr_fn", "comm_keyval", "extra_state"))
+_OWN_ENDS: Final = re.compile(r"lib(hdf5|petsc|slepc|adios2|netcdf)[^/]*\.so")
+"""Libraries whose delete functions at MPI_Finalize free what the library itself made, and nothing of the program's."""
 
 
 def find(trace: Trace) -> list[Finding]:
     """Find the leaks of each rank that reached its end."""
     found: list[Finding] = []
     for rank in trace.own:
-        if has_reached_finalize(rank) and not _has_delete_callback_at_finalize(rank):
-            found += _report_unfreed_objects(rank)
-            found += _report_unfreed_keyvals(rank)
-            found += _report_unfreed_memory(rank)
+        if not has_reached_finalize(rank):
+            continue
+        cleaners = _find_cleaners_at_finalize(rank)
+        cleaned = frozenset(one.site.module for one in cleaners if one.site.module)
+        leaks = [
+            *_report_unfreed_objects(rank, cleaned), *_report_unfreed_keyvals(rank), *_report_unfreed_memory(rank)
+        ]  # fmt: skip
+        unknown = next((one for one in cleaners if not _frees_only_its_own(one)), None)
+        found += [_note_unknown_cleaner(unknown, leaks)] if unknown and leaks else leaks
     return found
 
 
-def _has_delete_callback_at_finalize(rank: Rank) -> bool:
-    """Return whether MPI_Finalize calls a delete function of the program, on an attribute of MPI_COMM_SELF (MPI-4.1,
-    11.2.4).
+def _find_cleaners_at_finalize(rank: Rank) -> list[Event]:
+    """Return the calls that made the keys of attributes whose delete functions MPI_Finalize calls, as they are set on
+    a predefined communicator (MPI-4.1, 11.2.4).
 
-    That function may free what is left, and nothing is recorded there.
+    Such a function may free what is left, and nothing is recorded there.
     """
     table = masks_of(rank.trace.functions)
     sets = table.where(rank, word_set("Comm_set_attr"))
     sets = sets[rank.events["comm"][sets] < ID_DYNAMIC]
     if not len(sets):
-        return False
-    deleting: set[int] = set()
-    for _, found in decode_columns(rank, table.where(rank, word_set("Comm_create_keyval")), _KEYVAL):
-        if found.keys() >= _KEYVAL:
+        return []
+    makers: dict[int, int] = {}
+    for rows, found in decode_columns(rank, table.where(rank, word_set("Comm_create_keyval")), _KEYVAL):
+        if found.keys() >= _KEYVAL - {"extra_state"}:
             functions, keyvals = (integer_column(found, name) for name in ("comm_delete_attr_fn", "comm_keyval"))
-            deleting.update(keyvals[functions != 0].tolist())
-    return any(
-        bool(deleting.intersection(integer_column(found, "comm_keyval").tolist()))
+            makers.update(zip(keyvals[functions != 0].tolist(), rows[functions != 0].tolist(), strict=True))
+    set_keyvals = {
+        keyval
         for _, found in decode_columns(rank, sets, frozenset(("comm_keyval",)))
         if "comm_keyval" in found
-    )
+        for keyval in integer_column(found, "comm_keyval").tolist()
+    }
+    return [rank.event(makers[keyval]) for keyval in sorted(set_keyvals & makers.keys())]
 
 
-def _report_unfreed_objects(rank: Rank) -> Iterator[Finding]:
-    """Report objects of every class that are never freed."""
+def _frees_only_its_own(maker: Event) -> bool:
+    """Return whether the delete function of a key of attributes is a library's that frees only what the library made.
+
+    mpi4py makes a key without state for itself, and one with state for the program.
+    """
+    module = maker.site.module or ""
+    if _is_mpi4py(module):
+        return _is_key_of_mpi4py(maker)
+    return bool(_OWN_ENDS.search(module)) or is_library_file(module)
+
+
+def _is_key_of_mpi4py(maker: Event) -> bool:
+    return _is_mpi4py(maker.site.module or "") and not maker.args.get("extra_state")
+
+
+def _is_mpi4py(module: str) -> bool:
+    return "/mpi4py/MPI." in module
+
+
+def _note_unknown_cleaner(maker: Event, leaks: list[Finding]) -> Finding:
+    """Make the note that a function of the program that MPI_Finalize calls may free what looks like leaks."""
+    rank = maker.rank.index
+    count = sum(1 + leak.beyond for leak in leaks)
+    return make_finding(
+        "resource-leak",
+        f"rank {rank} leaves {plural(count, 'object')} unfreed, the first made at {leaks[0].sites[0]}, unless the "
+        f"delete function of the attribute key made{at_place(maker)} frees them: MPI_Finalize calls it, and no call is "
+        "recorded in there",
+        [maker], severity="note", certainty="undecided", cause="left out",
+    )  # fmt: skip
+
+
+def _report_unfreed_objects(rank: Rank, cleaned: frozenset[str]) -> Iterator[Finding]:
+    """Report objects of every class that are never freed, but for those that a library in `cleaned` made: it frees its
+    own inside MPI_Finalize.
+    """
     table = masks_of(rank.trace.functions)
     events = rank.events
     for kind in CLASSES:
@@ -98,11 +144,15 @@ def _report_unfreed_objects(rank: Rank) -> Iterator[Finding]:
         frees = table.where(rank, kind.frees)
         freed = events[kind.freed][frees].astype(np.int64)
         lost = makers[(made >= ID_DYNAMIC) & ~np.isin(made, freed)]
-        some = FindingLimiter()
-        for index in lost.tolist():
-            event = rank.event(index)
-            if some.more(event.site_id) and not _is_made_by_mpi4py(event):
-                yield _leak_finding(rank, kind.noun, event)
+        for site in dict.fromkeys(events["site"][lost].tolist()):
+            here = lost[events["site"][lost] == site].tolist()
+            first = rank.event(here[0])
+            is_cleaned = first.site.module in cleaned and not _is_mpi4py(first.site.module or "")
+            if is_cleaned or _is_made_by_mpi4py(first):
+                continue
+            found = [_leak_finding(rank, kind.noun, rank.event(index)) for index in here[:MAX_OF_ONE_SITE]]
+            yield from found[:-1]
+            yield replace(found[-1], beyond=len(here) - len(found))
 
 
 def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Ints]:
@@ -155,7 +205,9 @@ def _report_unfreed_keyvals(rank: Rank) -> Iterator[Finding]:
         keyval = next((value for key, value in event.args.items() if key.endswith("keyval")), None)
         if name in _KEYVAL_FREES:
             held.pop((of, keyval or 0), None)
-        elif keyval is not None and not event.error and not is_library_code(event.site):
+        elif (
+            keyval is not None and not event.error and not is_library_code(event.site) and not _is_key_of_mpi4py(event)
+        ):
             held[of, keyval] = event
     some = FindingLimiter()
     for event in held.values():

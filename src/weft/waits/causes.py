@@ -57,12 +57,12 @@ class Cause(IntEnum):
 
     @property
     def label(self) -> str:
-        """The cause as tables for people name it."""
+        """Return the cause as tables for people name it."""
         return _LABELS[self]
 
     @property
     def slug(self) -> str:
-        """The cause as JSON names it."""
+        """Return the cause as JSON names it."""
         return self.name.lower().replace("_", "-")
 
 

@@ -209,7 +209,7 @@ class _Telling:
 
 
 def _pairs(columns: list[NDArray[np.generic]]) -> tuple[Ints, Ints]:
-    """Number the different rows of some columns: return the first row of each, and for each row its number."""
+    """Return number the different rows of some columns: return the first row of each, and for each row its number."""
     key = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, inverse = np.unique(column, return_inverse=True)

@@ -51,7 +51,7 @@ def _sizes(rank: Rank, ids: range) -> Ints:
 
 
 def hosts(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """By rank the number of its host."""
+    """Return by rank the number of its host."""
     names: dict[str, int] = {}
     found = [names.setdefault(rank.file.header.host if rank.file else "", len(names)) for rank in trace.ranks]
     return np.array(found, np.int32)

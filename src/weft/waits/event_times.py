@@ -56,7 +56,7 @@ class Clockwork:
 
     @cached_property
     def clocks(self) -> Clocks:
-        """The events and clocks of all ranks, as C reads them."""
+        """Return the events and clocks of all ranks, as C reads them."""
         places = array_addresses(self._events, EVENT, "events")
         return Clocks(event_first=self.first.astype(np.uint64), events=places, axes=kernels.axes(self.trace.ranks))
 
@@ -67,12 +67,12 @@ class Clockwork:
 
     @cached_property
     def spans(self) -> list[Span]:
-        """By rank what is asked of all its times together."""
+        """Return by rank what is asked of all its times together."""
         return [span for span, _ in self._spans]
 
     @cached_property
     def inside(self) -> Ints:
-        """The time inside calls by rank and cause (causes.apart), without polls that failed (Span.polling)."""
+        """Return the time inside calls by rank and cause (causes.apart), without polls that failed (Span.polling)."""
         found: Ints = np.array([inside for _, inside in self._spans], np.int64).reshape(-1, len(Cause))
         return found
 
@@ -82,25 +82,25 @@ class Clockwork:
         return np.concatenate([*(r.events["site"] for r in self.trace.ranks), np.zeros(0, np.uint32)])
 
     def ranks_of(self, places: Ints) -> Ints:
-        """The rank of each place."""
+        """Return the rank of each place."""
         found: Ints = np.searchsorted(self.first, places, side="right") - 1
         return found
 
     def event(self, place: int) -> Event:
-        """The event at a place."""
+        """Return the event at a place."""
         rank = int(np.searchsorted(self.first, place, side="right")) - 1
         return self.trace.ranks[rank].event(place - int(self.first[rank]))
 
     @cached_property
     def span(self) -> int:
-        """From the first entry to the last exit."""
+        """Return from the first entry to the last exit."""
         some = [span for span, rank in zip(self.spans, self.trace.ranks, strict=True) if len(rank)]
         last, first = max([0, *(span.most for span in some)]), min([0, *(span.least_enter for span in some)])
         return int(last - first)
 
     @cached_property
     def walls(self) -> Ints:
-        """By rank the time from its first entry to the last moment that its record knows, times its threads."""
+        """Return by rank the time from its first entry to the last moment that its record knows, times its threads."""
         found = [
             (span.most - span.least_enter) * len(rank.threads) if len(rank) else 0
             for span, rank in zip(self.spans, self.trace.ranks, strict=True)

@@ -46,7 +46,7 @@ def fill_times(rank: Rank, enter: Ints, leave: Ints) -> None:
 
 
 def axes(ranks: Sequence[Rank]) -> NDArray[np.void]:
-    """The clocks of some ranks."""
+    """Return the clocks of some ranks."""
     of = [(rank.axis.start, rank.axis.origin, rank.axis.length, MOST_NS) for rank in ranks]
     return np.array(of, AXIS)
 

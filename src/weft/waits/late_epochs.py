@@ -48,7 +48,7 @@ class _Epochs:
 
     @property
     def others(self) -> set[int]:
-        """The ranks that any of them names."""
+        """Return the ranks that any of them names."""
         return {member for members in self.members.values() for member in members}
 
 

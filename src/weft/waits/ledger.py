@@ -23,7 +23,7 @@ from weft.waits.wait_states import Waiting, waiting
 
 
 def seconds(ns: float) -> str:
-    """A time for people: 1.3 s, 25 ms."""
+    """Return a time for people: 1.3 s, 25 ms."""
     return f"{ns / 1e9:.3g} s" if ns >= 1e9 else f"{ns / 1e6:.3g} ms" if ns >= 1e6 else f"{ns / 1e3:.3g} us"
 
 
@@ -40,7 +40,7 @@ class Base:
 
     @property
     def ns(self) -> int:
-        """The time of all together."""
+        """Return the time of all together."""
         return self.span * self.streams
 
     @property
@@ -55,7 +55,7 @@ class Base:
         return f"all ranks' time: {self.who} x {seconds(self.span)} = {seconds(self.ns)}"
 
     def share(self, ns: float) -> float:
-        """The part of it."""
+        """Return the part of it."""
         return ns / self.ns if self.ns else 0.0
 
 
@@ -80,7 +80,7 @@ class Ledger:
 
     @property
     def late(self) -> int:
-        """Of that the time that was waited for somebody late."""
+        """Return of that the time that was waited for somebody late."""
         return int(self.by_rank[:, list(LATE)].sum())
 
     def total(self, cause: Cause) -> int:
@@ -170,19 +170,19 @@ class Times:
 
     @property
     def walls(self) -> Ints:
-        """By rank the time from its first entry to the last moment that its record knows, times its threads."""
+        """Return by rank the time from its first entry to the last moment that its record knows, times its threads."""
         return (self.end - self.begin) * self.threads
 
     @property
     def base(self) -> Base:
-        """What every share of the run is a share of."""
+        """Return what every share of the run is a share of."""
         there = self.threads > 0
         span = int(self.end[there].max(initial=0)) - int(self.begin[there].min(initial=0))
         return Base(span, int(there.sum()), int(self.threads.sum()))
 
 
 def times_of(waits: Waiting) -> Times:
-    """The times of waits that are found."""
+    """Return the times of waits that are found."""
     spans = waits.clock.spans
     threads = [len(rank.threads) if len(rank) else 0 for rank in waits.trace.ranks]
     begin, end, polling = (
@@ -193,15 +193,15 @@ def times_of(waits: Waiting) -> Times:
 
 
 def ledger_of(trace: Trace, match: Match) -> Ledger:
-    """Where the time in MPI of a matched run went."""
+    """Return where the time in MPI of a matched run went."""
     return ledger_of_times(trace, times_of(waiting(trace, match)))
 
 
 def ledger_of_times(trace: Trace, times: Times) -> Ledger:
-    """The same of times that are found."""
+    """Return the same of times that are found."""
     return Ledger(times.by_rank, times.walls, times.base, remark(trace), times.left_open)
 
 
 def empty() -> Ledger:
-    """Of a run whose calls are not recorded."""
+    """Return of a run whose calls are not recorded."""
     return Ledger(np.zeros((0, len(Cause)), np.int64), np.zeros(0, np.int64), Base(0, 0, 0))

@@ -43,7 +43,7 @@ def profile(trace: Trace, by: Key = "function", match: Match | None = None) -> l
 
 
 def times(trace: Trace, match: Match | None = None) -> Mapping[Key, list[CallTimes]]:
-    """The table by each key."""
+    """Return the table by each key."""
     found = waiting(trace, match) if match is not None else None
     clock = found.clock if found else Clockwork(trace)
     waits = found.by_event() if found else np.zeros(len(clock.enter), np.int64)

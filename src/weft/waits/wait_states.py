@@ -65,7 +65,7 @@ class Waiting:
 
     @cached_property
     def rows(self) -> WaitRows:
-        """Every wait of the run."""
+        """Return every wait of the run."""
         match, clock = self.match, self.clock
         room = len(match.sends) + 2 * len(match.recvs) + len(match.probes) + 2 * len(match.collectives)
         found = Found(int(clock.first[-1]), room)
@@ -80,7 +80,7 @@ class Waiting:
 
     @cached_property
     def late(self) -> WaitRows:
-        """The waits for somebody who was late."""
+        """Return the waits for somebody who was late."""
         return self.rows.of(*LATE)
 
     def _messages(self, found: Found) -> None:
@@ -130,7 +130,7 @@ class Waiting:
         return found + waited
 
     def by_event(self) -> Ints:
-        """By event of the run the ns that it waited for somebody late."""
+        """Return by event of the run the ns that it waited for somebody late."""
         total = np.zeros(int(self.clock.first[-1]), np.int64)
         total[self.late.waiter] = self.late.ns
         return total

@@ -50,7 +50,9 @@ class JobInspection:
 
     @property
     def is_running(self) -> bool:
-        """Whether the inspection is still running; it is killed after PATIENCE seconds, and the ranks continue."""
+        """Return whether the inspection is still running; it is killed after PATIENCE seconds, and the ranks
+        continue.
+        """
         if self._process is None or self._process.poll() is not None:
             return False
         if time.monotonic() > self._limit:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.check import CheckRequest, check_program
-from weft.openmp.directives import CHUNKED, parse_directive, rewrite_for_runtime
+from weft.openmp.directives import LINES, parse_directive, rewrite_for_runtime
 from weft.openmp.source_rewriting import rewrite_c, rewrite_fortran
 
 
@@ -16,7 +16,7 @@ from weft.openmp.source_rewriting import rewrite_c, rewrite_fortran
     [
         ("parallel for", "parallel for schedule(dynamic, 7)"),
         ("for schedule(static) nowait", "for nowait schedule(guided, 7)"),
-        ("for schedule(static, 4) nowait", f"for nowait schedule(guided, {7 + CHUNKED})"),
+        ("for schedule(static, 4) nowait", f"for nowait schedule(guided, 7 + (long)(4) * {LINES}L)"),
         ("for schedule(monotonic: static)", "for schedule(guided, 7)"),
         ("for simd safelen(4) private(x)", "for private(x) schedule(dynamic, 7)"),
         ("simd safelen(4)", "parallel for num_threads(1000004) schedule(dynamic, 7)"),

@@ -48,7 +48,7 @@ class ArrayLayer:
 
     @property
     def exact(self) -> bool:
-        """Whether elements were kept, and not hashes."""
+        """Return whether elements were kept, and not hashes."""
         return any(pair.arrays() is not None for pair in self.pairs)
 
 

@@ -32,7 +32,7 @@ class ValueDifference:
 
     @property
     def element(self) -> tuple[int, ...] | None:
-        """The index of the first element in the global array, from 0 on; None if it is unknown."""
+        """Return the index of the first element in the global array, from 0 on; None if it is unknown."""
         if self.sort in ("missing", "surplus"):
             return tuple(first for first, _ in self.box)
         if self.judged.first is None:
@@ -69,5 +69,5 @@ class ValueComparison:
 
     @property
     def alike(self) -> bool:
-        """Whether nothing differs beyond its tolerance."""
+        """Return whether nothing differs beyond its tolerance."""
         return not self.found and self.parting is None

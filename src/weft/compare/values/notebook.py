@@ -25,5 +25,5 @@ class DrawnComparison(ValueComparison):
         return draw_error(self, **options)
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: what differs, above the error over the array."""
+        """Return how a notebook shows it: what differs, above the error over the array."""
         return render_html(self)

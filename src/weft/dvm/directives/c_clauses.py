@@ -22,7 +22,7 @@ class CClauseReader(CPartReader):
     reductions = ("sum", "product", "max", "min", "and", "or", "xor", "maxloc", "minloc")
 
     def has_groups(self) -> bool:
-        """Those of the old form have."""
+        """Return those of the old form have."""
         return self.old
 
     def clauses(self, of: str) -> tuple[syntax.Clause, ...]:

@@ -18,7 +18,7 @@ class SharedPartReader(Reader):
     reductions: ClassVar[tuple[str, ...]]
 
     def has_groups(self) -> bool:
-        """Whether a clause may name the group that it is of."""
+        """Return whether a clause may name the group that it is of."""
         return True
 
     def bare(self) -> Reference:

@@ -109,7 +109,7 @@ def render_base_setup(bases: Mapping[str, Base], label: str) -> tuple[str, str]:
 
 
 def _load_atom(atom: Atom) -> Iterator[str]:
-    """What gives the spare register an atom's value."""
+    """Yield what gives the spare register an atom's value."""
     if atom.kind == "register":
         yield f"\tmovq\t%{atom.name}, %{_SPARE}\n"
     elif atom.kind == "slot":

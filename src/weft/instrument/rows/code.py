@@ -56,11 +56,11 @@ class Instruction:
 
     @property
     def target(self) -> str:
-        """Where a call or jump goes."""
+        """Return where a call or jump goes."""
         return self.operands[0] if self.operands else ""
 
     def registers(self) -> set[str]:
-        """All general registers that are named, in full width."""
+        """Return all general registers that are named, in full width."""
         return {PARTS[one] for one in re.findall(r"%(\w+)", self.text) if one in PARTS}
 
 
@@ -152,7 +152,7 @@ class ControlFlowGraph:
                 self.before.setdefault(there, []).append(n)
 
     def is_hook(self, n: int) -> bool:
-        """Whether a node is a hook with a site of its own."""
+        """Return whether a node is a hook with a site of its own."""
         return (
             n < self.end
             and self.is_call(n)
@@ -161,7 +161,7 @@ class ControlFlowGraph:
         )
 
     def is_call(self, n: int) -> bool:
-        """Whether a node calls something."""
+        """Return whether a node calls something."""
         return self.codes[n].word in ("call", "callq")
 
     def loops(self) -> Iterator[tuple[int, int]]:
@@ -174,7 +174,7 @@ class ControlFlowGraph:
                 yield n, 0
 
     def latches(self, head: int) -> list[int]:
-        """What jumps back to the head of a loop: nodes that only the head leads to."""
+        """Return what jumps back to the head of a loop: nodes that only the head leads to."""
         spans = self._spans
         if head not in spans:
             return []
@@ -183,7 +183,7 @@ class ControlFlowGraph:
 
     @cached_property
     def _spans(self) -> dict[int, tuple[int, int]]:
-        """The nodes' turns in the tree of dominators: a node's own, and the last one below it."""
+        """Return the nodes' turns in the tree of dominators: a node's own, and the last one below it."""
         below: dict[int, list[int]] = {}
         for n, above in self._dominators().items():
             if n != above:
@@ -202,7 +202,7 @@ class ControlFlowGraph:
         return spans
 
     def _dominators(self) -> dict[int, int]:
-        """The nearest node that is on every way to a node (Cooper, Harvey and Kennedy 2001)."""
+        """Return the nearest node that is on every way to a node (Cooper, Harvey and Kennedy 2001)."""
         order, seen = [], {0}
         todo = [(0, iter(self.codes[0].next))]
         while todo:

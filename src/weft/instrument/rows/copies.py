@@ -156,7 +156,9 @@ class _Forms:
         """Their numbers follow those of the others."""
 
     def add(self, form: Form, low: bool = False) -> str:
-        """The number of a form, as the assembler reads it; those that it needs have smaller ones, or are shifts."""
+        """Return the number of a form, as the assembler reads it; those that it needs have smaller ones, or are
+        shifts.
+        """
         key = (freeze_form(form), low)
         if key not in self.known:
             if shift := self._shift(form, low):
@@ -169,7 +171,7 @@ class _Forms:
         return self.known[key]
 
     def _shift(self, form: Form, low: bool) -> str:
-        """A form as another one and what never changes: elements that lie alike have the other one in common."""
+        """Return a form as another one and what never changes: elements that lie alike have the other one in common."""
         fixed = {atom: times for atom, times in form.items() if atom is ONE or atom.kind == "address"}
         names = [atom.name for atom in fixed if atom is not ONE]
         if not fixed or len(fixed) == len(form) or len(names) > 1 or any(fixed[a] != 1 for a in fixed if a is not ONE):
@@ -205,7 +207,7 @@ class _Forms:
 
 
 def memory_address(memory: Atom) -> str:
-    """The address of what a place holds, as the assembler reads it."""
+    """Return the address of what a place holds, as the assembler reads it."""
     shift = dict(memory.form).get(ONE, 0)
     name = next(atom.name for atom, _ in memory.form if atom is not ONE)
     return f"{name}{to_signed(shift):+d}"

@@ -29,12 +29,12 @@ Form = Mapping[Atom, int]
 
 
 def slot_atom(offset: int, size: int) -> Atom:
-    """What some bytes at an offset from the frame pointer hold."""
+    """Return what some bytes at an offset from the frame pointer hold."""
     return Atom("slot", offset=offset, size=size)
 
 
 def memory_atom(address: Form, size: int) -> Atom:
-    """What some bytes at an address hold."""
+    """Return what some bytes at an address hold."""
     return Atom("memory", size=size, form=freeze_form(address))
 
 
@@ -56,12 +56,12 @@ def number_form(value: int) -> Form:
 
 
 def to_signed(value: int) -> int:
-    """A number modulo 2^64 as one with a sign."""
+    """Return a number modulo 2^64 as one with a sign."""
     return (value ^ 1 << 63) - (1 << 63)
 
 
 def low_half(form: Form | None) -> Form | None:
-    """A form with the same 32 low bits."""
+    """Return a form with the same 32 low bits."""
     if form is not None and len(form) == 1:
         ((atom, times),) = form.items()
         if times == 1 and atom and atom.kind in ("sx", "zx"):
@@ -70,7 +70,7 @@ def low_half(form: Form | None) -> Form | None:
 
 
 def extend_low_half(form: Form | None, kind: str) -> Form | None:
-    """The 32 low bits extended with their sign (`sx`) or zeros (`zx`)."""
+    """Return the 32 low bits extended with their sign (`sx`) or zeros (`zx`)."""
     form = low_half(form)
     if form is None:
         return None

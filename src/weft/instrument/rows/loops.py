@@ -191,7 +191,7 @@ class _Loop:
     # --- values ---
 
     def _values(self) -> dict[int, MachineState]:
-        """What holds before each node."""
+        """Return what holds before each node."""
         order = self.ways.order
         states: dict[int, MachineState] = {order[0]: self._entry()}
         for n in order[:-1]:
@@ -205,7 +205,7 @@ class _Loop:
         return states
 
     def _entry(self) -> MachineState:
-        """What is known behind the mark: what the instructions before it made of what they left alone."""
+        """Return what is known behind the mark: what the instructions before it made of what they left alone."""
         state = MachineState()
         for n in self.ways.prefix:
             self.effects.run(self.codes[n], n, state)
@@ -262,7 +262,7 @@ class _Loop:
         *,
         memory: bool = False,
     ) -> bool:
-        """Whether a form rises by the same each iteration; where `memory` stays what it is, if that is said."""
+        """Return whether a form rises by the same each iteration; where `memory` stays what it is, if that is said."""
         for atom, times in form.items():
             if atom is ONE:
                 continue

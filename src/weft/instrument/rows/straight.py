@@ -37,11 +37,11 @@ class StraightCode:
         self.blocks = [LoopBlock(self.order, ())]
 
     def next(self, n: int) -> list[int]:
-        """Where control goes from a node."""
+        """Return where control goes from a node."""
         return [] if n == self.last else self.codes[n].next
 
     def inside(self, n: int) -> list[int]:
-        """Where control goes in the copy."""
+        """Return where control goes in the copy."""
         return [] if n == self.last else [n + 1]
 
 
@@ -59,7 +59,7 @@ def find_straight_code(graph: ControlFlowGraph, without: set[int]) -> Iterator[S
 
 
 def _jumps_within(graph: ControlFlowGraph, first: int, behind: int) -> bool:
-    """Whether a way leaves out a part of it, or leads back."""
+    """Return whether a way leaves out a part of it, or leads back."""
     return any(
         first <= there <= behind for n in range(first, behind) for there in graph.codes[n].next if there != n + 1
     )

@@ -113,7 +113,7 @@ def _target_register(one: Instruction) -> str:
 
 
 def _registers_read(one: Instruction) -> set[str]:
-    """The registers that an instruction with a target reads."""
+    """Return the registers that an instruction with a target reads."""
     if one.word == "cltq":
         return {"rax"}
     if one.word.startswith("xor") and one.operands[0] == one.operands[1]:
@@ -133,7 +133,7 @@ def _slot_bytes_written(one: Instruction, taken: int) -> set[int]:
 
 
 def _slot_bytes_named(operand: str, known: set[int]) -> set[int]:
-    """Which of some bytes of slots an operand may stand for."""
+    """Return which of some bytes of slots an operand may stand for."""
     place = MEMORY.match(operand)
     if not place or "%rbp" not in (place["base"], place["index"]):
         return set()

@@ -58,7 +58,7 @@ class MachineState:
         self.slots = {key: one if (one := self.held(key)) == other.held(key) else None for key in keys}
 
     def held(self, key: tuple[int, int]) -> Form | None:
-        """What a slot holds; None where bytes of it were written as part of another one."""
+        """Return what a slot holds; None where bytes of it were written as part of another one."""
         if key in self.slots:
             return self.slots[key]
         offset, size = key
@@ -74,7 +74,7 @@ class InstructionEffects:
         self.graph = graph
 
     def _memory(self, operand: str) -> tuple[int, bool] | None:
-        """The offset of a slot and whether it is the compiler's own; None: not on this frame."""
+        """Return the offset of a slot and whether it is the compiler's own; None: not on this frame."""
         found = MEMORY.match(operand)
         if not found or "%rbp" not in (found["base"], found["index"]):
             return None
@@ -86,7 +86,7 @@ class InstructionEffects:
         return int(shift, 0), int(shift, 0) < self.graph.taken
 
     def address(self, operand: str, state: MachineState) -> Form | None:
-        """Where an operand lies in memory."""
+        """Return where an operand lies in memory."""
         found = MEMORY.match(operand)
         if not found:
             return None
@@ -108,7 +108,7 @@ class InstructionEffects:
         return form
 
     def value(self, operand: str, size: int, state: MachineState) -> Form | None:
-        """A value of 8 bytes, or one with the same low 4 bytes."""
+        """Return a value of 8 bytes, or one with the same low 4 bytes."""
         if operand.startswith("$"):
             return number_form(int(operand[1:], 0)) if NUMBER.match(operand[1:]) else None
         if operand.startswith("%"):

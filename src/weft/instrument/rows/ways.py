@@ -47,7 +47,7 @@ class LoopPaths:
         return [there for there in self.next(n) if there in self.nodes]
 
     def _body(self) -> set[int]:
-        """The natural loop around the mark."""
+        """Return the natural loop around the mark."""
         graph, head = self.graph, self.mark
         if not self.rank and are_flags_read(graph, head):
             raise NoCopyError
@@ -64,7 +64,7 @@ class LoopPaths:
         return body
 
     def _nodes(self, body: set[int]) -> set[int]:
-        """What lies on ways around that call nothing but hooks."""
+        """Return what lies on ways around that call nothing but hooks."""
         codes, graph = self.codes, self.graph
         fit = {n for n in body if graph.is_hook(n) or codes[n].word not in ("call", "callq", "ret", "unknown")}
         fit.add(self.last)
@@ -85,7 +85,7 @@ class LoopPaths:
         return nodes
 
     def _order(self) -> list[int]:
-        """The nodes in topological order. Unfit where there is a loop within the loop."""
+        """Return the nodes in topological order. Unfit where there is a loop within the loop."""
         waits = dict.fromkeys(self.nodes, 0)
         for n in self.nodes:
             for there in self.inside(n):
@@ -105,7 +105,7 @@ class LoopPaths:
         return order
 
     def _blocks(self) -> list[LoopBlock]:
-        """The order cut where ways part or meet; what is behind a block comes later."""
+        """Return the order cut where ways part or meet; what is behind a block comes later."""
         met = dict.fromkeys(self.order, 0)
         for n in self.order:
             onward = self.inside(n)

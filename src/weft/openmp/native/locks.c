@@ -1,4 +1,5 @@
 /* Locks, critical sections and the order in which they are taken. */
+#include "growing.h"
 #include "openmp.h"
 
 #define LOCKS 60 /* more share one number: two of those are taken for one lock */
@@ -7,6 +8,8 @@ static struct held {
     struct thread *by;
     unsigned depth;
     strand_t history; /* of those that released it */
+    strand_t *ends; /* of its sections of this phase: the last strand that there was when it was released */
+    size_t count, room;
 } locks[LOCKS + 1];
 static int known;
 #define GROUPS 8
@@ -60,7 +63,8 @@ static void order_seen(int second, uint32_t place) {
         if (!(me->held >> first & 1) || first == second) continue;
         uint64_t others = me->held & ~((uint64_t)1 << first);
         struct taking *back = &takings[second * 64 + first], *mine = &takings[first * 64 + second];
-        if (back->place && back->strand >= now.base && !ordered(back->strand, me->current) && !(back->others & others))
+        if (back->place && back->strand >= now.base && !ordered_always(back->strand, me->current) &&
+            !(back->others & others))
             told_plain("lock-order", "", place, back->place);
         *mine = (struct taking){first, second, me->current, others, place};
     }
@@ -89,6 +93,33 @@ static void handed_over(struct held *h, bool wrote) {
     current_is(me->current);
 }
 
+static void section_ends(struct held *h) {
+    if (h->count && (h->ends[h->count - 1] < now.base || h->ends[h->count - 1] >= now.next)) h->count = 0;
+    GROW(h->ends, h->count, h->room, 64);
+    h->ends[h->count++] = now.next - 1;
+}
+
+/* The end of the section in which a strand has a lock. */
+static strand_t section_end(const struct held *h, strand_t s) {
+    size_t low = 0, high = h->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (h->ends[middle] < s) low = middle + 1;
+        else high = middle;
+    }
+    return low < h->count ? h->ends[low] : s;
+}
+
+void locks_take_over(strand_t writer) {
+    uint64_t common = node(writer)->locks & node(me->current)->locks;
+    for (int n = 0; n < known; n++) {
+        if (!(common >> n & 1) || locks[n].lock == &atomics) continue;
+        if (!ordered(writer, me->current))
+            comes_before_by_lock(segment(), bare(writer), section_end(&locks[n], writer));
+        return;
+    }
+}
+
 void locks_watch(uintptr_t a, bool write) {
     if (a >= me->stack_low && a < me->frame) return;
     if (write) me->wrote |= me->held;
@@ -110,7 +141,10 @@ void lock_leave(const void *lock) {
     bool wrote = me->wrote >> n & 1;
     locks[n].by = NULL;
     lock_number_leave(n);
-    if (n < LOCKS && lock != &atomics) handed_over(&locks[n], wrote);
+    if (n < LOCKS && lock != &atomics) {
+        handed_over(&locks[n], wrote);
+        section_ends(&locks[n]);
+    }
     threads_wake(&locks[n]);
     take_turns();
 }

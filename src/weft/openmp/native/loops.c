@@ -70,27 +70,40 @@ static struct team *some_team(void) {
 /* What a directive's schedule and the compiler's call say of a loop. */
 struct said {
     bool is_static, is_ordered;
-    long line; /* of the directive: it stands in the chunk; with CHUNKED where the program gives one */
+    long
+        line; /* of the directive: it stands in the chunk, with the program's own one above LINES (weft.openmp.directives) */
     uintptr_t place;
 };
-#define CHUNKED (1 << 24)
+#define LINES (1 << 24)
 
-/* What a schedule(static) deals out, of the last so many loops. */
+/* What the schedules of the last so many loops deal out. */
 static struct dealt {
     uint32_t loop;
-    bool chunked;
+    int64_t chunk; /* 0: none is known */
     uint64_t start, step, count;
 } dealt[4096];
 
 static struct dealt *dealt_by(uint32_t loop) { return &dealt[loop / 2 % (sizeof dealt / sizeof *dealt)]; }
 
-/* OpenMP 5.2, 11.5.3: the same number of iterations, no chunk or the same one, the same logical iteration. What the chunks
- * are is not known here. */
+/* OpenMP 5.2, 11.5.3: the same logical iteration, and the same chunk, which is dealt out in turn, or none and the same number
+ * of iterations. */
 bool loops_deal_alike(uint32_t one, uint32_t two, int64_t index) {
     const struct dealt *a = dealt_by(one), *b = dealt_by(two);
-    if (a->loop != one || b->loop != two || a->chunked || b->chunked) return true;
-    if (a->count != b->count) return false;
+    if (a->loop != one || b->loop != two) return true;
+    if (a->chunk != b->chunk || (!a->chunk && a->count != b->count)) return false;
     return ((uint64_t)index - a->start) * b->step == ((uint64_t)index - b->start) * a->step;
+}
+
+int64_t loops_number(uint32_t loop, int64_t index) {
+    const struct dealt *d = dealt_by(loop);
+    return d->loop == loop && d->step ? (index - (int64_t)d->start) / (int64_t)d->step : -1;
+}
+
+/* OpenMP 5.2, 11.5.3: a chunk of schedule(static, c) or schedule(dynamic, c) has c iterations, and is one thread's. */
+int64_t loops_chunk_of_both(uint32_t loop, int64_t index, int64_t other) {
+    const struct dealt *d = dealt_by(loop);
+    if (d->loop != loop || d->chunk < 2) return 0;
+    return loops_number(loop, index) / d->chunk == loops_number(loop, other) / d->chunk ? d->chunk : 0;
 }
 
 static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool up, struct said said) {
@@ -112,9 +125,9 @@ static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool
         w->part = many ? PART : 1;
         w->begun = true;
         w->place = place_of(said.place);
-        told_line(w->place, (uint32_t)said.line % CHUNKED);
+        told_line(w->place, (uint32_t)(said.line % LINES));
         told_construct(w->place, "loop", w->count);
-        if (said.is_static) *dealt_by(w->loop) = (struct dealt){w->loop, said.line >= CHUNKED, start, step, w->count};
+        *dealt_by(w->loop) = (struct dealt){w->loop, said.line < 0 ? 0 : said.line / LINES, start, step, w->count};
     }
     return w;
 }

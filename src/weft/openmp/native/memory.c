@@ -3,8 +3,8 @@
 
 #include <errno.h>
 #include <malloc.h>
-#include <search.h>
 #include <string.h>
+#include <sys/mman.h>
 
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
     *__libc_memalign(size_t, size_t);
@@ -12,8 +12,8 @@ extern void __libc_free(void *);
 
 void *real_malloc(size_t n) { return __libc_malloc(n); }
 
-/* Blocks by address in a table of their pages' starts would not find their insides: a sorted list of big ones, and of
- * those that a region's threads made, is searched. */
+/* Blocks are known by their parts of memory of 64 KiB, each with a sorted list of those that begin in it: a small one that
+ * holds an address begins in the address' part or in the one before. Large ones are in a list of their own. */
 struct block {
     uintptr_t low;
     size_t size;
@@ -22,13 +22,41 @@ struct block {
     bool on_device;
 };
 
-static struct block *blocks;
-static size_t count, room;
+struct list {
+    struct block *blocks;
+    uint32_t count, room;
+};
 
-static size_t above(uintptr_t a) { return up_to(blocks, count, sizeof *blocks, offsetof(struct block, low), a); }
+#define PART 16
+#define PARTS ((size_t)1 << 25) /* addresses are folded into 41 bits, as in the shadow */
+static struct list *parts, large;
+
+static size_t above(const struct list *l, uintptr_t a) {
+    return up_to(l->blocks, l->count, sizeof *l->blocks, offsetof(struct block, low), a);
+}
+
+static struct list *part_of(uintptr_t a) { return &parts[(a >> PART) % PARTS]; }
+static struct list *list_of(uintptr_t low, size_t size) { return size >> PART ? &large : part_of(low); }
 
 #define LEAST 64
-#define MOST 65536
+
+static bool has_parts(void) {
+    if (parts) return true;
+    void *reserved =
+        mmap(NULL, PARTS * sizeof *parts, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved != MAP_FAILED) parts = reserved;
+    return parts != NULL;
+}
+
+static bool has_room(struct list *l) {
+    if (l->count < l->room) return true;
+    uint32_t more = l->room ? 2 * l->room : 8;
+    struct block *grown = __libc_realloc(l->blocks, more * sizeof *grown);
+    if (!grown) return false;
+    l->blocks = grown;
+    l->room = more;
+    return true;
+}
 
 static void block_made(void *p, size_t size) {
     if (!p) return;
@@ -36,31 +64,38 @@ static void block_made(void *p, size_t size) {
     if (now.next > 2) shadow_clear(low, low + malloc_usable_size(p));
     if (now.devices) devices_forget(low, low + malloc_usable_size(p));
     if (size < LEAST && !now.on && !(me && me->on_device)) return;
-    if (count == MOST) return;
-    if (count == room) {
-        size_t more = room ? 2 * room : 1024;
-        struct block *grown = __libc_realloc(blocks, more * sizeof *blocks);
-        if (!grown) return;
-        blocks = grown;
-        room = more;
-    }
-    size_t at = above(low);
-    memmove(blocks + at + 1, blocks + at, (count - at) * sizeof *blocks);
-    bool own = now.on && me && node(me->plain)->kind != ITERATION;
-    blocks[at] = (struct block){low, size, own ? me->slot : -1, now.on ? now.current : 0, me && me->on_device};
-    count++;
+    if (!has_parts()) return;
+    struct list *l = list_of(low, size);
+    if (!has_room(l)) return;
+    size_t at = above(l, low);
+    memmove(l->blocks + at + 1, l->blocks + at, (l->count - at) * sizeof *l->blocks);
+    l->blocks[at] =
+        (struct block){low, size, now.on && me ? me->slot : -1, now.on ? now.current : 0, me && me->on_device};
+    l->count++;
+}
+
+static bool gone_from(struct list *l, uintptr_t low) {
+    size_t at = above(l, low);
+    if (!at || l->blocks[at - 1].low != low) return false;
+    memmove(l->blocks + at - 1, l->blocks + at, (l->count - at) * sizeof *l->blocks);
+    l->count--;
+    return true;
 }
 
 static void block_gone(void *p) {
-    size_t at = above((uintptr_t)p);
-    if (!at || blocks[at - 1].low != (uintptr_t)p) return;
-    memmove(blocks + at - 1, blocks + at, (count - at) * sizeof *blocks);
-    count--;
+    if (parts && !gone_from(part_of((uintptr_t)p), (uintptr_t)p)) gone_from(&large, (uintptr_t)p);
+}
+
+static const struct block *block_in(const struct list *l, uintptr_t a) {
+    size_t at = above(l, a);
+    return at && a - l->blocks[at - 1].low < l->blocks[at - 1].size ? &l->blocks[at - 1] : NULL;
 }
 
 static const struct block *block_at(uintptr_t a) {
-    size_t at = above(a);
-    return at && a - blocks[at - 1].low < blocks[at - 1].size ? &blocks[at - 1] : NULL;
+    if (!parts) return NULL;
+    const struct block *b = block_in(part_of(a), a);
+    if (!b) b = block_in(part_of(a - ((uintptr_t)1 << PART)), a);
+    return b ? b : block_in(&large, a);
 }
 
 bool block_of(uintptr_t a, uintptr_t *low, size_t *size, int *thread, strand_t *since) {

@@ -52,6 +52,7 @@ enum maker { BY_TASK, BY_TARGET, BY_COPY };
 /* Something that comes before a strand beside its parent: `node` and what follows of it up to `last`. */
 struct before {
     strand_t node, last;
+    bool by_lock; /* in this run: who had the lock first */
     struct before *next;
 };
 
@@ -60,6 +61,7 @@ struct node {
     uint16_t depth;
     uint8_t kind;
     bool joined;    /* over, and waited for by its parent */
+    bool leads_on;  /* it, or a part of it, comes before others otherwise than by the tree */
     uint64_t locks; /* held; of a LANE: safelen */
     struct before *before;
     uint32_t loop; /* ITERATION, SECTION, LANE: which instance; TASK: its maker */
@@ -221,8 +223,11 @@ void current_is(strand_t s); /* which strand accesses memory */
 void checks(bool on);
 strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks);
 bool ordered(strand_t earlier, strand_t later);
+bool ordered_nearby(strand_t earlier, strand_t later); /* true, too, where that is not soon known */
+bool ordered_always(strand_t earlier, strand_t later); /* whoever has a lock first */
 bool same_thread(strand_t earlier, strand_t later);
 void comes_before(strand_t s, strand_t node, strand_t last);
+void comes_before_by_lock(strand_t s, strand_t node, strand_t last);
 bool strands_crowd(void);                                    /* so many that iterations must share them */
 strand_t history_new(strand_t earlier, strand_t released); /* what was done under a lock, up to now */
 strand_t history_of_two(strand_t one, strand_t last, strand_t two);
@@ -262,6 +267,7 @@ void shadow_restart(void);
 bool shadow_full(void); /* marks are to begin anew */
 void shadow_turn(void); /* another strand runs, or the same one again */
 void shadow_forget(void); /* all marks are over */
+uint32_t shadow_caller(uint32_t place); /* of a place in the language's library, when it last made a mark; 0: none */
 size_t shadow_places(void); /* at how many an access was looked at */
 
 /* --- hooks.c */
@@ -312,6 +318,8 @@ extern uintptr_t *weft_omp_region_reductions;
 
 /* --- loops.c */
 bool loops_deal_alike(uint32_t one, uint32_t two, int64_t index); /* schedule(static): to the same thread */
+int64_t loops_number(uint32_t loop, int64_t index); /* of an iteration, from 0 on; -1: it is not known */
+int64_t loops_chunk_of_both(uint32_t loop, int64_t index, int64_t other); /* its size; 0: they are not of one chunk */
 void works_end(struct team *team);
 uint32_t work_place(const struct team *team, uint32_t number); /* of the construct with a number */
 
@@ -322,6 +330,9 @@ void lock_leave(const void *lock);
 void lock_number_take(int number);
 void lock_number_leave(int number);
 void locks_watch(uintptr_t a, bool write); /* an access under locks, or behind them */
+/* What the running strand reads under a lock, another one wrote under it: all up to the end of that one's section comes
+ * before what the running strand does from now on. */
+void locks_take_over(strand_t writer);
 void locks_again(void); /* the current strand is the plain one, with the locks that are held */
 
 /* --- tasks.c */
@@ -359,6 +370,11 @@ bool block_of_device(uintptr_t a);
 void *memory_of_device(size_t align, size_t n);
 void *real_malloc(size_t n);
 
+/* --- callers.c */
+void callers_open(void);
+bool is_library_place(uint32_t place);
+uint32_t caller_of(uint32_t place); /* whose frame the running thread has; 0: it is not known */
+
 /* --- privates.c */
 void privates_access(uintptr_t a, size_t size, bool write, uint32_t place);
 
@@ -369,6 +385,7 @@ struct access {
     bool write, other_write;
     uint32_t place, other_place;
     strand_t strand, other;
+    int64_t chunk; /* of the loop's schedule, which gives both to one thread; 0: none does */
 };
 struct copy { /* a read of an old copy, an access of what has none */
     const char *kind, *why;
@@ -380,6 +397,7 @@ struct copy { /* a read of an old copy, an access of what has none */
 void told_open(void);
 void told_copy(const struct copy *c);
 void told_race(const struct access *a);
+bool told_before(uint32_t place, uint32_t other, bool write, bool other_write); /* a race of two places */
 void told_construct(uint32_t place, const char *kind, uint64_t iterations);
 void told_valueless(uintptr_t a, size_t size, uint32_t place);
 void told_line(uint32_t place, uint32_t line); /* the line of a place, which the compiler gave none */

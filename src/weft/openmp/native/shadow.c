@@ -28,6 +28,7 @@ void shadow_reserve(uintptr_t at, size_t size) { reserved((void *)at, size); }
 
 static struct mark *plain_marks, *atomic_marks; /* from now.old and now.old_atomic on, which stand at their start */
 mark_t *last_marks;
+static uint32_t *callers; /* by place: of code of the language's library */
 
 void shadow_turn(void) {
     now.mine = now.mark;
@@ -51,6 +52,7 @@ void shadow_open(void) {
     plain_marks = reserved(NULL, MARKS * sizeof *plain_marks);
     atomic_marks = reserved(NULL, MARKS * sizeof *atomic_marks);
     last_marks = reserved(NULL, PLACES * sizeof *last_marks);
+    callers = reserved(NULL, PLACES * sizeof *callers);
     marks_restart();
 }
 
@@ -69,6 +71,8 @@ void shadow_forget(void) {
 }
 
 bool shadow_full(void) { return now.mark > MOST_OLD || now.atomic - ATOMIC > MOST_OLD; }
+
+uint32_t shadow_caller(uint32_t place) { return callers[place]; }
 
 size_t shadow_places(void) {
     size_t count = 0;
@@ -96,6 +100,7 @@ mark_t mark_made(uint32_t place) {
     m = *next;
     *next += 2;
     *mark(m) = (struct mark){now.current, place};
+    if (is_library_place(place & ~ATOMIC)) callers[place & ~ATOMIC] = caller_of(place & ~ATOMIC);
     return *last = m | (now.in_row && !(m & ATOMIC));
 }
 
@@ -129,9 +134,10 @@ static bool lanes_apart(strand_t a, strand_t b, bool read_before) {
 }
 
 /* What is known to come before the running strand, is known of all its accesses. */
-static bool came_before(mark_t m) {
+static bool came_before(mark_t m, bool told) {
     static unsigned turn;
-    if (!ordered(strand_of(m), now.current)) return false;
+    strand_t s = strand_of(m);
+    if (told ? !ordered_nearby(s, now.current) : !ordered(s, now.current)) return false;
     now.past[turn++ % PAST] = m;
     now.any_past = true;
     return true;
@@ -149,13 +155,26 @@ static bool sides_apart(strand_t earlier) {
            (made_by(now.current, BY_COPY) && made_by(earlier, BY_TARGET));
 }
 
-static bool conflicts(mark_t m, uintptr_t a, uint32_t place, bool read_before) {
-    if (over(m) || (m & place & ATOMIC) || (strand_of(m) == now.current && came_before(m))) return false;
+enum pair { READ_OF_WRITE, WRITE_OF_WRITE, WRITE_OF_READ };
+
+static bool conflicts(mark_t m, uintptr_t a, uint32_t place, enum pair pair) {
+    if (over(m) || (m & place & ATOMIC) || (strand_of(m) == now.current && came_before(m, false))) return false;
     strand_t s = strand_of(m);
     if (a >= me->stack_low && a < me->frame && same_thread(s, now.current)) return false;
     const struct node *n = node(s), *mine = node(now.current);
-    if (n->kind == LOCKED && mine->kind == LOCKED && (n->locks & mine->locks)) return false;
-    return !came_before(m) && !lanes_apart(s, now.current, read_before) && !own(a, s) && !sides_apart(s);
+    if (n->kind == LOCKED && mine->kind == LOCKED && (n->locks & mine->locks)) {
+        if (pair == READ_OF_WRITE) locks_take_over(s);
+        return false;
+    }
+    bool told = told_before(place, mark(m)->place, pair != READ_OF_WRITE, pair != WRITE_OF_READ);
+    return !came_before(m, told) && !lanes_apart(s, now.current, pair == WRITE_OF_READ) && !own(a, s) &&
+           !sides_apart(s);
+}
+
+static int64_t chunk_of_both(strand_t a, strand_t b) {
+    const struct node *na = node(trunk(a)), *nb = node(trunk(b));
+    if (na->kind != ITERATION || nb->kind != ITERATION || na->loop != nb->loop) return 0;
+    return loops_chunk_of_both(na->loop, na->index, nb->index);
 }
 
 static void race(mark_t m, uintptr_t a, size_t size, bool write, bool other_write, uint32_t place) {
@@ -166,7 +185,8 @@ static void race(mark_t m, uintptr_t a, size_t size, bool write, bool other_writ
                                .place = place,
                                .other_place = mark(m)->place,
                                .strand = now.current,
-                               .other = strand_of(m)});
+                               .other = strand_of(m),
+                               .chunk = chunk_of_both(strand_of(m), now.current)});
 }
 
 /* Whether what stands there says more than the current access: the same strand, with fewer locks. */
@@ -179,7 +199,7 @@ static bool weaker(mark_t m, uint32_t place) {
 
 /* One of the two words of reads: who reads now takes the place of who comes before it. */
 static bool reads(mark_t *m, uint32_t place) {
-    if (!over(*m) && !came_before(*m)) return false;
+    if (!over(*m) && !came_before(*m, false)) return false;
     if (!weaker(*m, place)) *m = mark_of(place);
     return true;
 }
@@ -191,10 +211,11 @@ static bool has_read(mark_t m, uint32_t place) {
 /* An access of a granule with its words: the last write, two reads. */
 void judge(mark_t *w, mark_t *r, mark_t *q, uintptr_t a, size_t size, bool write, uint32_t place) {
     line_changes(a);
-    if (!mine(*w) && conflicts(*w, a, place, false)) race(*w, a, size, write, true, place);
+    if (!mine(*w) && conflicts(*w, a, place, write ? WRITE_OF_WRITE : READ_OF_WRITE))
+        race(*w, a, size, write, true, place);
     if (write) {
-        if (!mine(*r) && conflicts(*r, a, place, true)) race(*r, a, size, true, false, place);
-        else if (!mine(*q) && conflicts(*q, a, place, true)) race(*q, a, size, true, false, place);
+        if (!mine(*r) && conflicts(*r, a, place, WRITE_OF_READ)) race(*r, a, size, true, false, place);
+        else if (!mine(*q) && conflicts(*q, a, place, WRITE_OF_READ)) race(*q, a, size, true, false, place);
         if (!weaker(*w, place)) *w = mark_of(place);
     } else if (!has_read(*r, place) && !has_read(*q, place) && !reads(r, place)) {
         reads(q, place);

@@ -35,16 +35,25 @@ strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks) {
 
 bool strands_crowd(void) { return now.next - now.base > (strand_t)24 << 20; }
 
-static void free_before(void) {
-    for (strand_t s = weft_first; s < now.next; s++) {
-        struct before *b = node(s)->before;
-        while (b) {
-            struct before *next = b->next;
-            free(b);
-            b = next;
+/* What comes before strands: in chunks, which are used again when all strands are over. */
+#define CHUNK 4096
+static struct chunk {
+    struct chunk *next;
+    struct before all[CHUNK];
+} *chunks, *chunk;
+static size_t chunk_used;
+
+static struct before *before_new(void) {
+    if (!chunk || chunk_used == CHUNK) {
+        struct chunk **next = chunk ? &chunk->next : &chunks;
+        if (!*next) {
+            if (!(*next = real_malloc(sizeof **next))) return NULL;
+            (*next)->next = NULL;
         }
-        node(s)->before = NULL;
+        chunk = *next;
+        chunk_used = 0;
     }
+    return &chunk->all[chunk_used++];
 }
 
 /* In the midst of a region: all but the threads' new strands is over. Pages of the old ones go back. */
@@ -54,12 +63,13 @@ void strands_past(strand_t base) {
               high = (uintptr_t)node(base) & ~(page - 1);
     if (!any_before && !any_history && high > low + 64 * page) madvise((void *)low, high - low, MADV_DONTNEED);
     now.base = base;
+    any_before = false; /* all paths are over */
     shadow_forget();
 }
 
 void strands_forget(void) {
     if (!weft_nodes) reserve();
-    if (any_before || any_history) free_before();
+    chunk = NULL;
     any_before = any_history = false;
     if (now.next - weft_first > MANY) madvise(weft_nodes, (now.next - weft_first) * sizeof *weft_nodes, MADV_DONTNEED);
     if (now.next > 0xF0000000u || shadow_full()) {
@@ -96,10 +106,16 @@ void run_as(strand_t s) {
     current_is(s);
 }
 
+/* From here on a path may lead from a strand, and from all that it is of, to others. */
+static void leads_on(strand_t s) {
+    for (; s >= weft_first && !node(s)->leads_on; s = node(s)->parent) node(s)->leads_on = true;
+}
+
 static void add_before(strand_t s, strand_t earlier, strand_t last) {
-    struct before *b = malloc(sizeof *b);
+    leads_on(earlier);
+    struct before *b = before_new();
     if (!b) return;
-    *b = (struct before){earlier, last, node(s)->before};
+    *b = (struct before){.node = earlier, .last = last, .next = node(s)->before};
     node(s)->before = b;
 }
 
@@ -111,6 +127,12 @@ void comes_before(strand_t s, strand_t earlier, strand_t last) {
     hooks_again();
 }
 
+void comes_before_by_lock(strand_t s, strand_t earlier, strand_t last) {
+    const struct before *was = node(s)->before;
+    comes_before(s, earlier, last);
+    if (node(s)->before != was) node(s)->before->by_lock = true;
+}
+
 /* A list of releases: each is behind the earlier ones. Whose strand was the last already, goes on in it. */
 strand_t history_new(strand_t earlier, strand_t released) {
     if (earlier >= now.base) {
@@ -118,6 +140,7 @@ strand_t history_new(strand_t earlier, strand_t released) {
         if (b && trunk(b->node) == trunk(released)) {
             b->node = released;
             b->last = now.next - 1;
+            leads_on(released);
             return earlier;
         }
     }
@@ -187,8 +210,32 @@ static bool same_static(strand_t a, strand_t b) {
            (na->loop & nb->loop & 1) && na->parent == nb->parent && loops_deal_alike(na->loop, nb->loop, na->index);
 }
 
-/* Along what comes before strands otherwise than by the tree: dependences, releases, turns. */
-static bool by_paths(strand_t a, strand_t b) {
+/* Whether a strand neither gave something to others, nor is over for whom waited for it. */
+static bool leads_nowhere(strand_t a) {
+    strand_t s = trunk(a);
+    if (s < weft_first || node(s)->leads_on || node(s)->kind == SINGLE) return false;
+    for (; s >= weft_first; s = node(s)->parent)
+        if (node(s)->joined) return false;
+    return true;
+}
+
+#define SEARCH 256 /* steps that each search adds to what all may take */
+#define SEARCHES (1 << 24) /* so many at first, and at most */
+#define SHORT 64 /* steps of a search whose answer only counts what was found already */
+static int64_t steps_left = SEARCHES;
+
+/* Whether a search may go on; the answer of one that may not is that there is a path. */
+static bool may_step(int64_t *own) {
+    if (own) return (*own)-- > 0;
+    if (steps_left-- > 0) return true;
+    told_plain("left", "paths", node(trunk(now.current))->place, 0);
+    return false;
+}
+
+/* Along what comes before strands otherwise than by the tree: dependences, releases, turns. `own`: steps of this search. */
+static bool by_paths(strand_t a, strand_t b, bool locks, int64_t *own) {
+    if (leads_nowhere(a)) return false;
+    if (steps_left < SEARCHES - SEARCH) steps_left += SEARCH;
     static strand_t *stack;
     static size_t room;
     size_t count = 0;
@@ -201,8 +248,9 @@ static bool by_paths(strand_t a, strand_t b) {
             struct node *n = node(s);
             if (n->seen == search) break;
             n->seen = search;
+            if (!may_step(own)) return true;
             for (const struct before *e = n->before; e; e = e->next) {
-                if (a > e->last || e->node < weft_first) continue;
+                if (a > e->last || e->node < weft_first || (e->by_lock && !locks)) continue;
                 if (node(e->node)->kind != HISTORY && (trunk(e->node) == trunk(a) || by_tree(a, e->node))) return true;
                 GROW(stack, count, room, 1024);
                 stack[count++] = e->node;
@@ -212,13 +260,13 @@ static bool by_paths(strand_t a, strand_t b) {
     return false;
 }
 
-static bool find(strand_t a, strand_t b) {
+static bool find(strand_t a, strand_t b, bool locks, int64_t *own) {
     if (a < now.base || a == b) return true;
     a = bare(a);
     b = bare(b);
     if (a == b || trunk(a) == trunk(b)) return true;
     if (by_tree(a, b) || same_static(a, b)) return true;
-    return any_before && by_paths(a, b);
+    return any_before && by_paths(a, b, locks, own);
 }
 
 static bool iterations_of_one(strand_t a, strand_t b) {
@@ -226,7 +274,7 @@ static bool iterations_of_one(strand_t a, strand_t b) {
     return na->kind == ITERATION && nb->kind == ITERATION && na->loop == nb->loop && !any_before;
 }
 
-bool ordered(strand_t earlier, strand_t later) {
+static bool ordered_by(strand_t earlier, strand_t later, int64_t *own) {
     if (earlier - now.row < now.row_end - now.row && later - now.row < now.row_end - now.row && !any_before)
         return earlier == later;
     static struct {
@@ -237,12 +285,16 @@ bool ordered(strand_t earlier, strand_t later) {
     if (iterations_of_one(earlier, later)) return false;
     unsigned slot = (earlier * 2654435761u ^ later * 40503u) >> 20;
     if (known[slot].a == earlier && known[slot].b == later && known[slot].is) return true;
-    bool is = find(earlier, later);
+    bool is = find(earlier, later, true, own);
     known[slot].a = earlier;
     known[slot].b = later;
     known[slot].is = is;
     return is;
 }
+
+bool ordered(strand_t earlier, strand_t later) { return ordered_by(earlier, later, NULL); }
+bool ordered_nearby(strand_t earlier, strand_t later) { return ordered_by(earlier, later, &(int64_t){SHORT}); }
+bool ordered_always(strand_t earlier, strand_t later) { return find(earlier, later, false, NULL); }
 
 /* Whether one thread ran both, in its implicit task: then what is that thread's own is no matter of two. */
 bool same_thread(strand_t a, strand_t b) {

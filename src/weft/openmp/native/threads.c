@@ -357,5 +357,6 @@ __attribute__((constructor(101))) static void start(void) {
     me->task = &task;
     told_open();
     shadow_open();
+    callers_open();
     strands_forget();
 }

@@ -11,18 +11,22 @@ static struct pair {
 } pairs[4096];
 static int ids;
 
-static struct pair *pair_of(const char *kind, uint32_t a, uint32_t b, uint8_t how) {
+/* Where a pair stands, or would. */
+static struct pair *pair_at(const char *kind, uint32_t a, uint32_t b, uint8_t how) {
     uint32_t h = (a * 2654435761u ^ b * 40503u ^ how) >> 8;
     for (int i = 0; i < 4096; i++) {
         struct pair *p = &pairs[(h + (uint32_t)i) % 4096];
-        if (!p->id) {
-            if (ids >= 2048) return NULL;
-            *p = (struct pair){a, b, how, kind, 0, 0, ++ids};
-            return p;
-        }
-        if (p->place == a && p->other == b && p->how == how && p->kind == kind) return p;
+        if (!p->id || (p->place == a && p->other == b && p->how == how && p->kind == kind)) return p;
     }
     return NULL;
+}
+
+static struct pair *pair_of(const char *kind, uint32_t a, uint32_t b, uint8_t how) {
+    struct pair *p = pair_at(kind, a, b, how);
+    if (!p || p->id) return p;
+    if (ids >= 2048) return NULL;
+    *p = (struct pair){a, b, how, kind, 0, 0, ++ids};
+    return p;
 }
 
 /* A pair that is seen for the first time: its line is to be told. NULL: it was told, or cannot be. */
@@ -50,6 +54,7 @@ static void put_strand(struct line *l, const char *name, strand_t s) {
     put_begin(l, name, '{');
     put_text(l, "what", n->kind == TASK ? MAKERS[n->loop] : NAMES[n->kind]);
     put_number(l, "index", n->index);
+    put_number(l, "number", n->kind == ITERATION ? loops_number(n->loop, n->index) : -1);
     put_number(l, "pc", pc_of(n->place));
     put_number(l, "beside", beside(s));
     put_end(l, '}');
@@ -115,14 +120,25 @@ static void put_memory(struct line *l, uintptr_t a, size_t size) {
     put_number(l, "bytes", (int64_t)size);
 }
 
+static const char RACE[] = "data-race", RACE_IN_CHUNK[] = "chunk-race";
+
+bool told_before(uint32_t place, uint32_t other, bool write, bool other_write) {
+    const struct pair *p = pair_at(RACE, place & ~ATOMIC, other & ~ATOMIC, (uint8_t)(write | other_write << 1));
+    return p && p->id;
+}
+
 void told_race(const struct access *a) {
     uint8_t how = (uint8_t)(a->write | a->other_write << 1);
     uint32_t place = a->place & ~ATOMIC, other = a->other_place & ~ATOMIC;
-    const struct pair *p = first_of("data-race", place, other, how);
+    const struct pair *p = first_of(a->chunk ? RACE_IN_CHUNK : RACE, place, other, how);
     if (!p) return;
     struct line l = begin(p, "");
+    uint32_t caller = is_library_place(place) ? caller_of(place) : 0, other_caller = shadow_caller(other);
+    put_number(&l, "caller_pc", caller ? pc_of(caller) : 0);
+    put_number(&l, "other_caller_pc", other_caller ? pc_of(other_caller) : 0);
     put_truth(&l, "write", a->write);
     put_truth(&l, "other_write", a->other_write);
+    put_number(&l, "chunk", a->chunk);
     put_memory(&l, a->address, a->size);
     put_strand(&l, "strand", a->strand);
     put_strand(&l, "other", a->other);

@@ -1,0 +1,104 @@
+"""Searches the source of the program's own modules for calls of a method, such as `ready.set()`."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from .births import is_library
+from .source_lines import parse_file
+
+MOST_FILES, MOST_CALLS = 200, 3
+"""Modules that are searched, and calls that are returned, at most."""
+
+
+RELEASES = {
+    "Event.wait": ("set",), "Condition.wait": ("notify", "notify_all"), "Semaphore.acquire": ("release",),
+    "Lock.acquire": ("release",), "Queue.get": ("put_nowait",), "Queue.put": ("get_nowait",),
+    "Queue.join": ("task_done",), "Barrier.wait": ("abort",),
+    "": ("set_result", "set_exception", "cancel"), "new": ("create_task", "ensure_future"), "callback": ("call_soon",),
+}  # fmt: skip
+"""By the function in which a task waits, the methods that end the wait: none of them wakes a loop in another thread."""
+AWAITED_RELEASES = {"Queue.get": ("put",), "Queue.put": ("get",)}
+"""The methods that end the wait and are coroutines."""
+
+
+class FoundCall(NamedTuple):
+    """A use of a method in the source: its line, its text, and the function that contains it."""
+
+    file: str
+    line: int
+    text: str
+    function: str
+    is_in_coroutine: bool
+
+    def row(self) -> list[Any]:
+        """Return what is told of it: [file, line, text]."""
+        return [self.file, self.line, self.text]
+
+
+def find_thread_calls(function: str, variable: str) -> list[list[Any]]:
+    """Return [file, line, text] of the calls by which a thread can have ended the wait in `function` on a variable.
+
+    Calls in plain functions come first: if there are some, those in coroutines are left out.
+    """
+    found = _find_calls(RELEASES.get(function, ()), variable)
+    return [call.row() for call in [one for one in found if not one.is_in_coroutine] or found][:MOST_CALLS]
+
+
+def find_releasing_calls(function: str, variable: str) -> list[FoundCall] | None:
+    """Return the calls in the program that can end the wait in `function` on a variable; None if they cannot be found
+    by their names.
+    """
+    if function in ("Semaphore.acquire", "Lock.acquire", "") or not variable:
+        return None  # by the end of a `with`, or under another name
+    return _find_calls(RELEASES.get(function, ()) + AWAITED_RELEASES.get(function, ()), variable)
+
+
+def _find_calls(methods: tuple[str, ...], variable: str) -> list[FoundCall]:
+    """Return the program's uses of some methods of a variable.
+
+    `variable`: a name or `self.NAME`, of which the last part has to match; empty: any.
+    """
+    last = variable.rpartition(".")[2]
+    return [
+        call
+        for file in _program_files()
+        for method, receiver, call in method_calls(file)
+        if method in methods and (not last or receiver.rpartition(".")[2] == last)
+    ]
+
+
+def _program_files() -> Iterator[str]:
+    """Yield the source files of the modules that are not of libraries."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    own = (file for file in files if isinstance(file, str) and file.endswith(".py") and not is_library(file))
+    yield from sorted(own)[:MOST_FILES]
+    if "<string>" in linecache.cache:
+        yield "<string>"
+
+
+@lru_cache(maxsize=MOST_FILES)
+def method_calls(file: str) -> list[tuple[str, str, FoundCall]]:
+    """Return (method, object, call) of all uses of methods in a file, also of those that are only passed on, as in
+    `Thread(target=ready.set)`.
+    """
+    tree = parse_file(file)
+    return list(_calls_in(tree, file, "", False)) if tree is not None else []
+
+
+def _calls_in(node: ast.AST, file: str, function: str, is_coroutine: bool) -> Iterator[tuple[str, str, FoundCall]]:
+    for child in ast.iter_child_nodes(node):
+        name, inside = function, is_coroutine
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            name, inside = child.name, isinstance(child, ast.AsyncFunctionDef)
+        elif isinstance(child, ast.Lambda):
+            inside = False
+        if isinstance(child, ast.Attribute):
+            call = FoundCall(file, child.lineno, ast.unparse(child), function, is_coroutine)
+            yield child.attr, ast.unparse(child.value), call
+        yield from _calls_in(child, file, name, inside)

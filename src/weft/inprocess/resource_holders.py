@@ -1,0 +1,137 @@
+"""Finds who holds what a library's pool of connections has no more of, and which thread completes a future.
+
+Libraries do not say whom they have lent a connection to. It is found by what the variables of other tasks lead to: no
+code of the program is executed, only references are followed.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Iterable, Iterator
+from types import (
+    AsyncGeneratorType,
+    BuiltinFunctionType,
+    CodeType,
+    CoroutineType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    ModuleType,
+)
+from typing import Any
+
+from .births import is_library
+
+MOST_OBJECTS = 5000
+"""Objects that the variables of a task may lead to."""
+MOST_FOLLOWED = 20000
+"""Objects that are followed from the variables of all others."""
+MOST_INSIDE = 500
+"""Objects of a pool that are looked at."""
+_CLOSED = (
+    ModuleType, type, FunctionType, BuiltinFunctionType, CodeType, str, bytes, int, float,
+    FrameType, CoroutineType, GeneratorType, AsyncGeneratorType,
+)  # fmt: skip
+"""What leads to nothing, to everything (modules), or to what others hold (coroutines)."""
+_CLOSED_MODULES = ("asyncio.", "_asyncio", "uvloop", "selectors", "_contextvars", "logging", "threading", "_thread")
+
+
+def find_pool_holders(
+    frames: list[FrameType], others: dict[int, list[FrameType]]
+) -> tuple[object, dict[int, tuple[FrameType, str, object]]] | None:
+    """Return the library's object that a task waits in, and who holds a part of it; None if nobody does.
+
+    `frames`: of the task that waits, from the outermost in; `others`: those of other tasks, by number. The holders are
+    by number: the frame and the name of the variable, and the part.
+    """
+    inner = frames[_own_depth(frames) + 1 :]
+    owners = [thing for frame in reversed(inner) if (thing := _library_object(frame)) is not None]
+    values = [value for frame in frames for value in frame.f_locals.values()]
+    for owner in owners:
+        shared = {id(one) for one in _walk(values, {id(owner)}, MOST_OBJECTS)} | {id(owner)}
+        parts = {id(part): part for part in _parts_of(owner) if id(part) not in shared}
+        if not parts:
+            continue
+        seen = set(shared)
+        found = {
+            number: holder
+            for number, line in others.items()
+            if not any(_library_object(frame) is owner and _is_waiting_alike(frame, frames) for frame in line)
+            and (holder := _find_variable_that_leads(line, parts, seen)) is not None
+        }
+        if found:
+            return owner, found
+    return None
+
+
+def _own_depth(frames: list[FrameType]) -> int:
+    """Return the depth of the program's innermost frame; -1 if it has none. `frames`: from the outermost in."""
+    return max((i for i, frame in enumerate(frames) if not is_library(frame.f_code.co_filename)), default=-1)
+
+
+def _library_object(frame: FrameType) -> object | None:
+    """Return the `self` of a frame of an installed package; None for other frames."""
+    return frame.f_locals.get("self") if "site-packages" in frame.f_code.co_filename else None
+
+
+def _is_waiting_alike(frame: FrameType, frames: list[FrameType]) -> bool:
+    """Return whether a frame stands at the same instruction as one of a task that waits."""
+    return any(frame.f_code is one.f_code and frame.f_lasti == one.f_lasti for one in frames)
+
+
+def _parts_of(owner: object) -> Iterator[object]:
+    """Yield the objects inside a library's object that are of the same package."""
+    package = type(owner).__module__.partition(".")[0]
+    for one in _walk([owner], set(), MOST_INSIDE):
+        if one is not owner and type(one).__module__.partition(".")[0] == package:
+            yield one
+
+
+def _find_variable_that_leads(
+    line: list[FrameType], parts: dict[int, object], seen: set[int]
+) -> tuple[FrameType, str, object] | None:
+    """Return (frame, variable, part) of the variable in some frames that leads to a part; None if none does.
+
+    `seen`: what was followed before, and is not again; it grows.
+    """
+    inner = line[max(_own_depth(line), 0) :]
+    for frame in inner:
+        for name, value in list(frame.f_locals.items()):
+            for one in _walk([value], seen, MOST_FOLLOWED - len(seen)):
+                seen.add(id(one))
+                if id(one) in parts:
+                    return frame, str(name), one
+    return None
+
+
+def find_completing_threads(futures: Iterable[Any], stacks: dict[int, list[FrameType]]) -> dict[int, tuple[int, bool]]:
+    """Return, by the id() of a future, the thread that will complete it, and whether the thread works on it: it has the
+    future in a variable, and not in a queue.
+    """
+    wanted = {id(future) for future in futures}
+    found: dict[int, tuple[int, bool]] = {}
+    for ident, stack in stacks.items():
+        for value in [value for frame in stack for value in frame.f_locals.values()]:
+            if id(value) in wanted:
+                found[id(value)] = ident, True
+            elif type(value).__name__ in ("SimpleQueue", "Queue", "deque", "list"):
+                for one in _walk([value], set(), MOST_INSIDE):
+                    left = wanted - found.keys()
+                    found |= {id(part): (ident, False) for part in gc.get_referents(one) if id(part) in left}
+    return found
+
+
+def _walk(roots: list[object], closed: set[int], most: int) -> Iterator[object]:
+    """Yield what some objects lead to, nearest first, at most `most` objects; not through those of `closed`."""
+    todo, seen = deque(roots), set[int]()
+    while todo and len(seen) < most:
+        one = todo.popleft()
+        if id(one) in seen or id(one) in closed or isinstance(one, _CLOSED):
+            continue
+        module = type(one).__module__
+        if module.startswith(_CLOSED_MODULES) and module != "asyncio.queues":
+            continue
+        seen.add(id(one))
+        yield one
+        todo.extend(gc.get_referents(one))
