@@ -156,7 +156,7 @@ def test_gaps_do_not_count() -> None:
 )
 def test_every_way_of_making_a_type_from_one_other(combiner: str, integers: list[int], count: int) -> None:
     found = signature(
-        lambda r: r.datatype(combiner, types=["MPI_INT"], integers=integers, size=4 * count, extent=4 * count)
+        lambda r: r.define_datatype(combiner, types=["MPI_INT"], integers=integers, size=4 * count, extent=4 * count)
     )
     assert found == (("MPI_INT", count),)
 
@@ -168,7 +168,7 @@ def test_pair_types_have_the_signature_of_their_struct() -> None:
 
 
 def test_a_type_of_itself_has_no_signature() -> None:
-    assert signature(lambda r: r.datatype("CONTIGUOUS", types=[256], integers=[2], size=8, extent=8)) is None
+    assert signature(lambda r: r.define_datatype("CONTIGUOUS", types=[256], integers=[2], size=8, extent=8)) is None
 
 
 def test_a_signature_beyond_holding_is_unknown_and_soon_so() -> None:
