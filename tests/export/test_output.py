@@ -194,7 +194,8 @@ def test_a_run_larger_than_the_memory_goes_through(to: str, large: Path, tmp_pat
 @pytest.mark.slow
 def test_the_limit_of_that_test_is_one(large: Path, tmp_path: Path) -> None:
     greedy = LIMITED.replace(
-        "for many, noun in", "x = weft.match.match(weft.open(sys.argv[1])); y = bytearray(96 << 20)\nfor many, noun in"
+        "for many, noun in",
+        "x = weft.match.match_operations(weft.open(sys.argv[1])); y = bytearray(96 << 20)\nfor many, noun in",
     )
     command = [sys.executable, "-c", greedy, large, "perfetto", str(ALLOWED), "weft.match"]
     done = execute(command, cwd=tmp_path)

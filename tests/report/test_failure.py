@@ -95,7 +95,7 @@ def test_the_line_of_weft_that_failed_is_named_and_the_others_still_find(
     assert (failure.analysis, failure.error) == ("message races", "TypeError: 'NoneType' object is not callable")
     file, line = failure.where.rsplit(":", 1)
     assert file == "weft/races/service.py"
-    assert "group(" in (ROOT / "src" / file).read_text().splitlines()[int(line) - 1]
+    assert "group_rows(" in (ROOT / "src" / file).read_text().splitlines()[int(line) - 1]
 
 
 def test_analyses_that_fail_of_one_cause_share_the_first_line(

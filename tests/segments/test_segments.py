@@ -489,7 +489,7 @@ def test_what_waits_cost_adds_up_in_any_order(tmp_path: Path) -> None:
     trace = b.open()
     of = first_cut(b)[1]
     parts = [of.segment(k, k + 1) for k in range(len(of))]
-    each = [costs_of(part, match_operations(part)).moved(part.whole) for part in parts]
+    each = [costs_of(part, match_operations(part)).moved(part.to_run_event) for part in parts]
     forward = backward = None
     for one in each:
         forward = one if forward is None else forward + one

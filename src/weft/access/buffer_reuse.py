@@ -43,9 +43,9 @@ _BLOCKING: Final = (
 )
 _REDUCTIONS: Final = calls.forms_of(calls.REDUCTIONS, Form.NONBLOCKING, Form.PERSISTENT)
 MOST_ROWS: Final = 2000
-"""Accesses that are held against a buffer of very many blocks."""
+"""The most accesses that are compared with a buffer of very many blocks."""
 MOST_OF_A_PAIR: Final = 20
-"""Findings of one line and one call of a rank that are told; they become one."""
+"""The most findings of one line and one call of a rank; they become one."""
 
 
 def find_buffer_reuse(trace: Trace) -> list[Finding]:

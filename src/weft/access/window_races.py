@@ -33,7 +33,7 @@ from weft.usage.one_sided import collect_operation_accesses
 from weft.usage.window_accesses import READ, UPDATE, WRITE, RmaAccesses
 
 MAX_ASKED: Final = 500_000
-"""Questions about order for one window and target; more is told."""
+"""The most questions about order for one window and target; a finding says if there were more."""
 _ADDRESSES: Final = 1 << 40
 _WORDS: Final = {READ: "reads", WRITE: "writes", UPDATE: "updates"}
 

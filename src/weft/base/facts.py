@@ -1,4 +1,4 @@
-"""Facts with types that become JSON: a class states them once, for those who write, who read and who are told.
+"""Facts with types that become JSON: a class states them once, for writers, readers and users.
 
 A dataclass would take a tenth of a millisecond to define, and every `weft run` imports some dozen of these.
 """

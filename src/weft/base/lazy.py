@@ -39,7 +39,7 @@ def dataclass(cls: object = None, /, *, frozen: bool = False, slots: bool = Fals
 
 
 def _add_methods(cls: Any, frozen: bool, eq: bool) -> Any:
-    """Add the methods to a class that the standard decorator was told to leave out, and return the class."""
+    """Add the methods to a class that the standard decorator left out, and return the class."""
     own = vars(cls)
     shown = [field.name for field in dataclasses.fields(cls) if field.repr]
     values = _make_tuple_getter([field.name for field in dataclasses.fields(cls) if field.compare])

@@ -8,7 +8,7 @@ from typing import Final
 
 _STEERING: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]")
 _MOST_NAMED: Final = 8
-"""Tasks whose names are told in a line."""
+"""The most tasks whose names are in a line."""
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 

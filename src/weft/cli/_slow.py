@@ -55,7 +55,7 @@ def describe_slowness(folder: Path, took: float) -> str:
 
 
 def move_to_place(there: StagedRun | None, run: RunDirectory) -> bool:
-    """Move the run to its place, and return whether that worked; otherwise the run stays, and the user is told."""
+    """Move the run to its place, and return whether that worked; otherwise the run stays, and Weft says so."""
     if there is None:
         return True
     size, path = there.count_bytes(), shown_path(run.path)

@@ -97,7 +97,7 @@ def preload(run: Path) -> None:
     from weft.report import run_analyses
     from weft.sources.variables import look_up_variables
 
-    with suppress(WeftError):  # whoever asks for its replay is told
+    with suppress(WeftError):  # a request to replay it reports the error
         trace = weft.open(run)
         make_plans(trace, match_operations(trace))
         list(find_crash_frames(trace))

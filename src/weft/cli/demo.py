@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         raise WeftError(f"the demo did not show its deadlock (status {status}): see `weft doctor`")
     before, diagnosis = split_at_error(said)
     print(diagnosis.rstrip("\n"))
-    print(f"\nThat is said of a program that hangs, {shown_path(wrong)}, by\n\n{command_line(wrong)}\n{before}", end="")
+    print(f"\nThat was {shown_path(wrong)}, which hangs, run by\n\n{command_line(wrong)}\n{before}", end="")
     print(f"\nIts corrected twin, {shown_path(right)}:\n\n{command_line(right)}", flush=True)
     status, said = record_example(right)
     print(said, end="")

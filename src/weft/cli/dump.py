@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.report.rings import describe_suffix
     from weft.trace.filter import Filter
 
-    Filter(args.where, also=option_terms(args), findings=())  # what is wrong with it is said before anything is read
+    Filter(args.where, also=option_terms(args), findings=())  # an error in the filter comes before anything is read
     trace = weft.open(args.run or find_newest_run())
     wanted = Filter(args.where, also=option_terms(args), findings=find_if_needed(trace, args.where))
     refuse_absent_ranks(trace, wanted)

@@ -119,7 +119,7 @@ def serve_page(
     from weft.view.server import ViewServer
 
     if beside is not None:
-        weft.open(beside)  # what cannot be opened is told here, not in the page
+        weft.open(beside)  # an error of opening is reported here, not in the page
     try:
         server = ViewServer(picture, port, beside, values)
     except OSError as error:

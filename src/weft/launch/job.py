@@ -37,7 +37,7 @@ ELSEWHERE = 0.5
 LEFT = 10.0
 """Seconds that ranks may stand still without those that are gone: their launcher ends them, if it does, before."""
 PASSED_ON = 0.5
-"""Seconds between looks where findings are told while the job runs."""
+"""Seconds between looks if findings are reported while the job runs."""
 
 
 @dataclass

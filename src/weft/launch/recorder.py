@@ -21,7 +21,7 @@ WITHOUT = "WEFT_WITHOUT"
 PARTS = ("heap", "buffers", "hashes", "accesses", "halo", "lines")
 """Those parts: recorder/process.c has the same names."""
 PVM_PRELOAD = "WEFT_INTERNAL_PVM_PRELOAD"
-"""The variable by which a virtual machine of PVM is told what to preload into tasks."""
+"""The variable by which a virtual machine of PVM learns what to preload into tasks."""
 
 
 def build_recorder(plan: LaunchPlan) -> BuiltRecorder:
@@ -35,7 +35,7 @@ def build_recorder(plan: LaunchPlan) -> BuiltRecorder:
     if known is not None:
         return known
     try:
-        # It needs what a broken installation may lack, which is told.
+        # It needs what a broken installation may lack, which is reported.
         from weft.mpi import shim
     except ImportError as error:
         raise WeftError(f"this installation of Weft has no recorder: {error}") from error

@@ -37,5 +37,5 @@ def check_for_cuts() -> None:
 
         if kernel().weft_cuts():
             raise CutError(
-                "a record was cut off while it was read: what was told of it does not hold. Open the run again"
+                "a record was cut off while it was read: what was reported of it may be wrong. Open the run again"
             )

@@ -102,7 +102,7 @@ def thread(hooked: "Any") -> None:
 
 
 class _Tasks:
-    """A filter of asyncio's log that lets all pass: it is told there when nobody asked for a task's exception."""
+    """A filter of asyncio's log that lets all pass: asyncio logs there when nobody asked for a task's exception."""
 
     def filter(self, record: "Any") -> bool:
         """Record the exception in a log record of asyncio, and let the record pass."""

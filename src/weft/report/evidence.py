@@ -29,7 +29,7 @@ Printed by `python -m weft.report.evidence`. These are the keys of `evidence` in
 `weft dump` numbers them.
 
 Every finding may have `count` (how many findings of its cause it stands for), `consequences` (what only follows from
-it, a list of text), `more_at_this_line` (a number, of the last finding of a line that is told) and, with
+it, a list of text), `more_at_this_line` (a number, of the last finding that is reported for a line) and, with
 `weft report --evidence`, `proof`: {proof}.
 """
 

@@ -42,7 +42,7 @@ class Analysis:
     by_rank: bool = False
     """Whether it looks at the ranks one by one, in their order: then several processes can share them (together.py)."""
     parts: Callable[[], Sequence[AnalysisSection]] | None = None
-    """Of one that goes through the ranks more than once: its sections, each rank by rank."""
+    """The sections of an analysis that goes through the ranks more than once, each rank by rank."""
     cut: Way = "not"
     """How it goes about a run that is cut into segments (segments.py)."""
     in_suffix: InSuffix = "never"

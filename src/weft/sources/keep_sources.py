@@ -41,7 +41,7 @@ class WantedLines:
     own: set[int] = field(default_factory=set)
     """Lines with calls of MPI."""
     others: set[int] = field(default_factory=set)
-    """Lines of their callers, and whatever else is told of."""
+    """Lines of their callers, and other lines that reports name."""
     modules: set[str] = field(default_factory=set)
     """Programs and libraries that were built from it."""
 
@@ -138,7 +138,7 @@ def _find_doubt(trace: Trace, path: str, mtime_ns: int, wanted: WantedLines) -> 
 
 
 def _mtime(path: str) -> int:
-    """When a file was written; of one that is not there nothing can be said."""
+    """Return when a file was written; a time after all others if it cannot be read."""
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:

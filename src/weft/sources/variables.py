@@ -28,7 +28,7 @@ from weft.trace.site_lines import why_module_differs
 if TYPE_CHECKING:
     from weft.debuginfo import dwarf
 
-    # It needs pyelftools, and is told where that is missing.
+    # It needs pyelftools, and says so if that is missing.
     from weft.debuginfo.dwarf import DwarfModule
 
 NAME: Final = "variables.json"

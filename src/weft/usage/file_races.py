@@ -221,7 +221,7 @@ class _FileView:
         self.unit = 1
         self.step = 1
         self.parts: Blocks | None = _ONE_BYTE
-        """The bytes from one filetype to the next, and those of one that belong to the view; None: too many."""
+        """The bytes from one filetype to the next, and which of them belong to the view; None: too many."""
         self.too_much: Event | None = None
         """The first call with more parts than are looked at."""
         self.at: int | None = None if appends else 0

@@ -102,7 +102,7 @@ def _find_closed_while_pending(of: Traffic) -> Iterator[Wrong]:
             events.tolist(), integer_column(found, "fh").tolist(), overs.tolist(), strict=True
         ):
             at = closed.get(file)
-            leaks = over == len(rank) and has_reached_finalize(rank)  # then the request itself is told
+            leaks = over == len(rank) and has_reached_finalize(rank)  # then the finding is about the request itself
             if at is not None and index < at < over and not leaks:
                 close, begun, *wait = (rank.event(i) for i in (at, index, over) if i < len(rank))
                 later = f": {call_at(wait[0])} comes later" if wait else ""

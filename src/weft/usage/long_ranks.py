@@ -32,7 +32,7 @@ _UNDIVIDED: Final = (
     calls.PARTITIONED | calls.READIES | calls.FILE_BEGINS | calls.FILE_ENDS | calls.FILE_IREADS | calls.FILE_IWRITES
     | word_set("Grequest_start")
 )  # fmt: skip
-"""Calls of which something is under way that is no request of theirs, or that is told of what others do."""
+"""Calls of which something is under way that is no request of theirs, or that depends on what others do."""
 
 
 def find(trace: Trace) -> list[Finding]:

@@ -245,7 +245,7 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
         flags = int(match.recvs.flags[row])
         pending = flags & (Post.NONBLOCKING | Post.PERSISTENT) and not flags & Post.FREED
         if pending and match.recvs.completion[row] == NONE and has_reached_finalize(event.rank):
-            continue  # its request leaks, which is told
+            continue  # its request leaks, which is a finding
         who = f"rank {source}" if source >= 0 else "anybody"
         near, other = _find_near_miss(trace, match.sends, source, match.recvs, row)
         told = (
@@ -495,4 +495,4 @@ PARTS = (
     AnalysisSection(_report_misfits, MAX_PAIRS),
     AnalysisSection(_report_partitioned_misfits),
 )
-"""In the order in which they are told."""
+"""The sections in the order of their findings."""

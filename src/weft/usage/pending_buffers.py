@@ -35,10 +35,10 @@ from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL, De
 from weft.usage.object_ids import MOST_TYPES, believable_ids, end_of_believable_ids
 
 MAX_OVERLAPS = 10_000
-"""Pairs of lines of one rank that are told."""
+"""The most pairs of lines of one rank that are reported."""
 
 STEPS: Final = 1 << 25
-"""Steps in which the layouts of one rank's buffers are held against each other: about a second."""
+"""The most steps in which the layouts of one rank's buffers are compared: about a second."""
 
 _COLLECTIVES: Final = functions_with(Act.COLLECTIVE, where=lambda m: m.form is Form.BLOCKING and m.uses_its_count)
 """Those of which every member uses at least `count` elements of the buffer in the slot."""

@@ -94,7 +94,7 @@ def _target_window(trace: Trace, event: Event, target: int) -> WindowDefinition 
 
 
 def _can_complete(trace: Trace, access: BufferAccess) -> bool:
-    """Return whether the call that is said to complete an operation may do that: it names its request, or its
+    """Return whether the call that completes an operation by its evidence may do that: it names its request, or its
     window.
     """
     if access.until is None or access.until == access.call or access.as_ == "store":

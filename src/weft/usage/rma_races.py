@@ -28,7 +28,7 @@ _LOCKS: Final = {EXCLUSIVE: "exclusive", SHARED: "shared"}
 _SORTS: Final = ("read", "write", "update")
 _ATOMIC: Final = functions_with(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in m.access)
 MAX_COMPARED: Final = 2_000_000
-"""Pairs of sorts of access of one window and target, and questions of order, that are looked at; more is told."""
+"""The most pairs of sorts of access of one window and target, and questions of order; more is reported."""
 
 
 ASKED_OF_SHAPES: Final = 50
@@ -346,7 +346,7 @@ class _TargetAccesses:
         return make_finding(
             "rma-race",
             f"too many accesses of rank {int(self.all.target[0])}'s window overlap to look at every pair: "
-            f"after {MAX_COMPARED:,} Weft gave up, and there may be more races than are told",
+            f"after {MAX_COMPARED:,} Weft gave up, and there may be more races than are reported",
             [event], severity="note", certainty="undecided", cause="given up",
         )  # fmt: skip
 

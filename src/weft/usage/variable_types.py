@@ -17,7 +17,7 @@ from weft.trace import Event
 from weft.usage.buffer_memory import MemoryRange, RankMemory
 
 _ELEMENTS: Final = 64
-"""Elements of a datatype that are held against a structure."""
+"""The most elements of a datatype that are compared with a structure."""
 _INSTANCES: Final = 3
 _SORTS: Final = {"i": "i", "u": "i", "f": "f", "c": "c"}
 

@@ -193,12 +193,12 @@ FAILING = """
 import os, signal, sys
 from weft.report.parallel import messages
 from weft.cli.main import main
-whole = messages.extract
-def extract(trace, *room):
+whole = messages.extract_operations
+def extract_operations(trace, *room):
     if trace.share.start > 0:
         {what}
     return whole(trace, *room)
-messages.extract = extract
+messages.extract_operations = extract_operations
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -30,7 +30,7 @@ from weft.launch.rundir import RunDirectory
 from weft.launch.shared_run import APART, LINGER, SharedRun, StepTask, is_sibling_task
 
 UNHEARD: Final = 20.0
-"""Seconds after which a host without a connection is told of."""
+"""Seconds after which a host without a connection is reported."""
 PACKED: Final = 30.0
 """Seconds for a host without a connection to put its records into the run, and for each piece of a large pack."""
 GONE: Final = 3.0

@@ -23,7 +23,7 @@ BURY: Final = 0.2
 """Seconds between looks for tasks that were killed."""
 LAST_LOOKS: Final = 4
 PATIENCE: Final = 5.0
-"""Seconds behind the program's end after which a person is told whom we wait for."""
+"""Seconds after the program's end until Weft says what it waits for."""
 LOST: Final = 3.0
 """Seconds that a program has to end by itself when the daemon is gone."""
 FAILED: Final = 4

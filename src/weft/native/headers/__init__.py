@@ -15,7 +15,7 @@ REMEDY = "reinstall weft-debugger, or run `make kernel` in a checkout"
 def _check_state() -> None:
     """Raise WeftError if the native side was not built, or a header has changed since."""
     try:
-        # The build makes it: where it is missing, that is told.
+        # The build makes it: if it is missing, an error says so.
         from weft.native.headers.made_for import STATE
     except ImportError:
         raise WeftError(f"Weft's native side is not built: {REMEDY}") from None
