@@ -153,7 +153,7 @@ def test_only_who_comes_after_a_race_is_influenced_by_it(tmp_path: Path) -> None
     assert compared(trace, 60) > 10
     made = in_segments(trace, 60)
     assert made is not None and made[0].parts is not None
-    behind = [tuple(look.has_race_before.tolist()) for _, look, _ in made[0].parts.cuts.looks.values()]
+    behind = [tuple(look.behind.tolist()) for _, look, _ in made[0].parts.cuts.looks.values()]
     assert [of for k, of in enumerate(behind) if k == 0 or of != behind[k - 1]] == [
         (False,) * 6, (True, True, True, False, False, False), (True,) * 6,
     ]  # fmt: skip

@@ -518,7 +518,7 @@ def test_an_event_that_is_carried_lies_where_its_message_is(tmp_path: Path) -> N
     assert of.of((1, 1)) < len(of) - 1
     for moment in range(1, len(of), 10):
         for index in of.carried.get(moment, [[], []])[1]:
-            ground, here = made[0].around((1, int(index)))
+            ground, here = made[0].locate_event((1, int(index)))
             assert ground.match.receives_of(here) and ground.named(here) == (1, int(index))
 
 

@@ -44,7 +44,7 @@ class MessageContent:
     bytes_after: int
     known: EventId | None
     rows: tuple[int, int]
-    """Of `Rank.hashed` in the reference and in the run."""
+    """Of `Rank.message_hashes` in the reference and in the run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def find_overlapping_rows(accesses: BufferAccesses, site: NDArray[np.uint32], ev
     layouts = [accesses.shape[row] for row in np.unique(shape, return_index=True)[1].tolist() if shape[row]]
     given = c_overlaps.Accesses(
         count=len(accesses), site=np.ascontiguousarray(of, np.uint32), sites=len(sites), events=events, shape=shape,
-        layouts=as_c_array([layout.table() for layout in layouts], c_layouts.Layout),
+        layouts=as_c_array([layout.to_table() for layout in layouts], c_layouts.Layout),
         **{f.name: np.ascontiguousarray(getattr(accesses, f.name)) for f in fields(accesses) if f.name != "shape"},
     )  # fmt: skip
     earlier, later = np.empty(MAX_OVERLAPS, np.uint32), np.empty(MAX_OVERLAPS, np.uint32)
