@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "export": {"mpi", "native", "trace", "match", "terms", "picture"},
     "values": {"native", "trace", "halo"},
     "compare": {"native", "trace", "match", "order", "terms", "values", "picture"},
-    "replay": {"native", "mpi", "trace", "match", "order", "terms", "launch", "compare"},
+    "replay": {"native", "sources", "mpi", "trace", "match", "order", "terms", "launch", "compare"},
     "explore": {"trace", "match", "order", "races", "terms", "replay", "report", "launch"},
     "gdb": set(),
     "debug": {"gdb", "mpi", "trace", "match", "order", "terms", "launch", "replay"},

@@ -8,21 +8,20 @@ from pathlib import Path
 import pytest
 
 from tests_support import WEFT, execute
-from weft.check import CheckResult
-from weft.check.finding_selection import (
+from weft.check.finding_selection import verify_selection
+from weft.errors import UsageError
+from weft.findings import Finding, Site
+from weft.report.selection import (
     Baseline,
     SelectionOptions,
     SuppressionRule,
     baseline_key,
-    lets_check_fail,
+    counts_as_failure,
     read_baseline,
     read_suppression_rules,
     select_findings,
-    verify_selection,
     word_matches_file,
 )
-from weft.errors import UsageError
-from weft.findings import Finding, Site
 
 PROGRAM = """\
 #pragma dvm array distribute[block]
@@ -80,8 +79,8 @@ def finding(kind: str = "stale-halo-read", file: str = "p.cdv", line: int = 7, f
     return Finding(kind, "error", "certain", "It reads.", sites=(Site(0, "read", file, line, function),))
 
 
-def checked(*findings: Finding) -> CheckResult:
-    return CheckResult("p.cdv", findings, 0)
+def checked(*findings: Finding) -> tuple[Finding, ...]:
+    return findings
 
 
 @pytest.mark.parametrize("word", ["stale-halo-read", "p.cdv", "*.cdv", "left", "LEFT"])
@@ -99,7 +98,7 @@ def test_a_word_that_means_nothing_is_an_error(folder: Path) -> None:
         verify_selection(SelectionOptions(only=("stale-halo-raed",)), [folder / "p.cdv"])
     with pytest.raises(UsageError, match="--fail-on bad: name error"):
         verify_selection(SelectionOptions(fail_on=("bad",)), [])
-    with pytest.raises(UsageError, match=r"none\.json is not a file; --format json -o FILE writes one"):
+    with pytest.raises(UsageError, match=r"none\.json is not a file; -o FILE.json writes one"):
         read_baseline(folder / "none.json")
 
 
@@ -183,8 +182,8 @@ def test_a_baseline_knows_as_many_findings_as_it_holds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "text", "said"),
     [
-        ("--baseline", b"{", "old is not a report of weft check --format json"),
-        ("--baseline", b'{"findings": [1]}', "old is not a report of weft check --format json"),
+        ("--baseline", b"{", "old is not a report of Weft in JSON"),
+        ("--baseline", b'{"findings": [1]}', "old is not a report of Weft in JSON"),
         ("--baseline", b"\xff\xfe", "old cannot be read: it is not text"),
         ("--suppress", b"stale-halo-raed p.cdv known\n", "old:1: write KIND FILE"),
         ("--suppress", b"\xff\xfe", "old cannot be read: it is not text"),
@@ -215,4 +214,4 @@ def test_a_file_that_cannot_be_meant_is_refused_before_the_program_runs(
     ],
 )
 def test_what_lets_a_check_fail_can_be_chosen(words: tuple[str, ...], expected: bool) -> None:
-    assert lets_check_fail(finding(), SelectionOptions(fail_on=words)) == expected
+    assert counts_as_failure(finding(), SelectionOptions(fail_on=words)) == expected

@@ -11,17 +11,19 @@ from weft.compare.report import render_comparison, to_json
 from weft.match import match_operations
 from weft.order import order_events
 from weft.trace.builder import ANY, Builder
+from weft.trace.layout import ANY_TAG
+from weft.trace.tails import Status
 
 Program = Callable[[Builder], None]
 
 
-def compared(reference: Program, run: Program, ranks: tuple[int, int] = (3, 3)) -> Comparison:
+def compared(reference: Program, run: Program, ranks: tuple[int, int] = (3, 3), *, polls: bool = False) -> Comparison:
     made = []
     for program, count in zip((reference, run), ranks, strict=True):
         b = Builder(ranks=count)
         program(b)
         made.append(match_operations(b.open()))
-    return compare(made[0], made[1], order_events(made[1].trace, made[1]))
+    return compare(made[0], made[1], order_events(made[1].trace, made[1]), polls=polls)
 
 
 def text(comparison: Comparison) -> str:
@@ -191,3 +193,76 @@ def test_json_says_the_same() -> None:
     assert not told["alike"]
     [first] = told["first"]
     assert (first["kind"], first["rank"], first["run"]["event"], first["run"]["line"]) == ("message", 0, 0, 8)
+
+
+def test_a_communicator_is_the_same_in_both_runs_however_many_other_ranks_made() -> None:
+    def program(others: int) -> Program:
+        def made(b: Builder) -> None:
+            for _ in range(others):
+                b.comm("MPI_Comm_split", [0])
+            pair = b.comm("MPI_Comm_split", [1, 2])
+            for r in b.ranks[1:]:
+                r.barrier(comm=pair, site=("a.c", 7, "main"))
+
+        return made
+
+    found = compared(program(1), program(3))
+    assert {d.rank for d in found.first} <= {0}
+    assert compared(program(2), program(2)).alike
+
+
+def test_receives_that_read_alike_are_told_with_the_messages_that_they_take() -> None:
+    def program(first: int) -> Program:
+        def made(b: Builder) -> None:
+            r0, *others = b.ranks
+            for r in others:
+                r.send(0, tag=r.index, site=("a.c", 3, "main"))
+            asked = [r0.recv_init(ANY, tag=ANY_TAG) for _ in range(2)]
+            for request, source in zip(asked, (1, first), strict=True):
+                request.status = Status(source, source, 4)
+            r0.startall(asked, site=("a.c", 5, "main"))
+            r0.waitall(asked)
+
+        return made
+
+    lines = text(compared(program(2), program(1))).splitlines()
+    reference, run = (line.split(maxsplit=1)[1] for line in lines if line.startswith("    r"))
+    assert reference != run
+
+
+@pytest.mark.parametrize("name", ["MPI_Testsome", "MPI_Waitsome"])
+def test_how_completions_are_grouped_is_no_difference_unless_asked_for(name: str) -> None:
+    def program(apart: bool) -> Program:
+        def made(b: Builder) -> None:
+            r0, r1, _ = b.ranks
+            for tag in (1, 2):
+                r0.send(1, tag=tag)
+            asked = [r1.irecv(0, tag=tag) for tag in (1, 2)]
+            some = r1.testsome if name == "MPI_Testsome" else r1.waitsome
+            for indices in [[0], [1]] if apart else [[0, 1]]:
+                some(asked, indices)
+            r1.barrier(comm="MPI_COMM_SELF")
+
+        return made
+
+    assert compared(program(False), program(True)).alike
+    assert not compared(program(False), program(True), polls=True).alike
+
+
+def test_what_a_program_does_with_a_poll_is_a_difference_and_a_poll_that_never_returns() -> None:
+    def program(ending: str) -> Program:
+        def made(b: Builder) -> None:
+            r0, r1, _ = b.ranks
+            r0.send(1, tag=1)
+            q = r1.irecv(0, tag=1)
+            if ending == "hangs":
+                r1.open.waitsome([q], [])
+                return
+            r1.test(q)
+            if ending == "sends":
+                r1.send(2, tag=9, site=("a.c", 9, "main"))
+
+        return made
+
+    assert "send(dest=2, tag=9) at a.c:9" in text(compared(program("ends"), program("sends")))
+    assert "waitsome" in text(compared(program("ends"), program("hangs")))

@@ -9,7 +9,8 @@ from weft.findings import Finding
 from weft.report import run_analyses, summary, to_json
 from weft.trace import EndingKind, ExitKind, Trace
 from weft.trace.builder import Builder, RankBuilder
-from weft.trace.layout import State
+from weft.trace.layout import Def, State
+from weft.trace.varint import encode_string
 
 BARRIER = ("exc.py", 7, "<module>")
 
@@ -216,10 +217,46 @@ def test_an_interrupt_says_where_each_rank_was_and_is_no_deadlock() -> None:
     trace = b.open()
     assert [one.kind for one in found(trace)] == []
     assert lines(trace) == [
+        "rank 0 waited in recv(source=1, tag=0) at a.py:5 for rank 1: rank 1 was outside MPI at a.py:4",
         "rank 1 got SIGINT outside MPI at a.py:4 in spin (called at a.py:8)",
         "rank 0 was in recv(source=1, tag=0) at a.py:5",
     ]  # fmt: skip
-    assert summary(trace).splitlines()[0].startswith("rank 1 got SIGINT")
+    assert summary(trace).splitlines()[0].startswith("rank 0 waited in recv(")
+
+
+def interrupted(*, polls: int, abort: bool = False) -> Trace:
+    """Rank 1 polls, and perhaps aborts, when the run is interrupted; the others wait for it in a barrier."""
+    b = Builder(ranks=3, ended="interrupted")
+    waits(b, 0, 2)
+    r1 = b.ranks[1]
+    r1.call("MPI_Iprobe", site=("idle.py", 8, "poll"), source=0, tag=5, comm="MPI_COMM_WORLD", polls=polls,
+            enter=10, exit=2_000_000_010)  # fmt: skip
+    r1.ends(EndingKind.WARNED, code=2, name="SIGINT", python=[("/lib/python3.11/time.py", 4, "sleep")])
+    if abort:
+        r1.ends(EndingKind.ABORT, code=130, name="MPI_Abort")
+    r1.state = State.ABORTED if abort else State.RUNNING
+    return b.open()
+
+
+@pytest.mark.parametrize("abort", [False, True])
+def test_behind_an_interrupt_there_is_no_error_and_who_polled_in_vain_is_named(*, abort: bool) -> None:
+    trace = interrupted(polls=900, abort=abort)
+    assert found(trace) == []
+    assert lines(trace)[0] == (
+        "ranks 0 and 2 waited in barrier at exc.py:7 for rank 1, which had not entered it: "
+        "rank 1 polled iprobe(source=0, tag=5) at idle.py:8 in vain for 2 s"
+    )
+
+
+def test_a_few_polls_are_no_standing_still() -> None:
+    assert "polled" not in lines(interrupted(polls=3))[0]
+
+
+def test_an_abort_of_a_run_that_nobody_interrupted_stays_an_error() -> None:
+    b = fallen(signalled=True)
+    b.ranks[1].ends(EndingKind.WARNED, code=15, name="SIGTERM")
+    b.ranks[1].ends(EndingKind.ABORT, code=5, name="MPI_Abort")
+    assert [one.kind for one in found(b.open())] == ["abort"]
 
 
 def test_who_waits_for_an_interrupted_rank_is_no_deadlock_and_others_are() -> None:
@@ -279,6 +316,40 @@ def test_a_silent_rank_is_named_where_the_launcher_let_the_others_tell(*, signal
     assert said[1] == f"rank 0 {'got SIGTERM' if signalled else 'ended'} in barrier at exc.py:7"
     why = "rank 1 recorded nothing of its end: " if signalled else "no rank recorded why: one of them"
     assert said[2].startswith(why)
+
+
+def signalled_at(moment: int) -> RankBuilder:
+    """A rank that is in a barrier from 1,000 to 5,000 ns, and gets SIGTERM at a moment."""
+    b = Builder(ranks=1, ended="crashed")
+    (rank,) = b.ranks
+    rank.barrier(comm="MPI_COMM_SELF", site=("a.c", 5, "main"), enter=1_000, exit=5_000)
+    rank.ends(EndingKind.WARNED, code=15, name="SIGTERM", python=[("a.c", 7, "work")], at=moment)
+    rank.state = State.RUNNING
+    return rank
+
+
+def test_a_handled_signal_is_told_where_it_came_and_not_where_the_record_ends() -> None:
+    inside = signalled_at(3_000)
+    assert lines(inside.builder.open()) == [
+        "rank 0 got SIGTERM in barrier(comm=self[0]) at a.c:5, handled it and went on; its record ends outside MPI, "
+        "after barrier(comm=self[0]) at a.c:5"
+    ]
+    outside = signalled_at(6_000)
+    outside.open.barrier(comm="MPI_COMM_SELF", site=("a.c", 9, "main"), enter=7_000)
+    assert lines(outside.builder.open()) == [
+        "rank 0 got SIGTERM outside MPI at a.c:7 in work, handled it and went on; its record ends in "
+        "barrier(comm=self[0]) at a.c:9"
+    ]
+    finished = signalled_at(6_000)
+    finished.finalize(enter=7_000)
+    finished.state = State.FINALIZED
+    assert lines(finished.builder.open()) == [
+        "rank 0 got SIGTERM outside MPI at a.c:7 in work, handled it and finished"
+    ]
+
+
+def test_a_signal_that_ended_a_rank_is_not_told_as_handled() -> None:
+    assert lines(signalled_at(6_000).builder.open()) == ["rank 0 got SIGTERM outside MPI at a.c:7 in work"]
 
 
 def test_an_exit_before_the_launchers_signal_is_an_exit() -> None:
@@ -377,3 +448,17 @@ def test_whom_mpi_ends_in_a_call_that_would_have_returned_has_one() -> None:
     trace = b.open()
     assert "abort" in {one.kind for one in found(trace)}
     assert [end.how for end in ends(trace)] == [How.CUT_OFF, How.ERROR, How.CUT_OFF]
+
+
+def test_ranks_that_ended_inside_the_initialisation_are_named_with_and_without_a_record() -> None:
+    b = Builder(ranks=3, ended="crashed")
+    b.ranks[0].init(open=True, site=("a.c", 3, "main"))
+    b.ranks[1].define(Def.CWD, encode_string("/"))
+    b.ranks[2].missing()
+    for rank in b.ranks[:2]:
+        rank.state = State.STARTING
+    assert lines(b.open()) == [
+        "rank 1 ended inside MPI's initialisation, or before it",
+        "rank 0 ended in init at a.c:3",
+        "rank 2 left no record",
+    ]

@@ -201,3 +201,22 @@ def test_probes_of_any_source_race_where_nothing_is_received_at_all() -> None:
     for source in (1, 2):
         b.ranks[0].probe(source, 1, site=at(14))
     assert not races(b)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_receive_of_the_length_that_its_probe_saw_fits_whichever_message_comes(*, asks: bool, waits: bool) -> None:
+    """Without MPI_Get_count the length is the program's own, and the longer message would not fit."""
+    b = Builder(ranks=3)
+    r0, *senders = b.ranks
+    for sender, count in zip(senders, (1, 8), strict=True):
+        sender.send(0, 1, count=count)
+        message = r0.mprobe(ANY, 1, got=sender.index, received=4 * count, site=at(10))
+        if asks:
+            r0.call("MPI_Get_count", status=message.status, datatype="MPI_INT", count=count)
+        if waits:
+            r0.wait(r0.imrecv(message, count=count, site=at(12)))
+        else:
+            r0.mrecv(message, count=count, site=at(12))
+    [finding] = races(b)
+    assert finding.facts()["outcome"] == ("same" if asks else "truncation")

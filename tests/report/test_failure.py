@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,7 +59,8 @@ def reported(run: Path, monkeypatch: pytest.MonkeyPatch, name: str = "waits") ->
 def ended(run: Path) -> bool:
     """What `weft run` says at the end of a run; whether Weft itself did all of it."""
     job: Any = SimpleNamespace(run=SimpleNamespace(path=run, facts={"level": "trace"}))
-    return print_findings(job, None)
+    args = Namespace(report=None, output=[], fail_on=[], baseline=None, suppress=None)
+    return print_findings(job, args)[0]
 
 
 @pytest.mark.parametrize("analysis", ANALYSES, ids=lambda analysis: analysis.name)

@@ -44,5 +44,8 @@ def test_a_change_in_the_middle_is_told_with_both_lines(mpi: Installed, tmp_path
     assert {frozenset(site["line"] for site in f["sites"]) for f in found} == {frozenset(two) for two in lines.values()}
 
 
-def test_without_it_only_samples_are_looked_at(mpich: Installed, tmp_path: Path) -> None:
-    assert findings(mpich, tmp_path, "wrong") == []
+def test_without_it_the_first_sends_of_a_line_are_looked_at_wholly_and_receives_by_sample(
+    mpich: Installed, tmp_path: Path
+) -> None:
+    found = findings(mpich, tmp_path, "wrong")
+    assert len(found) == 1 and "the pending isend(" in found[0]["message"]

@@ -9,6 +9,9 @@ from typing import Final
 _STEERING: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]")
 _MOST_NAMED: Final = 8
 """The most tasks whose names are in a line."""
+_PARTS: Final = re.compile(
+    r"<(?:module|locals|lambda|genexpr|\w+comp)>|operator\s*(?:\(\)|[<>=!+\-*/&|^~\[\]]+)|[^<>()]|[<>()]"
+)
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -87,6 +90,18 @@ def duration(ns: int) -> str:
         if ns >= size:
             return f"{ns / size:.3g} {unit}" if ns < 999.5 * size else f"{ns / size:.0f} {unit}"
     return f"{ns} ns"
+
+
+def short_function(function: str) -> str:
+    """Return the name of a C++ function on one line, without its template's arguments, parameters and result."""
+    kept, depth = [], 0
+    for part in _PARTS.findall(function):
+        depth -= part in ">)"
+        if depth == 0 and part not in "<>()":
+            kept.append(part)
+        depth += part in "<("
+    name = "".join(kept).removesuffix(" const").split(" ")[-1].removeprefix("::")
+    return name or function
 
 
 def ordinal(number: int) -> str:

@@ -6,12 +6,13 @@ import json
 from html import escape
 from typing import TYPE_CHECKING
 
+from weft.base.words import short_function
 from weft.check import excerpt
 from weft.check.terminal import render_headline, render_seconds
 from weft.dataparallel import check_coverage
 from weft.findings import Finding, Site
 from weft.report.page import HEAD, STYLE
-from weft.report.text import cpp_name, file_line, printable
+from weft.report.text import file_line, printable
 
 if TYPE_CHECKING:
     from weft.check import CheckResult
@@ -51,7 +52,7 @@ def finding_html(finding: Finding) -> str:
 def site_html(finding: Finding, site: Site) -> str:
     """Return the place of an access, its source line, and the mark below it."""
     name = f"{file_line(site.file, site.line)}  {site.call}" + (
-        f" in {cpp_name(site.function)}" if site.function else ""
+        f" in {short_function(site.function)}" if site.function else ""
     )
     lines = [escape(printable(text)) for text in excerpt.render_excerpt(finding, site)]
     if len(lines) > 1:

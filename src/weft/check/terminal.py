@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from weft.base.words import plural
+from weft.base.words import plural, short_function
 from weft.check import excerpt
 from weft.dataparallel import check_coverage
 from weft.dataparallel.check_coverage import CheckCoverage
 from weft.findings import Finding
 from weft.kinds import SEVERITIES
 from weft.report.terminal import print_blocks
-from weft.report.text import cpp_name, explain_hint, file_line, finding_line, line_style, printable
+from weft.report.text import explain_hint, file_line, finding_line, line_style, printable
 
 if TYPE_CHECKING:
     from weft.check import CheckResult
@@ -89,7 +89,9 @@ def render_sites(finding: Finding) -> Iterator[str]:
     shown = [(file_line(site.file, site.line), site) for site in known[:MOST_SITES]]
     width = max((len(where) for where, _ in shown), default=0)
     for where, site in shown:
-        yield printable(f"{where:<{width}}  {site.call}" + (f" in {cpp_name(site.function)}" if site.function else ""))
+        yield printable(
+            f"{where:<{width}}  {site.call}" + (f" in {short_function(site.function)}" if site.function else "")
+        )
         yield from (f"    {text}" for text in excerpt.render_excerpt(finding, site))
     if len(known) > MOST_SITES:
         yield f"and {plural(len(known) - MOST_SITES, 'more place')}"

@@ -5,19 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
+from weft.cli import _findings_output
+from weft.cli._findings_output import FOUND_STATUS
 from weft.cli._said import say_failures
-from weft.errors import WeftError
 
 if TYPE_CHECKING:
     from weft.report import AnalysisContext, Report
     from weft.report.tables import Tables
 
-FOUND_STATUS = 1
 FAILED_STATUS = 4
 
 
@@ -27,38 +26,40 @@ def write_report(ground: AnalysisContext, report: Report, args: argparse.Namespa
         from weft.report.proof import add_proofs
 
         report = add_proofs(ground, report)
-    made, report = _make_tables(ground, report, args)
-    if args.output is None:
-        write_form(ground, report, made, args, sys.stdout)
-    else:
-        try:
-            with args.output.open("w", encoding="utf-8", errors="backslashreplace") as file:
-                write_form(ground, report, made, args, file)
-        except OSError as error:
-            raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
+    choice = _findings_output.read_selection(args)
+    report = replace(report, findings=_findings_output.apply_selection(report.findings, choice))
+    report = write_forms(ground, report, args)
+    wanted = {form for form, _ in _findings_output.formats(args)}
     if report.failures:
-        if args.output is not None or args.format != "text":
+        if args.output or wanted != {"text"}:
             say_failures(ground.trace, report)
         return FAILED_STATUS
     from weft.report.gaps import is_incomplete
 
-    return FOUND_STATUS if any(f.severity == "error" for f in report.findings) or is_incomplete(ground.trace) else 0
+    return FOUND_STATUS if is_incomplete(ground.trace) else _findings_output.find_status(report.findings, choice)
+
+
+def write_forms(ground: AnalysisContext, report: Report, args: argparse.Namespace) -> Report:
+    """Write the report in each form that is wanted; return it, with what failed meanwhile."""
+    made, report = _make_tables(ground, report, args, {form for form, _ in _findings_output.formats(args)})
+    _findings_output.write_all(args, lambda form, to: write_form(ground, report, made, args, form=form, to=to))
+    return report
 
 
 def write_form(
-    ground: AnalysisContext, report: Report, made: Tables | None, args: argparse.Namespace, to: TextIO
+    ground: AnalysisContext, report: Report, made: Tables | None, args: argparse.Namespace, *, form: str, to: TextIO
 ) -> None:
     """Write the report in one of its forms."""
     trace = ground.trace
-    if args.format == "sarif":
+    if form == "sarif":
         from weft.report.sarif import to_sarif
 
         print(json.dumps(to_sarif(trace, report.findings, report.failures), indent=1), file=to)
-    elif args.format == "json":
+    elif form == "json":
         from weft.report import to_json
 
         print(json.dumps(to_json(trace, report.findings, report.failures, made), indent=1), file=to)
-    elif args.format == "html":
+    elif form == "html":
         from weft.report.page import to_html
 
         to.write(to_html(trace, report, made))
@@ -68,9 +69,11 @@ def write_form(
         text.print_report(trace, report, to, list(_table_lines(made, args)), ground)
 
 
-def _make_tables(ground: AnalysisContext, report: Report, args: argparse.Namespace) -> tuple[Tables | None, Report]:
+def _make_tables(
+    ground: AnalysisContext, report: Report, args: argparse.Namespace, wanted: set[str]
+) -> tuple[Tables | None, Report]:
     """Return the tables, if they are asked for, and the report, which names the failure if they cannot be made."""
-    if args.format == "sarif" or (args.format == "text" and not args.times and not args.matrix):
+    if wanted <= {"sarif", "text"} and not ("text" in wanted and _wants_tables(args)):
         return None, report
     from weft.report.failure import Failure
     from weft.report.tables import make_tables_of_context
@@ -82,9 +85,13 @@ def _make_tables(ground: AnalysisContext, report: Report, args: argparse.Namespa
         return None, report if report.failures else replace(report, failures=(failure,))
 
 
+def _wants_tables(args: argparse.Namespace) -> bool:
+    return bool(getattr(args, "times", False) or getattr(args, "matrix", False))
+
+
 def _table_lines(made: Tables | None, args: argparse.Namespace) -> Iterator[str]:
     """Yield the lines of the tables that were asked for."""
-    if made is None:
+    if made is None or not _wants_tables(args):
         return
     # Most reports have none.
     from weft.report import tables

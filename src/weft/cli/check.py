@@ -26,20 +26,19 @@ import argparse
 import json
 import re
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from weft.base.lifetime import temporary_folder
-from weft.cli import _options
+from weft.cli import _findings_output, _options
 from weft.cli._traced import refuse_options, trace_and_compare
 from weft.cli._values import add_tolerances
-from weft.errors import UsageError, WeftError
+from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.check import CheckResult
-    from weft.check.finding_selection import SelectionOptions
+    from weft.report.selection import SelectionOptions
 
 T = TypeVar("T")
 TAKES_PROGRAM = True
@@ -85,22 +84,7 @@ def register(subparsers: Any) -> None:
     ):
         parser.add_argument(name, action="append", default=[], metavar="WORD", help=what)
     parser.add_argument("--directives", action="store_true", help="also list the directives that ran, with counts")
-    parser.add_argument(
-        "--baseline", type=Path, metavar="FILE", help="show only findings that this earlier report does not have"
-    )
-    parser.add_argument(
-        "--suppress",
-        type=Path,
-        metavar="FILE",
-        help="leave out findings that match a rule: KIND FILE[:LINE|:PROCEDURE] REASON",
-    )
-    parser.add_argument(
-        "--fail-on",
-        action="append",
-        default=[],
-        metavar="WHAT",
-        help="exit with 1 at: error (default), warning, never, or a kind; repeatable",
-    )
+    _findings_output.add_selection(parser)
     parser.add_argument(
         "--trace", type=Path, metavar="CONFIG",
         help="compare the values of a run without directives with those of each processor; CONFIG says which (it is "
@@ -109,25 +93,17 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--live", action="store_true", help="with --trace: stop at the first value that differs")
     _options.add_out(parser, "with --trace: directory of both runs (weft-runs/...)")
     add_tolerances(parser)
-    parser.add_argument(
-        "--format", choices=("text", "json", "sarif", "html"), default="text", help="format of the report (text)"
-    )
-    _options.add_output(parser)
+    _findings_output.add_format(parser)
+    _findings_output.add_files(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Check a program."""
     from weft.check import CheckRequest, check_program
-    from weft.check.finding_selection import (
-        SelectionOptions,
-        apply_selection,
-        read_baseline,
-        read_suppression_rules,
-        select_findings,
-        verify_selection,
-    )
+    from weft.check.finding_selection import apply_selection, verify_selection
     from weft.check.front_ends import is_script
     from weft.check.source_discovery import find_built_program, find_sources
+    from weft.report.selection import select_findings
 
     refuse_options(args)
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
@@ -158,21 +134,11 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.trace is not None:
         return work_in_folder(args, lambda folder: trace_and_compare(args, request, folder))
-    choice = SelectionOptions(
-        tuple(args.only), tuple(args.skip), read_baseline(args.baseline), read_suppression_rules(args.suppress),
-        tuple(args.fail_on) or ("error",),
-    )  # fmt: skip
+    choice = _findings_output.read_selection(args, only=args.only, skip=args.skip)
     verify_selection(choice, request.sources)
     checked = work_in_folder(args, lambda folder: check_program(request, folder))
-    checked = apply_selection(checked, select_findings(checked, choice))
-    if args.output is None:
-        write_result(checked, args.format, sys.stdout, args.directives)
-    else:
-        try:
-            with args.output.open("w", encoding="utf-8") as file:
-                write_result(checked, args.format, file, args.directives)
-        except OSError as error:
-            raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
+    checked = apply_selection(checked, select_findings(checked.findings, choice))
+    _findings_output.write_all(args, lambda form, to: write_result(checked, form, to, args.directives))
     return exit_status(checked, choice)
 
 
@@ -187,10 +153,8 @@ def work_in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
 
 def exit_status(checked: CheckResult, choice: SelectionOptions) -> int:
     """Return the exit status: a finding first, then whatever keeps "nothing found" from being an all-clear."""
-    from weft.check.finding_selection import lets_check_fail
-
-    if any(lets_check_fail(finding, choice) for finding in checked.findings):
-        return 1
+    if failed := _findings_output.find_status(checked.findings, choice):
+        return failed
     if not checked.whole:
         return 3
     return 2 if checked.looked.is_empty else 0

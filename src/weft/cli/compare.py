@@ -54,6 +54,10 @@ def register(subparsers: Any) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--values", action="store_true", help="compare only the values of probes")
     what.add_argument("--calls", action="store_true", help="compare only the MPI calls")
+    parser.add_argument(
+        "--polls", action="store_true",
+        help="also compare tests, probes that return at once and MPI_Waitsome, whose outcomes timing decides",
+    )  # fmt: skip
     add_tolerances(parser)
     _asked.add_trust_option(parser)
     parser.add_argument(
@@ -110,7 +114,7 @@ def _compare_calls(args: argparse.Namespace, values: ValueComparison | None) -> 
     before, after = open_with_events(args.reference), open_with_events(args.run)
     one, two = match_operations(before), match_operations(after)
     ordered = order_events(after, two)
-    comparison = compare(one, two, ordered)
+    comparison = compare(one, two, ordered, polls=args.polls)
     messages = compare_message_contents(comparison, ordered, Tolerance.from_settings(given_tolerances(args)))
     places = find_slower_places(comparison)
     findings = (

@@ -114,9 +114,9 @@ def run(args: argparse.Namespace) -> int:
 def require_consent(args: argparse.Namespace, trace: Trace) -> str:
     """Return the hash of what replays execute. What was typed here and recorded just now needs no question."""
     # Commands are read without hashlib.
-    from weft.safety.runs import hash_execution, read_command
+    from weft.safety.runs import hash_execution
 
-    typed = args.run is None and bool(args.rest) and read_command(trace.run) == list(args.rest)
+    typed = args.run is None and bool(args.rest) and trace.run.get("command") == list(args.rest)
     if typed and trace.run.get("cwd") == str(Path.cwd()):  # also where no key can be made, in a home that is read only
         return hash_execution(trace.run)
     return _asked.require_consent(trace.path, trace.run, trust=args.trust)

@@ -237,7 +237,7 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
     """Return the command to start, and on how many ranks with our own mpiexec."""
     from weft.safety.runs import read_command  # with hashlib and json, which other commands' starts go without
 
-    command = other or read_command(trace.run)
+    command = other or with_programs_that_are_here(trace, read_command(trace.run))
     if not command:
         raise WeftError(f"{trace.path}: run.json does not say which command was recorded; give it after --")
     try:
@@ -261,6 +261,16 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
             "copy the whole directory of the run, or record it again"
         )
     return command, n
+
+
+def with_programs_that_are_here(trace: Trace, command: list[str]) -> list[str]:
+    """The recorded command; as it was typed if a program that PATH led to then is gone."""
+    typed = trace.run.get("command")
+    words = [str(word) for word in typed] if isinstance(typed, list) else command
+    gone = [path for path, word in zip(command, words, strict=False) if path != word and not os.access(path, os.X_OK)]
+    if gone:
+        say(f"note: {gone[0]}, which was recorded, is no longer there: PATH decides which program is started")
+    return words if gone else command
 
 
 def command_on_this_host(trace: Trace, command: list[str]) -> list[str]:

@@ -6,12 +6,14 @@ weft report RUN --matrix             and messages and bytes from rank to rank
 weft report RUN --evidence           and why nothing orders what races: vector times
 weft report RUN --format json        weft-report/1, for scripts
 weft report RUN --format sarif       SARIF 2.1.0, for code hosts and editors
-weft report RUN --format html        one file to pass on; -o FILE writes it
+weft report RUN --format html        one file to pass on
+weft report RUN -o r.sarif -o r.html both, by their suffixes
+weft report RUN --fail-on warning --baseline old.json --suppress rules.txt   for CI: what counts
 
 mpiexec -n 4 weft report RUN         by several processes, each with a part of the ranks (mpi4py)
 
-RUN is the newest run where it is left out. Exits 0 with nothing found but warnings and notes, 1 with a finding of
-error severity or where a part of the record is missing or damaged, 4 where an analysis of Weft failed.
+RUN is the newest run where it is left out. Exits 1 with a finding of error severity (or what --fail-on says) or where a
+part of the record is missing or damaged, 4 where an analysis of Weft failed, else 0.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from weft.cli import _options
+from weft.cli import _findings_output
 
 
 def register(subparsers: Any) -> None:
@@ -30,9 +32,7 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
-    parser.add_argument(
-        "--format", choices=("text", "json", "sarif", "html"), default="text", help="format of the report (text)"
-    )
+    _findings_output.add_format(parser)
     parser.add_argument(
         "--times", action="store_true", help="also print time by function, rank and call site (text only)"
     )
@@ -42,7 +42,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--evidence", action="store_true", help="also give the vector times that prove each race (all formats)"
     )
-    _options.add_output(parser)
+    _findings_output.add_files(parser)
+    _findings_output.add_selection(parser)
 
 
 def run(args: argparse.Namespace) -> int:

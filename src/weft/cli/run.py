@@ -17,12 +17,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.base.words import rank_names, rank_words
-from weft.cli import _hosts, _options
+from weft.cli import _findings_output, _hosts, _options
 from weft.cli import _values as values
 from weft.cli._said import print_own_blocks, say, shown_path
 from weft.cli._values import FAILED_STATUS
@@ -87,7 +87,7 @@ def add_what_to_record(group: _options.OptionDeclarer) -> None:
     )  # fmt: skip
     group.add_argument(
         "--whole-buffers", action="store_true",
-        help="check the whole buffer of each pending operation for changes, not only parts of it",
+        help="check the whole buffer of every pending operation for changes, not only of the first sends of each line",
     )  # fmt: skip
     group.add_argument(
         "--probes", type=Path, metavar="CONFIG",
@@ -132,6 +132,8 @@ def add_what_to_say(group: _options.OptionDeclarer) -> None:
         help="also print findings during the run, as soon as they are proven",
     )  # fmt: skip
     group.add_argument("--report", type=Path, metavar="FILE", help="also write the findings to FILE as JSON")
+    _findings_output.add_files(group)
+    _findings_output.add_selection(group, "never")
 
 
 def add_where_to_keep(group: _options.OptionDeclarer) -> None:
@@ -215,6 +217,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--hash-messages needs --level trace: level `outcomes` holds no calls with messages")
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
+    for file in args.output:
+        if not os.access(file.absolute().parent, os.W_OK):
+            raise UsageError(f"-o {file}: its folder cannot be written")
+    if args.fail_on or args.baseline or args.suppress:
+        _findings_output.read_selection(args, "never")
     refuse_with_keep(args)
     refuse_with_local(args)
     values.check_options(args)
@@ -407,7 +414,7 @@ def conclude_run(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: 
     if not ending.ranks:
         why = explain_nothing_recorded(plan, job)
         say(why)
-        write_report(args.report, UnanalysedRun(job.run.facts, (why,)))
+        write_report(args, UnanalysedRun(job.run.facts, (why,)))
         if not keep_empty_run(plan, job):
             job.run.discard()
         return job.process.shell_status or FAILED_STATUS
@@ -425,14 +432,15 @@ def conclude_run(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: 
     for line in describe_end(ending, job, against):
         say(line)
     failed |= values.report_values(kept)
-    failed |= not print_findings(job, args.report)
+    told, counted = print_findings(job, args)
+    failed |= not told
     if (problem := finish.pack_small_records(job.run.path)) is not None:
         say(problem)
     if job.ended == "deadlock":
         return DEADLOCK_STATUS
     if job.interrupting_signal is not None:
         return 128 + job.interrupting_signal
-    return job.process.shell_status or (FAILED_STATUS if failed else 0)
+    return job.process.shell_status or (FAILED_STATUS if failed else counted)
 
 
 def report_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
@@ -452,7 +460,7 @@ def report_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
         f"`weft gather {place.name}-whole {host} ...` with all of them. {joint.remedy}")  # fmt: skip
     if problem is not None:
         say(problem)
-    write_report(args.report, UnanalysedRun(job.run.facts, (why,)))
+    write_report(args, UnanalysedRun(job.run.facts, (why,)))
     finish.pack_small_records(job.run.path)
     return job.process.shell_status or FAILED_STATUS
 
@@ -505,7 +513,7 @@ def report_values_only(job: Job, kept: RecordedValues, args: argparse.Namespace)
         say(str(error))
         failed = True
     why = "the program never initialised MPI: there are values and no calls"
-    failed |= not write_report(args.report, UnanalysedRun(job.run.facts, (why,)))
+    failed |= not write_report(args, UnanalysedRun(job.run.facts, (why,)))
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
 
@@ -682,26 +690,41 @@ class UnanalysedRun:
     ranks: Sequence[Any] = ()
 
 
-def write_report(file: Path | None, subject: Subject, report: Report | None = None) -> bool:
-    """Write the report that was asked for, whatever the outcome; return whether that worked."""
-    if file is None:
+def write_report(args: argparse.Namespace, subject: Subject, report: Report | None = None) -> bool:
+    """Write the JSON that was asked for, whatever came of the run; return whether that went well."""
+    files = [args.report] if args.report is not None else []
+    if report is None:  # nothing was analysed, which a document says best
+        files += [path for form, path in _findings_output.formats(args) if path is not None and form == "json"]
+    if not files:
         return True
     from weft.report import to_json
 
     document = to_json(subject, report.findings if report else (), report.failures if report else ())
     try:
-        file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        for file in files:
+            file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         say(f"the report could not be written: {error}")
         return False
     return True
 
 
-def print_findings(job: Job, report_file: Path | None) -> bool:
-    """Print a line for each finding, worst first, and write the report; return whether Weft itself did not fail."""
+def write_files(args: argparse.Namespace, ground: AnalysisContext, report: Report) -> None:
+    """Write the files that -o names, as `weft report` does."""
+    if args.output:
+        from weft.cli._report_output import write_forms
+
+        write_forms(ground, report, args)
+
+
+def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
+    """Print a line a finding, worst first, and write the reports.
+
+    Return whether Weft itself did all of it, and 1 if a finding counts as a failure, else 0.
+    """
     if job.run.facts["level"] == "outcomes":
         why = "a run of level `outcomes` holds no calls: nothing was analysed. It is for `weft replay`"
-        return write_report(report_file, UnanalysedRun(job.run.facts, (why,)))
+        return write_report(args, UnanalysedRun(job.run.facts, (why,))), 0
     import weft
     from weft.cli._progress import show_progress
     from weft.report import AnalysisContext, run_analyses
@@ -712,15 +735,21 @@ def print_findings(job: Job, report_file: Path | None) -> bool:
         ground = AnalysisContext(trace)
         with show_progress("analysing the run") as advance:
             report = run_analyses(trace, ground=ground, progress=advance)
+        counted = 0
+        if args.fail_on or args.baseline or args.suppress:
+            choice = _findings_output.read_selection(args, "never")
+            report = replace(report, findings=_findings_output.apply_selection(report.findings, choice))
+            counted = _findings_output.find_status(report.findings, choice)
         print_own_blocks(summary_blocks(trace, report), sys.stderr)
         with contextlib.suppress(OSError):
             show_picture(ground, report)
+        write_files(args, ground, report)
     except WeftError as error:
         why = f"the run could not be analysed: {error}"
         say(why)
-        write_report(report_file, UnanalysedRun(job.run.facts, (why,)))
-        return False
-    return write_report(report_file, trace, report) and not report.failures
+        write_report(args, UnanalysedRun(job.run.facts, (why,)))
+        return False, 0
+    return write_report(args, trace, report) and not report.failures, counted
 
 
 def show_picture(ground: AnalysisContext, report: Report) -> None:

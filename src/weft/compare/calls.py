@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.match import NONE, Match, communicates
+from weft.match import NONE, Match, asks_what_came, communicates
 from weft.trace import Flag, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC
 
@@ -19,7 +19,6 @@ REALIGNED: Final = 8
 """Calls in a row that are alike where two runs come together again, unless they end before."""
 MAX_RANGES: Final = 1000
 """intervals that are aligned; what comes behind so many differences is one difference more."""
-
 Ints = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
@@ -51,18 +50,24 @@ class AlikeRange:
     count: int
 
 
-def read_thread_calls(match: Match, rank: int, slot: int, names: dict[str, int]) -> ThreadCalls:
-    """Return the calls of a thread that communicate, without failed polls, whose number is chance.
+def read_thread_calls(match: Match, rank: int, slot: int, names: dict[str, int], *, polls: bool = False) -> ThreadCalls:
+    """Return the calls of a thread that communicate, without those whose outcome only timing decides.
 
-    `names`: numbers of functions, predefined types and operations, shared by both runs because two MPIs number them
-    differently; new names are added.
+    These are polls that failed, and what asks which requests or messages are there: tests, MPI_Waitsome, probes that
+    return at once. What the program does with the answer is compared. One that never returned counts. `polls`: with all
+    of them. `names`: numbers of functions, predefined types and operations, shared by both runs because two MPIs number
+    them differently; new names are added.
     """
     one = match.trace.ranks[rank]
     events, functions = one.events, one.trace.functions
-    polls = functions.mask(f.name for f in functions if f.is_poll)[events["function"]]
-    failed = polls & (events["flags"] & (Flag.CLOSED | Flag.TRUE) == Flag.CLOSED)
+    closed = events["flags"] & Flag.CLOSED != 0
+    failed = functions.mask(f.name for f in functions if f.is_poll)[events["function"]]
+    failed &= events["flags"] & Flag.TRUE == 0
+    asks = functions.mask(f.name for f in functions if asks_what_came(f))[events["function"]]
     counted = functions.mask(f.name for f in functions if communicates(f))[events["function"]]
-    chosen = np.flatnonzero((one.event_threads == slot) & counted & ~failed)
+    if not polls:
+        counted &= ~(closed & (failed | asks))
+    chosen = np.flatnonzero((one.event_threads == slot) & counted)
     return ThreadCalls(one, chosen, call_keys(one, chosen, names), _taken_messages(match, rank, chosen))
 
 
@@ -78,12 +83,17 @@ def call_keys(rank: Rank, chosen: Ints, names: dict[str, int], *, placed: bool =
     def predefined(cls: str) -> Callable[[int], str]:
         return lambda one: (functions.object_name(cls, one) if one < ID_DYNAMIC else None) or f"a {cls} of its own"
 
+    def communicator(id: int) -> str:  # noqa: A002 - the domain's word
+        """Return its name, which tells parent, call, members and how often before: numbers are of the whole run."""
+        known = rank.comm(id)
+        return f"communicator {known.name}" if known else "no communicator"
+
     function, nowhere = named(events["function"], lambda one: functions[one].base), np.zeros(len(chosen), np.int64)
     reduces = functions.mask(f.name for f in functions if (tag := f.slot.get("tag")) and tag.handle)[events["function"]]
     tags[reduces] = named(tags[reduces], predefined("OP"))
     columns = (
         function,
-        rank.comm_indices(events["comm"]) if placed else nowhere,
+        named(events["comm"], communicator) if placed else nowhere,
         np.where(flags & Flag.ANY_SOURCE, ANY_SOURCE, events["peer"]) if placed else nowhere,
         tags,
         events["count"],

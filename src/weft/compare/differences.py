@@ -59,13 +59,13 @@ class Comparison:
         return sum(stretch.count for _, _, alike_ranges in self.threads for stretch in alike_ranges)
 
 
-def compare(before: Match, after: Match, order: Order) -> Comparison:
+def compare(before: Match, after: Match, order: Order, *, polls: bool = False) -> Comparison:
     """Compare the calls of `after` with those of `before`, rank by rank and thread by thread; `order` is that of
-    `after`.
+    `after`. `polls`: also tests, probes and MPI_Waitsome, whose outcome timing decides.
     """
     made = Comparison(before, after)
     found: dict[int, Difference] = {}
-    for one, two in _paired_threads(before, after):
+    for one, two in _paired_threads(before, after, polls=polls):
         alike_ranges = list(align_calls(one.shape, two.shape))
         made.threads.append((one, two, alike_ranges))
         rank = two.rank.index
@@ -81,12 +81,13 @@ def compare(before: Match, after: Match, order: Order) -> Comparison:
     return made
 
 
-def _paired_threads(before: Match, after: Match) -> Iterator[tuple[ThreadCalls, ThreadCalls]]:
+def _paired_threads(before: Match, after: Match, *, polls: bool) -> Iterator[tuple[ThreadCalls, ThreadCalls]]:
     """Yield the calls of each thread that both runs have."""
     names: dict[str, int] = {}
-    for rank, (one, two) in enumerate(zip(before.trace.ranks, after.trace.ranks, strict=False)):
-        for slot in range(min(len(one.threads), len(two.threads))):
-            yield read_thread_calls(before, rank, slot, names), read_thread_calls(after, rank, slot, names)
+    for rank, ranks in enumerate(zip(before.trace.ranks, after.trace.ranks, strict=False)):
+        for slot in range(min(len(one.threads) for one in ranks)):
+            one, two = (read_thread_calls(side, rank, slot, names, polls=polls) for side in (before, after))
+            yield one, two
 
 
 def _first_difference(one: ThreadCalls, two: ThreadCalls, alike: int) -> Difference | None:

@@ -92,7 +92,10 @@ def difference_lines(comparison: Comparison) -> Iterator[str]:
     for one in comparison.first:
         reference, run = _call_text(comparison.before, one.before), _call_text(comparison.after, one.after)
         if one.before and one.after and reference == run:
-            texts = list(_changed_arguments(comparison, one.before, one.after))
+            texts = [
+                *_changed_arguments(comparison, one.before, one.after),
+                *_changed_envelope(comparison, one.before, one.after),
+            ]
             run += f": {listed(texts)}" if texts else ""
         groups.setdefault((reference, run), []).append(one)
     for number, ((reference, run), some) in enumerate(groups.items()):
@@ -139,6 +142,28 @@ def _changed_arguments(comparison: Comparison, before: EventId, after: EventId) 
             yield f"{name} {shown[1]}, in the reference {shown[0]}"
     if one.error != two.error:
         yield f"error class {two.error}, in the reference {one.error}"
+
+
+def _changed_envelope(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
+    """Yield what differs beside the arguments of two calls that read alike: communicator, messages, source, tag."""
+    sides = (comparison.before, before), (comparison.after, after)
+    one, two = (match.trace.event(*event) for match, event in sides)
+    comms = [event.comm.name if event.comm else "none" for event in (one, two)]
+    if comms[0] != comms[1]:
+        yield f"communicator {comms[1]}, in the reference {comms[0]}"
+    taken = [sorted(_taken_messages(match, event)) for match, event in sides]
+    if taken[0] != taken[1]:
+        yield f"it takes {listed(taken[1]) or 'no message'}, in the reference {listed(taken[0]) or 'none'}"
+    for name, values in (("peer", (one.peer, two.peer)), ("tag", (one.tag, two.tag))):
+        if values[0] != values[1] and name not in two.function.slot:
+            yield f"{name} {values[1]}, in the reference {values[0]}"
+
+
+def _taken_messages(match: Match, event: EventId) -> Iterator[str]:
+    for row in match.receives_of(event):
+        if (partner := int(match.recvs.partner[row])) != NONE:
+            rank = match.sends.id(partner)[0]
+            yield f"the message of rank {rank} (tag {int(match.sends.tag[partner])})"
 
 
 def _argument_text(event: Event, handle: str | None, value: Any) -> str:

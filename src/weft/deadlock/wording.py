@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from weft.base.lazy import dataclass
-from weft.base.words import listed, rank_words
+from weft.base.words import listed, plural, rank_words
 from weft.deadlock.blocked_ranks import Blocked, Reason, Standstill
 from weft.deadlock.collective_calls import Absence
 from weft.deadlock.message_balance import ledgers
@@ -17,7 +19,8 @@ from weft.evidence import Deadlock, OtherCall, OtherMessage, OtherTag, Wait
 from weft.findings import Finding
 from weft.mpi.meaning import base_name
 from weft.terms import calls, describe
-from weft.trace import Event
+from weft.terms.calls import masks_of
+from weft.trace import Communicator, Event, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
 if TYPE_CHECKING:
@@ -147,6 +150,8 @@ class _Telling:
         return f"{head}; {self._why(first, reasons[0])}"
 
     def _why(self, group: Group, reason: Reason) -> str:
+        if (why := self._fewer_pickled_collectives(group)) is not None:
+            return why
         if reason.what == "message":
             return self._no_message(group, reason)
         if reason.what == "receive" and reason.peer in group.ranks:
@@ -167,6 +172,28 @@ class _Telling:
             reason.what
         ]
         return f"{rank_words(others)} {says}: {self._places(others, group)}"
+
+    def _fewer_pickled_collectives(self, group: Group) -> str | None:
+        """Say which members made fewer collectives of pickled objects than the group; None for other calls."""
+        event = group.blocked.event
+        name, comm = describe.pickled_collective(event), event.comm
+        if not name or comm is None:
+            return None
+        mine = list_pickled_collectives(event.rank, comm)
+        made = {i: list_pickled_collectives(self.standstill.trace.ranks[i], comm) for i in comm.members if i >= 0}
+        fewer = sorted(i for i, calls_ in made.items() if len(calls_) < len(mine))
+        if not fewer:
+            return None
+        before = f", {_call_at(mine[-2])} before this one" if len(mine) > 1 else ""
+        on = f" on {comm.parent.name}" if comm.parent is not None else ""
+        last = made[fewer[0]]
+        alike = [i for i in fewer if [*map(_call_at, made[i])] == [*map(_call_at, last)]]
+        did = f"{len(last):,}, {_call_at(last[-1])}{' at last' if len(last) > 1 else ''}," if last else "none"
+        places = self._places(alike, group).removeprefix(f"{rank_words(alike)} ").removeprefix("it ")
+        return (
+            f"it called {plural(len(mine), 'collective')} of pickled objects{on}{before}; {rank_words(alike)} "
+            f"called {did} and {places}"
+        )
 
     def _no_message(self, group: Group, reason: Reason) -> str:
         if reason.peer == ANY_SOURCE:
@@ -328,6 +355,21 @@ class _Telling:
         if shown is cycle:
             return f"{listed(parts)}: a cycle in which each waits for the next"
         return f"{rank_words(cycle)} wait for each other in a cycle: {', '.join(parts)}, and so on"
+
+
+def list_pickled_collectives(of: Rank, comm: Communicator) -> list[Event]:
+    """List the collectives of pickled objects that a rank made on mpi4py's duplicate of a communicator, by their first
+    calls: mpi4py numbers them by tag.
+    """
+    id = comm.local_ids.get(of.index)
+    table = masks_of(of.trace.functions).table(calls.SENDS | calls.RECVS | calls.SENDRECVS)
+    rows = np.flatnonzero((of.events["comm"] == id) & table[of.events["function"]]) if id else np.zeros(0, np.int64)
+    _, first = np.unique(of.events["tag"][rows], return_index=True)
+    return [of.event(int(row)) for row in rows[np.sort(first)]]
+
+
+def _call_at(event: Event) -> str:
+    return describe.call_words(event) + describe.at_place(event)
 
 
 def _near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:

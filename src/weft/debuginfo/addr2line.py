@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.base.cache import keep, recall
+from weft.debuginfo.symbols import cached_debuginfo, name_functions
 
 ADDR2LINE_SECONDS: Final = 120
 MAX_KEPT: Final = 20_000
@@ -19,15 +20,20 @@ Found = tuple[str | None, int, str | None]
 
 
 def lines_of(path: str, build_id: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Return frames by offset like `run_addr2line`, which is asked only for offsets that are not in the cache."""
+    """Return the frames of each return address, innermost first; those without any known frame are left out.
+
+    A function without a line is named only within its symbol's size. addr2line is asked only for offsets that are not
+    in the cache.
+    """
+    files = [Path(path), *_list_debug_files(path, build_id)]
     if not build_id:
         return run_addr2line(path, offsets, problems)
-    key, depends = [path, build_id], [Path(path), *_list_debug_files(path, build_id)]
-    told: dict[str, list[Found]] = (recall("lines", key, depends) or {}).get("lines", {})
+    key = [path, build_id]
+    told: dict[str, list[Found]] = (recall("frames", key, files) or {}).get("lines", {})
     left = [offset for offset in offsets if str(offset) not in told]
-    if left and (answers := _query_addr2line(path, left, problems)):
+    if left and (answers := _query(path, files, left, problems)):
         kept = told if len(told) < MAX_KEPT else {}
-        keep("lines", key, depends, {"lines": kept | answers})
+        keep("frames", key, files, {"lines": kept | answers})
         told = told | answers
     return _drop_unknown({text: told[text] for offset in offsets if (text := str(offset)) in told})
 
@@ -38,13 +44,30 @@ def _list_debug_files(path: str, build_id: str) -> list[Path]:
     system = Path("/usr/lib/debug")
     return [
         system / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug", Path(f"{path}.debug"),
-        of.parent / ".debug" / f"{of.name}.debug", system / f"{path[1:]}.debug",
+        of.parent / ".debug" / f"{of.name}.debug", system / f"{path[1:]}.debug", *cached_debuginfo(build_id),
     ]  # fmt: skip
 
 
 def run_addr2line(path: str, offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
-    """Return the frames of each offset, innermost first; offsets without any known frame are left out."""
-    return _drop_unknown(_query_addr2line(path, offsets, problems))
+    """Return the same without the cache."""
+    return _drop_unknown(_query(path, [Path(path)], offsets, problems))
+
+
+def _query(path: str, files: Sequence[Path], offsets: Sequence[int], problems: list[str]) -> dict[str, list[Found]]:
+    """Return what is known of each offset, also if that is nothing."""
+    told = _query_addr2line(path, offsets, problems)
+    for fetched in files[-1:]:  # addr2line itself finds the others
+        if str(fetched).endswith("/debuginfo") and (
+            left := [o for o in offsets if not _has_line(told.get(str(o), ()))]
+        ):
+            told |= {key: of for key, of in _query_addr2line(str(fetched), left, problems).items() if _has_line(of)}
+    without = [int(key) - 1 for key, frames in told.items() if not _has_line(frames)]
+    names = name_functions(files, without) if without else {}
+    return told | {str(address + 1): [(None, 0, names.get(address))] for address in without}
+
+
+def _has_line(frames: Sequence[Found]) -> bool:
+    return any(file for file, _, _ in frames)
 
 
 def _drop_unknown(answers: Mapping[str, Sequence[Found]]) -> dict[str, list[Found]]:

@@ -23,7 +23,7 @@ Segment = tuple[int, int, int, int]
 
 def read_build_id(path: Path) -> str:
     """Return the build id in hex, empty for none. Raises ValueError if the file is no 64-bit little-endian ELF file."""
-    with _open_file(path) as file:
+    with open_file(path) as file:
         for kind, offset, _, length in _read_segments(file):
             if kind == PT_NOTE and length <= MAX_NOTES:
                 file.seek(min(offset, 2**62))
@@ -37,7 +37,7 @@ def read_soname(path: Path) -> str:
     """Return the soname of a library, empty for none. Raises ValueError if the file is no 64-bit little-endian ELF
     file.
     """
-    with _open_file(path) as file:
+    with open_file(path) as file:
         segments = list(_read_segments(file))
         tags = dict(_read_dynamic(file, segments))
         if DT_SONAME not in tags or DT_STRTAB not in tags:
@@ -50,7 +50,8 @@ def read_soname(path: Path) -> str:
     return ""
 
 
-def _open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading without waiting, should it be a pipe."""
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
 
 

@@ -8,11 +8,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from weft.deadlock.blocked_ranks import Standstill
 from weft.terms import calls
 from weft.terms.calls import masks_of
 from weft.terms.library_code import innermost_user_site, is_library_code
-from weft.terms.rank_progress import called_finalize, open_calls
+from weft.terms.rank_progress import called_finalize, calls_at, open_calls
 from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
 from weft.trace.sites import CallSite
 
@@ -64,6 +66,23 @@ class End:
         found = [self.rank.event(index) for index in open_calls(self.rank)] if not self.rank.missing else []
         return [event for event in found if not event.is_finalize_at_exit]
 
+    @cached_property
+    def stood_in(self) -> list[Event]:
+        """Its calls of MPI at the moment of a signal from outside or of Weft's question; else those of its end."""
+        if self.ending is None or self.ending.kind not in (EndingKind.WARNED, EndingKind.WHERE):
+            return self.open_calls
+        found = [self.rank.event(index) for index in calls_at(self.rank, self.ending.ticks)]
+        return [event for event in found if not event.leaving]
+
+    @cached_property
+    def went_on(self) -> bool:
+        """Whether the program handled the signal: it returned from a call, or made one, after it."""
+        if self.how is not How.SIGNAL or self.ending is None:
+            return False
+        later = self.rank.events["enter"] > np.uint64(self.ending.ticks)
+        called = any(not self.rank.event(int(index)).leaving for index in np.flatnonzero(later)[:64])
+        return called or any(not event.open for event in self.stood_in)
+
     @property
     def site(self) -> CallSite | None:
         """Return the line of the program at which it ended, where it is known; none where Weft's recorder ended it."""
@@ -114,7 +133,8 @@ def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
     if crash := _first(told, EndingKind.SIGNAL):
         return How.WEFT if crash.part_of_weft else How.CRASH, crash
     if abort := _first(told, EndingKind.ABORT):
-        return How.ABORT, abort
+        is_way_out = interrupted is not None and interrupted.time_ns <= abort.time_ns and _is_ended_from_outside(rank)
+        return (How.SIGNAL, interrupted) if is_way_out else (How.ABORT, abort)
     left = _first(told, EndingKind.EXIT)
     if rank.definitions.ended is not None:
         return How.ERROR, left
@@ -125,6 +145,11 @@ def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
     if rank.state == "aborted":
         return How.ABORT, None
     return _way_out(rank, left)
+
+
+def _is_ended_from_outside(rank: Rank) -> bool:
+    """Return whether somebody ended the whole run: what its ranks do on their way out is not the program's error."""
+    return rank.trace.run.get("ended") in ("interrupted", "killed")
 
 
 def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:

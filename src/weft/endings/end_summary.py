@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from weft.base.words import plural, printable, rank_words
 from weft.endings.end_causes import OWN, End, How, ends
+from weft.endings.waits_at_end import describe_waits
 from weft.endings.wording import words
 from weft.trace import Level, Trace
 
@@ -33,7 +34,7 @@ def lines(trace: Trace, told: Collection[int] = ()) -> list[str]:
     if len(groups) > MAX_LINES:
         left = sum(len(group) for _, group in groups[MAX_LINES:])
         said.append(f"and {plural(left, 'more rank')} elsewhere: weft view --text {printable(str(trace.path))}")
-    return said + _killed(trace, found)
+    return describe_waits(trace, found) + said + _killed(trace, found)
 
 
 def _killed(trace: Trace, found: list[End]) -> list[str]:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from weft.base.words import listed, printable
+import numpy as np
+
+from weft.base.words import listed, printable, short_function
 from weft.endings.end_causes import End, How, callers, own_finalize, own_line
 from weft.terms.describe import at_place, call_words, task_suffix
 from weft.terms.library_code import is_library_code
-from weft.trace import Ending, EndingKind, ExitKind
+from weft.trace import Ending, EndingKind, Event, ExitKind
 from weft.trace.sites import CallSite
 
 MAX_TEXT: Final = 160
@@ -152,7 +154,16 @@ def left_by(ending: Ending) -> str:
 
 def _by_signal(end: End) -> str:
     assert end.ending is not None
-    return f"got {signal_name(end.ending.code)}" + _stood(end)
+    return f"got {signal_name(end.ending.code)}{_stood(end)}{_went_on(end)}"
+
+
+def _went_on(end: End) -> str:
+    """Say where the record of a rank ends that handled the signal."""
+    if not end.went_on:
+        return ""
+    if own_finalize(end.rank) is not None and not end.open_calls:
+        return ", handled it and finished"
+    return f", handled it and went on; its record ends{_last_place(end)}"
 
 
 def _cut_off(end: End) -> str:
@@ -162,18 +173,28 @@ def _cut_off(end: End) -> str:
 
 def _stood(end: End) -> str:
     """Say where the rank was: in its open calls, at the line where it was asked, or after its last call."""
-    if end.open_calls:
-        inside = [call_words(e) + at_place(e) + task_suffix(e) for e in end.open_calls]
-        return " in " + listed(inside)
+    if end.stood_in:
+        return _inside(end.stood_in)
+    if end.rank.state == "starting" and not len(end.rank):
+        return f" inside {end.rank.trace.system.name}'s initialisation, or before it"
     if end.ending is not None and (site := own_line(end.ending)) is not None:
         return f" outside {end.rank.trace.system.name}{_at(site)}{_called(end.ending)}"
-    return f" outside {end.rank.trace.system.name}" + _last(end)
+    return f" outside {end.rank.trace.system.name}" + ("" if end.went_on else _last(end))
+
+
+def _last_place(end: End) -> str:
+    return _inside(end.open_calls) if end.open_calls else f" outside {end.rank.trace.system.name}{_last(end)}"
+
+
+def _inside(events: list[Event]) -> str:
+    return " in " + listed([call_words(e) + at_place(e) + task_suffix(e) for e in events])
 
 
 def _last(end: End) -> str:
-    if not len(end.rank):
+    before = int(np.count_nonzero(end.rank.enter_ns() < end.time_ns)) if len(end.rank) else 0
+    if not before:
         return ""
-    last = end.rank.event(len(end.rank) - 1)
+    last = end.rank.event(before - 1)
     return f", after {call_words(last)}{at_place(last)}"
 
 
@@ -221,7 +242,7 @@ def _deeper(ending: Ending, place_: CallSite) -> bool:
 
 
 def _at(site: CallSite) -> str:
-    function = site.function or ""
+    function = short_function(site.function or "")
     return f" at {_short(site)}" + (f" in {function}" if function and function not in _ENTRY else "")
 
 

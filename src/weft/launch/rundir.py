@@ -15,6 +15,7 @@ from typing import Any
 import weft
 from weft.base.lazy import dataclass
 from weft.errors import UsageError, WeftError
+from weft.launch.program_files import describe_program_files
 from weft.safety.folders import Held, read_regular
 from weft.safety.runs import add_signature, read_own_facts
 
@@ -107,6 +108,7 @@ def make_first_facts(command: Sequence[str], level: str) -> dict[str, Any]:
             "schema": SCHEMA,
             "weft": weft.__version__,
             "command": list(command),
+            **describe_program_files(command),
             "cwd": str(Path.cwd()),
             "host": os.uname().nodename,
             "started": current_time(),

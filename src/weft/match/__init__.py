@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.match.functions import Op, Post, Spec, classify, communicates
+from weft.match.functions import Op, Post, Spec, asks_what_came, classify, communicates
 from weft.match.grouping import group_rows
 from weft.match.operations import NONE, U32, Collectives, Instances, MakeColumn, Operations, Posts, extract_operations
 from weft.match.rings import dropped_operations, select_pairable
@@ -22,21 +22,8 @@ from weft.native.threads import run_in_threads, worker_count
 from weft.trace import Trace
 
 __all__ = [
-    "NONE",
-    "Collectives",
-    "Instances",
-    "MakeColumn",
-    "Match",
-    "Op",
-    "Operations",
-    "Post",
-    "Posts",
-    "Spec",
-    "classify",
-    "communicates",
-    "group_collectives",
-    "match_operations",
-    "pair_messages",
+    "NONE", "Collectives", "Instances", "MakeColumn", "Match", "Op", "Operations", "Post", "Posts", "Spec",
+    "asks_what_came", "classify", "communicates", "group_collectives", "match_operations", "pair_messages",
     "pair_posts",
 ]  # fmt: skip
 

@@ -128,6 +128,16 @@ def communicates(function: Function) -> bool:
     return classify(function.name)[0] is not Op.NONE or base_name(function.name) in _ALSO_COMMUNICATE
 
 
+_ASKS: Final = meaning.functions_with(
+    Act.COMPLETE, Act.ASK, Act.PROBE, where=lambda row: row.polls or row.many is Many.SOME
+)
+
+
+def asks_what_came(function: Function) -> bool:
+    """Return whether a function says which requests or messages are there by now, which timing decides."""
+    return base_name(function.name) in _ASKS
+
+
 POLL = PROGRAM_POLL
 
 

@@ -12,11 +12,11 @@ from weft.mpi.function_facts import (
     completes_accesses,
     frees_object,
     gives_known_handle,
-    has_silent_status,
     is_persistent,
     meaning_of,
     promises_communicator,
     sends_and_receives,
+    status_fields,
 )
 from weft.mpi.meaning import Access, Act, Form, Many, Meaning, Sync
 from weft.mpi.table import Function, Parameter
@@ -82,7 +82,7 @@ def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator
 def _request_statements(f: Function, p: Parameter) -> Iterator[str]:
     """Yield statements after success for a request that came out of the call, with the buffer that it watches."""
     words = {False: "false", True: "true"}
-    yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[is_persistent(f)]}, .silent = {words[has_silent_status(f)]}, .place = {p.name}}};"
+    yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[is_persistent(f)]}, .status = {status_fields(f)}, .place = {p.name}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
     if made:
         yield f"        weft_comm_promised(&pending, comm, {made.name}); promised = pending.made_id;"

@@ -171,7 +171,7 @@ def tail_statements(f: Function, p: Parameter, after: bool) -> Iterator[str]:
     elif p.type == "status":
         status = "w_status" if after and p.direction == "out" else p.name
         test = "ok" if after else f"{p.name} && {p.name} != MPI_STATUS_IGNORE"
-        yield f"        weft_text_status(&text, {status}, {test});"
+        yield f"        weft_text_status(&text, {status}, {test} ? WEFT_STATUS_MESSAGE : WEFT_STATUS_NOTHING);"
     elif p.handle == "COMM" and after and promises_communicator(f):
         yield "        weft_text_u(&text, promised);"
     elif p.handle:

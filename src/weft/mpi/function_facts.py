@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Form, Leaves, Meaning, Mode, Sync, Trait
+from weft.mpi.meaning.words import FILES
 from weft.mpi.table import Function, Parameter
 
 
@@ -41,9 +42,14 @@ def is_persistent(f: Function) -> bool:
     return meaning_of(f).form is Form.PERSISTENT
 
 
-def has_silent_status(f: Function) -> bool:
-    """Return whether the status of the request that the call makes says nothing."""
-    return Trait.TELLS_STATUS not in meaning_of(f).traits
+def status_fields(f: Function) -> str:
+    """Return what of the status of a call, or of the request that it makes, has a meaning (recorder/shim.h)."""
+    row = meaning_of(f)
+    if row.topic == FILES:
+        return "WEFT_STATUS_COUNT"
+    if Trait.TELLS_STATUS in row.traits or row.act in (Act.PROBE, Act.MATCHED_PROBE):
+        return "WEFT_STATUS_MESSAGE"
+    return "WEFT_STATUS_CANCELLED" if row.act is Act.SEND else "WEFT_STATUS_NOTHING"
 
 
 def sends_and_receives(f: Function) -> bool:

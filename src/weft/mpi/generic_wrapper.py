@@ -103,6 +103,7 @@ def _render_line(f: Function, k: int, first: int) -> str:
     """Return the line of one function in the table."""
     status = next((i for i, p in enumerate(f.parameters) if p.kind == "STATUS" and p.direction == "out"), -1)
     made = any(p.handle == "REQUEST" and p.direction == "out" for p in f.parameters)
+    meaning = function_facts.status_fields(f)
     manners = {
         "HAS_TAIL": f.tail,
         "ENQUIRY": function_facts.is_made_by_fortran_bindings(f),
@@ -110,7 +111,6 @@ def _render_line(f: Function, k: int, first: int) -> str:
         "RECEIVES": any(p.name == "source" and p.place == "peer" for p in f.parameters),
         "GETTER": function_facts.gives_known_handle(f),
         "PERSISTENT": made and function_facts.is_persistent(f),
-        "SILENT": made and function_facts.has_silent_status(f),
         "PAIRS": function_facts.sends_and_receives(f),
         "TAG_ASKED": f.parameter("tag") is not None,
     }
@@ -127,6 +127,8 @@ def _render_line(f: Function, k: int, first: int) -> str:
         "n": len(names),
         "manners": " | ".join(name for name, has in manners.items() if has) or 0,
         "watching": watching,
+        "fields": meaning if status >= 0 else 0,
+        "request": meaning if made else 0,
         "status": status,
         "flag": _argument_index(f, "flag"),
         "count": _argument_index(f, "count"),

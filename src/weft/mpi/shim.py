@@ -29,9 +29,9 @@ from weft.mpi.prebuilt import BuiltRecorder
 from weft.safety.folders import cache_folder, is_kept, make_private
 
 _SOURCES = ("process.c", "shim.c", "objects.c", "rings.c", "peek.c", "sites.c", "python.c", "outcomes.c", "replay.c",
-            "threads.c", "windows.c", "turns.c", "ends.c", "buffers.c", "access.c", "memory.c", "endings.c", "crash.c",
-            "leaving.c", "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c", "halo_log.c",
-            "halo_infer.c")  # fmt: skip
+            "threads.c", "windows.c", "turns.c", "ends.c", "buffers.c", "blocks.c", "access.c", "memory.c", "endings.c",
+            "crash.c", "leaving.c", "cores.c", "shared.c", "seldom.c", "strangers.c", "hashes.c", "halo.c",
+            "halo_log.c", "halo_infer.c")  # fmt: skip
 _BY_HAND = (("o", ("outcomes.c", "windows.c")), ("p", ("replay.c", "turns.c")), ("t", ("threads.c",)))
 _HEADERS = (
     "calls.h",
@@ -53,7 +53,7 @@ _HEADERS = (
 _INSIDE = "leaving.py"  # runs in Python programs
 _TOGETHER = {
     "hot": ("objects.c", "peek.c", "sites.c", "buffers.c", "access.c", "python.c"),
-    "warm": ("rings.c", "seldom.c", "shim.c", "threads.c", "windows.c", "outcomes.c"),
+    "warm": ("blocks.c", "rings.c", "seldom.c", "shim.c", "threads.c", "windows.c", "outcomes.c"),
     "follow": ("replay.c", "turns.c"),
     "hashed": ("hashes.c", "halo.c", "halo_log.c", "halo_infer.c"),
     "cold": (

@@ -65,6 +65,8 @@ def render_wrapper(f: Function) -> str:
                     f"    uint32_t before_id_{p.name} = {id_expression(p, 'before_' + p.name)}; (void)before_id_{p.name};"
                 )
             lines.append(f"    (void)before_{p.name};")
+    if {p.place for p in f.parameters} >= {"buffer", "datatype"}:
+        lines.append("    weft_buffer_named(thread, event);")
     if has_posting_order(f):
         lines.append("    if (UNLIKELY(weft_threaded)) weft_post_lock();")
     lines += _tail_entry_statements(f, entry)
@@ -245,15 +247,13 @@ def _slot_status_statements(
     f: Function, flag: Parameter | None, completion: Parameter | None, *, left: bool
 ) -> Iterator[str]:
     """Yield statements that put the status's fields into the event; `left`: the size of the message goes into its tail."""
-    silent = " && !completion.silent[chosen]" if completion else ""
-    fill = "weft_status_slot" if completion or not f.parameter("tag") else "weft_status_asked"
-    yield f"    uint64_t bytes = 0; if (ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}{silent}) bytes = {fill}(event, w_status);"
+    is_set = f"ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}"
+    fill = "weft_status_asked" if f.parameter("tag") else "weft_status_slot"
     if completion:
-        flagged = " && (event->flags & WEFT_FLAG_TRUE)" if flag else ""
-        yield "    else {"
-        yield "        event->peer = event->tag = -1;"
-        yield f"        if (ok{flagged} && weft_status_cancelled(w_status)) event->flags |= WEFT_FLAG_CANCELLED;"
-        yield "    }"
+        fields = f"{is_set} ? (enum weft_status_fields)completion.fields[chosen] : WEFT_STATUS_NOTHING"
+        yield f"    uint64_t bytes = weft_status_completed(event, w_status, {fields});"
+    else:
+        yield f"    uint64_t bytes = 0; if ({is_set}) bytes = {fill}(event, w_status);"
     if not left:
         yield f"    weft_received(thread, event, bytes, {'true' if is_probe(f) else 'false'});"
 

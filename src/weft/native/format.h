@@ -207,8 +207,8 @@ struct weft_event {
     uint32_t object; /* object id: request, window, file, message, or the object that the call created */
     uint64_t buffer; /* address; WEFT_IN_PLACE; 0 for MPI_BOTTOM and NULL. MPI_Wtime/Wtick: the double's bits.
                           MPI_Finalize: WEFT_LEAVING where the way out of the process called it, not the program.
-                          A completion: 0 or WEFT_GUESSED. With BUFFER_CHANGED on a call that completes one-sided
-                          operations: the origin buffer of one that changed */
+                          A completion: 0 or WEFT_GUESSED. With BUFFER_CHANGED on a completion, or on a call that
+                          completes one-sided operations: the buffer of one that changed */
 };
 
 #define WEFT_FLAG_CLOSED 0x01u /* the call returned */

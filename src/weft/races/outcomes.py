@@ -19,6 +19,7 @@ from weft.terms.argument_columns import Ints
 from weft.terms.datatype_sizes import machine_type, size_in_bytes
 from weft.trace import Event
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC
+from weft.trace.tails import Status
 
 SAME: Final = "same"
 OPEN: Final = "unknown"
@@ -27,6 +28,9 @@ OTHER_TYPE: Final = "type-mismatch"
 NO_MESSAGE: Final = "unmatched-receive"
 _BYTES: Final = frozenset(("MPI_BYTE", "MPI_PACKED", "PVM_BYTE", "packed"))
 """Types of raw memory: they fit messages of any type."""
+_LENGTHS: Final = frozenset(("MPI_Get_count", "MPI_Get_elements", "MPI_Get_elements_x"))
+_NEAR: Final = 32
+"""Calls before a receive among which its probe is looked for."""
 
 
 def find_strays(match: Match, races: Races) -> NDArray[np.bool_]:
@@ -67,6 +71,25 @@ def worst_outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
             if misfit[0] != SAME:
                 worst = misfit
     return worst
+
+
+def is_sized_by_probe(receive: Event) -> bool:
+    """Return whether the program read a receive's length from the status of a probe just before (MPI_Get_count).
+
+    Such a receive has room for whichever message comes (MPI-4.1, 3.8.1 and 3.8.2).
+    """
+    size, asked = size_in_bytes(receive.datatype), None
+    for index in range(receive.index - 1, max(-1, receive.index - 1 - _NEAR), -1):
+        event = receive.rank.event(index)
+        if event.thread is not receive.thread:
+            continue
+        if asked is None and event.function.base in _LENGTHS:
+            status = event.args.get("status")
+            asked = status if isinstance(status, Status) and status.count == receive.count * (size or 0) else None
+        elif asked is not None and event.function.probes and event.status is not None:
+            seen = event.status
+            return (seen.source, seen.tag, seen.count) == (asked.source, asked.tag, asked.count)
+    return False
 
 
 def _surely_fits(match: Match, send: int, recv: int) -> bool:
@@ -111,7 +134,7 @@ def _find_misfit(send: Event, receive: Event) -> tuple[str, str]:
     if "send" in receive.function.name.lower():
         return SAME, ""  # a half of MPI_Sendrecv, whose receive is not in the slot
     place = f"{describe.call_words(receive)}{describe.at_place(receive)}"
-    if send.count * sizes[0] > receive.count * sizes[1]:
+    if send.count * sizes[0] > receive.count * sizes[1] and not is_sized_by_probe(receive):
         return TOO_LONG, f"the message{describe.at_place(send)} is too long for {place}"
     kinds = [{machine_type(name) for name, _ in type.signature() or ()} for type in (sent, wanted)]
     if all(kinds) and kinds[0] != kinds[1] and not _BYTES & (kinds[0] | kinds[1]):

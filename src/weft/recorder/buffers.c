@@ -16,8 +16,9 @@ enum { ORIGINS = 1 << 12 }; /* one-sided operations watched at once: an epoch ma
 enum { WATCHED_WHOLE = 256, WATCHED_PIECE = 32, WATCHED_PIECES = 8, WATCHED_BYTES = 256 };
 _Static_assert(WATCHED_BYTES >= WATCHED_WHOLE && WATCHED_BYTES >= WATCHED_PIECE * WATCHED_PIECES, "a copy holds them");
 
-/* With --whole-buffers all of it, at every operation, up to what a copy may take. */
-enum { WHOLE_MOST = 64 << 20, WHOLE_CHUNK = 16 << 10 };
+/* All of a longer one at the first operations of a line, up to so many bytes of each line; with --whole-buffers at every
+ * operation. No copy takes more than WHOLE_MOST. */
+enum { WHOLE_MOST = 64 << 20, WHOLE_OF_SITE = 32 << 20, WHOLE_CHUNK = 16 << 10, PIECES_AT_ONCE = 64, PIECE_COST = 256 };
 
 static bool whole(uint64_t n) { return n <= WATCHED_WHOLE || (weft_watching == WEFT_WATCH_ALL && n <= WHOLE_MOST); }
 
@@ -34,6 +35,10 @@ static int watched(const uint8_t *bytes, uint64_t n, struct iovec *pieces) {
                            .iov_len = WATCHED_PIECE};
     return WATCHED_PIECES;
 }
+
+enum { WATCHED_SITES = 4096 };
+static uint32_t starts_of_site[WATCHED_SITES];
+static uint64_t bytes_of_site[WATCHED_SITES]; /* that were looked at wholly */
 
 static uint64_t sum_bytes(uint64_t sum, const uint8_t *bytes, size_t n) {
     uint64_t word;
@@ -57,41 +62,88 @@ static ssize_t look(const struct weft_pending *p, uint8_t *copy, struct iovec *p
     return weft_peek_pieces(copy, pieces, *count);
 }
 
-/* The sum of all of a buffer, chunk by chunk; false where it cannot be looked at, `gone` where it is gone. */
-static bool sum_of_whole(const struct weft_pending *p, uint64_t *sum, bool *gone) {
+/* A sum in the making: it looks at pieces together, as each look takes the kernel's time. */
+struct summing {
+    uint64_t sum;
+    struct iovec pieces[PIECES_AT_ONCE];
+    int n;
+    size_t size;
+    bool hidden, gone; /* what of it cannot be looked at, and what is not there any more */
+};
+
+static void sum_pieces(struct summing *s) {
     uint8_t copy[WHOLE_CHUNK];
-    *sum = p->bytes;
-    *gone = false;
-    for (uint64_t at = 0; at < p->bytes; at += WHOLE_CHUNK) {
-        size_t n = p->bytes - at < WHOLE_CHUNK ? (size_t)(p->bytes - at) : (size_t)WHOLE_CHUNK;
-        struct iovec there = {.iov_base = (char *)(uintptr_t)p->buffer + at, .iov_len = n};
-        ssize_t got = weft_peek_pieces(copy, &there, 1);
-        *gone = got >= 0 && got != (ssize_t)n;
-        if (got != (ssize_t)n) return *gone;
-        *sum = sum_bytes(*sum, copy, n);
+    ssize_t got = s->n ? weft_peek_pieces(copy, s->pieces, s->n) : 0;
+    if (got < 0) s->hidden = true;
+    else if ((size_t)got != s->size) s->gone = true;
+    else s->sum = sum_bytes(s->sum, copy, s->size);
+    s->n = 0;
+    s->size = 0;
+}
+
+static void sum_piece(struct summing *s, const uint8_t *from, uint64_t bytes) {
+    while (bytes && !s->hidden && !s->gone) {
+        if (s->n == PIECES_AT_ONCE || s->size == WHOLE_CHUNK) sum_pieces(s);
+        size_t room = WHOLE_CHUNK - s->size, n = bytes < room ? (size_t)bytes : room;
+        s->pieces[s->n++] = (struct iovec){.iov_base = (void *)(uintptr_t)from, .iov_len = n};
+        s->size += n;
+        from += n;
+        bytes -= n;
     }
-    return true;
+}
+
+static void sum_block(struct summing *s, const struct weft_pending *p, int64_t element, struct weft_block_run block) {
+    sum_piece(s, (const uint8_t *)p->buffer + element * p->blocks->extent + block.at, block.bytes);
+}
+
+/* Those of a datatype, or as many pieces of them as are looked at in a buffer without gaps. */
+static void sum_blocks(struct summing *s, const struct weft_pending *p) {
+    const struct weft_blocks *b = p->blocks;
+    for (int k = 0; k < WATCHED_PIECES && !p->whole; k++) {
+        uint64_t byte = (p->bytes - 1) / (WATCHED_PIECES - 1) * (uint64_t)k;
+        struct weft_block_run block = weft_block(b, byte % b->bytes);
+        if (block.bytes > WATCHED_PIECE) block.bytes = WATCHED_PIECE;
+        sum_block(s, p, (int64_t)(byte / b->bytes), block);
+    }
+    for (int64_t element = 0; element < b->count && p->whole; element++)
+        for (int i = 0; i < b->runs && !s->hidden && !s->gone; i++) {
+            struct weft_block_run block = b->run[i];
+            for (uint64_t k = 0; k < b->run[i].times; k++, block.at += block.stride) sum_block(s, p, element, block);
+        }
 }
 
 /* The sum of what is watched; false where it cannot be looked at, `gone` where it is gone. */
 static bool sum_now(const struct weft_pending *p, uint64_t *sum, bool *gone) {
     WEFT_WORK(WEFT_BUFFERS);
-    if (p->bytes > WATCHED_WHOLE && whole(p->bytes)) return sum_of_whole(p, sum, gone);
+    struct summing s = {.sum = p->bytes};
     struct iovec pieces[WATCHED_PIECES];
-    uint8_t copy[WATCHED_BYTES];
-    int count;
-    size_t size, at = 0;
-    ssize_t got = look(p, copy, pieces, &count, &size);
-    *gone = got >= 0 && got != (ssize_t)size;
-    *sum = p->bytes;
-    if (got != (ssize_t)size) return *gone;
-    for (int i = 0; i < count; at += pieces[i++].iov_len) *sum = sum_bytes(*sum, copy + at, pieces[i].iov_len);
+    if (p->blocks) sum_blocks(&s, p);
+    else if (p->whole) sum_piece(&s, p->buffer, p->bytes);
+    else
+        for (int i = 0, n = watched(p->buffer, p->bytes, pieces); i < n; i++)
+            sum_piece(&s, pieces[i].iov_base, pieces[i].iov_len);
+    sum_pieces(&s);
+    *sum = s.sum;
+    *gone = s.gone;
+    return !s.hidden;
+}
+
+/* Whether all of a buffer is looked at this time, and of the line's bytes that are left for that. */
+static bool takes_whole(const struct weft_pending *p) {
+    uint64_t cost = p->blocks ? p->blocks->blocks * (uint64_t)p->blocks->count * PIECE_COST : 0;
+    if (cost < p->bytes) cost = p->bytes;
+    if (whole(cost)) return true;
+    uint64_t *spent = &bytes_of_site[p->site % WATCHED_SITES];
+    uint64_t before = __atomic_load_n(spent, __ATOMIC_RELAXED);
+    if (cost > WHOLE_OF_SITE || before > WHOLE_OF_SITE - cost) return false;
+    __atomic_store_n(spent, before + cost, __ATOMIC_RELAXED);
     return true;
 }
 
 /* At the start of an operation that reads the buffer. */
 static void sum_begin(struct weft_pending *p) {
     bool gone;
+    p->whole = takes_whole(p);
     p->summed = sum_now(p, &p->checksum, &gone) && !gone;
     if (UNLIKELY(!p->summed)) weft_unseen();
 }
@@ -152,8 +204,7 @@ static bool written(const struct weft_pending *p) {
 
 /* Looking through the kernel takes 1.6 us. A line that breaks the rule does so from its first times, so each call
  * site is watched at its first operations and now and then later. */
-enum { WATCHED_FIRST = 32, WATCHED_LATER = 1024, WATCHED_SITES = 4096 };
-static uint32_t starts_of_site[WATCHED_SITES];
+enum { WATCHED_FIRST = 32, WATCHED_LATER = 1024 };
 
 static bool its_turn(uint32_t site) {
     uint32_t *starts = &starts_of_site[site % WATCHED_SITES];
@@ -163,14 +214,26 @@ static bool its_turn(uint32_t site) {
     return weft_watching && (nth < WATCHED_FIRST || nth % WATCHED_LATER == 0);
 }
 
-/* Bytes of a buffer without gaps whose call site is to be watched this time, else 0. */
-static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_Datatype type) {
+/* Bytes of a buffer whose call site is to be watched this time, else 0. One of a datatype with gaps has its blocks in
+ * `blocks`, where that is not NULL and they are known. */
+static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_Datatype type,
+                         struct weft_blocks **blocks) {
     MPI_Aint lb, extent;
     int size;
     if (!its_turn(site)) return 0;
     if (count <= 0 || buffer == NULL || buffer == MPI_BOTTOM || buffer == MPI_IN_PLACE) return 0;
-    if (weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) >= WEFT_ID_DYNAMIC)
-        return 0; /* gaps: what is sent is not all */
+    if (weft_id(weft_self, WEFT_CLASS_DATATYPE, (uintptr_t)type) >= WEFT_ID_DYNAMIC) {
+        struct weft_blocks *found = weft_blocks_of(type, count);
+        if (!found) return 0;
+        uint64_t bytes = found->bytes * (uint64_t)count;
+        if (weft_blocks_dense(found)) free(found);
+        else if (blocks) *blocks = found;
+        else {
+            free(found);
+            return 0;
+        }
+        return bytes;
+    }
     if (REAL(MPI_Type_size)(type, &size) != MPI_SUCCESS || REAL(MPI_Type_get_extent)(type, &lb, &extent) != MPI_SUCCESS)
         return 0;
     return size <= 0 || lb || extent != size ? 0 : (uint64_t)size * (uint64_t)count;
@@ -178,14 +241,20 @@ static uint64_t to_watch(uint32_t site, const void *buffer, int64_t count, MPI_D
 
 void weft_watch(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count, MPI_Datatype type) {
     pending->buffer = buffer;
-    pending->bytes = to_watch(site, buffer, count, type);
+    pending->site = site;
+    pending->bytes = to_watch(site, buffer, count, type, &pending->blocks);
     if (pending->bytes && !pending->persistent) sum_begin(pending);
+}
+
+void weft_watch_end(struct weft_pending *pending) {
+    free(pending->seen);
+    free(pending->blocks);
 }
 
 void weft_watch_receive(struct weft_pending *pending, uint32_t site, const void *buffer, int64_t count,
                         MPI_Datatype type, MPI_Request request) {
     pending->buffer = buffer;
-    pending->bytes = to_watch(site, buffer, count, type);
+    pending->bytes = to_watch(site, buffer, count, type, NULL);
     if (!pending->bytes) return;
     WEFT_WORK(WEFT_BUFFERS);
     size_t room = watched_bytes(pending->bytes);
@@ -260,7 +329,7 @@ void weft_origin(MPI_Win window, int target, uint32_t site, const void *buffer, 
         }
     }
     if (weft_origins < origin_space) origins[weft_origins++] = made;
-    else free(made.watch.seen);
+    else weft_watch_end(&made.watch);
     pthread_mutex_unlock(&buffers_lock);
 }
 
@@ -291,7 +360,7 @@ const void *weft_origins_done(MPI_Win window, int target) {
         }
         bool told = !found && !o->shared && (!o->watch.seen || are_others_watched(o));
         if (told && (o->watch.seen ? weft_buffer_changed(&o->watch) : o->changed)) found = o->watch.buffer;
-        free(o->watch.seen);
+        weft_watch_end(&o->watch);
     }
     weft_origins = kept;
     pthread_mutex_unlock(&buffers_lock);

@@ -62,7 +62,7 @@ struct weft_cached {
     uint32_t id;
     uint32_t generation;
 };
-enum { WEFT_CACHED = 16, WEFT_SITES_CACHED = 512, WEFT_BUFFERS_MET = 4 };
+enum { WEFT_CACHED = 16, WEFT_SITES_CACHED = 512, WEFT_BUFFERS_MET = 4, WEFT_SHAPES = 256 };
 
 enum { WEFT_CALLERS = 6 };
 /* `frame`: the stack's height at the call, 0 where callers are not looked at. Return address k of the callers lies
@@ -79,9 +79,10 @@ struct weft_thread {
     struct weft_hashing *hashing; /* hashes.c; NULL: nothing hashed yet */
     uint32_t slot;
     uint64_t stamps; /* given out by weft_stamp */
-    bool fresh; /* its call came a way that it had not come before: */
+    bool fresh; /* its call came a way that it had not come before, or with another buffer: */
     uint32_t met; /* so many buffers of it are looked at */
     uintptr_t buffers[WEFT_BUFFERS_MET];
+    uint32_t shapes[WEFT_SHAPES]; /* by call site: address, elements and type of the last buffer, mixed */
     uint32_t made; /* weft_made, or WEFT_MADE_UNKNOWN */
     uint32_t accesses; /* locks and atomic accesses of windows so far */
     struct weft_thread *next_free;
@@ -217,6 +218,18 @@ WEFT_HOT struct weft_event *weft_begin(struct weft_thread *thread, uint16_t func
     event->function = function;
     event->site = weft_site(thread, return_address);
     return event;
+}
+
+WEFT_COLD void weft_buffer_other(struct weft_thread *thread, const struct weft_event *event);
+
+/* Has the memory behind a buffer looked at, where it is another one than that of the last call of the line. */
+WEFT_HOT void weft_buffer_named(struct weft_thread *thread, const struct weft_event *event) {
+    uint64_t mixed = (event->buffer ^ (uint64_t)event->datatype << 48 ^ (uint64_t)(uint32_t)event->count << 32) *
+                     0x9e3779b97f4a7c15u;
+    uint32_t shape = (uint32_t)(mixed >> 32), *last = &thread->shapes[event->site % WEFT_SHAPES];
+    if (LIKELY(*last == shape)) return;
+    *last = shape;
+    weft_buffer_other(thread, event);
 }
 
 /* Makes the event part of the record, with the time as late as can be: what came before was Weft's, not the call's. */

@@ -341,6 +341,17 @@ void weft_attend_next(struct weft_thread *thread) {
     __atomic_fetch_add(&weft_attention, WEFT_ATTENTION_FRESH, __ATOMIC_RELAXED);
 }
 
+/* A line is looked at so often, as weft.usage.buffer_memory.OF_A_SITE says. */
+enum { LOOKED_AT = 32, LOOKED_SITES = 4096 };
+
+void weft_buffer_other(struct weft_thread *thread, const struct weft_event *event) {
+    static uint8_t looks[LOOKED_SITES];
+    uint8_t *of = &looks[event->site % LOOKED_SITES], so_far = __atomic_load_n(of, __ATOMIC_RELAXED);
+    if (so_far >= LOOKED_AT || !event->buffer) return;
+    __atomic_store_n(of, (uint8_t)(so_far + 1), __ATOMIC_RELAXED); /* threads may count one for two: no harm */
+    if (!thread->fresh) weft_attend_next(thread);
+}
+
 /* u site, u an address below the frame of the call's function, u n, n u how far above it the frames of that function, of
  * its caller and so on end */
 void weft_way_tell(const struct weft_site_cached *site) {

@@ -571,48 +571,15 @@ static int combiner_number(int combiner) {
     }
 }
 
-/* How a datatype was made. A type made by a large-count function has large counts beside the integers, and the old
- * enquiry refuses it. */
-struct envelope {
-    int64_t ints, larges, addresses, types;
-    int combiner;
-};
-
-static WEFT_ASKS bool envelope_of(MPI_Datatype type, struct envelope *e) {
-#ifdef HAVE_MPI_Type_get_envelope_c
-    MPI_Count ints = 0, addresses = 0, larges = 0, types = 0;
-    if (REAL(MPI_Type_get_envelope_c)(type, &ints, &addresses, &larges, &types, &e->combiner) != MPI_SUCCESS)
-        return false;
-#else
-    int ints = 0, addresses = 0, larges = 0, types = 0;
-    if (REAL(MPI_Type_get_envelope)(type, &ints, &addresses, &types, &e->combiner) != MPI_SUCCESS) return false;
-#endif
-    e->ints = (int64_t)ints;
-    e->larges = (int64_t)larges;
-    e->addresses = (int64_t)addresses;
-    e->types = (int64_t)types;
-    return true;
-}
-
-static WEFT_ASKS bool contents_of(MPI_Datatype type, const struct envelope *e, int *i, MPI_Aint *a, MPI_Count *l,
-                                  MPI_Datatype *t) {
-#ifdef HAVE_MPI_Type_get_envelope_c
-    return REAL(MPI_Type_get_contents_c)(type, e->ints, e->addresses, e->larges, e->types, i, a, l, t) == MPI_SUCCESS;
-#else
-    (void)l;
-    return REAL(MPI_Type_get_contents)(type, (int)e->ints, (int)e->addresses, (int)e->types, i, a, t) == MPI_SUCCESS;
-#endif
-}
-
 WEFT_ASKS void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Datatype *of_types) {
     if (made == MPI_DATATYPE_NULL) return;
     uint32_t id = weft_new_id(WEFT_CLASS_DATATYPE, H(made));
     if (id < WEFT_ID_DYNAMIC) return;
     MPI_Count size = 0, lb = 0, extent = 0;
-    struct envelope e;
+    struct weft_envelope e;
     REAL(MPI_Type_size_x)(made, &size);
     REAL(MPI_Type_get_extent_x)(made, &lb, &extent);
-    if (!envelope_of(made, &e)) return;
+    if (!weft_envelope_of(made, &e)) return;
     int number = combiner_number(e.combiner);
     if (number == 0 || e.ints + e.larges > 1 << 22)
         e.ints = e.larges = e.addresses = e.types = 0; /* huge: size and extent must do */
@@ -628,7 +595,7 @@ WEFT_ASKS void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Dat
     MPI_Count *l = (MPI_Count *)(a + e.addresses);
     MPI_Datatype *t = (MPI_Datatype *)(l + e.larges);
     int *i = (int *)(t + e.types);
-    if (n && !contents_of(made, &e, i, a, l, t)) e.ints = e.larges = e.addresses = e.types = 0;
+    if (n && !weft_contents_of(made, &e, i, a, l, t)) e.ints = e.larges = e.addresses = e.types = 0;
     weft_text_u(&d.text, id);
     weft_text_u(&d.text, (uint64_t)size);
     weft_text_z(&d.text, (int64_t)lb);
@@ -643,10 +610,7 @@ WEFT_ASKS void weft_made_datatype(MPI_Datatype made, int64_t n_of, const MPI_Dat
     for (int64_t k = 0; k < e.types; k++) {
         MPI_Datatype part = e.types == n_of ? of_types[k] : t[k];
         weft_text_u(&d.text, weft_id_slow(weft_self, WEFT_CLASS_DATATYPE, H(part)));
-        struct envelope of; /* MPI 4.1, 5.1.13: derived types that come out of get_contents are to be freed */
-        if (envelope_of(t[k], &of) && of.combiner != MPI_COMBINER_NAMED && of.combiner != MPI_COMBINER_F90_REAL &&
-            of.combiner != MPI_COMBINER_F90_COMPLEX && of.combiner != MPI_COMBINER_F90_INTEGER)
-            REAL(MPI_Type_free)(&t[k]);
+        weft_content_free(&t[k]);
     }
     definition_end(&d, WEFT_DEF_DATATYPE);
     free(space);
@@ -734,7 +698,7 @@ static void pending_drop(struct weft_pending *p) {
                 *link = p->same_bucket;
                 break;
             }
-    free(p->seen);
+    weft_watch_end(p);
     if (UNLIKELY(p->parts)) weft_parts_free(p->parts);
     p->next = pending_pool;
     pending_pool = p;
@@ -763,7 +727,7 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
             kept->maker = weft_self;
             kept->parts = NULL;
             kept->handle = request;
-            kept->placed = kept->place && kept->silent && !kept->persistent;
+            kept->placed = kept->place && kept->status < WEFT_STATUS_COUNT && !kept->persistent;
             if (kept->placed) {
                 kept->same_bucket = *bucket(kept->place);
                 *bucket(kept->place) = kept;
@@ -771,7 +735,8 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
         }
         /* Another thread may still be inside the call that completed the request of which this one got the handle. */
         bool queued = kept && head &&
-                      ((head->silent && pending->silent && !head->persistent && !pending->persistent) ||
+                      ((head->status < WEFT_STATUS_COUNT && pending->status < WEFT_STATUS_COUNT && !head->persistent &&
+                        !pending->persistent) ||
                        head->maker != weft_self);
         if (queued) {
             head->last->next = kept;
@@ -785,7 +750,10 @@ uint32_t weft_request_new(MPI_Request request, const struct weft_pending *pendin
             e->id = id;
         }
     }
-    if (UNLIKELY(!kept)) free(pending->seen);
+    if (UNLIKELY(!kept)) {
+        free(pending->seen);
+        free(pending->blocks);
+    }
     table_unlock(t);
     if (UNLIKELY(weft_accessing | weft_hashing) && kept) kept->parts = weft_parts_take(id, kept->persistent);
     return id;
@@ -817,14 +785,14 @@ static struct weft_pending *pending_of(struct weft_pending *head, const MPI_Requ
  * queue after the other; stamp 0: one call names one. */
 struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, uint64_t stamp) {
     struct table *t = &tables[WEFT_CLASS_REQUEST];
-    struct weft_found found = {.silent = true};
+    struct weft_found found = {.status = WEFT_STATUS_NOTHING};
     table_lock(t);
     struct entry *e = place(t, H(request));
     if (e) {
         const struct weft_pending *p = pending_of(e->extra, at, stamp, &found.guessed);
         if (UNLIKELY(p && p->seen)) weft_buffer_asked(p);
         found.id = p ? p->id : e->id ? e->id : (e->id = t->next_id++);
-        found.silent = p ? p->silent : found.id == WEFT_ID_NULL;
+        found.status = p ? p->status : found.id == WEFT_ID_NULL ? WEFT_STATUS_NOTHING : WEFT_STATUS_MESSAGE;
     }
     table_unlock(t);
     return found;
@@ -867,7 +835,7 @@ void weft_request_started(MPI_Request request) {
 
 struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request after, struct weft_ended ended) {
     bool guessed = ended.guessed;
-    if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = false};
+    if (id < WEFT_ID_DYNAMIC) return (struct weft_done){.changed = NULL};
     if (UNLIKELY(weft_window_requests) && after == MPI_REQUEST_NULL) weft_window_waited(weft_self, before);
     struct table *t = &tables[WEFT_CLASS_REQUEST];
     struct weft_pending done;
@@ -884,8 +852,9 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
         done = *p;
         if (p->persistent && !p->active)
             done.bytes = 0; /* a wait for it waits for nothing: the buffer is the program's */
-        else if (p->seen) told.changed = weft_buffer_changed(p); /* before it is given away */
+        else if (p->seen && weft_buffer_changed(p)) told.changed = p->buffer; /* before it is given away */
         p->active = false;
+        if (after == MPI_REQUEST_NULL) p->blocks = NULL; /* ours now */
     }
     struct weft_parts *parts = UNLIKELY(weft_accessing | weft_hashing) && p ? p->parts : NULL;
     bool arrived = parts && weft_hashing && ended.ok && !guessed;
@@ -923,13 +892,15 @@ struct weft_done weft_request_done(uint32_t id, MPI_Request before, MPI_Request 
     if (LIKELY(!more)) return told;
     if (done.made) comm_kept(&done);
     if (done.awaited && ended.ok && !guessed && ended.status) weft_record_taken(&done.call, ended.status);
-    told.changed = !guessed && (told.changed || (done.bytes && !done.seen && weft_buffer_changed(&done)));
+    if (done.bytes && !done.seen && weft_buffer_changed(&done)) told.changed = done.buffer;
+    if (guessed) told.changed = NULL;
+    if (after == MPI_REQUEST_NULL) free(done.blocks);
     return told;
 }
 
 /* ---- texts ---- */
-WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set) {
-    if (!set) {
+WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, enum weft_status_fields fields) {
+    if (fields < WEFT_STATUS_COUNT && !(fields && weft_status_cancelled(status))) {
         weft_text_u(t, 0);
         return;
     }
@@ -938,9 +909,10 @@ WEFT_GIVEN void weft_text_status(struct weft_text *t, const MPI_Status *status, 
         return;
     }
     uint8_t *p = t->p;
-    *p++ = weft_status_cancelled(status) ? 2 : 1;
-    p = weft_put_z(p, weft_rank(status->MPI_SOURCE));
-    p = weft_put_z(p, weft_tag(status->MPI_TAG));
+    bool counted = fields == WEFT_STATUS_COUNT;
+    *p++ = !counted && weft_status_cancelled(status) ? 2 : 1;
+    p = weft_put_z(p, counted ? WEFT_RANK_ANY_SOURCE : weft_rank(status->MPI_SOURCE));
+    p = weft_put_z(p, counted ? WEFT_TAG_ANY : weft_tag(status->MPI_TAG));
     p = weft_put_u(p, weft_status_bytes(status));
     *p++ = 0;
     t->p = p;

@@ -151,7 +151,9 @@ static WEFT_GIVEN void tell(const struct call *c, int i, int part, struct weft_t
     else if (a->form == IS_ROOTS_STRING) weft_text_string(text, is_root(c) ? (const char *)c->words[i] : NULL);
     else if (a->form == IS_STATUS) {
         const MPI_Status *status = a->traits & OUT ? c->status : (const MPI_Status *)c->words[i];
-        weft_text_status(text, status, after ? c->ok : status && status != MPI_STATUS_IGNORE);
+        enum weft_status_fields fields = a->traits & OUT ? c->f->fields : WEFT_STATUS_MESSAGE;
+        bool set = after ? c->ok : status && status != MPI_STATUS_IGNORE;
+        weft_text_status(text, status, set ? fields : WEFT_STATUS_NOTHING);
     } else if (a->form == IS_HANDLE) weft_text_u(text, c->ok ? id(c, i) : 0);
     else if (a->form == IS_ADDRESS)
         weft_text_address(text, after ? attribute(c, i) : (const void *)c->words[i], c->event);
@@ -250,7 +252,7 @@ static void made(const struct call *c, int i) {
     if (a->class == WEFT_CLASS_REQUEST && !(c->f->manners & GETTER)) {
         struct weft_pending pending = {.function = c->f->function,
                                        .persistent = c->f->manners & PERSISTENT,
-                                       .silent = c->f->manners & SILENT,
+                                       .status = c->f->request,
                                        .place = (const MPI_Request *)c->words[i]};
         watch(c, &pending, HANDLE(MPI_Request, handle));
 #ifdef OPEN_MPI
@@ -304,7 +306,9 @@ static WEFT_GIVEN void leave(struct call *c, word result, uint64_t now) {
     bool in_slot = f->status >= 0 && c->arguments[f->status].place == AT_NONE;
     uint64_t bytes = 0;
     if (in_slot && c->ok && (f->flag < 0 || flag))
-        bytes = f->manners & TAG_ASKED ? weft_status_asked(event, c->status) : weft_status_slot(event, c->status);
+        bytes = f->fields == WEFT_STATUS_COUNT ? weft_status_counted(event, c->status)
+                : f->manners & TAG_ASKED       ? weft_status_asked(event, c->status)
+                                               : weft_status_slot(event, c->status);
     if (leaving) {
         struct weft_text text = weft_tail_more(c->thread, bound(c, EXIT));
         tell_all(c, EXIT, &text);
@@ -335,6 +339,7 @@ word weft_seldom(word w0, word w1, word w2, word w3, word w4, word w5, word w6, 
                      .event = event,
                      .ok = true};
     for (int i = 0; i < f->n; i++) fill(&c, i);
+    if (event->buffer) weft_buffer_named(thread, event);
     MPI_Status own;
     word handed[WEFT_WORDS];
     memcpy(handed, words, sizeof words);

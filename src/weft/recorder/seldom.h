@@ -55,9 +55,8 @@ enum weft_manner {
     RECEIVES = 8,
     GETTER = 16,
     PERSISTENT = 32,
-    SILENT = 64,
-    TAG_ASKED = 128,
-    PAIRS = 256, /* sends one message and receives another */
+    TAG_ASKED = 64,
+    PAIRS = 128, /* sends one message and receives another */
 };
 
 struct weft_argument {
@@ -67,6 +66,7 @@ struct weft_seldom {
     uint16_t function, k, first; /* `first`: of its arguments in weft_seldom_arguments */
     uint16_t manners;
     uint8_t n, watching;
+    uint8_t fields, request; /* enum weft_status_fields: of its own status, of that of the request that it makes */
     int8_t status, flag, count, comm, root, buffer, amount, datatype; /* numbers of arguments, -1: none */
 };
 

@@ -26,7 +26,7 @@ WEFT_GIVEN void weft_text_requests(struct weft_text *t, int64_t n, const MPI_Req
 
 WEFT_GIVEN struct weft_completion weft_completion_many(struct weft_thread *thread, int64_t n,
                                                        const MPI_Request *requests, bool all) {
-    size_t each = sizeof(MPI_Status) + sizeof(MPI_Request) + sizeof(uint32_t) + 2 * sizeof(bool);
+    size_t each = sizeof(MPI_Status) + sizeof(MPI_Request) + sizeof(uint32_t) + sizeof(uint8_t) + sizeof(bool);
     char *space = weft_thread_scratch_fast(thread, (size_t)(n + 1) * each + 64);
     struct weft_completion c = {.n = space && requests ? n : 0};
     if (!space) {
@@ -36,16 +36,16 @@ WEFT_GIVEN struct weft_completion weft_completion_many(struct weft_thread *threa
     c.statuses = (MPI_Status *)space;
     c.before = (MPI_Request *)(c.statuses + n + 1);
     c.ids = (uint32_t *)(c.before + n + 1);
-    c.silent = (bool *)(c.ids + n + 1);
-    c.guessed = c.silent + n + 1;
-    c.silent[0] = true;
+    c.fields = (uint8_t *)(c.ids + n + 1);
+    c.guessed = (bool *)(c.fields + n + 1);
+    c.fields[0] = WEFT_STATUS_NOTHING;
     uint64_t stamp = weft_stamp(thread);
     bool guessed = false;
     for (int64_t i = 0; i < c.n; i++) {
         c.before[i] = requests[i];
         struct weft_found found = weft_request_look(requests[i], &requests[i], stamp);
         c.ids[i] = found.id;
-        c.silent[i] = found.silent;
+        c.fields[i] = found.status;
         guessed |= c.guessed[i] = found.guessed;
     }
     if (UNLIKELY(guessed) && all) weft_request_all(requests, c.guessed, c.n, stamp);
@@ -68,10 +68,7 @@ WEFT_GIVEN void weft_text_statuses(struct weft_text *text, const MPI_Status *sta
     weft_text_u(text, (uint64_t)n);
     for (int64_t i = 0; i < n; i++) {
         int64_t request = c->indices ? c->indices[i] : i;
-        /* The status of a send says nothing but whether it was cancelled. */
         bool known = request >= 0 && request < c->n;
-        if (known && (!c->silent[request] || weft_status_cancelled(&statuses[i])))
-            weft_text_status(text, &statuses[i], true);
-        else weft_text_u(text, 0);
+        weft_text_status(text, &statuses[i], known ? c->fields[request] : WEFT_STATUS_NOTHING);
     }
 }

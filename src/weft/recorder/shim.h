@@ -93,9 +93,20 @@ WEFT_COLD void weft_spawned(MPI_Comm intercomm);
 extern WEFT_HIDDEN __thread char weft_spawn_name[64]; /* of the spawn that this thread is in as its root, or "" */
 
 /* ---- requests ---- */
+/* What of a status has a meaning, by what was completed (MPI-4.1, 3.2.5, 3.7.3, 3.8.4, 14.4.1). The rest is whatever stood
+ * there, and is not recorded:
+ *
+ *                                             source, tag   count   cancelled
+ *     collectives, one-sided, null requests
+ *     sends                                                              x
+ *     transfers of files                                     x
+ *     receives, probes, generalized requests       x         x           x
+ */
+enum weft_status_fields { WEFT_STATUS_NOTHING, WEFT_STATUS_CANCELLED, WEFT_STATUS_COUNT, WEFT_STATUS_MESSAGE };
 struct weft_pending { /* what a completion needs to know of its start */
     const void *buffer;
-    uint64_t bytes; /* of a contiguous buffer under watch, else 0 */
+    uint64_t bytes; /* that are sent of a buffer under watch, else 0 */
+    struct weft_blocks *blocks; /* of a send's, where its datatype has gaps (blocks.c) */
     uint64_t checksum; /* of a send's, where `summed` */
     struct weft_seen *seen; /* of a receive's */
     struct weft_parts *parts; /* its buffers, where the program's accesses are seen (access.h) */
@@ -112,7 +123,9 @@ struct weft_pending { /* what a completion needs to know of its start */
     bool awaited;
     bool summed, persistent,
         active; /* active: a persistent one that was started and is not complete, as far as it is watched */
-    bool silent; /* its status tells nothing: sends, collectives, one-sided */
+    uint8_t status; /* enum weft_status_fields of the one that its completion sets */
+    bool whole; /* all of it is looked at */
+    uint32_t site;
     uint32_t id;
     struct weft_pending *next, *last, *cursor; /* the queue of one handle; last, cursor, stamp and doubt in its head */
     uint64_t stamp, given;
@@ -130,14 +143,16 @@ WEFT_HIDDEN uint32_t weft_request_id(MPI_Request request, const MPI_Request *at)
 WEFT_HIDDEN void weft_request_started(MPI_Request request);
 struct weft_found {
     uint32_t id;
-    bool silent, guessed;
+    uint8_t status; /* enum weft_status_fields */
+    bool guessed;
 };
 WEFT_HIDDEN struct weft_found weft_request_look(MPI_Request request, const MPI_Request *at, uint64_t stamp);
 /* For a call that completes all its requests: nothing is guessed where it has all that share a handle. */
 WEFT_COLD void weft_request_all(const MPI_Request *requests, bool *guessed, int64_t n, uint64_t stamp);
 struct weft_done {
-    bool changed, guessed;
-}; /* `changed`: the program wrote into a watched buffer */
+    const void *changed; /* the watched buffer, where the program wrote into it */
+    bool guessed;
+};
 struct weft_ended { /* how the call that completes a request went; status NULL: it says nothing of a message */
     bool ok, guessed;
     const MPI_Status *status;
@@ -161,6 +176,33 @@ WEFT_HIDDEN void weft_buffer_started(struct weft_pending *pending,
                                      MPI_Request request); /* a persistent operation under watch */
 WEFT_HIDDEN void
 weft_buffer_asked(const struct weft_pending *pending); /* a call asks whether the receive is complete */
+WEFT_HIDDEN void weft_watch_end(struct weft_pending *pending); /* gives back what it has of the buffer */
+/* Where the bytes of a datatype lie in an element (blocks.c): so many blocks, each as often as `times` says. */
+struct weft_block_run {
+    int64_t at, stride;
+    uint64_t bytes, times;
+};
+struct weft_blocks {
+    int64_t count, extent; /* elements of the buffer, and their distance */
+    uint64_t bytes, blocks; /* of an element */
+    int runs;
+    struct weft_block_run run[];
+};
+WEFT_HIDDEN struct weft_blocks *weft_blocks_of(MPI_Datatype type, int64_t count); /* NULL: not known, or too many */
+WEFT_HIDDEN bool weft_blocks_dense(const struct weft_blocks *blocks); /* element behind element, without gaps */
+/* What lies from one of its bytes on, up to the end of the block. */
+WEFT_HIDDEN struct weft_block_run weft_block(const struct weft_blocks *blocks, uint64_t byte);
+/* How a datatype was made. A type made by a large-count function has large counts beside the integers, and the old
+ * enquiry refuses it. */
+struct weft_envelope {
+    int64_t ints, larges, addresses, types;
+    int combiner;
+};
+WEFT_HIDDEN bool weft_envelope_of(MPI_Datatype type, struct weft_envelope *e);
+WEFT_HIDDEN bool weft_contents_of(MPI_Datatype type, const struct weft_envelope *e, int *i, MPI_Aint *a, MPI_Count *l,
+                                  MPI_Datatype *t);
+/* Of a type that came out of the contents of another: a derived one is to be freed (MPI-4.1, 5.1.13). */
+WEFT_HIDDEN void weft_content_free(MPI_Datatype *type);
 WEFT_HIDDEN bool weft_buffer_changed(const struct weft_pending *pending);
 /* Origin buffers of one-sided operations: which one, when a call is about to complete those to `target` (-1: all) and when
  * it has; the address of one that the program wrote into meanwhile, or NULL. */
@@ -270,12 +312,29 @@ WEFT_INLINE WEFT_GIVEN bool weft_status_cancelled(const MPI_Status *status) {
 #endif
 }
 
+/* The status of a transfer of a file: it has a count and nothing else. */
+WEFT_INLINE WEFT_GIVEN uint64_t weft_status_counted(struct weft_event *event, const MPI_Status *status) {
+    event->peer = WEFT_RANK_ANY_SOURCE;
+    event->tag = WEFT_TAG_ANY;
+    return weft_status_bytes(status);
+}
+
 /* The single status of a call into its slot. `bytes` goes to result here or, where there is a tail, by the caller. */
 WEFT_INLINE WEFT_GIVEN uint64_t weft_status_slot(struct weft_event *event, const MPI_Status *status) {
     event->peer = weft_rank(status->MPI_SOURCE);
     event->tag = weft_tag(status->MPI_TAG);
     if (UNLIKELY(weft_status_cancelled(status))) event->flags |= WEFT_FLAG_CANCELLED;
     return weft_status_bytes(status);
+}
+
+/* Of a call that completes a request. */
+WEFT_INLINE WEFT_GIVEN uint64_t weft_status_completed(struct weft_event *event, const MPI_Status *status,
+                                                      enum weft_status_fields fields) {
+    if (LIKELY(fields == WEFT_STATUS_MESSAGE)) return weft_status_slot(event, status);
+    if (fields == WEFT_STATUS_COUNT) return weft_status_counted(event, status);
+    event->peer = event->tag = -1;
+    if (fields == WEFT_STATUS_CANCELLED && weft_status_cancelled(status)) event->flags |= WEFT_FLAG_CANCELLED;
+    return 0;
 }
 
 /* Likewise for a call that names source and tag: what it asked for stays, as MPI_PROC_NULL's status has another tag. */
@@ -287,6 +346,6 @@ WEFT_INLINE WEFT_GIVEN uint64_t weft_status_asked(struct weft_event *event, cons
     return bytes;
 }
 
-WEFT_HIDDEN void weft_text_status(struct weft_text *t, const MPI_Status *status, bool set);
+WEFT_HIDDEN void weft_text_status(struct weft_text *t, const MPI_Status *status, enum weft_status_fields fields);
 
 #endif

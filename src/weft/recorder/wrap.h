@@ -75,7 +75,8 @@ struct weft_completion {
     int64_t n;
     uint32_t *ids;
     MPI_Request *before;
-    bool *silent, *guessed;
+    uint8_t *fields; /* enum weft_status_fields of each status */
+    bool *guessed;
     MPI_Status *statuses; /* n of our own */
     const int *indices;   /* which requests the statuses belong to; NULL: all in order */
 };
@@ -91,7 +92,7 @@ WEFT_INLINE struct weft_completion weft_completion_one(MPI_Request request, cons
     return (struct weft_completion){.n = 1,
                                     .ids = &one->found.id,
                                     .before = &one->before,
-                                    .silent = &one->found.silent,
+                                    .fields = &one->found.status,
                                     .guessed = &one->found.guessed};
 }
 
@@ -102,9 +103,13 @@ WEFT_HIDDEN struct weft_completion weft_completion_many(struct weft_thread *thre
 WEFT_INLINE void weft_completion_done(const struct weft_completion *c, int64_t i, struct weft_event *event,
                                       MPI_Request after, bool ok, const MPI_Status *status) {
     if (i < 0 || i >= c->n) return;
-    struct weft_done done = weft_request_done(c->ids[i], c->before[i], after,
-                                              (struct weft_ended){ok, c->guessed[i], c->silent[i] ? NULL : status});
-    if (UNLIKELY(done.changed)) event->flags |= WEFT_FLAG_BUFFER_CHANGED;
+    struct weft_done done =
+        weft_request_done(c->ids[i], c->before[i], after,
+                          (struct weft_ended){ok, c->guessed[i], c->fields[i] == WEFT_STATUS_MESSAGE ? status : NULL});
+    if (UNLIKELY(done.changed)) {
+        event->flags |= WEFT_FLAG_BUFFER_CHANGED;
+        if (!event->buffer) event->buffer = (uint64_t)(uintptr_t)done.changed;
+    }
     if (UNLIKELY(done.guessed)) event->buffer = WEFT_GUESSED;
 }
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import itertools
+import os
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 
+from weft import sources
 from weft.base.event_id import Forced
-from weft.base.words import rank_words
+from weft.base.words import listed, rank_words
 from weft.errors import WeftError
+from weft.launch.program_files import find_changed_files
 from weft.replay.control import ControlPage, plan_file
 from weft.replay.layout import Check, ControlState, Divergence
 from weft.replay.plan import ThreadPlan
 from weft.replay.running import Replay
 from weft.terms.event_findings import call_at
-from weft.trace import CallSite, Event, Rank, Trace
+from weft.trace import Event, Trace
 
 _FIELDS = {
     Check.COMM: "communicator",
@@ -149,29 +152,46 @@ def describe_divergence(trace: Trace, session: Replay, replayed: Path) -> list[s
 
 def likely_cause(trace: Trace) -> str:
     """Return the likely cause of a divergence as a sentence."""
-    changed = find_changed_files(trace)
-    if changed:
+    if changed := changed_files(trace):
         return f"likely cause: {', '.join(changed[:3])} changed since the run was recorded"
+    there = left_files(trace)
+    also = f" ({_are_there(there)})" if there else ""
     return (
-        "likely cause: another input or environment than recorded, or a source of chance that is not a call of "
+        f"likely cause: another input or environment than recorded{also}, or a source of chance that is not a call of "
         f"{trace.system.name} (a random seed, the time, an address, a thread)"
     )
 
 
-def find_changed_files(trace: Trace) -> list[str]:
-    """Return the names of the program's files that are newer than the record."""
-    started = str(trace.run.get("started") or "")
-    with suppress(ValueError):
-        when = datetime.fromisoformat(started).timestamp()
-        words = [Path(str(trace.run.get("cwd") or ".")) / str(word) for word in trace.run.get("command") or []]
-        sources = {Path(site.file) for rank in trace.ranks[:1] for site in _sites(rank) if site.file}
-        files = dict.fromkeys([*words, *sorted(sources)])
-        return [path.name for path in files if path.is_file() and path.stat().st_mtime > when]
-    return []
+def note_left_files(trace: Trace) -> list[str]:
+    """Return a line on output of the recorded run that was there when a replay failed; none if there is none."""
+    if not (there := left_files(trace)):
+        return []
+    it, goes = ("it", "is") if len(there) == 1 else ("them", "are")
+    return [
+        f"{_are_there(there)}: if that {goes} why the program fails, remove {it}, or replay in a copy of the folder"
+    ]
 
 
-def _sites(rank: Rank) -> list[CallSite]:
-    return [rank.site(int(i)) for i in np.unique(rank.events["site"])[:2000]]
+def _are_there(files: list[str]) -> str:
+    return f"{listed(files[:3])}, which the recorded run wrote, {'is' if len(files) == 1 else 'are'} there now"
+
+
+def left_files(trace: Trace) -> list[str]:
+    """Return names of the files in the run's folder that were written while it was recorded."""
+    try:
+        began, ended = (datetime.fromisoformat(str(trace.run.get(key))).timestamp() for key in ("started", "finished"))
+        with os.scandir(str(trace.run.get("cwd"))) as entries:
+            files = [one for one in itertools.islice(entries, 10_000) if one.is_file(follow_symlinks=False)]
+            return sorted(one.name for one in files if began <= one.stat().st_mtime <= ended)
+    except (OSError, ValueError):
+        return []
+
+
+def changed_files(trace: Trace) -> list[str]:
+    """Return names of files that are not what they were: those that the command names, and sources of the program."""
+    found = find_changed_files(trace.run)
+    found += [one.file for one in sources.of(trace).changes() if one.what in ("changed", "gone")]
+    return list(dict.fromkeys(Path(path).name for path in found))
 
 
 def describe_stall(trace: Trace, session: Replay, replayed: Path) -> list[str]:

@@ -15,6 +15,7 @@ from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import worker_count
 from weft.report.attempt import Found, Progress, call_or_fail, may_find
+from weft.report.causes import follow_from_overruns, put_ends_behind_causes
 from weft.report.explored import add_explored
 from weft.report.failure import AnalysisWarning, Failure, failure_lines
 from weft.report.ground import AnalysisContext
@@ -72,12 +73,12 @@ def run_analyses(
     told = merge_by_cause(findings)
     if whole and scope is not None:
         told = add_snapshot_findings(trace, told, lambda snapshot, some: run_analyses(snapshot, some).findings)
-    return Report(tuple(worst_first(told)), tuple(failures))
+    return Report(tuple(put_ends_behind_causes(worst_first(told))), tuple(failures))
 
 
 def attach_consequences(ground: AnalysisContext, findings: list[Finding]) -> list[Finding]:
     """Return the findings without those that only follow from how a rank ended; these become its consequences."""
-    findings = remove_sampled(findings)
+    findings = follow_from_overruns(remove_sampled(findings))
     trace, asked = ground.locate_at_end(findings)
     following = consequences(trace, asked)
     return [

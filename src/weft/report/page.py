@@ -6,7 +6,7 @@ import json
 from html import escape
 from typing import Final
 
-from weft.base.words import visible
+from weft.base.words import short_function, visible
 from weft.endings import lines
 from weft.evidence import Ended
 from weft.findings import Finding, Site
@@ -17,15 +17,7 @@ from weft.report.quotes import Quotes, source_places
 from weft.report.rings import describe_scope
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import (
-    advice_lines,
-    consequence_lines,
-    cpp_name,
-    file_line,
-    heading,
-    printable,
-    replay_commands,
-)
+from weft.report.text import advice_lines, consequence_lines, file_line, heading, printable, replay_commands
 from weft.sources import Excerpt, Statement, colour
 from weft.trace import Trace
 
@@ -92,7 +84,7 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
 def render_finding(trace: Trace, finding: Finding, quotes: Quotes) -> str:
     rows = "".join(
         f'<tr><td class="place">{escape(printable(file_line(s.file, s.line)))}</td><td>rank {s.rank}</td>'
-        f"<td>{escape(printable(s.call))}</td><td>{escape(printable(cpp_name(s.function)))}{_render_callers(s)}</td></tr>"
+        f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short_function(s.function)))}{_render_callers(s)}</td></tr>"
         for s in finding.sites[:64]
     )
     sure = "" if finding.certainty == "certain" else f", {finding.certainty}"
@@ -145,6 +137,6 @@ def _render_lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], state
 
 def _render_callers(site: Site) -> str:
     names = " &lt; ".join(
-        escape(printable(f"{file_line(f, n)} {cpp_name(name)}".rstrip())) for f, n, name in site.callers
+        escape(printable(f"{file_line(f, n)} {short_function(name)}".rstrip())) for f, n, name in site.callers
     )
     return f'<br><span class="way">from {names}</span>' if names else ""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from weft.base.words import plural, rank_names, rank_set, visible
+from weft.base.words import plural, rank_names, rank_set, short_function, visible
 from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
 from weft.endings import lines as ends
 from weft.evidence import Ended, Race
@@ -27,9 +26,6 @@ from weft.trace.run import CUT_OFF, ENDED
 
 MAX_SITES: Final = 6
 MAX_WAYS: Final = 2
-_PARTS: Final = re.compile(
-    r"<(?:module|locals|lambda|genexpr|\w+comp)>|operator\s*(?:\(\)|[<>=!+\-*/&|^~\[\]]+)|[^<>()]|[<>()]"
-)
 MAX_REPLAYS: Final = 3
 MAX_FOLLOWING: Final = 3
 SUMMARY_LINES: Final = 20
@@ -150,7 +146,8 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
         ranks = [site.rank for site in sites]
         of = f"rank {rank_set(ranks)}" if len(set(ranks)) == 1 else f"ranks {rank_set(ranks)}"
         yield (
-            f"{printable(where):<{width}}  {of}, {call}" + (f" in {printable(cpp_name(function))}" if function else ""),
+            f"{printable(where):<{width}}  {of}, {call}"
+            + (f" in {printable(short_function(function))}" if function else ""),
             "dim",
         )
         spot = sites[0].file, sites[0].line
@@ -163,23 +160,12 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
         yield f"and {plural(len(groups) - MAX_SITES, 'more place')}", "dim"
 
 
-def cpp_name(function: str) -> str:
-    """Return a C++ function's name without its template's arguments, parameters and result."""
-    kept, depth = [], 0
-    for part in _PARTS.findall(function):
-        depth -= part in ">)"
-        if depth == 0 and part not in "<>()":
-            kept.append(part)
-        depth += part in "<("
-    return "".join(kept).removesuffix(" const").split(" ")[-1] or function
-
-
 def _caller_lines(sites: Sequence[Site]) -> Iterable[str]:
     """Yield a line for each of a few call paths to these sites."""
     ways = list(dict.fromkeys(site.callers for site in sites if site.callers))
     for way in ways[:MAX_WAYS]:
         yield "from " + " < ".join(
-            printable(f"{file_line(file, line)} {cpp_name(function)}".rstrip()) for file, line, function in way
+            printable(f"{file_line(file, line)} {short_function(function)}".rstrip()) for file, line, function in way
         )
     if len(ways) > MAX_WAYS:
         yield f"and {plural(len(ways) - MAX_WAYS, 'more way')}"
@@ -215,7 +201,8 @@ def _report_blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[st
     yield from failed_lines(trace, report)
     yield heading(trace, report), "bold"
     yield from ((text, "") for text in describe_scope(trace))
-    first = ends(trace) if is_interrupted(trace) else []
+    errors = any(finding.severity == "error" for finding in report.findings)
+    first = ends(trace) if is_interrupted(trace) or not errors else []
     yield from ((text, "") for text in first)
     for number, finding in enumerate(report.findings):
         yield "", ""

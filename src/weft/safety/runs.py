@@ -21,7 +21,7 @@ from weft.safety.folders import Held, make_private
 SIGNATURE: Final = "signature"
 """In run.json."""
 SIGNED: Final = ("command", "cwd", "started")
-"""What is signed of it: what a replay executes, and where."""
+"""What is signed of it: what a replay executes, and where; `resolved` too, where a run has it."""
 KEY_BYTES: Final = 32
 MAX_JSON: Final = 64 << 20
 
@@ -93,8 +93,11 @@ def describe_execution(facts: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def read_command(facts: Mapping[str, Any]) -> list[str]:
-    """Return the words of a run's command; none if run.json holds no list: what is shown is what is executed."""
-    command = facts.get("command")
+    """Return the words of a run's command, its programs by full path if the run has them: what is shown is executed.
+
+    None if run.json holds no list.
+    """
+    command = facts.get("resolved", facts.get("command"))
     return [str(word) for word in command] if isinstance(command, list) else []
 
 
@@ -103,6 +106,7 @@ def _compute_signature(facts: Mapping[str, Any], key: bytes) -> str:
 
 
 def _encode_facts(facts: Mapping[str, Any], names: tuple[str, ...]) -> bytes:
+    names += ("resolved",) if "resolved" in facts else ()
     return json.dumps([facts.get(name) for name in names], sort_keys=True).encode()
 
 

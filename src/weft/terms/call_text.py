@@ -8,6 +8,7 @@ from typing import Any, Final
 from weft.base.words import duration, escaped, time_text
 from weft.systems import System
 from weft.trace import Event, Flag, LogicalTask, Parameter, Rank, Status, TaskKind
+from weft.trace.layout import ANY_SOURCE
 from weft.trace.sites import CallSite
 
 HEADS: Final = ("time", "rank", "event", "took", "where", "task", "call")
@@ -30,6 +31,8 @@ def call_text(event: Event) -> str:
     status = event.status
     if status and status.source >= 0:
         results.append(f"from {status.source}, tag {status.tag}, {status.count} bytes")
+    elif status and status.count:
+        results.append(f"{event.received} bytes")
     if event.flags & Flag.CANCELLED:
         results.append("cancelled")
     if event.flags & Flag.BUFFER_CHANGED:
@@ -78,7 +81,8 @@ def value_text(event: Event, name: str, value: object) -> str:
 def single_value_text(event: Event, parameter: Parameter, value: Any) -> str:
     """Return one value as text; `parameter` says how to read it."""
     if isinstance(value, Status):
-        return f"(from {value.source}, tag {value.tag}, {value.count} bytes)"
+        sender = "" if value.source == ANY_SOURCE else f"from {value.source}, tag {value.tag}, "
+        return f"({sender}{value.count} bytes)"
     if parameter.handle:
         return object_text(event.rank, parameter.handle, value)
     if parameter.type == "address":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from weft import findings, sources
+from weft.base_name.words import short_function
 from weft.mpi.meaning import base_name
 from weft.systems import MPI, System
 from weft.terms import calls
@@ -36,7 +38,11 @@ def at_place(event: Event) -> str:
         return f" at {Path(place.file).name}:{place.line}"
     if not place.module:
         return ""
-    return f" in {place.function} ({_file_or_module(place)})" if place.function else f" at {_file_or_module(place)}"
+    return (
+        f" in {short_function(place.function)} ({_file_or_module(place)})"
+        if place.function
+        else f" at {_file_or_module(place)}"
+    )
 
 
 def has_loop_at(rank: Rank, site: int, around: int = 0) -> bool:
@@ -93,6 +99,21 @@ def methods_on_line(event: Event) -> frozenset[str]:
     return frozenset(name.rpartition(".")[2].lower() for name in spelled if "." in name)
 
 
+PICKLED: Final = frozenset(("allreduce", "reduce", "scan", "exscan"))
+"""Methods of mpi4py that reduce pickled objects by messages, on a duplicate of the communicator."""
+
+
+def pickled_collective(event: Event) -> str:
+    """Return the method of mpi4py in which a message or broadcast was made, if it is a collective of pickled objects;
+    "" for others.
+    """
+    comm = event.comm if event.comm_id > ID_WORLD else None
+    if comm is None or base_name(comm.function) != "Comm_dup" or base_name(event.function.name).lower() in PICKLED:
+        return ""
+    word = _function_word(event)
+    return word if word in PICKLED else ""
+
+
 @cache
 def _method_names(functions: FunctionTable) -> frozenset[str]:
     """Return the names that mpi4py's methods share with MPI's functions."""
@@ -113,6 +134,8 @@ def partner_arguments(event: Event, *, peers: bool = True) -> list[str]:
     name = base_name(event.function.name)
     args = event.args
     parts: list[str] = []
+    if pickled_collective(event):
+        return parts
     if name in calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.PROBES | calls.IPROBES:
         system = event.rank.trace.system
         source = rank_argument(ANY_SOURCE if event.flags & Flag.ANY_SOURCE else event.peer, system)

@@ -9,6 +9,7 @@ import numpy as np
 from weft.terms import calls
 from weft.terms.calls import masks_of
 from weft.trace import Flag, Rank
+from weft.trace.layout import decode_durations
 
 LEFT: Final = "unmatched message"
 """What MPICH says where a communicator is freed, or MPI finalised, while messages that nobody received are there."""
@@ -47,6 +48,13 @@ def open_calls(rank: Rank) -> list[int]:
     tail = max(0, len(rank.events) - 64)
     closed = rank.events["flags"][tail:] & Flag.CLOSED
     return [tail + int(i) for i in np.flatnonzero(closed == 0)]
+
+
+def calls_at(rank: Rank, ticks: int) -> list[int]:
+    """Return the events of the calls that a rank was in at a tick of its clock, in order of entry."""
+    begun = rank.events[: int(np.searchsorted(rank.events["enter"], np.uint64(ticks), side="right"))]
+    leave = begun["enter"] + decode_durations(begun["duration"])
+    return [int(i) for i in np.flatnonzero((leave > np.uint64(ticks)) | (begun["flags"] & Flag.CLOSED == 0))]
 
 
 def has_ended(rank: Rank) -> bool:

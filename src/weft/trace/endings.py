@@ -25,8 +25,10 @@ class Ending:
     slot: int
     """Slot of the thread that it is about, -1 for one that never called MPI."""
     tid: int
+    ticks: int
+    """When, by the rank's own clock, like the column `enter` of its events."""
     time_ns: int
-    """On the common time axis, like the events' times."""
+    """When, on the common time axis, like the events' times."""
     code: int
     """The exit status, signal or error code."""
     detail: int
@@ -117,17 +119,7 @@ def _resolve_ending(
         if own or not (site.module or "").endswith("/libweft-shim.so")
     )
     return Ending(
-        definition.kind,
-        definition.slot,
-        definition.tid,
-        ns(definition.ticks),
-        definition.code,
-        definition.detail,
-        definition.address,
-        definition.name,
-        definition.text,
-        definition.traceback,
-        definition.who,
-        python,
-        stack,
-    )
+        definition.kind, definition.slot, definition.tid, definition.ticks, ns(definition.ticks), definition.code,
+        definition.detail, definition.address, definition.name, definition.text, definition.traceback,
+        definition.who, python, stack,
+    )  # fmt: skip

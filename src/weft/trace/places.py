@@ -72,9 +72,9 @@ class RankPlaces:
             size = max(said, default=0)
         elif len(said) > 1:
             self._say(f"the records of world {world} do not agree on its size: {', '.join(map(str, sorted(said)[:5]))}")
-        told = self._trace.run.get("ranks")
-        if not size and world == 0 and isinstance(told, int) and 0 < told < 2**20:
-            size = told
+        if not size and world == 0:  # MPI ended before a rank knew it: `weft run -n` did, or who counted the records
+            told = [self._trace.run.get(key) for key in ("n", "ranks")]
+            size = max((one for one in told if isinstance(one, int) and 0 < one < 2**20), default=0)
         if size >= 2**20:
             self._say(f"a world cannot have {size} ranks; {least} are assumed")
             size = least

@@ -523,10 +523,13 @@ class Event(Slot):
 
     @property
     def status(self) -> Status | None:
-        """Return the status in the slot; None if the call has none there, is open, or received nothing."""
+        """Return the status in the slot; None if the call has none there, is open, or received nothing.
+
+        That of a transfer of a file has a count only: its source and tag are layout.ANY_SOURCE and ANY_TAG.
+        """
         if "status" not in self.function.slot or self.open:
             return None
-        if ("flag" in self.function.slot and not self.flag) or self.peer == layout.ANY_SOURCE:
+        if ("flag" in self.function.slot and not self.flag) or (self.peer == layout.ANY_SOURCE and not self.received):
             return None  # nothing was received: a poll failed, a send was completed, or the call went wrong
         return Status(self.peer, self.tag, self.received or 0, bool(self.flags & Flag.CANCELLED), 0)
 

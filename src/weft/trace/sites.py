@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weft.base.json_files import read_json
+from weft.base.words import short_function
 from weft.debuginfo.addr2line import Found
 from weft.trace.definitions import CodeDefinition, SiteDefinition
 
@@ -44,7 +45,7 @@ class CallSite:
             where = f"{Path(self.file).name}:{self.line}"
         elif self.module:
             where = f"{Path(self.module).name}+{self.offset:#x}"
-        return f"{where} {self.function}" if self.function else where
+        return f"{where} {short_function(self.function)}" if self.function else where
 
     @property
     def known(self) -> bool:

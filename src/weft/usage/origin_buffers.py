@@ -14,11 +14,11 @@ from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.argument_columns import Ints, decode_argument, sorted_distinct
 from weft.terms.buffer_blocks import empty_shapes
-from weft.terms.calls import masks_of
+from weft.terms.calls import masks_of, word_set
 from weft.terms.datatype_sizes import gapless_sizes
 from weft.terms.event_findings import call_at, cause_key, limit_per_site, make_finding
 from weft.terms.significant_arguments import is_significant
-from weft.trace import Rank
+from weft.trace import Event, Rank
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.usage.epochs import Epochs
 from weft.usage.pending_buffers import BufferAccesses, find_overlapping_rows, merge_accesses, overlap_finding
@@ -63,9 +63,32 @@ def report_shared_origin_buffers(rank: Rank, own: BufferAccesses, messages: Buff
     for one, two in find_overlapping_rows(both, rank.events["site"][both.begin], len(rank)).pairs:
         held_by_operation = bool(one_sided[both.begin[one]])
         if held_by_operation or one_sided[both.begin[two]]:
-            how = "{}, which is not complete by then" if held_by_operation else "the pending {}"
+            how = "the pending {}"
+            if held_by_operation:
+                how = "{}, which is not complete by then" + _explain_flush(
+                    rank.event(int(both.begin[one])), int(both.begin[two])
+                )
             yield overlap_finding(rank, both, one, two, how)
     yield from _report_overlaps_in_one_call(rank, own)
+
+
+def _explain_flush(operation: Event, until: int) -> str:
+    """Say which flush between an operation and event `until` did not complete it, as it names another target; "" where
+    there is none.
+    """
+    rank = operation.rank
+    flushes = masks_of(rank.trace.functions).where(rank, word_set("Win_flush Win_flush_local"))
+    here = flushes[(flushes > operation.index) & (flushes < until)]
+    others = here[
+        (rank.events["object"][here] == operation.object) & (rank.events["peer"][here] != operation.peer)
+    ].tolist()
+    if not others:
+        return ""
+    flush = rank.event(others[-1])
+    return (
+        f": {call_at(flush)} completes only operations on rank {flush.peer} of the window, and this one is on rank "
+        f"{operation.peer}"
+    )
 
 
 def _report_overlaps_in_one_call(rank: Rank, own: BufferAccesses) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from weft.deadlock.traffic import Traffic, behind
 from weft.evidence import Sampled
 from weft.findings import Finding
+from weft.mpi.meaning import base_name
 from weft.terms import calls
 from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.terms.calls import catalogue_of, masks_of
@@ -23,6 +24,7 @@ from weft.terms.event_findings import MAX_OF_ONE_SITE, call_at, cause_key, limit
 from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Flag, Rank
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
+from weft.usage.buffer_memory import RankMemory
 from weft.usage.file_transfers import report_wrong_transfers
 from weft.usage.object_ids import believable_ids
 from weft.usage.partition_readiness import report_wrong_pready_calls
@@ -412,17 +414,35 @@ def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
     if not catalogue_of(rank).changed:
         return
     flagged = np.flatnonzero((rank.events["flags"] & Flag.BUFFER_CHANGED) != 0)
+    memory = RankMemory(rank)
     for index in flagged[:MAX_OF_ONE_SITE].tolist():
         event = rank.event(index)
-        makers = _find_makers_of_requests(rank, event) if not event.buffer else _find_one_sided_maker(rank, event)
-        which = f"the pending {call_at(makers[0])}" if len(makers) == 1 else "a pending operation"
+        is_completion = masks_of(rank.trace.functions).table(calls.COMPLETIONS)[event.function.id]
+        makers = _find_makers_of_requests(rank, event) if is_completion else _find_one_sided_maker(rank, event)
+        which, it, cited = _describe_changed_operations(memory, makers)
         yield make_finding(
             "buffer-reuse",
-            f"rank {rank.index} changed the buffer of {which} before {call_at(event)} completed it",
-            [*(makers if len(makers) == 1 else []), event],
+            f"rank {rank.index} changed {which} before {call_at(event)} completed {it}",
+            [*cited, event],
             evidence=Sampled(seen="by sample", completed=event.id, started=[maker.id for maker in makers]),
-            cause=cause_key(event),
+            cause=cause_key(*cited, event),
         )
+
+
+def _describe_changed_operations(memory: RankMemory, makers: list[Event]) -> tuple[str, str, list[Event]]:
+    """Return words for the operations whose buffer was changed, their pronoun, and those of them to cite: one, or
+    several that have one buffer.
+    """
+    buffers = {maker.buffer for maker in makers}
+    if len(buffers) != 1:
+        return "the buffer of a pending operation", "it", []
+    behind = memory.behind(makers[0], makers[0].buffer)
+    buffer = f"`{behind.name}`, the buffer of" if behind is not None and behind.name else "the buffer of"
+    if len(makers) == 1:
+        return f"{buffer} the pending {call_at(makers[0])}", "it", makers
+    names = {base_name(maker.function.name).lower() for maker in makers}
+    name = f"{names.pop()} operations" if len(names) == 1 else "operations"
+    return f"{buffer} {len(makers)} pending {name} at once{at_place(makers[0])},", "them", makers[:1]
 
 
 def _find_one_sided_maker(rank: Rank, event: Event) -> list[Event]:
@@ -434,12 +454,15 @@ def _find_one_sided_maker(rank: Rank, event: Event) -> list[Event]:
 
 
 def _find_makers_of_requests(rank: Rank, event: Event) -> list[Event]:
-    """Return the operations with a buffer among the requests of a completing call."""
+    """Return the operations among the requests of a completing call that have the buffer which changed, or that may
+    have it.
+    """
     args = event.args
     requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
-    masks = Traffic(rank).masks
-    makers = masks.where(rank, _SENDING | ICOLLECTIVES | calls.IRECVS | calls.RECV_INITS)
-    return [rank.event(int(i)) for i in makers if int(rank.events["object"][i]) in requests][:MAX_OF_ONE_SITE]
+    makers = masks_of(rank.trace.functions).where(rank, _SENDING | ICOLLECTIVES | calls.IRECVS | calls.RECV_INITS)
+    found = [int(i) for i in makers if int(rank.events["object"][i]) in requests]
+    changed = [i for i in found if int(rank.events["buffer"][i]) == event.buffer]
+    return [rank.event(i) for i in (changed or found)[:MAX_OF_ONE_SITE]]
 
 
 def _may_write_pending_buffers(of: Traffic) -> bool:

@@ -107,12 +107,13 @@ def _outcome_columns(block: Block) -> dict[str, Any]:
 def _received_bytes(block: Block) -> pa.Array:
     """Return the bytes received according to the status in the slot."""
     events, has = block.events, slot_tables(block.rank.trace.functions)
-    told = has.status[block.function] & ~block.open & (block.peer != ANY_SOURCE)
+    told = has.status[block.function] & ~block.open
     told &= ~has.flag[block.function] | ((events["flags"] & Flag.TRUE) != 0)
     received = events["result"].astype(np.int64)
     for place in np.flatnonzero(told & ((events["flags"] & Flag.HAS_TAIL) != 0)).tolist():
         found = Event(block.rank, int(block.index[place])).received
         received[place], told[place] = min(found or 0, 2**62), found is not None
+    told &= (block.peer != ANY_SOURCE) | (received > 0)  # a transfer of a file has a count and no source
     return masked_column(received, told)
 
 

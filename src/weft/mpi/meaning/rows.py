@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from weft.mpi.meaning.local import ANYTIME, ASKED_BY_FORTRAN, FREES, GIVES_KNOWN, GIVES_LASTING, MAKES, TOPICS
 from weft.mpi.meaning.words import (
     DATA,
+    FILES,
     Access,
     Act,
     Form,
@@ -29,7 +30,6 @@ from weft.mpi.meaning.words import (
 _MESSAGES = "point to point"
 _REQUESTS = "requests"
 _WINDOWS = "windows"
-_FILES = "files"
 
 
 def all_rows() -> Iterator[Meaning]:
@@ -288,7 +288,7 @@ _TRANSFERS = "read_all write_all read_at_all write_at_all read_ordered write_ord
 
 def _file_collectives() -> Iterator[Meaning]:
     """Yield the collectives on a file (14.2 to 14.4): the implementation decides who may leave before others."""
-    yield _collective("File_open", _FILES, makes=("FILE",))
+    yield _collective("File_open", FILES, makes=("FILE",))
     yield _on_file("File_close", frees="FILE")
     for word in "set_size preallocate set_view set_info set_atomicity sync seek_shared".split():
         yield _on_file("File_" + word)
@@ -302,13 +302,13 @@ def _file_collectives() -> Iterator[Meaning]:
 
 
 def _on_file(name: str, **facts: object) -> Meaning:
-    return _collective(name, _FILES, Over.FILE, waits=Waits.SOME, **facts)
+    return _collective(name, FILES, Over.FILE, waits=Waits.SOME, **facts)
 
 
 def _file_transfers() -> Iterator[Meaning]:
     """Yield the reads and writes of one process on a file (14.4)."""
     for word in "read write read_at write_at read_shared write_shared".split():
-        alone = Meaning("File_" + word, Act.TRANSFER, _FILES, kin="File_" + word)
+        alone = Meaning("File_" + word, Act.TRANSFER, FILES, kin="File_" + word)
         yield alone
         yield _form_with_request(alone, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
 

@@ -293,3 +293,4 @@ class Meaning(NamedTuple):
 
 DATA = "collective of data"
 """The topic of collectives whose purpose is data."""
+FILES = "files"

@@ -145,11 +145,14 @@ static void put_status(struct out *o, bool json, const int64_t f[4], bool cancel
         LITERAL(o, "}");
         return;
     }
-    LITERAL(o, "(from ");
-    put_i(o, f[0]);
-    LITERAL(o, ", tag ");
-    put_i(o, f[1]);
-    LITERAL(o, ", ");
+    LITERAL(o, "(");
+    if (f[0] != WEFT_RANK_ANY_SOURCE) {
+        LITERAL(o, "from ");
+        put_i(o, f[0]);
+        LITERAL(o, ", tag ");
+        put_i(o, f[1]);
+        LITERAL(o, ", ");
+    }
     put_u(o, (uint64_t)f[2]);
     LITERAL(o, " bytes)");
 }
@@ -213,15 +216,15 @@ static int32_t raw_peer(const struct weft_event *e) {
     return e->peer < WEFT_RANK_INVALID_BASE ? e->peer - WEFT_RANK_INVALID_BASE : e->peer;
 }
 
-static bool has_status(const struct weft_row_function *f, const struct weft_event *e) {
+static bool has_status(const struct weft_row_function *f, const struct weft_event *e, const struct tail_view *t) {
     if (!(f->bits & FUNCTION_STATUS) || !(e->flags & WEFT_FLAG_CLOSED)) return false;
     if (f->bits & FUNCTION_FLAG && !(e->flags & WEFT_FLAG_TRUE)) return false;
-    return raw_peer(e) != WEFT_RANK_ANY_SOURCE;
+    return raw_peer(e) != WEFT_RANK_ANY_SOURCE || t->received; /* of a transfer of a file: a count only */
 }
 
 static void put_slot_status(struct out *o, const struct weft_row_function *f, const struct weft_event *e,
                             const struct tail_view *t) {
-    if (!has_status(f, e)) {
+    if (!has_status(f, e, t)) {
         LITERAL(o, "null");
         return;
     }
@@ -369,13 +372,15 @@ static void put_results(struct out *o, const struct weft_rows_input *in, const s
         if (e->flags & WEFT_FLAG_TRUE) LITERAL(o, "yes");
         else LITERAL(o, "no");
     }
-    if (has_status(f, e) && raw_peer(e) >= 0) {
+    if (has_status(f, e, t) && (raw_peer(e) >= 0 || t->received)) {
         result(o, &first);
-        LITERAL(o, "from ");
-        put_i(o, raw_peer(e));
-        LITERAL(o, ", tag ");
-        put_i(o, e->tag);
-        LITERAL(o, ", ");
+        if (raw_peer(e) >= 0) {
+            LITERAL(o, "from ");
+            put_i(o, raw_peer(e));
+            LITERAL(o, ", tag ");
+            put_i(o, e->tag);
+            LITERAL(o, ", ");
+        }
         put_u(o, t->received);
         LITERAL(o, " bytes");
     }

@@ -1,0 +1,103 @@
+"""Options of `weft run`, `weft report` and `weft check`: where findings go, which count, and at which to fail."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from weft.cli import _options
+from weft.cli._said import say
+from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from weft.findings import Finding
+    from weft.report.selection import SelectionOptions
+
+FORMATS: Final = ("text", "json", "sarif", "html")
+_BY_SUFFIX: Final = {".json": "json", ".sarif": "sarif", ".html": "html", ".htm": "html"}
+FOUND_STATUS: Final = 1
+
+
+def add_files(parser: _options.OptionDeclarer) -> None:
+    """Declare -o: the files that findings are written to."""
+    parser.add_argument(
+        "-o", "--output", type=Path, action="append", default=[], metavar="FILE",
+        help="write the report to FILE, in the format of its suffix: .json, .sarif, .html, else text; repeatable",
+    )  # fmt: skip
+
+
+def add_format(parser: _options.OptionDeclarer) -> None:
+    """Declare --format, of what is printed, or of files whatever their suffix."""
+    parser.add_argument("--format", choices=FORMATS, help="format of the report (text, or that of FILE's suffix)")
+
+
+def add_selection(parser: _options.OptionDeclarer, usual: str = "error") -> None:
+    """Declare which findings count. `usual`: at which severity the command fails without --fail-on."""
+    parser.add_argument(
+        "--fail-on", action="append", default=[], metavar="WHAT",
+        help=f"exit with 1 at: error, warning, note, never, or a kind (default: {usual}); repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--baseline", type=Path, metavar="FILE",
+        help="show only findings that this earlier report (JSON) does not have",
+    )  # fmt: skip
+    parser.add_argument(
+        "--suppress", type=Path, metavar="FILE",
+        help="leave out findings that match a rule: KIND FILE[:LINE|:PROCEDURE] REASON",
+    )  # fmt: skip
+
+
+def read_selection(
+    args: argparse.Namespace, usual: str = "error", only: Sequence[str] = (), skip: Sequence[str] = ()
+) -> SelectionOptions:
+    """Return what the options ask for. UsageError for a file or word that is wrong, before anything runs."""
+    from weft.report.selection import SelectionOptions, read_baseline, read_suppression_rules, verify_fail_on
+
+    verify_fail_on(args.fail_on)
+    return SelectionOptions(
+        tuple(only), tuple(skip), read_baseline(args.baseline), read_suppression_rules(args.suppress),
+        tuple(args.fail_on) or (usual,),
+    )  # fmt: skip
+
+
+def apply_selection(findings: Sequence[Finding], choice: SelectionOptions) -> tuple[Finding, ...]:
+    """Return the findings that count; notes say what is left out, and which rules suppress nothing."""
+    if choice.baseline is None and not choice.suppress:
+        return tuple(findings)
+    from weft.report.selection import select_findings
+
+    selected = select_findings(findings, choice)
+    for text in (*selected.unread, *selected.notes):
+        say(f"note: {text}")
+    return selected.findings
+
+
+def find_status(findings: Sequence[Finding], choice: SelectionOptions) -> int:
+    """Return 1 if a finding counts as a failure, else 0."""
+    from weft.report.selection import counts_as_failure
+
+    return FOUND_STATUS if any(counts_as_failure(one, choice) for one in findings) else 0
+
+
+def formats(args: argparse.Namespace) -> list[tuple[str, Path | None]]:
+    """Return each format that is wanted, with its file; None for standard output."""
+    form: str | None = getattr(args, "format", None)
+    return [(form or _BY_SUFFIX.get(path.suffix.lower(), "text"), path) for path in args.output] or [
+        (form or "text", None)
+    ]
+
+
+def write_all(args: argparse.Namespace, write: Callable[[str, TextIO], None]) -> None:
+    """Write what `write` writes in each format that is wanted. WeftError for a file that cannot be written."""
+    for form, path in formats(args):
+        if path is None:
+            write(form, sys.stdout)
+            continue
+        try:
+            with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
+                write(form, file)
+        except OSError as error:
+            raise WeftError(f"{path} cannot be written: {error.strerror}") from error

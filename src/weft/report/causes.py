@@ -1,0 +1,72 @@
+"""Put causes before what they bring about: a buffer that is too long explains what meets it, an end stands behind the
+errors that led to it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from weft.evidence import Ended, Overlap, Parameter, Sampled
+from weft.findings import Finding, Site
+
+_WRITES: Final = frozenset(("buffer-overrun", "buffer-reuse", "rma-race", "type-mismatch", "invalid-argument"))
+"""Kinds after which memory may hold anything, so that the process crashes sooner or later."""
+_ERRORS: Final = _WRITES | {"truncation", "argument-mismatch", "collective-mismatch", "request-misuse"}
+"""Kinds for which MPI may end a process, in that call or a later one."""
+_EXPLAINS: Final = {"crash": _WRITES, "error": _ERRORS}
+"""By how a rank ended, the kinds that explain it."""
+
+
+def follow_from_overruns(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those that only say that a buffer meets others because it is too long: these are
+    consequences of its `buffer-overrun`.
+    """
+    too_long = {_place(one.sites[0]): one for one in findings if one.kind == "buffer-overrun" and one.sites}
+    follows: defaultdict[int, list[str]] = defaultdict(list)
+    kept: list[Finding] = []
+    for one in findings:
+        overrun = next((too_long[at] for site in one.sites if (at := _place(site)) in too_long), None)
+        if overrun is not None and _tells_of_shared_bytes(one):
+            follows[id(overrun)].append(f"{one.message} [{one.kind}]")
+        else:
+            kept.append(one)
+    return [replace(one, consequences=(*one.consequences, *follows[id(one)])) if id(one) in follows else one
+            for one in kept]  # fmt: skip
+
+
+def _place(site: Site) -> tuple[int, str, str, int]:
+    return site.rank, site.call, site.file, site.line
+
+
+def _tells_of_shared_bytes(one: Finding) -> bool:
+    """Return whether a finding rests on how far buffers reach."""
+    if one.kind == "buffer-reuse":
+        return isinstance(one.evidence, (Overlap, Sampled))
+    return (
+        one.kind == "invalid-argument"
+        and isinstance(one.evidence, Parameter)
+        and one.evidence.parameter == "recvbuf"
+        and "shares bytes" in one.message
+    )
+
+
+def put_ends_behind_causes(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings with each crash, and each end by MPI, behind the errors of its ranks that explain it."""
+    found = list(findings)
+    for end in [one for one in found if isinstance(one.evidence, Ended)]:
+        kinds = _EXPLAINS.get(_how(end), frozenset())
+        places = [
+            place
+            for place, one in enumerate(found)
+            if one.kind in kinds and one.severity == "error" and set(one.ranks) & set(end.ranks)
+        ]
+        if places and places[-1] > (here := found.index(end)):
+            found.insert(places[-1], found.pop(here))
+    return found
+
+
+def _how(end: Finding) -> str:
+    return str(end.evidence.how) if isinstance(end.evidence, Ended) else ""

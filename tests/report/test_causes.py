@@ -1,0 +1,68 @@
+"""The cause of several findings stands first, and what only follows from it stands with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.base.event_id import EventId
+from weft.evidence import Ended, Evidence, Parameter, Sampled
+from weft.findings import Finding, Site
+from weft.report.causes import follow_from_overruns, put_ends_behind_causes
+from weft.usage.buffer_overruns import Overrun
+
+OVERRUN = Overrun(parameter="buf", bytes=32, room=24, behind=8, before=0)
+CHANGED = Sampled(seen="by sample", completed=EventId(0, 9), started=[])
+
+
+def finding(kind: str, line: int = 5, rank: int = 0, evidence: Evidence | None = None, **more: str) -> Finding:
+    return Finding(
+        kind, more.get("severity", "error"), "certain", f"{kind} shares bytes", (rank,),
+        (Site(rank, "MPI_Send", "a.c", line),), evidence=evidence or Parameter(parameter="recvbuf"),
+    )  # fmt: skip
+
+
+def ended(how: str, rank: int = 0) -> Finding:
+    return finding("crash" if how == "crash" else "abort", 40, rank, Ended(how=how))
+
+
+@pytest.mark.parametrize("kind", ["buffer-reuse", "invalid-argument"])
+def test_what_meets_a_buffer_that_is_too_long_follows_from_its_overrun(kind: str) -> None:
+    meets = finding(kind, evidence=CHANGED if kind == "buffer-reuse" else None)
+    (one,) = follow_from_overruns([meets, finding("buffer-overrun", evidence=OVERRUN)])
+    assert one.kind == "buffer-overrun" and one.consequences == (f"{meets.message} [{kind}]",)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        finding("buffer-reuse", 6, evidence=CHANGED),
+        finding("buffer-reuse", rank=1, evidence=CHANGED),
+        finding("type-mismatch"),
+        finding("invalid-argument", evidence=Parameter(parameter="tag")),
+    ],
+    ids=["another line", "another rank", "another kind", "another parameter"],
+)
+def test_what_an_overrun_does_not_explain_stays_a_finding(other: Finding) -> None:
+    assert other in follow_from_overruns([other, finding("buffer-overrun", evidence=OVERRUN)])
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"), [("crash", "buffer-overrun"), ("error", "type-mismatch"), ("error", "truncation")]
+)
+def test_an_end_stands_behind_the_errors_that_explain_it(how: str, kind: str) -> None:
+    found = [ended(how), finding(kind), finding("resource-leak")]
+    assert put_ends_behind_causes(found) == [found[1], found[0], found[2]]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [ended("crash"), finding("truncation")],
+        [ended("error"), finding("type-mismatch", rank=1)],
+        [ended("error"), finding("type-mismatch", severity="warning")],
+        [ended("abort"), finding("type-mismatch")],
+    ],
+    ids=["no reason to crash", "another rank", "a warning", "the program's own abort"],
+)
+def test_an_end_that_nothing_explains_stays_in_front(found: list[Finding]) -> None:
+    assert put_ends_behind_causes(found) == found
