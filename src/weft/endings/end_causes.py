@@ -72,7 +72,7 @@ class End:
         if self.ending is None or self.ending.kind not in (EndingKind.WARNED, EndingKind.WHERE):
             return self.open_calls
         found = [self.rank.event(index) for index in calls_at(self.rank, self.ending.ticks)]
-        return [event for event in found if not event.leaving]
+        return [event for event in found if not event.is_finalize_at_exit]
 
     @cached_property
     def went_on(self) -> bool:
@@ -80,7 +80,7 @@ class End:
         if self.how is not How.SIGNAL or self.ending is None:
             return False
         later = self.rank.events["enter"] > np.uint64(self.ending.ticks)
-        called = any(not self.rank.event(int(index)).leaving for index in np.flatnonzero(later)[:64])
+        called = any(not self.rank.event(int(index)).is_finalize_at_exit for index in np.flatnonzero(later)[:64])
         return called or any(not event.open for event in self.stood_in)
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from weft import findings, sources
-from weft.base_name.words import short_function
+from weft.base.words import short_function
 from weft.mpi.meaning import base_name
 from weft.systems import MPI, System
 from weft.terms import calls
