@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PROJECT := pyproject.toml setup.py
 
-.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist fuzz harm test-leftovers sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-all test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems test-aarch64 extras test-extras test-machines clean
+.PHONY: check lint-page format-page test-page docs measure coverage man help setup demo test recorders wheel dist fuzz harm test-leftovers sanitize test-editors vsix test-wheel test-endings test-openmp test-prange test-corpus test-slurm test-hosts test-attach test-lowest test-newest test-values test-halo test-stops test-races test-all test-pvm test-transparency lint format types test-matrix bench bench-dump bench-analysis bench-replay bench-stops bench-back bench-view bench-tasks bench-explore bench-check bench-openmp bench-access bench-halo bench-values mutants trials prange-tests debian kernel cilk5 for-demo test-systems test-aarch64 extras test-extras test-machines test-applications clean
 .DELETE_ON_ERROR:
 
 help:
@@ -162,6 +162,11 @@ HEART_SETUP := make .venv/.weft && .venv/bin/python -m pip install $(PIP_FLAGS) 
 test-aarch64:
 	bash tools/systems.sh trixie-arm64 '$(HEART_SETUP) && .venv/bin/weft demo && \
 	  .venv/bin/python -m pytest -m "not matrix" -n $(JOBS) --dist loadfile --timeout 900 $(HEART)'
+	$(PASSED)
+
+# Real applications that are installed, plain, recorded and replayed: docs/applications.md.
+test-applications: recorders
+	$(BIN)/python tools/applications.py
 	$(PASSED)
 
 # What `make setup` leaves out: the libraries of tests that are skipped without them, and Cilk-5 and OpenCilk where

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from weft.compare.values.notebook import DrawnComparison
-    from weft.trace import Trace
+    from weft.findings import Finding
+    from weft.trace import Event, Trace
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "block", "differences", "loop", "open", "part", "probe", "region", "watchdog"]
@@ -23,6 +24,8 @@ def open(path: str | os.PathLike[str]) -> Trace:
 
     Trace.draw_svg = staticmethod(_paint)
     Trace.make_table = staticmethod(_frame)
+    Trace.finder = staticmethod(_find)
+    Trace.describer = staticmethod(_describe)
     return Trace.open(path)
 
 
@@ -68,6 +71,23 @@ def _paint(trace: Trace, **options: Any) -> str:
     from weft.picture.svg import draw_svg
 
     return draw_svg(trace, **options)
+
+
+def _find(trace: Trace) -> list[Finding]:
+    """Return the findings of a trace: only who wants them pays for the analyses."""
+    # Who wants no findings does not pay for them.
+    from weft.report import examine
+
+    return list(examine(trace).findings)
+
+
+def _describe(event: Event) -> str:
+    """Return a call with its arguments, results and line."""
+    # Who prints no call does not pay for it.
+    from weft.terms.call_text import call_text
+    from weft.terms.describe import at_place
+
+    return f"rank {event.rank.index}, event {event.index}: {call_text(event)}{at_place(event)}"
 
 
 def _frame(trace: Trace, form: str, query: str) -> Any:

@@ -25,6 +25,12 @@ class RunError(TraceError):
     slug = "run"
 
 
+class NoRunError(RunError):
+    """A path that was named is not a run; the message says what it is."""
+
+    exit_code = 2
+
+
 class OtherVersion(RunError):
     """A file is of another version of its format than the one that this Weft reads; nothing of it is read."""
 

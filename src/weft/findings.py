@@ -63,7 +63,7 @@ class Finding:
     consequences: tuple[str, ...] = ()
     """What was found that only follows from it, in words."""
     beyond: int = 0
-    """Of a line's last finding that is told: how many more there are."""
+    """For the last finding of a line that is reported: how many more there are."""
     proof: Proof | None = None
 
     def __post_init__(self) -> None:

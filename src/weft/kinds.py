@@ -1,7 +1,7 @@
 """The kinds of findings, a record each. The word of a kind is its slug in reports and the name of its page.
 
-A page is docs/findings/SLUG.md, of which the package has a copy (in a checkout, a link to it). What is told of a kind
-in a sentence stands there and nowhere else.
+A page is docs/findings/SLUG.md, of which the package has a copy (in a checkout, a link to it). What is
+printed about a kind in a sentence is there and nowhere else.
 """
 
 from __future__ import annotations
@@ -168,6 +168,7 @@ def kind(slug: str) -> Kind:
 
 @cache
 def _page(slug: str) -> str:
+    """Return the text of the page of a kind. WeftError if it is not installed."""
     # Every command imports the kinds, few print their pages.
     from importlib.resources import files
 

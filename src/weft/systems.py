@@ -1,4 +1,4 @@
-"""The message-passing systems that Weft records, and the words in which each of them is told of.
+"""The message-passing systems that Weft records, and the words for each of them.
 
 A run's functions.json names its system; one that names none is of MPI. What a system's functions mean stands in
 weft.mpi.meaning, what is special to its messages here.

@@ -163,10 +163,10 @@ def test_without_one_of_them_the_program_is_wrong(
 @pytest.mark.parametrize(
     ("directive", "message"),
     [
-        ("DVM(ON P[0]) {}", "ON stands outside of a TASK_REGION; put TASK_REGION before it"),
+        ("DVM(ON P[0]) {}", "ON is outside of a TASK_REGION; put TASK_REGION before it"),
         ("DVM(TASK_REGION P) {}", r"`P` is not a task array; put DVM\(TASK\) before its declaration"),
         ("DVM(ON P) {}", r"one task of `P` is expected: P\[0\]"),
-        ("DVM(CREATE_SHADOW_GROUP P)", "CREATE_SHADOW_GROUP names a group and, behind a colon, its arrays"),
+        ("DVM(CREATE_SHADOW_GROUP P)", "CREATE_SHADOW_GROUP names a group and, after a colon, its arrays"),
     ],
 )
 def test_a_directive_about_tasks_or_groups_that_is_wrong_has_its_place(

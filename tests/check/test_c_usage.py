@@ -52,7 +52,7 @@ def test_a_loop_on_the_wrong_number_of_dimensions(tmp_path: Path) -> None:
 
 def test_a_parallel_before_no_loop(tmp_path: Path) -> None:
     text = ARRAY + "int main(void)\n{\n    #pragma dvm parallel([i] on a[i])\n    a[0] = 1;\n}\n"
-    assert complaint(text, tmp_path).startswith("5:17: `parallel([i])` stands before no `for`; put it right before")
+    assert complaint(text, tmp_path).startswith("5:17: `parallel([i])` is not before a `for`; put it right before")
 
 
 def test_a_nest_that_is_not_deep_enough(tmp_path: Path) -> None:
@@ -62,12 +62,12 @@ def test_a_nest_that_is_not_deep_enough(tmp_path: Path) -> None:
 
 def test_a_loop_over_another_variable(tmp_path: Path) -> None:
     told = complaint(loop("parallel([k] on a[k])"), tmp_path)
-    assert told == "6:5: the loop over `i` stands where `parallel([k])` has `k`"
+    assert told == "6:5: the loop over `i` is where `parallel([k])` has `k`"
 
 
 def test_an_array_directive_before_no_declaration(tmp_path: Path) -> None:
     text = "int main(void)\n{\n    #pragma dvm array distribute[block]\n    return 0;\n}\n"
-    assert complaint(text, tmp_path).startswith("3:17: the directive stands before no declaration")
+    assert complaint(text, tmp_path).startswith("3:17: the directive is not before a declaration")
 
 
 def test_a_distribution_of_more_dimensions_than_the_array_has(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_name_that_is_declared_nowhere(tmp_path: Path) -> None:
 
 def test_inherit_of_what_is_no_parameter(tmp_path: Path) -> None:
     text = "#pragma dvm inherit(b)\nvoid f(double *a) { }\nint main(void) { return 0; }\n"
-    assert complaint(text, tmp_path) == "1:13: `b` in `inherit` is not a parameter of the function behind it"
+    assert complaint(text, tmp_path) == "1:13: `b` in `inherit` is not a parameter of the function after it"
 
 
 def test_an_unknown_directive(tmp_path: Path) -> None:

@@ -178,14 +178,14 @@ def test_colons_of_an_alignment_go_together_in_their_order() -> None:
         ("parallel([i] on a[i]) shadow_renw(a)", 35, "`shadow_renw` is not a clause of parallel"),
         ("parallel([i] on a[i * i])", 31, "is not of the form a*i+b"),
         ("parallel([i] on a[b[i]])", 31, "is not of the form a*i+b"),
-        ("parallel([i][i] on a[i])", 26, "`i` stands here twice"),
+        ("parallel([i][i] on a[i])", 26, "`i` is here twice"),
         ("parallel([i] on a[i]) reduction(avg(s))", 45, "`avg` is not a reduction"),
         ("parallel([i] on a[i]) private(x", 44, "the directive ends where `)` is expected"),
         ("array distribute[cyclic]", 30, "`cyclic` is not a distribution"),
         ("array distribute[block] align([i] with b[i])", 13, "either distributed or aligned"),
         ("region use(a)", 20, "`use` is not a clause of region"),
         ("region targets(GPU)", 28, "`GPU` is not a target"),
-        ("actual(a) now", 23, "`now` stands where the directive should end"),
+        ("actual(a) now", 23, "`now` is where the directive should end"),
     ],
 )
 def test_what_the_language_does_not_know_is_told_with_its_place(text: str, column: int, what: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tests_support import ROOT
 from weft.cli import main
+from weft.errors import UsageError
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^ *```(\w*)$")
@@ -22,9 +23,7 @@ SHOWS_COMMANDS = {"", "console", "sh"}
 COMMAND = re.compile(r"(?:^|(?<=[\s(=;`'\"]))weft (?=[a-z-])(?![a-z]+:)")
 ENDS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "(", ")"}
 NOT_WHOLE = re.compile(r"[][…]|\.\.\.")
-INCOMPLETE = re.compile(
-    r"arguments? (is|are) required|expected (one|at least one) argument|: .*'[A-Z:,]*[A-Z]{2}[A-Z:,]*'|'[A-Z]'"
-)
+INCOMPLETE = re.compile(r" (is|are) missing |a value is missing behind it|: .*'[A-Z:,]*[A-Z]{2}[A-Z:,]*'|'[A-Z]'")
 """What argparse says of a line that leaves something out, or has a word in capitals in place of a value."""
 
 
@@ -107,13 +106,12 @@ def complaint(words: list[str], *, whole: bool) -> str:
         return f"there is no command weft {command}"
     if unknown := unknown_option([command, *words[1:]]):
         return f"weft {command} has no option {unknown}"
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
-        try:
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):  # of --help
             main.parse_arguments(words)
-        except SystemExit as end:
-            if end.code and whole and not INCOMPLETE.search(said.getvalue()):
-                return said.getvalue().strip().splitlines()[-1]
+    except UsageError as error:
+        if whole and not INCOMPLETE.search(str(error)):
+            return str(error)
     return ""
 
 
@@ -139,6 +137,6 @@ weft nonsense --is output
     found = [(at, complaint(words, whole=whole).partition(" (choose")[0]) for at, words, whole in command_lines(page)]
     assert [(at, why) for at, why in found if why] == [
         (1, "weft run has no option --kep"), (1, "there is no command weft runn"),
-        (3, "weft report: error: argument --format: invalid choice: 'yaml'"),
+        (3, "report: --format yaml: write text, json, sarif or html"),
         (4, "weft cc has no option --command"), (8, "weft dump has no option --fist"),
     ]  # fmt: skip

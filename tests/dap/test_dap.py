@@ -354,7 +354,7 @@ def test_open_mpi_too(client: Start, openmpi: Installed, tmp_path: Path) -> None
     assert editor.variables(3)["got"]["value"] == "1"
     editor.go("stepBack", 3)
     assert editor.place(3) == ("pass_on", run.here - 1)
-    assert "[rank 2] got 1\n" in editor.output("stdout")
+    assert "[rank 2] got 11\n" in editor.output("stdout")
 
 
 def test_the_adapter_prints_nothing_between_its_messages() -> None:
@@ -404,7 +404,7 @@ def test_a_step_goes_over_log_points_and_other_ranks_breakpoints_do_not_end_it(c
     lines = PARCELS.read_text().splitlines()
     loop = next(n for n, line in enumerate(lines, 1) if line.startswith("    result = pass_on"))
     editor = client()
-    editor.launch(run=str(run.run), breakpoints={PARCELS: [{"line": loop, "condition": "turn == 0"}]})
+    editor.launch(run=str(run.run), breakpoints={PARCELS: [{"line": loop, "condition": "turn == 1"}]})
     editor.breakpoints(
         PARCELS,
         {"line": run.here, "logMessage": "got {got}"},
@@ -413,4 +413,4 @@ def test_a_step_goes_over_log_points_and_other_ranks_breakpoints_do_not_end_it(c
     stop = editor.go("next", 3)
     assert (stop["reason"], stop["threadId"], editor.place(3)) == ("step", 3, ("<module>", loop + 1))
     assert "hitBreakpointIds" not in stop
-    assert "[rank 2] got 1\n" in editor.output("console")
+    assert "[rank 2] got 11\n" in editor.output("console")

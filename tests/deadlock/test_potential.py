@@ -191,6 +191,37 @@ def test_a_send_that_a_test_found_complete_is_no_wait_but_one_that_is_polled_for
     assert [f for f in build(3, between=True) if f.sites[0].line == 3] == []
 
 
+@pytest.mark.parametrize("is_tested", [True, False])
+def test_what_comes_after_a_test_that_would_have_failed_proves_nothing(is_tested: bool) -> None:
+    """MUMPS sends lengths and values, receives what has come until the lengths are sent, then waits for the values."""
+    b = Builder(ranks=2)
+    sent = [(r.isend(1 - r.rank, tag=1, site=at(3)), r.isend(1 - r.rank, tag=2, site=at(4))) for r in b.ranks]
+    for r, (lengths, values) in zip(b.ranks, sent, strict=True):
+        if is_tested:
+            r.test(lengths, site=at(5))
+        r.wait(values, site=at(6))
+    for r, (lengths, _) in zip(b.ranks, sent, strict=True):
+        r.recv(1 - r.rank, tag=1, site=at(7))
+        r.recv(1 - r.rank, tag=2, site=at(8))
+        if not is_tested:
+            r.wait(lengths, site=at(9))
+    assert [finding.sites[0].line for finding in found(b)] == ([] if is_tested else [4])
+
+
+def test_a_test_that_found_a_received_message_sent_proves_as_before() -> None:
+    b = Builder(ranks=2)
+    r0, r1 = b.ranks
+    early = r0.isend(1, tag=1, site=at(3))
+    r1.recv(0, tag=1, site=at(4))
+    r0.test(early, site=at(5))
+    sent = [r.isend(1 - r.rank, tag=2, site=at(6)) for r in b.ranks]
+    for r, request in zip(b.ranks, sent, strict=True):
+        r.wait(request, site=at(7))
+    for r in b.ranks:
+        r.recv(1 - r.rank, tag=2, site=at(8))
+    assert [finding.sites[0].line for finding in found(b)] == [6]
+
+
 def test_a_wait_for_any_of_several_sends_is_possible_not_certain() -> None:
     b = Builder(ranks=2)
     sent = [r.isend(1 - r.rank, tag=1, site=at(3)) for r in b.ranks]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from weft.deadlock.message_balance import Channel, ledgers
+from weft.deadlock.message_balance import Channel, make_ledgers
 from weft.deadlock.traffic import Traffic
 from weft.trace import Status, Trace
 from weft.trace.builder import ANY, Builder
 
 
 def _ledger(trace: Trace, rank: int):  # type: ignore[no-untyped-def]
-    return ledgers([Traffic(r) for r in trace.ranks], {rank})[rank]
+    return make_ledgers([Traffic(r) for r in trace.ranks], {rank})[rank]
 
 
 def test_a_message_without_a_receive_is_left() -> None:
@@ -45,7 +45,7 @@ def test_a_pending_wildcard_takes_the_only_message_before_a_later_receive() -> N
     last = b.ranks[1].open.recv(0, tag=7)
     ledger = _ledger(b.open(), 1)
     assert not ledger.left
-    assert not ledger.serves(last, 0, Channel(0, 0, 7))
+    assert not ledger.is_served(last, 0, Channel(0, 0, 7))
 
 
 def test_which_of_two_messages_a_pending_wildcard_takes_is_left_open() -> None:
@@ -54,7 +54,7 @@ def test_which_of_two_messages_a_pending_wildcard_takes_is_left_open() -> None:
     b.ranks[1].send(2, tag=7)
     b.ranks[2].irecv(ANY, tag=7)
     last = b.ranks[2].open.recv(0, tag=7)
-    assert _ledger(b.open(), 2).serves(last, 0, Channel(0, 0, 7))
+    assert _ledger(b.open(), 2).is_served(last, 0, Channel(0, 0, 7))
 
 
 def test_sendrecv_is_a_send_and_a_receive() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from debug.commands_table import LANGUAGES, Bench, line
-from tests_support import Installed
+from tests_support import WEFT, Installed, execute
 from weft.debug import back
 from weft.debug.debugger import Debugger
 from weft.debug.hands import Tally
@@ -82,6 +82,27 @@ def test_where_nothing_lies_behind_the_rank_stays_where_it_stood(session: Callab
     assert "goes back by one line on one rank" in said
 
 
+def test_an_inlined_function_is_gone_back_through_and_a_refusal_leaves_all_ranks_at_their_lines(
+    mpich: Installed, tmp_path: Path
+) -> None:
+    source = Path(__file__).parent / "programs" / "inlined.c"
+    execute([mpich.mpicc, "-g", "-O2", "-o", tmp_path / "inlined", source])
+    execute([*WEFT, "run", "-n", "2", "--out", tmp_path / "run", "--", tmp_path / "inlined"])
+    first = next(n for n, text in enumerate(source.read_text().splitlines(), 1) if "first" in text and "printf" in text)
+    script = tmp_path / "script"
+    commands = [f"break inlined.c:{first}", "continue", "delete", f"break inlined.c:{first + 2}", "reverse-continue",
+                "where @0-1", "next @0", "next @0", "reverse-next"]  # fmt: skip
+    script.write_text("\n".join(commands) + "\n")
+    said = execute([*WEFT, "debug", tmp_path / "run", "-x", script]).stdout
+    parts = dict(zip(commands, said.split("(weft) ")[1:], strict=True))
+    assert f"ranks 0 and 1  at inlined.c:{first} in fill" in parts["continue"], said
+    assert "no breakpoint is met" in parts["reverse-continue"], said
+    assert f"ranks 0 and 1  at inlined.c:{first} in fill" in parts["where @0-1"], said
+    assert re.search(r"rank 0  at inlined\.c:\d+ in (fill|main)", parts["reverse-next"]), said
+    assert "Error while executing" not in said
+    assert "not found at that line again" not in said
+
+
 @pytest.fixture
 def third_visit(mpich: Installed, tmp_path: Path) -> Iterator[TaskPrompt]:
     """A debugger in which rank 0 of squares.py stands at the third visit of the loop's body."""
@@ -98,7 +119,7 @@ def third_visit(mpich: Installed, tmp_path: Path) -> Iterator[TaskPrompt]:
 def comes_to_the_visit_before(prompt: TaskPrompt, comes: bool) -> None:
     """A step back from the third visit; or else it is told that the rank did not come there again."""
     if not comes:
-        with pytest.raises(back.NotAgain, match="did not come to that line again"):
+        with pytest.raises(back.NotAgain, match="was not found at that line again"):
             prompt.answer("reverse-continue")
     else:
         prompt.answer("reverse-continue")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.endings import How, ends, lines
+from weft.endings import How, describe_ends, find_ends
 from weft.findings import Finding
 from weft.report import run_analyses, summary, to_json
 from weft.trace import EndingKind, ExitKind, Trace
@@ -105,7 +105,7 @@ def test_a_python_exit_that_finalizes_on_its_way_is_no_finding() -> None:
         rank.finalize(leaving=True)
     trace = b.open()
     assert found(trace) == []
-    assert lines(trace) == ["ranks 0 and 1 ended by sys.exit(1) at a.py:3"]
+    assert describe_ends(trace) == ["ranks 0 and 1 ended by sys.exit(1) at a.py:3"]
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -132,7 +132,7 @@ def test_a_python_exit_that_the_end_of_the_job_overtakes_is_no_finding(gone: boo
     b.ranks[1].state = State.EXITED if gone else State.RUNNING
     trace = b.open()
     assert [one.kind for one in found(trace)] == (["early-exit"] if gone else [])
-    assert "rank 1 ended by sys.exit(0) at a.py:3" in lines(trace)
+    assert "rank 1 ended by sys.exit(0) at a.py:3" in describe_ends(trace)
 
 
 def test_a_process_that_never_came_to_finalize_is_an_early_exit() -> None:
@@ -216,7 +216,7 @@ def test_an_interrupt_says_where_each_rank_was_and_is_no_deadlock() -> None:
     b.ranks[1].state = State.RUNNING
     trace = b.open()
     assert [one.kind for one in found(trace)] == []
-    assert lines(trace) == [
+    assert describe_ends(trace) == [
         "rank 0 waited in recv(source=1, tag=0) at a.py:5 for rank 1: rank 1 was outside MPI at a.py:4",
         "rank 1 got SIGINT outside MPI at a.py:4 in spin (called at a.py:8)",
         "rank 0 was in recv(source=1, tag=0) at a.py:5",
@@ -231,9 +231,9 @@ def interrupted(*, polls: int, abort: bool = False) -> Trace:
     r1 = b.ranks[1]
     r1.call("MPI_Iprobe", site=("idle.py", 8, "poll"), source=0, tag=5, comm="MPI_COMM_WORLD", polls=polls,
             enter=10, exit=2_000_000_010)  # fmt: skip
-    r1.ends(EndingKind.WARNED, code=2, name="SIGINT", python=[("/lib/python3.11/time.py", 4, "sleep")])
+    r1.add_ending(EndingKind.WARNED, code=2, name="SIGINT", python=[("/lib/python3.11/time.py", 4, "sleep")])
     if abort:
-        r1.ends(EndingKind.ABORT, code=130, name="MPI_Abort")
+        r1.add_ending(EndingKind.ABORT, code=130, name="MPI_Abort")
     r1.state = State.ABORTED if abort else State.RUNNING
     return b.open()
 
@@ -242,20 +242,20 @@ def interrupted(*, polls: int, abort: bool = False) -> Trace:
 def test_behind_an_interrupt_there_is_no_error_and_who_polled_in_vain_is_named(*, abort: bool) -> None:
     trace = interrupted(polls=900, abort=abort)
     assert found(trace) == []
-    assert lines(trace)[0] == (
+    assert describe_ends(trace)[0] == (
         "ranks 0 and 2 waited in barrier at exc.py:7 for rank 1, which had not entered it: "
         "rank 1 polled iprobe(source=0, tag=5) at idle.py:8 in vain for 2 s"
     )
 
 
 def test_a_few_polls_are_no_standing_still() -> None:
-    assert "polled" not in lines(interrupted(polls=3))[0]
+    assert "polled" not in describe_ends(interrupted(polls=3))[0]
 
 
 def test_an_abort_of_a_run_that_nobody_interrupted_stays_an_error() -> None:
     b = fallen(signalled=True)
-    b.ranks[1].ends(EndingKind.WARNED, code=15, name="SIGTERM")
-    b.ranks[1].ends(EndingKind.ABORT, code=5, name="MPI_Abort")
+    b.ranks[1].add_ending(EndingKind.WARNED, code=15, name="SIGTERM")
+    b.ranks[1].add_ending(EndingKind.ABORT, code=5, name="MPI_Abort")
     assert [one.kind for one in found(b.open())] == ["abort"]
 
 
@@ -276,7 +276,7 @@ def test_a_finalize_that_failed_is_no_finished() -> None:
     b.ranks[0].finalize()
     b.ranks[1].finalize(error=15, site=("a.c", 9, "main"))
     trace = b.open()
-    assert [end.how for end in ends(trace)] == [How.FINISHED, How.ERROR]
+    assert [end.how for end in find_ends(trace)] == [How.FINISHED, How.ERROR]
     [one] = found(trace)
     assert one.kind == "abort"
     assert one.message == "rank 1 came to an error in finalize at a.c:9 (class 15)"
@@ -303,7 +303,7 @@ def test_others_are_ended_with_the_job_that_a_rank_brought_down(*, signalled: bo
     assert one.message == (
         "rank 1 called MPI_Abort(errorcode=5) at a.c:6; rank 0 was ended by it in barrier at exc.py:7"
     )  # fmt: skip
-    assert lines(trace, {1}) == ["rank 0 was ended with the job, while in barrier at exc.py:7"]
+    assert describe_ends(trace, {1}) == ["rank 0 was ended with the job, while in barrier at exc.py:7"]
 
 
 @pytest.mark.parametrize("signalled", [True, False])
@@ -311,7 +311,7 @@ def test_a_silent_rank_is_named_where_the_launcher_let_the_others_tell(*, signal
     b = fallen(signalled=signalled)
     trace = b.open()
     trace.run["exit_code"] = 137
-    said = lines(trace)
+    said = describe_ends(trace)
     assert said[0] == "rank 1 ended outside MPI, after barrier(comm=self[1]) at a.c:5"
     assert said[1] == f"rank 0 {'got SIGTERM' if signalled else 'ended'} in barrier at exc.py:7"
     why = "rank 1 recorded nothing of its end: " if signalled else "no rank recorded why: one of them"
@@ -323,33 +323,33 @@ def signalled_at(moment: int) -> RankBuilder:
     b = Builder(ranks=1, ended="crashed")
     (rank,) = b.ranks
     rank.barrier(comm="MPI_COMM_SELF", site=("a.c", 5, "main"), enter=1_000, exit=5_000)
-    rank.ends(EndingKind.WARNED, code=15, name="SIGTERM", python=[("a.c", 7, "work")], at=moment)
+    rank.add_ending(EndingKind.WARNED, code=15, name="SIGTERM", python=[("a.c", 7, "work")], at=moment)
     rank.state = State.RUNNING
     return rank
 
 
 def test_a_handled_signal_is_told_where_it_came_and_not_where_the_record_ends() -> None:
     inside = signalled_at(3_000)
-    assert lines(inside.builder.open()) == [
+    assert describe_ends(inside.builder.open()) == [
         "rank 0 got SIGTERM in barrier(comm=self[0]) at a.c:5, handled it and went on; its record ends outside MPI, "
         "after barrier(comm=self[0]) at a.c:5"
     ]
     outside = signalled_at(6_000)
     outside.open.barrier(comm="MPI_COMM_SELF", site=("a.c", 9, "main"), enter=7_000)
-    assert lines(outside.builder.open()) == [
+    assert describe_ends(outside.builder.open()) == [
         "rank 0 got SIGTERM outside MPI at a.c:7 in work, handled it and went on; its record ends in "
         "barrier(comm=self[0]) at a.c:9"
     ]
     finished = signalled_at(6_000)
     finished.finalize(enter=7_000)
     finished.state = State.FINALIZED
-    assert lines(finished.builder.open()) == [
+    assert describe_ends(finished.builder.open()) == [
         "rank 0 got SIGTERM outside MPI at a.c:7 in work, handled it and finished"
     ]
 
 
 def test_a_signal_that_ended_a_rank_is_not_told_as_handled() -> None:
-    assert lines(signalled_at(6_000).builder.open()) == ["rank 0 got SIGTERM outside MPI at a.c:7 in work"]
+    assert describe_ends(signalled_at(6_000).builder.open()) == ["rank 0 got SIGTERM outside MPI at a.c:7 in work"]
 
 
 def test_an_exit_before_the_launchers_signal_is_an_exit() -> None:
@@ -381,7 +381,7 @@ def test_scripts_get_the_ends_too() -> None:
     document = to_json(trace, found(trace))
     first = document["run"]["ends"][0]
     assert (first["ranks"], first["how"], first["file"], first["line"]) == ([1], "exception", "exc.py", 4)
-    assert [end.how for end in ends(trace)] == [How.CUT_OFF, How.EXCEPTION, How.CUT_OFF]
+    assert [end.how for end in find_ends(trace)] == [How.CUT_OFF, How.EXCEPTION, How.CUT_OFF]
 
 
 def test_the_misused_epoch_inside_which_mpi_ended_a_rank_is_told_and_the_end_with_it() -> None:
@@ -433,10 +433,10 @@ def test_whom_mpi_ends_as_weft_ends_the_others_of_a_proven_deadlock_has_no_error
     trace = in_the_deadlock("deadlock").open()
     [one] = found(trace)
     assert (one.kind, one.certainty) == ("deadlock", "certain")
-    assert [end.how for end in ends(trace)] == [How.CUT_OFF] * 3
+    assert [end.how for end in find_ends(trace)] == [How.CUT_OFF] * 3
     twin = in_the_deadlock("crashed").open()
     assert {one.kind for one in found(twin)} == {"invalid-argument"}  # MPI refused something, so it seems
-    assert [end.how for end in ends(twin)] == [How.CUT_OFF, How.ERROR, How.ERROR]
+    assert [end.how for end in find_ends(twin)] == [How.CUT_OFF, How.ERROR, How.ERROR]
 
 
 def test_whom_mpi_ends_in_a_call_that_would_have_returned_has_one() -> None:
@@ -447,7 +447,7 @@ def test_whom_mpi_ends_in_a_call_that_would_have_returned_has_one() -> None:
     waits(b, 0, 2)
     trace = b.open()
     assert "abort" in {one.kind for one in found(trace)}
-    assert [end.how for end in ends(trace)] == [How.CUT_OFF, How.ERROR, How.CUT_OFF]
+    assert [end.how for end in find_ends(trace)] == [How.CUT_OFF, How.ERROR, How.CUT_OFF]
 
 
 def test_ranks_that_ended_inside_the_initialisation_are_named_with_and_without_a_record() -> None:
@@ -457,7 +457,7 @@ def test_ranks_that_ended_inside_the_initialisation_are_named_with_and_without_a
     b.ranks[2].missing()
     for rank in b.ranks[:2]:
         rank.state = State.STARTING
-    assert lines(b.open()) == [
+    assert describe_ends(b.open()) == [
         "rank 1 ended inside MPI's initialisation, or before it",
         "rank 0 ended in init at a.c:3",
         "rank 2 left no record",

@@ -14,9 +14,9 @@ from halo_programs import PROGRAMS
 from test_halo import ALL, WAYS, WRONG_WAYS, fault_is_found, found, mistake_is_found
 
 from tests_support import WEFT, Installed, execute
-from weft.halo.global_arrays import Declared
+from weft.halo.global_arrays import DeclaredPart
 from weft.halo.receive_boxes import Box, Received
-from weft.halo.width_inference import inferred
+from weft.halo.width_inference import infer_widths
 
 HIDDEN = {"neighbours", "objects", "reduced", "largest"}
 """Ways that copy what came out of another buffer, or exchange nothing."""
@@ -36,9 +36,9 @@ def cut(dimensions: int, ranks: int) -> bool:
     return ranks >= 2**dimensions
 
 
-def part(rank: int, name: str = "u", shape: tuple[int, ...] = (ROWS, COLUMNS)) -> Declared:
+def part(rank: int, name: str = "u", shape: tuple[int, ...] = (ROWS, COLUMNS)) -> DeclaredPart:
     strides = tuple(8 * int(shape[1]) if k == 0 else 8 for k in range(len(shape)))
-    return Declared(
+    return DeclaredPart(
         rank=rank, number=ord(name[0]), name=name, at=("p.py", 1, "main"), shape=shape, strides=strides,
         halo=((0, 0),) * len(shape), lower=None, whole=None, periodic=None, lag=0, dims=(3,), coordinates=(rank,),
         periods=(False,), copy=False, inferred=True,
@@ -53,11 +53,11 @@ LOW, HIGH = rows(0, 0), rows(ROWS - 1, ROWS - 1)
 Got = dict[tuple[int, str], list[Box | None]]
 
 
-def told(got: Got, names: str = "u") -> tuple[dict[tuple[int, str], Declared], list[str]]:
+def told(got: Got, names: str = "u") -> tuple[dict[tuple[int, str], DeclaredPart], list[str]]:
     """The parts with their widths, by rank and name, and why others have none."""
     parts = [part(rank, name) for name in names for rank in range(3)]
     boxes = {(rank, ord(name)): [Received(k, box) for k, box in enumerate(all_)] for (rank, name), all_ in got.items()}
-    made = list(inferred(parts, boxes))
+    made = list(infer_widths(parts, boxes))
     return {(one.rank, one.name): one for one, why in made if not why}, [why for _, why in made if why]
 
 

@@ -1,4 +1,4 @@
-"""Logs of ghost cells that are damaged, or made to harm: what stands before is read, nothing large is made of them."""
+"""Logs of ghost cells that are damaged, or made to harm: what comes before is read, nothing large is made of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def facts(kind: Kind, fields: dict[str, Any]) -> bytes:
 
 def taken(data: bytes) -> tuple[list[Kind], str]:
     """The kinds of what is read, and the problem."""
-    from weft.halo.rank_history import Story
+    from weft.halo.rank_history import RankHistory
 
     class Nobody:
         index = 0
@@ -45,7 +45,7 @@ def taken(data: bytes) -> tuple[list[Kind], str]:
         def site(self, number: int) -> CallSite:
             return CallSite("a.c", number, "main")
 
-    story = Story(Nobody(), "a.halo", data)  # type: ignore[arg-type]
+    story = RankHistory(Nobody(), "a.halo", data)  # type: ignore[arg-type]
     found = [Kind.PART] * len(story.parts) + [Kind.USE] * len(story.uses) + [Kind.RUN] * len(story.done)
     return found + [Kind.GHOSTS] * sum(map(len, story.ghosts.values())), story.problem
 
@@ -100,7 +100,7 @@ def test_a_use_that_cannot_be_is_told_with_its_place(change: dict[str, Any]) -> 
     before = MAGIC + facts(Kind.PART, PART) + GHOSTS
     found, problem = taken(before + facts(Kind.USE, {**USE, **change}) + RUN)
     assert found == [Kind.PART, Kind.GHOSTS]
-    assert problem == f"a.halo is damaged from byte {len(before):,} on: what stands before is read"
+    assert problem == f"a.halo is damaged from byte {len(before):,} on: what comes before is read"
 
 
 @pytest.mark.parametrize(
@@ -115,18 +115,18 @@ def test_a_use_that_cannot_be_is_told_with_its_place(change: dict[str, Any]) -> 
 def test_a_record_that_cannot_be_ends_the_file(more: bytes) -> None:
     found, problem = taken(WHOLE + more + RUN)
     assert found == [Kind.PART, Kind.USE, Kind.RUN, Kind.GHOSTS]
-    assert problem == f"a.halo is damaged from byte {len(WHOLE):,} on: what stands before is read"
+    assert problem == f"a.halo is damaged from byte {len(WHOLE):,} on: what comes before is read"
 
 
 def test_as_many_values_are_wanted_as_are_written() -> None:
-    from weft.halo.cell_geometry import edges
+    from weft.halo.cell_geometry import edge_mask
 
     for shape, halo in (((6, 5), ((1, 1), (1, 1))), ((9,), ((2, 0),)), ((4, 4, 7), ((1, 1), (0, 0), (2, 3)))):
-        part = log_reader.declared(0, {
+        part = log_reader.parse_part(0, {
             **PART, "shape": list(shape), "halo": [list(one) for one in halo],
             "strides": [8 * int(np.prod(shape[k + 1 :])) for k in range(len(shape))],
         })  # fmt: skip
-        assert log_reader.values_of(Kind.OWNED, part) == edges(shape, halo).sum()
+        assert log_reader.count_values(Kind.OWNED, part) == edge_mask(shape, halo).sum()
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "halo" / "a.halo").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(log_reader.Damaged, match=r"a\.halo is larger than a rank writes"):
-        log_reader.content(tmp_path / "halo" / "a.halo", tmp_path)
+        log_reader.read_log(tmp_path / "halo" / "a.halo", tmp_path)
 
 
 def test_a_file_that_leads_out_of_the_run_is_not_read(tmp_path: Path) -> None:
@@ -150,4 +150,4 @@ def test_a_file_that_leads_out_of_the_run_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(WHOLE)
     (tmp_path / "run" / "a.halo").symlink_to(tmp_path / "secret")
     with pytest.raises(RunError, match="outside the run"):
-        log_reader.content(tmp_path / "run" / "a.halo", tmp_path / "run")
+        log_reader.read_log(tmp_path / "run" / "a.halo", tmp_path / "run")

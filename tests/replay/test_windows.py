@@ -69,3 +69,23 @@ def test_a_replay_of_a_replay_is_the_same_run(spun: Path) -> None:
     two = execute([*WEFT, "replay", "one", "--out", "two"], cwd=spun, env=environment())
     assert one.returncode == two.returncode == 0
     assert one.stdout == two.stdout
+
+
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi"])
+def test_numbers_are_added_in_the_recorded_order(mpi: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    venv = Path(request.getfixturevalue(mpi).mpicc).parents[1]
+    program = compile_c(venv, "rounded.c", tmp_path)
+    for attempt in range(3):  # in two of three replays without turns some sum was another one
+        command = [*WEFT, "run", "--out", f"run-{attempt}", "-n", "3", "--", program]
+        recorded = execute(command, cwd=tmp_path, env=environment())
+        replayed = execute([*WEFT, "replay", f"run-{attempt}"], cwd=tmp_path, env=environment())
+        assert len(recorded.stdout.split()) == 10
+        assert replayed.stdout == recorded.stdout
+
+
+def test_integers_are_added_in_any_order(mpich: Installed, tmp_path: Path) -> None:
+    program = compile_c(Path(mpich.mpicc).parents[1], "rounded.c", tmp_path)
+    added = execute([*WEFT, "run", "--out", "run", "-n", "3", "--", program, "whole"], cwd=tmp_path, env=environment())
+    assert added.stdout.split() == ["1"] * 10
+    assert not any(rows["needed"].any() for rows in find_turns(weft.open(tmp_path / "run").ranks).rows.values())

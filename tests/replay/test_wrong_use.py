@@ -108,8 +108,8 @@ def test_a_record_of_level_outcomes_has_no_events_to_stop_at(complaint: Callable
 
 def test_a_folder_that_is_no_run_is_named(bench: Bench, complaint: Callable[..., tuple[int, str]]) -> None:
     (bench.folder / "empty").mkdir(exist_ok=True)
-    assert complaint("nowhere") == (4, "weft: nowhere is not a run: there is no such directory\n")
-    assert complaint("input.txt") == (4, "weft: input.txt is not a run: not a directory\n")
+    assert complaint("nowhere") == (2, "weft: nowhere is not a run: there is no such directory\n")
+    assert complaint("input.txt") == (2, "weft: input.txt is not a run: not a directory\n")
     assert "empty is not a run of Weft: empty/run.json cannot be read" in complaint("empty")[1]
 
 

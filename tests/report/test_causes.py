@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weft.base.event_id import EventId
-from weft.evidence import Ended, Evidence, Parameter, Sampled
+from weft.evidence import NO_EVIDENCE, Ended, Evidence, Parameter, Sampled
 from weft.findings import Finding, Site
-from weft.report.causes import follow_from_overruns, put_ends_behind_causes
+from weft.report.causes import follow_from_overruns, follow_from_sizes, put_ends_behind_causes
 from weft.usage.buffer_overruns import Overrun
+from weft.usage.messages import Sizes
 
 OVERRUN = Overrun(parameter="buf", bytes=32, room=24, behind=8, before=0)
 CHANGED = Sampled(seen="by sample", completed=EventId(0, 9), started=[])
@@ -57,7 +60,7 @@ def test_an_end_stands_behind_the_errors_that_explain_it(how: str, kind: str) ->
 @pytest.mark.parametrize(
     "found",
     [
-        [ended("crash"), finding("truncation")],
+        [ended("crash"), finding("request-misuse")],
         [ended("error"), finding("type-mismatch", rank=1)],
         [ended("error"), finding("type-mismatch", severity="warning")],
         [ended("abort"), finding("type-mismatch")],
@@ -66,3 +69,18 @@ def test_an_end_stands_behind_the_errors_that_explain_it(how: str, kind: str) ->
 )
 def test_an_end_that_nothing_explains_stays_in_front(found: list[Finding]) -> None:
     assert put_ends_behind_causes(found) == found
+
+
+def test_a_message_whose_size_is_known_is_told_once() -> None:
+    sized = finding("truncation", evidence=Sizes(sent=9, room=4, messages=1))
+    unsized = replace(finding("truncation", 7), evidence=NO_EVIDENCE)
+    of_another_rank = replace(finding("truncation", 7, rank=1), evidence=NO_EVIDENCE)
+    assert follow_from_sizes([unsized, sized, of_another_rank]) == [sized, of_another_rank]
+
+
+def test_what_mpi4py_raises_for_a_message_that_is_too_long_stands_behind_it() -> None:
+    raised = Ended(how="exception", name="mpi4py.MPI.Exception")
+    found = [finding("uncaught-exception", evidence=raised), finding("truncation")]
+    assert put_ends_behind_causes(found) == found[::-1]
+    of_its_own = [finding("uncaught-exception", evidence=Ended(how="exception", name="KeyError")), found[1]]
+    assert put_ends_behind_causes(of_its_own) == of_its_own

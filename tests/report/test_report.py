@@ -14,7 +14,7 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 
 from tests_support import WEFT, execute
 from weft.cli import main as cli
-from weft.endings import lines as ends
+from weft.endings import describe_ends as ends
 from weft.evidence import Parameter
 from weft.findings import Finding, Site
 from weft.report import AnalysisContext, Failure, Report, analyse, run_analyses, summary, to_json

@@ -17,7 +17,7 @@ from weft.report.tables import make_tables, matrix_lines, times_lines, to_html
 from weft.trace import Level, Trace
 from weft.trace.builder import Builder
 from weft.view.culprits import waits_by_culprit
-from weft.waits import blocks, find
+from weft.waits import find, merge_blocks
 
 MS = 1_000_000
 
@@ -67,11 +67,11 @@ def test_the_report_with_tables_fulfils_its_schema() -> None:
 
 def test_blocks_keep_the_sum_and_fit() -> None:
     values = np.arange(10 * 10).reshape(10, 10)
-    merged, each = blocks(values, 4)
+    merged, each = merge_blocks(values, 4)
     assert merged.shape == (4, 4) and each == 3
     assert merged.sum() == values.sum()
     assert merged[0, 0] == values[:3, :3].sum() and merged[3, 3] == values[9, 9]
-    assert blocks(values, 10)[1] == 1
+    assert merge_blocks(values, 10)[1] == 1
 
 
 def test_a_matrix_of_more_ranks_than_fit_is_merged_into_blocks() -> None:

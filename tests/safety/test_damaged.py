@@ -43,7 +43,7 @@ from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 from weft.usage import object_ids, pending_buffers
 from weft.usage.requests import Requests
 from weft.values.configuration import read_configuration
-from weft.waits.profiles import matrix
+from weft.waits.profiles import message_matrix
 
 
 def messages(path: Path | None = None) -> Builder:
@@ -75,7 +75,7 @@ def test_more_bytes_than_a_message_holds_are_not_known() -> None:
         of = b.ranks[0].define_datatype("CONTIGUOUS", types=["MPI_INT"], integers=[1], size=1 << 40, extent=4)
         b.ranks[0].send(1, datatype=of, count=count)
         trace = b.open()
-        return int(matrix(trace, match_operations(trace))[1][0, 1])
+        return int(message_matrix(trace, match_operations(trace))[1][0, 1])
 
     assert sent(2) == 1 << 41
     assert sent(1 << 30) == 0

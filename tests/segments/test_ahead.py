@@ -21,7 +21,7 @@ from weft.order import order_events
 from weft.races import find
 from weft.report import AnalysisContext, Report
 from weft.report.proof import add_proofs
-from weft.segments import Cuts, Looking, Walk, look, sends, uncut, wild
+from weft.segments import Cuts, Looking, SegmentWalk, keep_whole, last_sends, receives_from_any_source, scan_rank
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
 
@@ -60,14 +60,19 @@ def test_several_processes_find_what_one_finds(tmp_path: Path, workers: int) -> 
     assert int(last.split()[0]) > 2, last
 
 
-def walk_of(trace: Trace, least: int = LEAST) -> Walk:
-    of = uncut(trace, [look(rank) for rank in trace.ranks])
-    return Walk(of, of.at[0], least, looking(trace, of))
+def walk_of(trace: Trace, least: int = LEAST) -> SegmentWalk:
+    of = keep_whole(trace, [scan_rank(rank) for rank in trace.ranks])
+    return SegmentWalk(of, of.at[0], least, looking(trace, of))
 
 
 def looking(trace: Trace, of: Cuts) -> Looking:
     nothing = np.zeros(len(trace.ranks), np.bool_)
-    return Looking(of, np.array([wild(rank) for rank in trace.ranks]), [sends(rank) for rank in trace.ranks], nothing)
+    return Looking(
+        of,
+        np.array([receives_from_any_source(rank) for rank in trace.ranks]),
+        [last_sends(rank) for rank in trace.ranks],
+        nothing,
+    )
 
 
 @pytest.mark.matrix
@@ -225,7 +230,7 @@ def test_whom_a_rank_sends_to_and_when_at_last() -> None:
     halves = b.split([0, 1, 1])
     r2.wait(r2.isend(0, 3, comm=halves[1]))
     r1.recv(1, 3, comm=halves[1])
-    assert [sends(rank) for rank in b.open().ranks] == [{2: 0}, {0: 0, 2: 4}, {1: 4}]
+    assert [last_sends(rank) for rank in b.open().ranks] == [{2: 0}, {0: 0, 2: 4}, {1: 4}]
 
 
 def far_race(path: Path) -> Trace:
@@ -253,11 +258,11 @@ def far_race(path: Path) -> Trace:
 
 def test_a_race_that_one_far_behind_decides_is_not_told_before_that_one_is_seen(tmp_path: Path) -> None:
     trace = far_race(tmp_path / "run")
-    of = uncut(trace, [look(rank) for rank in trace.ranks])
+    of = keep_whole(trace, [scan_rank(rank) for rank in trace.ranks])
     receive = 0, 1
     for ends, told in (([6, 3, 4, 2, 2], False), (of.at[-1].tolist(), True)):
         window = of.between(of.at[0], np.array(ends))
-        found = looking(trace, of).within(window, match_operations(window), 1)
+        found = looking(trace, of).look_within(window, match_operations(window), 1)
         assert found is not None
         ahead, cut, _ = found
         assert (cut.cut[0] > receive[1]) == told

@@ -23,8 +23,8 @@ from weft.report import AnalysisContext
 from weft.report.parallel import SingleWorker
 from weft.report.segments import analyse_in_segments
 from weft.report.tables import make_tables, make_tables_of_context
-from weft.segments import Cuts, Walk, cuts, look, sparse, uncut
-from weft.segments.greatest_cut import Descent, light, without
+from weft.segments import Cuts, SegmentWalk, find_cuts, has_wide_gaps, keep_whole, scan_rank
+from weft.segments.greatest_cut import CutDescent, match_without_carried, receives_that_may_be_pending
 from weft.trace import Trace
 from weft.trace.builder import Builder, Comm, RankBuilder
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
@@ -254,9 +254,9 @@ def program(rng: random.Random, path: Path, steps: int = 60) -> Trace:
     return p.b.open()
 
 
-def walked(trace: Trace, least: int = 8) -> tuple[Cuts, Walk]:
-    of = uncut(trace, [look(rank) for rank in trace.ranks])
-    return of, Walk(of, of.at[0], least)
+def walked(trace: Trace, least: int = 8) -> tuple[Cuts, SegmentWalk]:
+    of = keep_whole(trace, [scan_rank(rank) for rank in trace.ranks])
+    return of, SegmentWalk(of, of.at[0], least)
 
 
 @pytest.mark.matrix
@@ -303,7 +303,7 @@ def test_the_match_of_a_segment_is_that_of_its_window_and_of_the_run(seeds: rang
         for segment, of, _ in walk:
             many += 1
             alone = match_operations(segment)
-            alone = without(alone, segment) if any(map(len, segment.out)) else alone
+            alone = match_without_carried(alone, segment) if any(map(len, segment.out)) else alone
             for name in ("sends", "recvs", "probes", "collectives"):
                 assert columns_of(getattr(of, name)) == columns_of(getattr(alone, name)), name
             assert of.instances.rows.tolist() == alone.instances.rows.tolist()
@@ -400,9 +400,9 @@ def test_the_cut_is_the_greatest_that_is_closed(seeds: range, carries: bool, tmp
         window = [rng.randint(len(rank) // 3, len(rank)) for rank in trace.ranks]
         segment = of.between(of.at[0], np.array(window))
         made = match_operations(segment)
-        over = light(made) if carries else np.zeros(len(made.recvs), np.bool_)
+        over = receives_that_may_be_pending(made) if carries else np.zeros(len(made.recvs), np.bool_)
         lost = (made.sends.partner == 2**32 - 1) & carries & (np.random.default_rng(seed).random(len(made.sends)) < 0.5)
-        found = Descent(segment, made, over, lost).found()
+        found = CutDescent(segment, made, over, lost).find_cut()
         assert tuple(found.cut.tolist()) == greatest(made, window, (lost.tolist(), over.tolist())), seed
         moved += int(found.recvs.sum() + found.sends.sum())
     assert (moved > 20) == carries
@@ -419,7 +419,7 @@ def test_a_rank_that_its_own_message_takes_down_takes_others_down_with_it(tmp_pa
     r1.recv(1, 9)
     of, _ = walked(b.open())
     segment = of.between(of.at[0], np.array([1, 4, 0]))
-    assert Descent(segment, match_operations(segment)).found().cut.tolist() == [0, 0, 0]
+    assert CutDescent(segment, match_operations(segment)).find_cut().cut.tolist() == [0, 0, 0]
 
 
 def ping_pong(path: Path, *, rounds: int = 100, lost: bool = False, ahead: bool = False, end: str = "well") -> Trace:
@@ -514,8 +514,8 @@ def test_an_event_that_is_carried_lies_where_its_message_is(tmp_path: Path) -> N
     made = in_segments(ring(tmp_path / "run"))
     assert made is not None and made[0].parts is not None
     of = made[0].parts.cuts
-    assert of.of((0, 1)) == of.of((2, 1)) == len(of) - 1
-    assert of.of((1, 1)) < len(of) - 1
+    assert of.moment_before((0, 1)) == of.moment_before((2, 1)) == len(of) - 1
+    assert of.moment_before((1, 1)) < len(of) - 1
     for moment in range(1, len(of), 10):
         for index in of.carried.get(moment, [[], []])[1]:
             ground, here = made[0].locate_event((1, int(index)))
@@ -573,8 +573,8 @@ def test_a_moment_at_which_nothing_is_under_way_is_a_closed_cut(tmp_path: Path) 
     for r in b.ranks:
         r.finalize()
     trace = b.open()
-    of = cuts(trace, [look(rank) for rank in trace.ranks], 20)
-    assert of is not None and sparse(of, 20)
+    of = find_cuts(trace, [scan_rank(rank) for rank in trace.ranks], 20)
+    assert of is not None and has_wide_gaps(of, 20)
     made = in_segments(trace, 20)
     assert made is not None and made[0].parts is not None and len(made[0].parts.spans) > 2
 

@@ -26,10 +26,10 @@ from weft.report.proof import add_proofs
 from weft.report.registry import ANALYSES
 from weft.report.segments import _SegmentedReport, analyse_in_segments, analyse_in_segments_alone
 from weft.report.tables import make_tables, make_tables_of_context
-from weft.segments import SEGMENT, Cuts, cuts, look, quiet
+from weft.segments import SEGMENT, Cuts, find_cuts, is_quiet, scan_rank
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
-from weft.waits import costs_of, told
+from weft.waits import compute_costs, make_findings
 
 ONCE = ("potential deadlock", "other matches", "collectives", "messages", "one-sided", "files")
 """Analyses that tell some lines once a run, and here once a segment."""
@@ -117,7 +117,7 @@ def races_in_segments(ground: AnalysisContext) -> list[Racing]:
     cuts = ground.parts.cuts
     for span in ground.parts.spans:
         ahead = span[0] in cuts.looks  # then it knows by rank whether a race is before it
-        segment = cuts.looking(span[0]) if ahead else cuts.segment(*span)
+        segment = cuts.segment_looking_ahead(span[0]) if ahead else cuts.segment(*span)
         found += racing(segment, segment.to_run_event, not ahead and bool(found))
     return found
 
@@ -376,14 +376,14 @@ def test_the_proofs_of_races_count_the_calls_of_the_run(tmp_path: Path) -> None:
 
 def first_cut(b: Builder) -> tuple[Trace, Cuts]:
     trace = b.open()
-    found = cuts(trace, [look(rank) for rank in trace.ranks], 1)
+    found = find_cuts(trace, [scan_rank(rank) for rank in trace.ranks], 1)
     assert found is not None
     return trace, found
 
 
 def ends_quiet(of: Cuts, k: int) -> bool:
     segment = of.segment(0, k)
-    return quiet(segment, match_operations(segment))
+    return is_quiet(segment, match_operations(segment))
 
 
 @pytest.mark.parametrize("what", ["nothing", "message", "receive", "request", "collective", "small", "rooted"])
@@ -489,16 +489,16 @@ def test_what_waits_cost_adds_up_in_any_order(tmp_path: Path) -> None:
     trace = b.open()
     of = first_cut(b)[1]
     parts = [of.segment(k, k + 1) for k in range(len(of))]
-    each = [costs_of(part, match_operations(part)).moved(part.to_run_event) for part in parts]
+    each = [compute_costs(part, match_operations(part)).with_renamed_events(part.to_run_event) for part in parts]
     forward = backward = None
     for one in each:
         forward = one if forward is None else forward + one
     for one in reversed(each):
         backward = one if backward is None else backward + one
-    whole = costs_of(trace, match_operations(trace))
+    whole = compute_costs(trace, match_operations(trace))
     assert forward is not None and backward is not None
     for one in (forward, backward):
-        assert told(trace, one) == told(trace, whole)
+        assert make_findings(trace, one) == make_findings(trace, whole)
         for mine, theirs in zip(one.pairs, whole.pairs, strict=True):
             assert np.array_equal(mine.keys, theirs.keys) and np.array_equal(mine.ns, theirs.ns)
             assert np.array_equal(mine.events, theirs.events)

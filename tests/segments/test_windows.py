@@ -18,7 +18,7 @@ from windows import EXCLUSIVE, NO_SUCCEED, SHARED, one_sided
 
 from segments.seeds import seeds
 from weft.findings import Finding
-from weft.segments import look
+from weft.segments import scan_rank
 from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.trace.layout import Def
@@ -308,9 +308,9 @@ def test_where_much_goes_on_fewer_moments_are_kept(tmp_path: Path, monkeypatch: 
         run.fence(NO_SUCCEED)
         run.barrier()
     trace = run.end()
-    all_ = look(trace.ranks[0])
+    all_ = scan_rank(trace.ranks[0])
     monkeypatch.setattr("weft.segments.cut_points._MOST_CARRIED", 40)
-    few = look(trace.ranks[0])
+    few = scan_rank(trace.ranks[0])
     assert len(all_.candidates) == 80 and len(few.candidates) <= 20
     assert set(few.candidates) < set(all_.candidates)
     assert compared(trace) > 5

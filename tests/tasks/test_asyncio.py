@@ -397,3 +397,39 @@ def test_a_task_is_found_by_what_the_program_holds_of_it() -> None:
         for text, why in (("mine", "not a living task"), ("nosuch", "NameError")):
             with pytest.raises(UsageError, match=why):
                 s.do(f"task {text}")
+
+
+IN_HAND = """import asyncio
+
+async def other(n):
+    for i in range(3):
+        await asyncio.sleep(0)
+        n += i
+    return n
+
+async def main():
+    task = asyncio.create_task(other(10), name="other")
+    a = 1
+    await asyncio.sleep(0.05)
+    b = a + 1
+    await task
+    print(b)
+
+asyncio.run(main())
+"""
+
+
+def test_a_step_that_ends_at_a_breakpoint_in_another_task_keeps_its_task_in_hand(tmp_path: Path) -> None:
+    program = tmp_path / "in_hand.py"
+    program.write_text(IN_HAND)
+    with session([str(program)]) as s:
+        s.do("step")
+        s.do("next 2")
+        s.do(f"break {program}:6 if i == 1")
+        stop = s.do("next")
+        told = s.console.told(stop)
+        assert told[0].startswith("breakpoint 1: task 2 (other) at in_hand.py:6 in other")
+        assert told[1] == ("task 1 stays in hand, at in_hand.py:12: `next` goes on with it, `task 2` goes to the other")
+        assert s.do("print a")["value"] == "1"
+        stop = s.do("next")
+        assert (stop["why"], stop["task"], stop["at"]["line"]) == ("line", 1, 13)

@@ -192,7 +192,7 @@ def test_a_hang_is_told_with_the_task_that_stands_in_it(
     report = weft_command("report", trace.path).stdout
     made = line("// the last", "tagged.c")
     assert any(f"tagged.c:{at}; each waits" in report.replace("\n", " ") for at in (made, made + 1)), report
-    assert "in task " in report
+    assert "in task " in report or "in tasks made at" in report  # the two may have different numbers
     rows = [
         json.loads(row)
         for row in weft_command("dump", trace.path, "--where", "is:open", "--format", "json").stdout.splitlines()

@@ -46,7 +46,7 @@ HANGS = {
 }  # fmt: skip
 """Programs that hang, and what the first line says of them."""
 LOGGED = {
-    "dead_consumer": (f"no other task has it, and no task comes to jobs.task_done at {at('jobs.task_done()')}",),
+    "dead_consumer": (f"no task comes to jobs.task_done at {at('jobs.task_done()')}; no other task has it",),
     "dead_callback": ("for Future reply; no other task has it",),
 }
 """What is said instead of programs whose error asyncio has logged before Weft comes."""
@@ -67,10 +67,29 @@ DELAYS = {
 """Programs that are held up, and what the first line says of them."""
 
 
+REPORTED = PROGRAM.with_name("reported.py")
+REPORTS = {
+    "lock_in_lock": ("task 2 (request) waits at", "self.lock"),
+    "dead_writer": ("(sender) waits at", "for Queue self.frames, put: full, 2 in it;",
+                    "(writer), which had it, died of ConnectionResetError: maintenance at"),
+    "nested_jobs": ("(listener) waits at", "for Semaphore places, no place left; task", "are inside of it"),
+    "blocked_executor": ("asyncio.run is ending and waits for thread work", "(Queue.get), which is at", "(get: empty)"),
+    "skipped_task_done": ("for Queue calls, join: 1 not done, all taken from it; who else has it: task 2 (worker)",),
+    "silent_server": ("the loop is blocked for", "by task 1 at", "inside urlopen, which waits there without `await`"),
+    "full_pipe": ("task 1 waits at", "for process", "whose stdout nobody reads"),
+    "ignored_timeout": ("(reader) caught its cancellation at", "and went on"),
+    "lock_of_threads": ("deadlock: task", "(closer) waits at", "(lock held) for task", "(its loop is held up)"),
+    "open_connection": ("for 1 open connection of the server",),
+}  # fmt: skip
+"""Programs after public reports, and what the first line says of them."""
+HUNG = {"lock_in_lock", "nested_jobs", "blocked_executor", "skipped_task_done", "lock_of_threads"}
+"""Those that can certainly never go on."""
+
+
 @contextmanager
-def running(python: str, what: str) -> Iterator[int]:
+def running(python: str, what: str, program: Path = PROGRAM) -> Iterator[int]:
     """A program that runs without Weft, after a moment."""
-    process = subprocess.Popen([python, str(PROGRAM), what], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([python, str(program), what], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(1.5)
         yield process.pid
@@ -213,6 +232,41 @@ def test_who_holds_what_a_library_has_no_more_of_is_named(tmp_path: Path, what: 
             assert (stop["why"] == "ended") == ends, stop
             text = stop["text"] or ""
             assert ends or all(part in text for part in words), text
+
+
+def waits_for_ever(what: str, python: str) -> bool:
+    """Whether this Python's program does as the report says."""
+    version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout
+    return what != "open_connection" or "3.11" not in version
+
+
+@pytest.mark.cases(3)
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("what", REPORTS)
+def test_a_program_after_a_public_report_is_explained_in_the_first_line(
+    what: str, python: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not waits_for_ever(what, python):
+        pytest.skip("this Python's servers do not wait for their connections")
+    with session([python, str(REPORTED), what]) as s:
+        s.debugger.limit = 20 if what in HUNG else 3
+        stop = s.do("continue")
+        is_hung = stop["why"] in ("stuck", "deadlock")
+        assert is_hung == (what in HUNG) or what == "blocked_executor", stop  # some versions wait for a limited time
+        first = s.console.told(stop)[0]
+        assert all(part in first for part in REPORTS[what]), first
+    with running(python, what, REPORTED) as pid:
+        assert main(["tasks", "--pid", str(pid), "--once"]) == is_hung
+        first = capsys.readouterr().out.splitlines()[0]
+        assert all(part in first for part in REPORTS[what]), first
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("what", REPORTS)
+def test_the_corrected_twin_of_a_report_comes_to_its_end(what: str) -> None:
+    with session([sys.executable, str(REPORTED), what, "fixed"]) as s:
+        s.debugger.limit = 30
+        assert s.do("continue")["why"] == "ended"
 
 
 def test_a_program_that_only_waits_for_a_timer_is_not_held_up() -> None:

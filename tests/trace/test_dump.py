@@ -67,7 +67,7 @@ def test_the_options_filter(run: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert len(lines(capsys)) == 3
     main(["dump", run, "--tag", "7", "--time", "0.5us-1s", "--first", "1"])
     assert len(lines(capsys)) == 2
-    main(["dump", run, "--function", "Nothing"])
+    main(["dump", run, "--function", "Ssend"])
     assert len(lines(capsys)) == 1
 
 
@@ -107,7 +107,7 @@ def test_what_could_not_be_read_is_said_on_the_error_output(run: str, capsys: py
 
 
 def test_a_run_that_is_none_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["dump", str(tmp_path / "x")]) == 4
+    assert main(["dump", str(tmp_path / "x")]) == 2
     assert capsys.readouterr().err == f"weft: {tmp_path / 'x'} is not a run: there is no such directory\n"
 
 
@@ -139,7 +139,7 @@ def test_the_last_calls_and_their_number(run: str, capsys: pytest.CaptureFixture
     [
         (["--rank", "2"], "rank 2"),
         (["--rank", "0,5-9"], "ranks 5-9"),
-        (["--rank", "1-3"], "ranks 2-3"),
+        (["--rank", "2-3"], "ranks 2-3"),
         (["--where=-rank:7"], "rank 7"),
     ],
 )
@@ -154,9 +154,33 @@ def test_a_rank_that_is_not_there_is_an_error(
 @pytest.mark.parametrize("count", ["-1", "x", "1.5"])
 def test_a_number_of_calls_that_is_none_is_a_usage_error(run: str, count: str) -> None:
     for option in ("--first", "--last"):
-        with pytest.raises(SystemExit) as ended:
-            main(["dump", run, option, count])
-        assert ended.value.code == 2
+        assert main(["dump", run, option, count]) == 2
+
+
+def test_a_range_of_ranks_that_reaches_beyond_the_run_is_cut_with_a_note(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dump", run, "--rank", "1-3", "--format", "json"]) == 0
+    said = capsys.readouterr()
+    assert {json.loads(line)["rank"] for line in said.out.splitlines()} == {1}
+    assert said.err == "weft: note: the run has 2 ranks: without 2-3\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--function", "MPI_Brrier"], "there is no function MPI_Brrier: did you mean MPI_Barrier?"),
+        (["--where", "fn:Nonsense"], "there is no function Nonsense"),
+        (["--rank", "1-0"], "'1-0' goes backward: write 0-1"),
+        (["--time", "3s-1.2s"], "the time '3s-1.2s' goes backward: write 1.2s-3s"),
+    ],
+)
+def test_what_can_fit_nothing_is_an_error(
+    run: str, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dump", run, *options]) == 2
+    assert said in capsys.readouterr().err
+    assert main(["dump", run, "--function", "*send*,MPI_Barrier"]) == 0
 
 
 def test_csv_and_parquet_hold_the_same_table(run: str, tmp_path: Path) -> None:
@@ -169,7 +193,7 @@ def test_csv_and_parquet_hold_the_same_table(run: str, tmp_path: Path) -> None:
     assert table["function"].to_pylist() == text["function"].to_pylist()
     assert table["exit_ns"].to_pylist() == text["exit_ns"].to_pylist()
     assert table["tag"].to_pylist()[-1] == 99 and table["exit_ns"].to_pylist()[-1] is None
-    assert main(["dump", run, "--format", "csv", "--where", "fn:Nothing", "-o", str(tmp_path / "none.csv")]) == 0
+    assert main(["dump", run, "--format", "csv", "--where", "fn:Ssend", "-o", str(tmp_path / "none.csv")]) == 0
     assert (tmp_path / "none.csv").read_text().count("\n") == 1
 
 

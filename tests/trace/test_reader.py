@@ -330,3 +330,15 @@ def test_ranks_of_a_large_run_can_be_written_one_by_one(tmp_path: Path) -> None:
     assert [len(rank.events) for rank in b.open().ranks] == [2, 2, 2]
     with pytest.raises(ValueError, match="is written already"):
         b.ranks[0].append(np.zeros(1, EVENT))
+
+
+def test_an_opened_run_says_its_calls_and_findings_in_words() -> None:
+    b = Builder(ranks=2)
+    b.ranks[0].isend(1, tag=7, site=("lost.c", 9, "main"))
+    for rank in b.ranks:
+        rank.finalize()
+    trace = weft.open(b.open().path)
+    said = str(trace.event(0, 0))
+    assert said.startswith("rank 0, event 0: MPI_Isend(") and said.endswith(" at lost.c:9")
+    assert repr(trace.event(0, 0)) == "<Event 0:0 MPI_Isend>"
+    assert "unmatched-send" in {finding.kind for finding in trace.findings()}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.cli.main import main
-from weft.endings import lines as ends
+from weft.endings import describe_ends as ends
 from weft.report import run_analyses
 from weft.trace import TaskKind, layout
 from weft.trace.builder import Builder, RankBuilder

@@ -141,4 +141,8 @@ comm.Barrier()  # BUG"""),
 for step in range(5 + (<<me == 0||0>>)):
     comm.reduce(step)  # BUG
 comm.Barrier()  # BUG"""),
+    ("truncation", "irecv_of_a_large_object", 2, """
+x = list(range(<<40000||100>>))
+if me == 0: comm.send(x, 1, 3)  # BUG
+elif me == 1: comm.irecv(source=0, tag=3).wait()"""),
 ]  # fmt: skip

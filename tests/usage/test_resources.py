@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from weft.findings import Finding
+from weft.report import examine
 from weft.report.analysis import merge_by_cause
+from weft.trace import EndingKind
 from weft.trace.builder import Builder
 from weft.usage.resource_leaks import CLASSES, find
 
@@ -95,3 +97,18 @@ def test_a_key_whose_number_a_later_one_has_is_told_once_for_each_that_is_not_fr
             b.ranks[0].call("MPI_Comm_free_keyval", comm_keyval=7)
     b.ranks[0].call("MPI_Type_create_keyval", type_copy_attr_fn=0, type_delete_attr_fn=0, type_keyval=7)
     assert [f.message.split("MPI_")[1].split()[0] for f in found(b)] == ["Comm_create_keyval", "Type_create_keyval"]
+
+
+@pytest.mark.parametrize("freed", [False, True])
+def test_what_a_rank_never_frees_is_the_error_where_mpi_ran_out_of_communicators(*, freed: bool) -> None:
+    b = Builder(ranks=1, ended="crashed")
+    rank = b.ranks[0]
+    for number in range(60):
+        for line in (4, 5):
+            made = 300 + 2 * number + line - 4
+            rank.call("MPI_Comm_split", newcomm=made, site=("a.c", line, "step"))
+            if freed or line == 5:
+                rank.call("MPI_Comm_free", comm=made)
+    rank.add_ending(EndingKind.EXCEPTION, name="mpi4py.MPI.Exception", text="Too many communicators (0/2048 free)")
+    told = [(f.kind, f.severity) for f in examine(b.open()).findings]
+    assert told == [("uncaught-exception" if freed else "resource-leak", "error")]

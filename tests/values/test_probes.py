@@ -154,6 +154,8 @@ int main(void) {
     char *hole = (char *)mmap(0, 12288, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(hole + 4096, 4096, PROT_NONE);
     weft_probe_n("across", (double *)hole, double, 1536);
+    weft_probe_part("overlaps", (double *)hole, double, "U", 2, WEFT_LIST(3, 8), WEFT_LIST(0, 0), WEFT_LIST(3, 4));
+    weft_probe_part("padded", (double *)hole, double, "V", 2, WEFT_LIST(3, 4), WEFT_LIST(0, 0), WEFT_LIST(1, 8));
     return 7;
 }
 """
@@ -174,6 +176,8 @@ def test_memory_that_is_not_there_is_told_once_and_never_read(compiler: str, mpi
     assert "'negative' at f.c:11 kept nothing: its size is negative" in done.stderr
     assert "'wild' at f.c:12 kept nothing: its memory ends before its elements do" in done.stderr
     assert "'across' at f.c:17 kept nothing: its memory ends before its elements do" in done.stderr
+    assert "'overlaps' at f.c:18 kept nothing: a pitch is smaller than the shape" in done.stderr
+    assert "'padded'" not in done.stderr and len(kept(tmp_path, "padded")) == 1
     assert len(kept(tmp_path, "inside")) == len(kept(tmp_path, "there")) == 1
 
 

@@ -12,7 +12,7 @@ from weft.trace.builder import Builder, RankBuilder, Request
 from weft.waits.causes import Cause
 from weft.waits.eager_limits import NEVER
 from weft.waits.ledger import ledger_of
-from weft.waits.wait_states import Waiting, waiting
+from weft.waits.wait_states import Waiting, waits_of_run
 
 SIZES = (8, 1000, 5000, 70_000)
 
@@ -119,7 +119,7 @@ def found(waits: Waiting) -> tuple[dict[tuple[int, int], int], dict[tuple[int, i
 def test_the_kernel_finds_what_the_definition_finds(wanted: list[Step]) -> None:
     trace = Program(wanted).b.open()
     made = match_operations(trace)
-    slow, waits = Definition(trace, made), waiting(trace, made)
+    slow, waits = Definition(trace, made), waits_of_run(trace, made)
     late, completion = found(waits)
     assert late == {id: ns for id, (ns, _, _) in slow.waits.items()}
     assert completion == slow.completion

@@ -18,8 +18,8 @@ from weft.trace.tails import Status
 from weft.trace.varint import encode_string, encode_unsigned
 from weft.waits import find, ledger_of
 from weft.waits.causes import LATE, ORDER, Cause
-from weft.waits.shared_cores import crowded
-from weft.waits.wait_states import waiting
+from weft.waits.shared_cores import describe_shared_cores
+from weft.waits.wait_states import waits_of_run
 
 MS = 1_000_000
 BIG = {"count": 1 << 20, "datatype": "MPI_BYTE"}
@@ -37,7 +37,7 @@ def opened(b: Builder) -> Trace:
 def waits(b: Builder) -> dict[tuple[int, int], tuple[str, float]]:
     """By (rank, event) the cause and ms of each wait for somebody late."""
     trace = opened(b)
-    found = waiting(trace, match_operations(trace))
+    found = waits_of_run(trace, match_operations(trace))
     return {
         found.clock.event(place).id: (Cause(cause).slug, ns / MS)
         for place, ns, cause in zip(*(c.tolist() for c in (found.late.waiter, found.late.ns, found.late.cause)),
@@ -300,7 +300,7 @@ def test_ranks_that_share_cores_are_told(cores: str, limit: int, said: str) -> N
         r.barrier(**times(50 if r.index else 0, 60))
     on_cores(b.ranks, cores, limit)
     trace = opened(b)
-    assert crowded(trace) == said
+    assert describe_shared_cores(trace) == said
     [finding] = [f for f in find(trace, match_operations(trace)) if f.kind == "wait-at-collective"]
     assert ("scheduler" in finding.message) == bool(said)
     assert ("scheduler" in "".join(ledger_of(trace, match_operations(trace)).lines())) == bool(said)
@@ -311,11 +311,11 @@ def test_each_bound_rank_adds_its_own_core() -> None:
     for r in b.ranks:
         r.barrier()
         on_cores([r], str(r.index))
-    assert crowded(opened(b)) == ""
+    assert describe_shared_cores(opened(b)) == ""
 
 
 def test_of_a_record_that_does_not_know_the_cores_nothing_is_said() -> None:
-    assert crowded(Builder(ranks=64).open()) == ""
+    assert describe_shared_cores(Builder(ranks=64).open()) == ""
 
 
 def test_a_call_that_never_returned_is_in_no_row_and_that_is_said() -> None:
@@ -342,3 +342,24 @@ def test_causes_have_labels_and_an_order() -> None:
     assert set(ORDER) == set(Cause) and set(LATE) < set(ORDER)
     assert len({cause.label for cause in Cause}) == len(Cause)
     assert len(CauseInC) == 9 and all(Cause[cause.name] == cause for cause in CauseInC)
+
+
+def loop(work: list[list[int]]) -> str:
+    """What is told of barriers in a loop before which the ranks compute so many ms in each round."""
+    b = Builder(ranks=len(work[0]))
+    at = [0] * len(work[0])
+    for ms in work:
+        at = [start + more for start, more in zip(at, ms, strict=True)]
+        for r, enter in zip(b.ranks, at, strict=True):
+            r.barrier(site=("loop.c", 9, "main"), **times(enter, max(at) + 1))
+        at = [max(at) + 1] * len(at)
+    return told(b, "wait-at-collective")[0].message
+
+
+def test_who_comes_last_is_named_with_its_work_and_that_of_one_who_waits() -> None:
+    said = loop([[5, 100, 90], [5, 90, 100]] * 2)
+    assert "for ranks 1 and 2, last to come: rank 2 computes 290 ms before loop.c:9, rank 0 15 ms" in said
+
+
+def test_nobody_is_named_last_where_all_are_so_in_turn() -> None:
+    assert loop([[100, 5], [5, 100]] * 4).endswith("for each other: each of them comes last in turn")

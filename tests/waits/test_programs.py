@@ -12,8 +12,8 @@ from weft import open as open_run
 from weft.match import match_operations
 from weft.waits.causes import COLLECTIVE, Cause
 from weft.waits.ledger import Ledger, ledger_of
-from weft.waits.shared_cores import usable
-from weft.waits.wait_states import waiting
+from weft.waits.shared_cores import count_usable_cores
+from weft.waits.wait_states import waits_of_run
 
 PROGRAMS = Path(__file__).parent / "programs"
 MS = 1_000_000
@@ -75,8 +75,8 @@ def test_a_synchronous_send_of_few_bytes_waits_and_a_standard_one_beside_it_does
     path = recorded("synchronous")
     assert waits_of(path).total(Cause.LATE_RECEIVER) > TIMES * LATE_NS * 0.8
     trace = open_run(path)
-    rows = waiting(trace, match_operations(trace)).rows.of(Cause.LATE_RECEIVER)
-    clock = waiting(trace, match_operations(trace)).clock
+    rows = waits_of_run(trace, match_operations(trace)).rows.with_causes(Cause.LATE_RECEIVER)
+    clock = waits_of_run(trace, match_operations(trace)).clock
     assert {clock.event(place).function.name for place in rows.waiter.tolist()} == {"MPI_Ssend"}
 
 
@@ -100,6 +100,6 @@ def test_every_kind_of_call_waits_by_its_own_cause(recorded: Recorded) -> None:
 @pytest.mark.cases(1)
 def test_the_record_knows_the_cores_of_each_rank(recorded: Recorded) -> None:
     trace = open_run(recorded("kinds"))
-    cores = usable(trace.ranks)
+    cores = count_usable_cores(trace.ranks)
     assert cores >= 1
     assert bool(waits_of(recorded("kinds")).crowded) == (cores < 4)

@@ -16,8 +16,8 @@ from weft.access.recorded_accesses import AccessTable, BufferTable, ByteRanges, 
 from weft.access.wording import add_access_site, format_bytes, format_site
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.deadlock.collective_calls import Gatherings
-from weft.deadlock.traffic import Traffic, behind
+from weft.deadlock.collective_calls import CollectiveCalls
+from weft.deadlock.traffic import Traffic, first_row_after
 from weft.evidence import MetPending
 from weft.findings import Finding
 from weft.mpi.meaning import Form, Share, base_name
@@ -58,7 +58,7 @@ def find_buffer_reuse(trace: Trace) -> list[Finding]:
         placed = PlacedRows(rank)
         touches, holds = placed.touches(), placed.holds()
         if len(touches) and len(holds):
-            gatherings = gatherings or Gatherings(trace)
+            gatherings = gatherings or CollectiveCalls(trace)
             found += _PendingBuffers(rank, touches, holds, gatherings).find()
     return found
 
@@ -76,7 +76,7 @@ class BufferAccess:
 class _PendingBuffers:
     """The buffers of one rank, each until the call that completes its operation."""
 
-    def __init__(self, rank: Rank, touches: AccessTable, holds: BufferTable, gatherings: Gatherings) -> None:
+    def __init__(self, rank: Rank, touches: AccessTable, holds: BufferTable, gatherings: CollectiveCalls) -> None:
         self.rank, self.touches, self.holds = rank, touches, holds
         self.end = completion_events(rank, holds, gatherings)
         self.several = len(rank.threads) > 1 or bool((touches.slot < 0).any())
@@ -215,7 +215,7 @@ def _buffer_call(rank: Rank, start: Event, of_request: int) -> Event:
     return rank.event(int(init[rows[0]])) if len(rows) else start
 
 
-def completion_events(rank: Rank, holds: BufferTable, gatherings: Gatherings) -> Ints:
+def completion_events(rank: Rank, holds: BufferTable, gatherings: CollectiveCalls) -> Ints:
     """Return for each buffer the event that completes its operation.
 
     The number of events if none does; -1 if the completion is only a guess.
@@ -229,7 +229,7 @@ def completion_events(rank: Rank, holds: BufferTable, gatherings: Gatherings) ->
     event = np.concatenate([at, frees, checked])
     asked = np.flatnonzero(holds.request > 1)
     if len(asked) and len(done):
-        row = behind(done, event, holds.request[asked], holds.event[asked])
+        row = first_row_after(done, event, holds.request[asked], holds.event[asked])
         found[asked[row >= 0]] = event[row[row >= 0]]
     _enter_one_sided_completions(rank, holds, gatherings, found)
     blocking = (holds.event >= 0) & masks_of(rank.trace.functions).table(_BLOCKING)[
@@ -260,7 +260,7 @@ def _checked_requests(event: Event, requests: Ints) -> list[int]:
     return [int(id) for id in requests]  # one of several: which is not asked here
 
 
-def _enter_one_sided_completions(rank: Rank, holds: BufferTable, gatherings: Gatherings, found: Ints) -> None:
+def _enter_one_sided_completions(rank: Rank, holds: BufferTable, gatherings: CollectiveCalls, found: Ints) -> None:
     """Enter the events that complete one-sided operations at their origin into `found`, in place."""
     names = calls.RMA | calls.REQUEST_RMA
     which = np.flatnonzero(

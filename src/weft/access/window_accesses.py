@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.access.recorded_accesses import AccessTable, PlacedRows
 from weft.base.lazy import dataclass
-from weft.deadlock.collective_calls import Gatherings
+from weft.deadlock.collective_calls import CollectiveCalls
 from weft.terms.argument_columns import Ints
 from weft.terms.windows import SHARED
 from weft.trace import Rank, Trace
@@ -38,7 +38,7 @@ class WindowAccesses:
     flagged: bool
 
 
-def collect_window_accesses(trace: Trace, gatherings: Gatherings) -> dict[Key, list[WindowAccesses]]:
+def collect_window_accesses(trace: Trace, gatherings: CollectiveCalls) -> dict[Key, list[WindowAccesses]]:
     """Return the accesses of all ranks to the memory of all windows."""
     found: dict[Key, list[WindowAccesses]] = defaultdict(list)
     for rank in trace.ranks:
@@ -51,7 +51,7 @@ def collect_window_accesses(trace: Trace, gatherings: Gatherings) -> dict[Key, l
 class _RankWindows:
     """The accesses of one rank to the windows that it knows."""
 
-    def __init__(self, rank: Rank, gatherings: Gatherings) -> None:
+    def __init__(self, rank: Rank, gatherings: CollectiveCalls) -> None:
         placed = PlacedRows(rank)
         self.rank, self.gatherings = rank, gatherings
         self.touches, self.memory = placed.touches(), placed.memory()

@@ -19,7 +19,7 @@ from weft.access.window_accesses import WindowAccesses, collect_window_accesses
 from weft.access.wording import access_word, add_access_site, format_site
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.deadlock.collective_calls import Gatherings
+from weft.deadlock.collective_calls import CollectiveCalls
 from weft.evidence import MetOperation, MetShared
 from weft.findings import Finding
 from weft.order import Order
@@ -40,7 +40,7 @@ _WORDS: Final = {READ: "reads", WRITE: "writes", UPDATE: "updates"}
 
 def find_window_races(trace: Trace, order: Order) -> list[Finding]:
     """Return the races on every window's memory, for each pair of source lines the first."""
-    gatherings = Gatherings(trace)
+    gatherings = CollectiveCalls(trace)
     parts = collect_window_accesses(trace, gatherings)
     if not parts:
         return []

@@ -48,6 +48,7 @@ def look_at_cores(paths: Sequence[Path], program: str = "") -> Job:
             free.put(gdb)
 
         def seen(core: Core) -> tuple[RankStacks, str]:
+            """Read the stacks of one core, and note why there are no lines of Python."""
             gdb = free.get()
             try:
                 return _read_rank(core, os.path.realpath(program) if program else core.program, gdb)

@@ -103,6 +103,7 @@ def read_core(path: Path) -> Core:
 
 
 def _read(path: Path, file: IO[bytes]) -> Core:
+    """Return what an open core file says of its process. UsageError if it is no core file."""
     head = file.read(64)
     for magic, name in PACKED.items():
         if head.startswith(magic):
@@ -133,6 +134,7 @@ def _read(path: Path, file: IO[bytes]) -> Core:
 
 
 def _segments(file: IO[bytes], head: bytes) -> Iterator[_Segment]:
+    """Yield the segments of a core file. ValueError if its table is not found."""
     (table,) = struct.unpack_from("<Q", head, 32)
     size, count = struct.unpack_from("<HH", head, 54)
     if size != SEGMENT:
@@ -193,6 +195,7 @@ def _build(memory: _Memory, vector: dict[int, int]) -> str:
 
 
 def _signal(number: int) -> str:
+    """Return the name of a signal, empty for none."""
     try:
         return signal.Signals(number).name
     except ValueError:

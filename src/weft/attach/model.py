@@ -17,7 +17,7 @@ class Frame:
     values: tuple[tuple[str, str], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return for machines."""
+        """Return the frame as JSON values."""
         at = self.site
         return {"function": at.function or "?", "file": at.file, "line": at.line, "module": at.module,
                 "python": self.python, "values": dict(self.values)}  # fmt: skip
@@ -70,12 +70,12 @@ class Call:
         return f"{self.called or self.name}({', '.join(map(str, self.arguments))}){inside}"
 
     def argument(self, *names: str) -> Argument | None:
-        """Return the first argument of one of these names."""
+        """Return the first argument with any of these names."""
         return next((argument for argument in self.arguments if argument.name in names), None)
 
     @classmethod
     def of(cls, told: dict[str, Any] | None) -> Call | None:
-        """Back from what `asdict` gave."""
+        """Return the call that `asdict` wrote, None for None."""
         if told is None:
             return None
         arguments = tuple(Argument(**one) for one in told["arguments"])
@@ -92,7 +92,7 @@ class Thread:
     inside: Stack = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return for machines."""
+        """Return the thread as JSON values."""
         return {"id": self.id, "call": asdict(self.call) if self.call else None,
                 "stack": [frame.as_dict() for frame in self.stack],
                 "inside": [frame.as_dict() for frame in self.inside]}  # fmt: skip
@@ -120,7 +120,7 @@ class RankStacks:
     """Whether the file of its program is another one since, or gone: lines are not known then."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return for machines."""
+        """Return the stacks as JSON values."""
         return {"rank": self.rank, "pid": self.pid, "host": self.host, "program": self.program,
                 "problem": self.problem, "replaced": self.replaced,
                 "threads": [thread.as_dict() for thread in self.threads],
@@ -128,7 +128,7 @@ class RankStacks:
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> RankStacks:
-        """Back from what `as_dict` gave."""
+        """Return the stacks that `as_dict` wrote."""
         threads, later = ([Thread.of(one) for one in told[key]] for key in ("threads", "later"))
         return cls(
             told["rank"], told["pid"], told["host"], told["program"], threads, later, told["problem"], told["replaced"]

@@ -122,6 +122,7 @@ def _lines_to(box: Box) -> str:
 
 
 def _box(box: Box, *, trouble: bool) -> str:
+    """Return the SVG of a box, with its text and a tip that names all ranks and frames."""
     kind = "trouble" if trouble else "line"
     colour = ' class="alarm"' if trouble else ' class="faint"'
     tip = "\n".join([f"{plural(len(box.ranks), 'rank')}: {rank_set(box.ranks)}", *(node.told for node in box.nodes)])
@@ -146,5 +147,5 @@ def shorten(text: str) -> str:
 
 
 def measure_text(text: str) -> float:
-    """Pixels that a text needs."""
+    """Return the pixels that a text needs."""
     return sum(LARGE if letter.isupper() else SMALL for letter in text)

@@ -67,6 +67,7 @@ class Pythons:
         return found
 
     def _unwound(self, pids: Sequence[int]) -> dict[int, Frames]:
+        """Return the frames of all threads of some processes, each of which runs only while py-spy reads it."""
         before: dict[int, StackBytes] = {}
 
         def begin(pid: int) -> Dump:
@@ -147,6 +148,7 @@ class Dump:
         self._begin(*how)
 
     def _begin(self, *how: str) -> None:
+        """Start py-spy with some options, and its time limit."""
         self._again = bool(how)  # `--native` is not to be had on every kind of processor
         self._limit = time.monotonic() + SECONDS
         self._into = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115 - read when it has ended

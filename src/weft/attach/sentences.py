@@ -12,9 +12,9 @@ from weft.terms.library_code import innermost_user_site
 from weft.trace.sites import UNKNOWN, CallSite
 
 SINGLE = 4
-"""So many ranks of a group are told with their own arguments."""
+"""Ranks of a group that are reported with their own arguments, at most."""
 MOST = 8
-"""Groups, and ranks that move, that are told."""
+"""Groups, and ranks that move, that are reported, at most."""
 SOURCES = ("source", "dest")
 PEERS = {"dest": "to", "source": "from", "root": "with root"}
 
@@ -35,7 +35,7 @@ class Group:
         return [one.rank for one in self.members]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return for machines."""
+        """Return the group as JSON values."""
         return {"call": self.name or None, "file": self.place.file, "line": self.place.line,
                 "function": self.place.function, "ranks": self.ranks, "odd": self.odd}  # fmt: skip
 
@@ -144,6 +144,7 @@ def describe_waits(job: Job) -> Iterator[str]:
 
 
 def _describe_location(one: RankStacks) -> str:
+    """Return where a rank is: in which call, at which line."""
     call, at = main_call(one), innermost_line(main_thread(one))
     return (
         f"in {call.called or call.name}{_describe_peer(call)} at {at.text}" if call else f"outside of MPI at {at.text}"

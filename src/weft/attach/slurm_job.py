@@ -39,6 +39,7 @@ def find_job_number(job: str) -> str:
 
 
 def _slurm(command: list[str]) -> str:
+    """Return the first line that a command of Slurm prints; empty if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -73,6 +74,7 @@ def look_at_job(text: str, interval: float) -> Job:
 
 
 def _run_srun(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command by srun and return its output. WeftError if srun does not answer."""
     try:
         return subprocess.run(
             command, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from weft.gdb.parts_gdb import variables
 
 DEEPEST = 256
-"""Frames of a stack that are told; of a recursion without end that is enough."""
+"""Frames of a stack that are reported; of a recursion without end that is enough."""
 VALUED = 6
-"""Innermost frames of the program whose numbers are told."""
+"""Innermost frames of the program whose numbers are reported."""
 MOST_VALUES = 24
 NUMBERS = frozenset((gdb.TYPE_CODE_INT, gdb.TYPE_CODE_FLT, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR))
 CALLS = {"i386:x86-64": (5, 6)}

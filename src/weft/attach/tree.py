@@ -34,7 +34,7 @@ class Node:
         return self.text.rpartition(" in ")[2]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return for machines."""
+        """Return the node and all beneath it as JSON values."""
         return {"text": self.text, "call": self.call, "ranks": sorted(self.ranks),
                 "beneath": [node.as_dict() for node in self.beneath.values()]}  # fmt: skip
 
@@ -49,6 +49,7 @@ def merge_stacks(ranks: Sequence[RankStacks], *, every: bool = False) -> Node:
 
 
 def _add(root: Node, rank: int, thread: Thread, every: bool) -> None:
+    """Add the stack of a thread of a rank to the tree. `every`: with the frames inside MPI."""
     at = root
     at.ranks.add(rank)
     for frame in thread.stack:
@@ -87,6 +88,7 @@ def render_tree(root: Node) -> list[str]:
 
 
 def _lines(node: Node, depth: int, above: set[int] | None) -> Iterator[str]:
+    """Yield the lines of a node and of all beneath it."""
     if node.ranks != above:
         yield f"{'  ' * depth}[{rank_set(node.ranks)}]"
         depth += 1

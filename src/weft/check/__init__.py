@@ -15,6 +15,7 @@ from typing import Any
 from weft.check.front_ends import find_front_end
 from weft.dataparallel import messages, runtime_output
 from weft.dataparallel.check_coverage import CheckCoverage, summarize_coverage
+from weft.dataparallel.compilation import limit_compiler
 from weft.dataparallel.findings import make_findings
 from weft.dataparallel.front_end import CheckOutcome, CheckRequest, FrontEnd, MarkingFrontEnd
 from weft.dataparallel.program import PLAIN, CompileOptions
@@ -63,11 +64,12 @@ def check_program(request: CheckRequest, folder: Path) -> CheckResult:
     for source in request.sources:
         if not source.is_file():
             raise UsageError(f"{source} is not a file; name the program's sources")
-    front_end = find_front_end(request.sources)
+    front_end = find_front_end(request.sources, launched=bool(request.launcher))
     front_end.verify(request)
     found = folder / "findings.jsonl"
     found.unlink(missing_ok=True)
-    outcome = front_end.run(request, folder, found)
+    with limit_compiler(request.timeout):
+        outcome = front_end.run(request, folder, found)
     ended = outcome.ended
     told = runtime_output.read_runtime_output(found) if outcome.runtime_output is None else outcome.runtime_output
     found_of_all = worst_first([*make_findings(told, outcome.texts), *outcome.findings])

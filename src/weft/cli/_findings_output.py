@@ -90,6 +90,11 @@ def formats(args: argparse.Namespace) -> list[tuple[str, Path | None]]:
     ]
 
 
+def is_stdout_machine_read(args: argparse.Namespace) -> bool:
+    """Return whether a report in a format for programs goes to standard output."""
+    return any(path is None and form != "text" for form, path in formats(args))
+
+
 def write_all(args: argparse.Namespace, write: Callable[[str, TextIO], None]) -> None:
     """Write what `write` writes in each format that is wanted. WeftError for a file that cannot be written."""
     for form, path in formats(args):

@@ -14,7 +14,8 @@ weft check --baseline old.json jac.cdv fail only for findings that an earlier re
 weft check --trace CONFIG jac.cdv      compare values without directives and on each processor; say where they differ
 weft check --format json jac.cdv       weft-report/1; sarif: SARIF 2.1.0; html: a page; -o FILE writes it
 
-The program runs once, and what it prints passes through. Exits 0 with nothing found, 1 with a finding of error
+The program runs once, and what it prints passes through (to standard error, if a report in JSON, SARIF or HTML goes to
+standard output). Exits 0 with nothing found, 1 with a finding of error
 severity, 2 where the program cannot be checked (it does not compile, a directive is wrong) or nothing was looked at,
 3 where nothing was found but the program did not come to a good end (it crashed, exited with a status of its own, or
 --timeout ended it), 4 where Weft failed.
@@ -24,9 +25,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shlex
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TAKES_PROGRAM = True
 """What follows `--` is the program's own: it comes as args.rest."""
+TAKES_DASHED = ("--flags", "--link", "--args")
+"""Options whose values may begin with a dash."""
 
 
 def register(subparsers: Any) -> None:
@@ -136,10 +142,25 @@ def run(args: argparse.Namespace) -> int:
         return work_in_folder(args, lambda folder: trace_and_compare(args, request, folder))
     choice = _findings_output.read_selection(args, only=args.only, skip=args.skip)
     verify_selection(choice, request.sources)
-    checked = work_in_folder(args, lambda folder: check_program(request, folder))
+    with output_to_stderr() if _findings_output.is_stdout_machine_read(args) else nullcontext():
+        checked = work_in_folder(args, lambda folder: check_program(request, folder))
     checked = apply_selection(checked, select_findings(checked.findings, choice))
     _findings_output.write_all(args, lambda form, to: write_result(checked, form, to, args.directives))
     return exit_status(checked, choice)
+
+
+@contextmanager
+def output_to_stderr() -> Iterator[None]:
+    """Send what is written to standard output to standard error: a report of a program's format is alone there."""
+    sys.stdout.flush()
+    original = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(original, 1)
+        os.close(original)
 
 
 def work_in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:

@@ -25,9 +25,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
-from weft.base.words import escaped
+from weft.base.words import escaped, plural
 from weft.cli import _options
-from weft.cli._said import find_and_report_failures
+from weft.cli._said import find_and_report_failures, say
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -117,7 +117,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def refuse_absent_ranks(trace: Trace, wanted: Filter) -> None:
-    """Raise UsageError if the filter names ranks that the run does not have."""
+    """Raise UsageError if the filter names ranks or functions that do not exist; ranges are cut with a note."""
+    names = [function.name for function in trace.functions]
+    if unknown := wanted.unknown_functions(names):
+        from weft.cli._wrong_words import suggest
+
+        raise UsageError(f"there is no function {escaped(unknown[0])}{suggest(unknown[0], names)}")
+    if beyond := wanted.absent_ranks(len(trace.ranks), in_part=True):
+        say(f"note: the run has {plural(len(trace.ranks), 'rank')}: without {', '.join(beyond)}")
     absent = wanted.absent_ranks(len(trace.ranks))
     if absent:
         has = f"ranks 0 to {len(trace.ranks) - 1}" if len(trace.ranks) > 1 else "rank 0 only"

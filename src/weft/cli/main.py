@@ -8,7 +8,7 @@ import gc
 import importlib.util
 import sys
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import weft
 from weft import cli
@@ -65,6 +65,12 @@ class ExactParser(argparse.ArgumentParser):
     def __init__(self, **how: Any) -> None:
         super().__init__(**how, allow_abbrev=False)
 
+    def error(self, message: str) -> NoReturn:
+        """Refuse a line in one sentence, without the usage of all options."""
+        from weft.cli._wrong_words import explain_refusal
+
+        raise UsageError(explain_refusal(self.prog.removeprefix("weft").strip(), message))
+
 
 def make_parser(names: Sequence[str]) -> argparse.ArgumentParser:
     """Build the argument parser that knows the commands `names`."""
@@ -77,14 +83,50 @@ def make_parser(names: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line. SystemExit if argparse refuses it, which it also prints."""
+    """Parse a command line. UsageError if it is wrong."""
     # Only the named command is imported: `weft run` must not pay for the analyses' start.
+    if arguments and arguments[0].startswith("-") and arguments[0] != "--version":
+        from weft.cli._wrong_words import explain_unknown
+
+        raise UsageError(explain_unknown("", arguments[:1], ["--version", "--help"]))
     named = list(arguments[:1]) if arguments and is_command(arguments[0]) else command_names()
     rest: list[str] = []
     if len(named) == 1 and "--" in arguments and getattr(load_command(named[0]), "TAKES_PROGRAM", False):
         at = arguments.index("--")
         arguments, rest = arguments[:at], list(arguments[at + 1 :])
-    return make_parser(named).parse_args(arguments, argparse.Namespace(rest=rest))
+    if len(named) == 1:
+        arguments = join_dashed_values(arguments, getattr(load_command(named[0]), "TAKES_DASHED", ()))
+    top = make_parser(named)
+    args, unknown = top.parse_known_args(arguments, argparse.Namespace(rest=rest))
+    if unknown:
+        from weft.cli._wrong_words import explain_unknown
+
+        raise UsageError(explain_unknown(args.command, unknown, options_of(top, args.command)))
+    return args
+
+
+def options_of(top: argparse.ArgumentParser, command: str) -> list[str]:
+    """Return the options that a command has, those of `weft` itself among them."""
+    [below] = [one for one in top._actions if isinstance(one, argparse._SubParsersAction)]
+    return [*below.choices[command]._option_string_actions, *top._option_string_actions]
+
+
+def overview() -> str:
+    """Return the commands by task, for who names none."""
+    from weft.cli._overview import render
+
+    return render(make_parser(command_names()))
+
+
+def join_dashed_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Return a command line in which the values of `options` may begin with a dash: `--link -lm` is `--link=-lm`."""
+    joined: list[str] = []
+    for word in arguments:
+        if joined and joined[-1] in options and word.startswith("-"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,6 +145,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complete.complete_and_exit(make_parser(_complete.commands_on_line(command_names())))
     try:
         try:
+            if arguments in ([], ["help"], ["--help"], ["-h"]):
+                print(overview())
+                return 0
+            if arguments[0] == "help":
+                arguments = [*arguments[1:2], "--help"]
             args = parse_arguments(arguments)
             status = int(load_command(args.command).run(args))
             cuts.check_for_cuts()

@@ -70,6 +70,7 @@ def numbered_call_text(match: Match, event: EventId) -> str:
 
 
 def _content_text(one: MessageContent, match: Match) -> str:
+    """Return a sentence about a message whose content differs."""
     size = plural(one.bytes_after, "byte")
     if one.bytes_after != one.bytes_before:
         size += f" (in the reference {one.bytes_before:,})"
@@ -154,6 +155,7 @@ def to_json(contents: ContentComparison | None, comparison: Comparison) -> dict[
 
 
 def _content_to_json(one: MessageContent, match: Match) -> dict[str, Any]:
+    """Return a content that differs as JSON values."""
     event = match.trace.event(*one.after)
     return {
         "rank": one.rank, "end": "sent" if one.sent else "received", "event": one.after[1], "reference": one.before[1],

@@ -142,7 +142,7 @@ def compare_contents(comparison: Comparison, order: Order) -> ContentComparison 
 
 
 def _paired_events(comparison: Comparison) -> Iterator[tuple[int, tuple[Rank, Rank], tuple[Ints, Ints]]]:
-    """Yield by rank the events of both runs that are the same call, in the order of the run."""
+    """Yield for each rank the events of both runs that are the same call, in the order of the run."""
     by_rank: dict[int, list[tuple[ThreadCalls, ThreadCalls, list[AlikeRange]]]] = defaultdict(list)
     for thread in comparison.threads:
         by_rank[thread[1].rank.index].append(thread)
@@ -181,7 +181,7 @@ def _is_sent_alike(content: MessageContent, comparison: Comparison, kept: dict[i
         members = [match.collectives.id(int(row)) for row in _member_rows(match, content.after)]
         said = [kept[rank].is_sent_alike(event) for rank, event in members if rank in kept]
     else:
-        # A wildcard may have taken another message: that is told with the calls.
+        # A wildcard may have taken another message: that is reported with the calls.
         ends = zip(match.partner_events(content.after), comparison.before.partner_events(content.before), strict=False)
         said = [
             kept[now[0]].is_sent_alike(now[1], then[1]) if now[0] == then[0] else False

@@ -45,6 +45,7 @@ def _has_same_rank_count(comparison: Comparison) -> bool:
 
 
 def _rank_count_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield a line if the runs have different numbers of ranks."""
     before, after = comparison.before.trace, comparison.after.trace
     if not _has_same_rank_count(comparison):
         both = min(len(before.ranks), len(after.ranks))
@@ -253,6 +254,7 @@ def to_json(
 
 
 def _run_to_json(trace: Trace) -> dict[str, Any]:
+    """Return a run as JSON values: its path, size, end and time."""
     return {
         "path": str(trace.path), "ranks": len(trace.ranks), "calls": trace.event_count, "ended": trace.run.get("ended"),
         "status": trace.run.get("exit_code"), "ns": elapsed_ns(trace),
@@ -260,6 +262,7 @@ def _run_to_json(trace: Trace) -> dict[str, Any]:
 
 
 def _difference_to_json(comparison: Comparison, one: Difference) -> dict[str, Any]:
+    """Return a difference as JSON values, with the call of each run."""
     return {
         "kind": one.kind, "rank": one.rank, "alike": one.alike,
         "reference": _call_to_json(comparison.before, one.before), "run": _call_to_json(comparison.after, one.after),
@@ -267,6 +270,7 @@ def _difference_to_json(comparison: Comparison, one: Difference) -> dict[str, An
 
 
 def _call_to_json(match: Match, event: EventId | None) -> dict[str, Any] | None:
+    """Return a call as JSON values, None for no call."""
     if event is None:
         return None
     site = match.trace.event(*event).site

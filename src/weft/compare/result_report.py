@@ -85,7 +85,7 @@ def _first_result_lines(results: ResultComparison, first: ResultDifference, comp
     judged = first.judged
     if judged is None:
         size = f"{plural(first.bytes_after, 'byte')}, in the reference {first.bytes_before:,}"
-        yield f"    {size}: their numbers are not kept, so that rounding cannot be told from an error"
+        yield f"    {size}: their numbers are not kept, so that rounding cannot be distinguished from an error"
     else:
         at = judged.first[0] if judged.first else 0
         some = f"{differing_text(judged.differing, judged.compared)}, at most {judged.most:.3g} apart"
@@ -119,6 +119,7 @@ def to_json(results: ResultComparison | None, comparison: Comparison) -> dict[st
 
 
 def _result_to_json(first: ResultDifference, comparison: Comparison) -> dict[str, Any]:
+    """Return the first result that differs as JSON values, with how far its numbers are apart."""
     event, judged = comparison.after.trace.event(*first.after), first.judged
     numbers = (
         {}

@@ -16,9 +16,9 @@ from weft.terms import describe
 from weft.trace import Event, Rank, Trace
 
 LEAST: Final = 0.05
-"""A place is told where it took this share of the reference's time longer."""
+"""A place is reported if it took this share of the reference's time longer."""
 MAX_PLACES: Final = 3
-"""Places of computing that are told, and as many of calls."""
+"""Places of computing that are reported, and as many of calls."""
 
 Ints = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -28,6 +28,8 @@ from weft.instrument.assembly import rewrite
 from weft.safety.folders import cache_folder, is_kept, make_private
 
 COMPILE_SECONDS: Final = 600
+_limits: Final[list[float]] = [COMPILE_SECONDS]
+"""Seconds that a call of the compiler may take: the last one holds."""
 MOST_KEPT: Final = 1024
 """Objects in the cache: the oldest ones go."""
 HOOKS: Final = ("-fsanitize=thread",)
@@ -233,6 +235,16 @@ def include_options(source: Path, *, fortran: bool) -> list[str]:
     return [f"-I{source.parent}"] if fortran else ["-iquote", str(source.parent)]
 
 
+@contextmanager
+def limit_compiler(seconds: float | None) -> Iterator[None]:
+    """Have each call of the compiler end within some seconds, if a number is given."""
+    _limits.append(COMPILE_SECONDS if seconds is None else min(seconds, COMPILE_SECONDS))
+    try:
+        yield
+    finally:
+        _limits.pop()
+
+
 def run_compiler(command: list[str], original: Path, folder: Path) -> None:
     """Run a compiler or linker. UsageError with its first error if it fails; WeftError if it cannot be run."""
     environment = {**os.environ, "LC_ALL": "C"}
@@ -241,12 +253,14 @@ def run_compiler(command: list[str], original: Path, folder: Path) -> None:
             command,
             capture_output=True,
             text=True,
-            timeout=COMPILE_SECONDS,
+            timeout=_limits[-1],
             check=False,
             errors="replace",
             env=environment,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{original}: it did not compile within {error.timeout:g} s (--timeout)") from error
+    except OSError as error:
         raise WeftError(f"{original} cannot be compiled: {error}") from error
     if done.returncode:
         raise UsageError(_format_first_error(done.stderr, original, folder))

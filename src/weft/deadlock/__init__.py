@@ -8,8 +8,8 @@ from datetime import datetime
 
 from weft.deadlock import pvm_barriers
 from weft.deadlock.blocked_ranks import Standstill
-from weft.deadlock.wait_for_graph import components
-from weft.deadlock.wording import tell
+from weft.deadlock.wait_for_graph import find_components
+from weft.deadlock.wording import make_finding
 from weft.findings import Finding
 from weft.trace import Event, Trace
 
@@ -28,17 +28,17 @@ def find(trace: Trace, gone: Collection[int] = ()) -> list[Finding]:
     standstill = Standstill(trace, gone)
     if not standstill.open_calls or not standstill.stuck:
         return []
-    proven = standstill.stuck if _stood_still(standstill) else Standstill(trace, gone, buffering=True).stuck
-    found = [(part, _told(standstill, part)) for part in components(standstill.stuck, standstill.needs)]
+    proven = standstill.stuck if _sends_surely_wait(standstill) else Standstill(trace, gone, buffering=True).stuck
+    found = [(part, _make_finding(standstill, part)) for part in find_components(standstill.stuck, standstill.needs)]
     return [told if part <= proven else replace(told, certainty="possible") for part, told in found]
 
 
-def _told(standstill: Standstill, part: frozenset[int]) -> Finding:
-    found, said = tell(standstill, part), pvm_barriers.message(standstill, part)
+def _make_finding(standstill: Standstill, part: frozenset[int]) -> Finding:
+    found, said = make_finding(standstill, part), pvm_barriers.explain_barrier(standstill, part)
     return replace(found, message=said) if said is not None else found
 
 
-def _stood_still(standstill: Standstill) -> bool:
+def _sends_surely_wait(standstill: Standstill) -> bool:
     """Return whether open sends are known to wait: the launcher saw them stand still, or they did until the run's
     end.
     """

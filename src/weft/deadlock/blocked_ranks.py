@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 
 from weft.base.lazy import dataclass
-from weft.deadlock.collective_calls import Absence, Gatherings
-from weft.deadlock.message_balance import Channel, Ledger, ledgers
-from weft.deadlock.partitions import missing, unready
+from weft.deadlock.collective_calls import Absence, CollectiveCalls
+from weft.deadlock.message_balance import Channel, Ledger, make_ledgers
+from weft.deadlock.partitions import has_unready_send, missing_partitions
 from weft.deadlock.traffic import Traffic
-from weft.deadlock.wait_for_graph import NEVER, NOW, Need, any_of, every, rank, stuck
+from weft.deadlock.wait_for_graph import NEVER, NOW, Need, find_stuck, need_all, need_any, need_rank
 from weft.match.rings import dropped_operations
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Form, Leaves, Meaning, Over, Share, Waits, base_name
@@ -58,7 +58,7 @@ class Blocked:
 
 
 @dataclass(frozen=True)
-class _Ask:
+class _Wanted:
     """A part of a blocked call, before the ledgers are known."""
 
     what: Literal["message", "receive", "probe"]
@@ -71,19 +71,20 @@ class _Ask:
 
 
 class Standstill:
-    """A run as it stands: who is blocked in what, and who can never go on.
+    """A run in which no rank moves: who is blocked in which call, and who can never continue.
 
     `gone` names ranks (by index) whose process is known to have ended, though their record does not say so. With
-    `buffering` no standard send is believed to wait: a run that was killed may have been inside one that would return.
+    `buffering` no standard send is believed to wait: a run that was killed may have been inside one that would
+    return.
     """
 
     def __init__(self, trace: Trace, gone: Collection[int] = (), *, buffering: bool = False) -> None:
         self.trace = trace
         self._buffering = buffering
-        self.gone = frozenset(gone) | {r.index for r in trace.ranks if _ended(r)}
+        self.gone = frozenset(gone) | {r.index for r in trace.ranks if _has_left_mpi(r)}
         self.dropped = dropped_operations(trace)
         """What the calls came to that the run no longer has; None of a run that is whole."""
-        self.gatherings = Gatherings(trace, self.dropped)
+        self.gatherings = CollectiveCalls(trace, self.dropped)
         self.traffic = [Traffic(r) for r in trace.ranks]
         self._shared: dict[tuple[frozenset[int], bool], Need] = {}
         self._proven = trace.run.get("ended") == "deadlock"
@@ -99,7 +100,7 @@ class Standstill:
                 r.index in self.gone
                 or self.trace.level == Level.OUTCOMES
                 or r.state in ("missing", "stopped", "aborted", "damaged")
-                or _hears_others(r)
+                or _may_hear_from_outside(r)
             ):
                 continue
             calls_ = _last_calls(r)
@@ -113,95 +114,98 @@ class Standstill:
     @cached_property
     def blocked(self) -> dict[int, list[Blocked]]:
         """Return what the open calls of each rank need."""
-        asks = {event: list(self._asks(event)) for events in self.open_calls.values() for event in events}
+        asks = {event: list(self._wanted_messages(event)) for events in self.open_calls.values() for event in events}
         books = self._books([ask for found in asks.values() for ask in found])
         return {
-            index: [self._blocked(event, asks[event], books) for event in events]
+            index: [self._analyse_call(event, asks[event], books) for event in events]
             for index, events in self.open_calls.items()
         }
 
     @cached_property
     def needs(self) -> dict[int, Need]:
         """Return what each rank that cannot simply go on needs; one that is gone never helps."""
-        found = {index: any_of(b.need for b in blocked) for index, blocked in self.blocked.items()}
+        found = {index: need_any(b.need for b in blocked) for index, blocked in self.blocked.items()}
         return {**found, **dict.fromkeys(self.gone, NEVER)}
 
     @cached_property
     def stuck(self) -> frozenset[int]:
         """Return the ranks that are blocked for ever."""
-        return stuck(self.needs) - self.gone
+        return find_stuck(self.needs) - self.gone
 
-    def stuck_with(self, helpers: Collection[int]) -> frozenset[int]:
-        """Return the ranks that were blocked for ever even if `helpers` could go on."""
-        return stuck({index: NOW if index in helpers else need for index, need in self.needs.items()})
+    def stuck_despite(self, helpers: Collection[int]) -> frozenset[int]:
+        """Return the ranks that were blocked for ever even if `helpers` could continue."""
+        return find_stuck({index: NOW if index in helpers else need for index, need in self.needs.items()})
 
-    def _ranks(self, ranks: frozenset[int], each: bool) -> Need:
+    def _need_of_ranks(self, ranks: frozenset[int], each: bool) -> Need:
         if not ranks:
             return NOW
         return self._shared.setdefault((ranks, each), Need(ranks, every=each))
 
     # What a call asks for
 
-    def _asks(self, event: Event) -> Iterator[_Ask]:
+    def _wanted_messages(self, event: Event) -> Iterator[_Wanted]:
+        """Yield the messages and receives that a blocked call needs."""
         name = base_name(event.function.name)
         if name in calls.RECVS or name in calls.PROBES:
-            yield from self._ask("probe" if name in calls.PROBES else "message", event)
+            yield from self._want("probe" if name in calls.PROBES else "message", event)
         elif name in calls.SENDS:
             if name not in calls.BUFFERED:
-                yield from self._ask("receive", event)
+                yield from self._want("receive", event)
         elif name in calls.SENDRECVS:
-            yield from self._ask_both(event, 0)
+            yield from self._want_both_sides(event, 0)
         elif name in calls.WAITS:
             for request in self._requests(event):
-                yield from self._ask_request(event, request)
+                yield from self._want_for_request(event, request)
 
-    def _ask(
+    def _want(
         self, what: Literal["message", "receive", "probe"], event: Event, request: int = 0, *, sure: bool = True,
         posted: Event | None = None, peer: int | None = None, tag: int | None = None,
-    ) -> Iterator[_Ask]:  # fmt: skip
-        """Yield an ask of `event`'s arguments; `posted` is the start of a persistent request that `event` made."""
+    ) -> Iterator[_Wanted]:  # fmt: skip
+        """Yield what a call needs, from its arguments; `posted` is the start of a persistent request that it made."""
         comm = event.comm
         peer = _argument(event, "peer") if peer is None else peer
         tag = _argument(event, "tag") if tag is None else tag
         if comm is None or peer == PROC_NULL:
             return
         place = comm.peer(event.rank.index, peer) if peer >= 0 else peer
-        yield _Ask(what, posted or event, request, comm, place, tag, sure)
+        yield _Wanted(what, posted or event, request, comm, place, tag, sure)
 
-    def _ask_both(self, event: Event, request: int) -> Iterator[_Ask]:
+    def _want_both_sides(self, event: Event, request: int) -> Iterator[_Wanted]:
+        """Yield the receive and the message that a send-receive needs."""
         args = event.args
-        yield from self._ask("receive", event, request, sure=False)
+        yield from self._want("receive", event, request, sure=False)
         if "source" in args:
-            yield from self._ask("message", event, request, peer=args["source"], tag=args["recvtag"])
+            yield from self._want("message", event, request, peer=args["source"], tag=args["recvtag"])
 
     def _requests(self, event: Event) -> list[int]:
         if base_name(event.function.name) in calls.OF_ONE:
             return [event.object] if event.object > 1 else []
         return [id for id in event.args.get("array_of_requests", []) if id > 1]
 
-    def maker(self, event: Event, request: int) -> Event | None:
-        """Return the call of the same rank that made a request."""
+    def find_request_maker(self, event: Event, request: int) -> Event | None:
+        """Return the call of the same rank that made a request, None if it is not known."""
         events = event.rank.events
         made = self.gatherings.masks.table(calls.REQUEST_MAKERS)[events["function"]]
         found = np.flatnonzero((events["object"] == request) & made)
         return event.rank.event(int(found[-1])) if len(found) else None
 
-    def _ask_request(self, wait: Event, request: int) -> Iterator[_Ask]:
-        maker = self.maker(wait, request)
+    def _want_for_request(self, wait: Event, request: int) -> Iterator[_Wanted]:
+        """Yield what a request needs before a wait for it can return."""
+        maker = self.find_request_maker(wait, request)
         if maker is None:
             return
         name = base_name(maker.function.name)
-        posted = self._last_start(wait, request) if name in calls.PERSISTENT else None
+        posted = self._active_start(wait, request) if name in calls.PERSISTENT else None
         if name in calls.PERSISTENT and posted is None:
             return
         if name in calls.IRECVS or name in calls.RECV_INITS:
-            yield from self._ask("message", maker, request, posted=posted)
+            yield from self._want("message", maker, request, posted=posted)
         elif name in calls.ISENDRECVS:
-            yield from self._ask_both(maker, request)
+            yield from self._want_both_sides(maker, request)
         elif (name in calls.ISENDS or name in calls.SEND_INITS) and name not in calls.BUFFERED:
-            yield from self._ask("receive", maker, request, sure=name in calls.SYNCHRONOUS, posted=posted)
+            yield from self._want("receive", maker, request, sure=name in calls.SYNCHRONOUS, posted=posted)
 
-    def _last_start(self, wait: Event, request: int) -> Event | None:
+    def _active_start(self, wait: Event, request: int) -> Event | None:
         """Return the start of a persistent request that is active, None for one that is not."""
         of = self.traffic[wait.rank.index]
         event, started, _ = of.starts
@@ -211,41 +215,45 @@ class Standstill:
 
     # Needs
 
-    def _books(self, asks: list[_Ask]) -> dict[int, Ledger]:
+    def _books(self, asks: list[_Wanted]) -> dict[int, Ledger]:
         receivers = {a.peer if a.what == "receive" else a.event.rank.index for a in asks}
         receivers = {index for index in receivers if index >= 0}
-        return ledgers(self.traffic, receivers, self.dropped) if receivers else {}
+        return make_ledgers(self.traffic, receivers, self.dropped) if receivers else {}
 
-    def _blocked(self, event: Event, asks: list[_Ask], books: dict[int, Ledger]) -> Blocked:
+    def _analyse_call(self, event: Event, asks: list[_Wanted], books: dict[int, Ledger]) -> Blocked:
+        """Return a blocked call with what it needs and the reasons for which it waits."""
         name = base_name(event.function.name)
-        reasons = [self._reason(ask, books) for ask in asks]
+        reasons = [self._reason_for(ask, books) for ask in asks]
         if name in calls.WAITS:
-            reasons += self._collective_requests(event)
-            reasons += self._partitioned(event)
-            return _of_requests(event, reasons, name in _ANY_OF_REQUESTS, len(self._requests(event)))
+            reasons += self._reasons_of_collective_requests(event)
+            reasons += self._reasons_of_partitioned(event)
+            return _combine_reasons(event, reasons, name in _ANY_OF_REQUESTS, len(self._requests(event)))
         if reasons:
-            return _of_requests(event, reasons, False, len(reasons))
-        reason = self._gathering(event) or self._one_sided(event, name)
+            return _combine_reasons(event, reasons, False, len(reasons))
+        reason = self._reason_of_collective(event) or self._reason_of_one_sided(event, name)
         if reason is None or reason.need is NOW:
             return Blocked(event, NOW)
         return Blocked(event, reason.need, (reason,))
 
-    def _reason(self, ask: _Ask, books: dict[int, Ledger]) -> Reason:
+    def _reason_for(self, ask: _Wanted, books: dict[int, Ledger]) -> Reason:
+        """Return the reason for which a call waits for a message or receive."""
         me = ask.event.rank.index
         if ask.what == "receive":
-            need = self._receive_need(ask, books)
+            need = self._need_of_send(ask, books)
         else:
             wanted = Channel(ask.comm.index, ask.peer, ask.tag)
             served = (
-                books[me].offers(wanted)
+                books[me].has_message_for(wanted)
                 if ask.what == "probe"
-                else books[me].serves(ask.event.index, ask.request, wanted)
+                else books[me].is_served(ask.event.index, ask.request, wanted)
             )
-            need = NOW if served else self._sender_need(ask)
+            need = NOW if served else self._need_of_receive(ask)
         what: Literal["message", "receive"] = "receive" if ask.what == "receive" else "message"
         return Reason(what, ask.event, need, ask.comm, ask.peer, ask.tag, sure=ask.sure)
 
-    def _receive_need(self, ask: _Ask, books: dict[int, Ledger]) -> Need:
+    def _need_of_send(self, ask: _Wanted, books: dict[int, Ledger]) -> Need:
+        """Return what must happen before a send can return: its receiver continues, or nothing if the message may be
+        taken."""
         name = base_name(ask.event.function.name)
         standard = name not in calls.SYNCHRONOUS and name not in calls.STARTS
         if ask.peer < 0 or (self._buffering and standard):
@@ -254,113 +262,117 @@ class Standstill:
         later = (mine.comm == ask.comm.index) & (mine.peer == ask.peer) & (mine.tag == ask.tag)
         later &= (mine.event > ask.event.index) | ((mine.event == ask.event.index) & (mine.request > ask.request))
         channel = Channel(ask.comm.index, ask.event.rank.index, ask.tag)
-        left = books[ask.peer].leaves(channel, int(np.count_nonzero(later)))
-        return rank(ask.peer) if left else NOW
+        left = books[ask.peer].leaves_untaken(channel, int(np.count_nonzero(later)))
+        return need_rank(ask.peer) if left else NOW
 
-    def _sender_need(self, ask: _Ask) -> Need:
+    def _need_of_receive(self, ask: _Wanted) -> Need:
+        """Return what must happen before a receive or probe can return: its sender continues, or any sender for a
+        wildcard."""
         if ask.peer >= 0:
-            return rank(ask.peer)
+            return need_rank(ask.peer)
         members = frozenset(ask.comm.peers(ask.event.rank.index))
         # Invalid or unknown ranks prove nothing.
-        return NOW if ask.peer != ANY_SOURCE or -1 in members else self._ranks(members, False)
+        return NOW if ask.peer != ANY_SOURCE or -1 in members else self._need_of_ranks(members, False)
 
-    def _gathering(self, event: Event) -> Reason | None:
+    def _reason_of_collective(self, event: Event) -> Reason | None:
+        """Return the reason for which a collective call waits: the members that did not come; None if all are there."""
         row = meaning.find_meaning(event.function.name)
         if row is None or row.over is Over.NOBODY or row.form is Form.NONBLOCKING:
             return None
         if row.name == "Intercomm_create":
-            return self._intercomm(event) if self.dropped is None else None
-        absence = self.gatherings.of_call(event, row)
+            return self._reason_of_intercomm_create(event) if self.dropped is None else None
+        absence = self.gatherings.absence_from(event, row)
         if absence is None or not absence.missing:
             return None
         making = row.form is Form.PERSISTENT  # which may wait, but need not
-        need = self._ranks(absence.missing, False) if making else self._absence_need(event, row, absence)
+        need = self._need_of_ranks(absence.missing, False) if making else self._need_of_members(event, row, absence)
         return Reason("members", event, need, event.comm, absence=absence)
 
-    def _absence_need(self, event: Event, row: Meaning, absence: Absence) -> Need:
-        """Return all absent members where the call needs them all, else any: somebody's absence keeps it from
-        returning.
-        """
+    def _need_of_members(self, event: Event, row: Meaning, absence: Absence) -> Need:
+        """Return a need of all absent members if the call needs them all, else of any: somebody's absence keeps it
+        from returning."""
         missing, comm, me = absence.missing, event.comm, event.rank.index
         if comm is not None and not comm.inter and row.is_rooted:
             root, from_root = comm.peer(me, event.peer), row.leaves is Leaves.AFTER_ROOT
             if root == me:  # a member that owes nothing by its count need not come first
-                return self._ranks(missing, not from_root and row.receives is not Share.LISTED)
-            return rank(root) if from_root and root in missing else self._ranks(missing, False)
+                return self._need_of_ranks(missing, not from_root and row.receives is not Share.LISTED)
+            return need_rank(root) if from_root and root in missing else self._need_of_ranks(missing, False)
         if comm is not None and row.leaves in (Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE):
             below = frozenset(m for m in missing if comm.rank_of(m) < comm.rank_of(me))
-            return self._ranks(below or missing, bool(below))
+            return self._need_of_ranks(below or missing, bool(below))
         some = row.waits is Waits.SOME or row.has_pairwise_amounts or (comm is not None and comm.inter)
         if row.leaves is Leaves.FENCE and event.args.get("assert", 0):
             some = True
-        return self._ranks(missing, not some)
+        return self._need_of_ranks(missing, not some)
 
-    def _collective_requests(self, wait: Event) -> Iterator[Reason]:
+    def _reasons_of_collective_requests(self, wait: Event) -> Iterator[Reason]:
+        """Yield the reasons for which a wait for nonblocking or persistent collectives cannot return."""
         for request in self._requests(wait):
-            maker = self.maker(wait, request)
+            maker = self.find_request_maker(wait, request)
             row = meaning.find_meaning(maker.function.name) if maker else None
             if maker is None or row is None or row.act is not Act.COLLECTIVE:
                 continue
             if row.form is Form.PERSISTENT:
-                nth = self._starts(wait.rank.index, maker.index)
-                if self._last_start(wait, request) is None:
+                nth = self._count_starts(wait.rank.index, maker.index)
+                if self._active_start(wait, request) is None:
                     continue
-                absence = self.gatherings.of_start(maker, nth, self._starts)
+                absence = self.gatherings.absence_from_start(maker, nth, self._count_starts)
             else:
-                absence = self.gatherings.of_call(maker, row)
+                absence = self.gatherings.absence_from(maker, row)
             missing = absence is not None and bool(absence.missing)
-            need = self._absence_need(maker, row, absence) if absence is not None and missing else NOW
+            need = self._need_of_members(maker, row, absence) if absence is not None and missing else NOW
             yield Reason("members", maker, need, maker.comm, absence=absence)
 
-    def _starts(self, of: int, init: int) -> int:
+    def _count_starts(self, of: int, init: int) -> int:
         """Return how often a rank started the persistent operation that its event `init` made."""
         _, _, inits = self.traffic[of].starts
         return int(np.count_nonzero(inits == init))
 
-    def _partitioned(self, wait: Event) -> Iterator[Reason]:
-        """Partitioned sends that this rank alone could make ready, and receives that wait for such a send."""
+    def _reasons_of_partitioned(self, wait: Event) -> Iterator[Reason]:
+        """Yield partitioned sends that only this rank could make ready, and receives that wait for such a send."""
         for request in self._requests(wait) if self.dropped is None else ():
-            maker = self.maker(wait, request)
+            maker = self.find_request_maker(wait, request)
             name = base_name(maker.function.name) if maker else ""
-            start = self._last_start(wait, request) if maker and name in calls.PARTITIONED else None
+            start = self._active_start(wait, request) if maker and name in calls.PARTITIONED else None
             if maker is None or start is None or maker.comm is None or maker.peer < 0:
                 continue
             peer = maker.comm.peer(wait.rank.index, maker.peer)
             if name == "Psend_init" and not _shares_mpi(wait.rank):
-                left = tuple(missing(wait.rank, maker, start.index))
+                left = tuple(missing_partitions(wait.rank, maker, start.index))
                 if left:
                     yield Reason("partitions", maker, NEVER, maker.comm, peer, maker.tag, partitions=left)
-            elif name == "Precv_init" and peer >= 0 and unready(self.trace.ranks[peer], maker):
-                yield Reason("message", maker, rank(peer), maker.comm, peer, maker.tag)
+            elif name == "Precv_init" and peer >= 0 and has_unready_send(self.trace.ranks[peer], maker):
+                yield Reason("message", maker, need_rank(peer), maker.comm, peer, maker.tag)
 
-    def _intercomm(self, event: Event) -> Reason | None:
-        """Return the members of the local communicator, then the other side's leader, who is named by the local
-        leader.
-        """
-        absence = self.gatherings.on_comm(event, calls.COMM_COLLECTIVES)
+    def _reason_of_intercomm_create(self, event: Event) -> Reason | None:
+        """Return who is missing from the creation of an intercommunicator: members of the local communicator, then
+        the other side's leader, whom the local leader names."""
+        absence = self.gatherings.absence_on_comm(event, calls.COMM_COLLECTIVES)
         if absence is None:
             return None
         comm, args = event.comm, event.args
         if absence.missing or comm is None:
-            return Reason("members", event, self._ranks(absence.missing, True), comm, absence=absence)
+            return Reason("members", event, self._need_of_ranks(absence.missing, True), comm, absence=absence)
         leader = comm.peer(event.rank.index, args.get("local_leader", -1))
         if leader != event.rank.index:
             in_it = any(e.function.name == event.function.name for e in self.open_calls.get(leader, []))
-            need = rank(leader) if in_it else NOW
+            need = need_rank(leader) if in_it else NOW
             return Reason(
                 "members", event, need, comm, absence=Absence(comm.name, absence.k, absence.call, frozenset({leader}))
             )
         bridge = event.rank.comm(args.get("peer_comm", 0))
         other = bridge.peer(event.rank.index, args.get("remote_leader", -1)) if bridge else -1
-        if other < 0 or self._bridges(other, event.rank, bridge, args) >= self._bridges(
+        if other < 0 or self._count_intercomm_creates(other, event.rank, bridge, args) >= self._count_intercomm_creates(
             event.rank.index, self.trace.ranks[other], bridge, args
         ):
             return None
         return Reason(
-            "members", event, rank(other), bridge, absence=Absence(comm.name, 0, absence.call, frozenset({other}))
+            "members", event, need_rank(other), bridge, absence=Absence(comm.name, 0, absence.call, frozenset({other}))
         )
 
-    def _bridges(self, leader: int, to: Rank, bridge: Communicator | None, args: Mapping[str, object]) -> int:
+    def _count_intercomm_creates(
+        self, leader: int, to: Rank, bridge: Communicator | None, args: Mapping[str, object]
+    ) -> int:
         """Return how often a leader called MPI_Intercomm_create for this other leader, with this communicator and
         tag.
         """
@@ -379,15 +391,21 @@ class Standstill:
 
     # One-sided
 
-    def _one_sided(self, event: Event, name: str) -> Reason | None:
+    def _reason_of_one_sided(self, event: Event, name: str) -> Reason | None:
+        """Return the reason for which a call on a window waits: a lock that another rank has, or a missing post or
+        complete."""
         if self.dropped is not None:
             return None  # a lock that is held, or a post, may be among what was dropped
         row = meaning.find_meaning(name)
         if row is not None and row.waits is Waits.HOLDER and row.form is Form.BLOCKING:
-            return self._lock(event, name)
-        return self._posts(event, row) if row is not None and row.waits in (Waits.POSTS, Waits.COMPLETES) else None
+            return self._reason_of_lock(event, name)
+        return (
+            self._reason_of_epoch(event, row)
+            if row is not None and row.waits in (Waits.POSTS, Waits.COMPLETES)
+            else None
+        )
 
-    def _lock(self, event: Event, name: str) -> Reason | None:
+    def _reason_of_lock(self, event: Event, name: str) -> Reason | None:
         """Return a lock, or what a lazily taken lock is waited for in, needs one of those who hold the target."""
         window = self.gatherings.window(event.rank, event.object)
         if window is None or name.endswith("_all"):
@@ -399,9 +417,9 @@ class Standstill:
         target = comm.peer(event.rank.index, event.peer)
         # Without asynchronous progress the target's own calls may be what is missing.
         helpers = frozenset(holders) | ({target} - {event.rank.index, -1})
-        return Reason("lock", event, self._ranks(helpers, False), comm, peer=target)
+        return Reason("lock", event, self._need_of_ranks(helpers, False), comm, peer=target)
 
-    def _posts(self, event: Event, row: Meaning) -> Reason | None:
+    def _reason_of_epoch(self, event: Event, row: Meaning) -> Reason | None:
         """Win_start and Win_complete need the post of every target, Win_wait the complete of every origin."""
         window = self.gatherings.window(event.rank, event.object)
         if window is None:
@@ -409,17 +427,17 @@ class Standstill:
         me = event.rank.index
         completes = row.waits is Waits.COMPLETES
         mine, theirs = ("Win_post", "Win_complete") if completes else ("Win_start", "Win_post")
-        wanted = self._named(event.rank, window, mine)
+        wanted = self._count_named_ranks(event.rank, window, mine)
         comm = self.trace.communicators[window[0]]
         missing = frozenset(
             other
             for other, times in wanted.items()
-            if self._named(self.trace.ranks[other], window, theirs).get(me, 0) < times
+            if self._count_named_ranks(self.trace.ranks[other], window, theirs).get(me, 0) < times
         )
         what: Literal["post", "complete"] = "complete" if completes else "post"
-        return Reason(what, event, self._ranks(missing, True), comm) if missing else None
+        return Reason(what, event, self._need_of_ranks(missing, True), comm) if missing else None
 
-    def _named(self, of: Rank, window: tuple[int, int], name: str) -> dict[int, int]:
+    def _count_named_ranks(self, of: Rank, window: tuple[int, int], name: str) -> dict[int, int]:
         """Return how often `of` named each rank in the groups of its calls `name`; a complete names those of its
         start.
         """
@@ -439,18 +457,19 @@ class Standstill:
         return counts
 
 
-def _of_requests(event: Event, reasons: list[Reason], any_: bool, parts: int) -> Blocked:
-    """Return one of the parts, or all of them; `parts` counts those too of which nothing is known: they are there."""
-    if any_:
-        unknown = parts > len(reasons) or not reasons
-        need = NOW if unknown else any_of(reason.need for reason in reasons)
+def _combine_reasons(event: Event, reasons: list[Reason], any_is_enough: bool, part_count: int) -> Blocked:
+    """Return a blocked call that needs one of its parts, or all of them. `part_count` includes parts of which
+    nothing is known: they are taken to be there."""
+    if any_is_enough:
+        unknown = part_count > len(reasons) or not reasons
+        need = NOW if unknown else need_any(reason.need for reason in reasons)
         return Blocked(event, need, tuple(reasons) if need is not NOW else ())
     missing = [reason for reason in reasons if reason.need is not NOW]
     sure = [reason for reason in missing if reason.sure]
     if sure:
-        return Blocked(event, every(reason.need for reason in sure), tuple(sure))
+        return Blocked(event, need_all(reason.need for reason in sure), tuple(sure))
     # Standard sends alone: at least one of them waits for its receive, and the record does not tell which.
-    return Blocked(event, any_of(reason.need for reason in missing) if missing else NOW, tuple(missing))
+    return Blocked(event, need_any(reason.need for reason in missing) if missing else NOW, tuple(missing))
 
 
 def _shares_mpi(of: Rank) -> bool:
@@ -465,7 +484,7 @@ def _argument(event: Event, place: str) -> int:
     return event.peer if place == "peer" else event.tag
 
 
-def _hears_others(of: Rank) -> bool:
+def _may_hear_from_outside(of: Rank) -> bool:
     """Return whether somebody who is not in the run may yet send it something: it asked PVM for notices of hosts."""
     rows = np.flatnonzero(of.trace.functions.mask(("pvm_notify",))[of.events["function"]])
     return any(of.event(int(row)).args.get("what") != _OF_A_TASK for row in rows)
@@ -479,7 +498,7 @@ def _last_calls(of: Rank) -> list[Event]:
     return [of.event(int(indices[-1])) for indices in rows if len(indices)]
 
 
-def _ended(of: Rank) -> bool:
+def _has_left_mpi(of: Rank) -> bool:
     """Return whether the process left MPI, or ended: it does nothing for the others any more."""
     if of.missing:
         return False

@@ -26,7 +26,7 @@ _OF_FORM: Final = {
 """Collectives over communicators, which are counted apart by their form."""
 
 
-class Call(NamedTuple):
+class MemberCall(NamedTuple):
     """What must be equal for calls of two members to meet: the function, and its root where it has one."""
 
     name: str
@@ -43,7 +43,7 @@ class Absence:
 
     place: str
     k: int
-    call: Call
+    call: MemberCall
     fewer: frozenset[int] = frozenset()
     other: dict[int, int] = field(default_factory=dict)
     starts: bool = False
@@ -54,7 +54,7 @@ class Absence:
         return self.fewer.union(self.other)
 
 
-class _Meeting(NamedTuple):
+class _GroupMeeting(NamedTuple):
     """What tells which calls over a group meet: its members, the tag or string they agree on, the communicator."""
 
     members: frozenset[int]
@@ -62,17 +62,18 @@ class _Meeting(NamedTuple):
     comm: int
 
 
-def _meeting(event: Event) -> _Meeting | None:
+def _group_meeting(event: Event) -> _GroupMeeting | None:
+    """Return what tells which calls over a group meet: its members and the tag or string; None for other calls."""
     args, of = event.args, event.rank
     groups = [args[name] for name in ("group", "local_group", "remote_group") if name in args]
     agreed = args.get("stringtag", args.get("tag"))
     if not groups or agreed is None:
         return None
     members = frozenset(member for group in groups for member in group_members(of, group))
-    return _Meeting(members, agreed, event.comm.index if event.comm else -1)
+    return _GroupMeeting(members, agreed, event.comm.index if event.comm else -1)
 
 
-class Gatherings:
+class CollectiveCalls:
     """The collective calls of a run, by member. Only the communicators that are asked for are looked at."""
 
     def __init__(self, trace: Trace, dropped: DroppedOperations | None = None) -> None:
@@ -84,14 +85,14 @@ class Gatherings:
         self._windows: dict[int, dict[tuple[int, int], int]] = {}
         self._files: dict[int, dict[tuple[int, int], int]] = {}
 
-    def members(self, comm: Communicator) -> frozenset[int] | None:
+    def known_members(self, comm: Communicator) -> frozenset[int] | None:
         """Return every process of a communicator, None where one of them has no record."""
         everyone = frozenset((*comm.members, *comm.remote_members))
         return None if -1 in everyone else everyone
 
     # Lists of calls
 
-    def list_of(self, rank: Rank, comm: Communicator, names: frozenset[str]) -> Ints:
+    def calls_on_comm(self, rank: Rank, comm: Communicator, names: frozenset[str]) -> Ints:
         """Return the events of `rank` that call one of `names` on `comm`, in order."""
         key = ("comm", id(names), comm.index, rank.index)
         if key not in self._lists:
@@ -129,7 +130,8 @@ class Gatherings:
             self._files[rank.index] = found
         return self._files[rank.index]
 
-    def _object_list(self, rank: Rank, local: int | None, names: frozenset[str]) -> Ints:
+    def _calls_on_object(self, rank: Rank, local: int | None, names: frozenset[str]) -> Ints:
+        """Return the events of a rank that call one of `names` on a window or file, in order."""
         if local is None:
             return np.zeros(0, np.int64)
         key = ("object", hash(names), local, rank.index)
@@ -141,14 +143,14 @@ class Gatherings:
 
     # Absences
 
-    def call(self, rank: Rank, event: int, inter: bool = False) -> Call:
+    def member_call(self, rank: Rank, event: int, inter: bool = False) -> MemberCall:
         """Return what the event calls. The roots of intercommunicators differ by design and do not count."""
         slot = rank.events[event]
         name = self.masks.name(slot["function"])
         root = raw_rank(int(slot["peer"])) if name in _ROOTED and not inter else None
-        return Call(name, root)
+        return MemberCall(name, root)
 
-    def of_call(self, event: Event, row: Meaning) -> Absence | None:
+    def absence_from(self, event: Event, row: Meaning) -> Absence | None:
         """Return who is missing from the collective that `event` is in or began, whatever it is over; None for no
         telling.
 
@@ -157,26 +159,28 @@ class Gatherings:
         if self._dropped is not None and row.over not in (Over.COMMUNICATOR, Over.WORLD):
             return None
         if row.over is Over.COMMUNICATOR:
-            return self.on_comm(event, _OF_FORM[row.form])
+            return self.absence_on_comm(event, _OF_FORM[row.form])
         if row.over is Over.WINDOW:
-            return self.on_window(event)
+            return self.absence_on_window(event)
         if row.over is Over.FILE:
-            return self.on_file(event) if row.form is not Form.NONBLOCKING else self.on_file_of_request(event)
+            return (
+                self.absence_on_file(event) if row.form is not Form.NONBLOCKING else self.absence_on_file_request(event)
+            )
         if row.over is Over.GROUP:
-            return self.on_group(event)
-        return self.at_end(event, calls.FINALIZE if row.over is Over.WORLD else calls.SESSION_ENDS)
+            return self.absence_in_group(event)
+        return self.absence_at_end(event, calls.FINALIZE if row.over is Over.WORLD else calls.SESSION_ENDS)
 
-    def on_comm(self, event: Event, names: frozenset[str]) -> Absence | None:
-        """Return who is missing from the collective that `event` is in; None where that cannot be told."""
+    def absence_on_comm(self, event: Event, names: frozenset[str]) -> Absence | None:
+        """Return who is missing from the collective on a communicator that `event` is in; None if that is not known."""
         comm = event.comm
-        everyone = self.members(comm) if comm else None
+        everyone = self.known_members(comm) if comm else None
         if comm is None or everyone is None:
             return None
-        return self._absence(
+        return self._find_absence(
             ("comm", id(names), comm.index),
             event,
             everyone,
-            lambda r: self.list_of(r, comm, names),
+            lambda r: self.calls_on_comm(r, comm, names),
             name=comm.name,
             inter=comm.inter,
             dropped=self._dropped_counter(comm, names),
@@ -187,43 +191,46 @@ class Gatherings:
         dropped = self._dropped
         return None if dropped is None else lambda rank: dropped.count_calls(rank, comm, self.masks.table(names))
 
-    def on_window(self, event: Event) -> Absence | None:
-        """Return the same for fences and frees of a window."""
+    def absence_on_window(self, event: Event) -> Absence | None:
+        """Return who is missing from a fence or free of a window; None if that is not known."""
         key = self.window(event.rank, event.object)
-        everyone = self.members(self.trace.communicators[key[0]]) if key else None
+        everyone = self.known_members(self.trace.communicators[key[0]]) if key else None
         if key is None or everyone is None:
             return None
         names = calls.WINDOW_COLLECTIVES
-        return self._absence(
+        return self._find_absence(
             ("window", *key), event, everyone,
-            lambda r: self._object_list(r, self.window_ids(r).get(key), names), name="the window",
+            lambda r: self._calls_on_object(r, self.window_ids(r).get(key), names), name="the window",
         )  # fmt: skip
 
-    def on_file(self, event: Event) -> Absence | None:
-        """Return the same for collective calls on a file."""
+    def absence_on_file(self, event: Event) -> Absence | None:
+        """Return who is missing from a collective call on a file; None if that is not known."""
         key = next((k for k, id in self.file_ids(event.rank).items() if id == event.object), None)
-        everyone = self.members(self.trace.communicators[key[0]]) if key else None
+        everyone = self.known_members(self.trace.communicators[key[0]]) if key else None
         if key is None or everyone is None:
             return None
         names = calls.FILE_COLLECTIVES
-        return self._absence(
+        return self._find_absence(
             ("file", *key), event, everyone,
-            lambda r: self._object_list(r, self.file_ids(r).get(key), names), name="the file",
+            lambda r: self._calls_on_object(r, self.file_ids(r).get(key), names), name="the file",
         )  # fmt: skip
 
-    def on_file_of_request(self, event: Event) -> Absence | None:
-        """Return the same for a nonblocking collective on a file, of which the slot names the request."""
+    def absence_on_file_request(self, event: Event) -> Absence | None:
+        """Return who is missing from a nonblocking collective on a file, whose event names the request; None if that
+        is not known."""
         local = event.args.get("fh")
         key = next((k for k, id in self.file_ids(event.rank).items() if id == local), None)
-        everyone = self.members(self.trace.communicators[key[0]]) if key else None
+        everyone = self.known_members(self.trace.communicators[key[0]]) if key else None
         if key is None or everyone is None:
             return None
-        return self._absence(
-            ("requests of a file", *key), event, everyone, lambda r: self._begun_on(r, self.file_ids(r).get(key)),
+        return self._find_absence(
+            ("requests of a file", *key), event, everyone,
+            lambda r: self._nonblocking_calls_on_file(r, self.file_ids(r).get(key)),
             name="the file",
         )  # fmt: skip
 
-    def _begun_on(self, rank: Rank, file: int | None) -> Ints:
+    def _nonblocking_calls_on_file(self, rank: Rank, file: int | None) -> Ints:
+        """Return the events of a rank that began nonblocking collectives on a file."""
         which = self.masks.where(rank, calls.FILE_ICOLLECTIVES) if file is not None else np.zeros(0, np.int64)
         found = [
             events[integer_column(values, "fh") == file]
@@ -231,49 +238,51 @@ class Gatherings:
         ]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
-    def on_group(self, event: Event) -> Absence | None:
-        """Return the same for what only the members of a group call, who meet by a tag or a string."""
-        key = _meeting(event)
+    def absence_in_group(self, event: Event) -> Absence | None:
+        """Return who is missing from a call that only the members of a group make, who meet by a tag or a string;
+        None if that is not known."""
+        key = _group_meeting(event)
         if key is None or event.rank.index not in key.members:
             return None
         name = self.masks.name(event.function.id)
-        return self._absence(
+        return self._find_absence(
             ("group", key), event, key.members,
             lambda r: np.array([i for i in self.masks.where(r, frozenset((name,))).tolist()
-                                if _meeting(r.event(i)) == key], np.int64), name="the group",
+                                if _group_meeting(r.event(i)) == key], np.int64), name="the group",
         )  # fmt: skip
 
-    def at_end(self, event: Event, names: frozenset[str]) -> Absence | None:
+    def absence_at_end(self, event: Event, names: frozenset[str]) -> Absence | None:
         """Return who has not come to MPI_Finalize, or to the end of as many sessions."""
         everyone = frozenset(self.trace.worlds[event.rank.world].ranks)
         if -1 in everyone:
             return None
-        return self._absence(
+        return self._find_absence(
             ("end", id(names), event.rank.world), event, everyone, lambda r: self.masks.where(r, names), name="MPI"
         )
 
-    def of_start(self, init: Event, nth: int, starts: Callable[[int, int], int]) -> Absence | None:
+    def absence_from_start(self, init: Event, nth: int, starts: Callable[[int, int], int]) -> Absence | None:
         """Return who has not started a persistent collective for the nth time (from 1), which `init` made at this rank.
 
         `starts` tells how often a rank started what the event with this index made.
         """
-        made = self.on_comm(init, calls.COLLECTIVE_INITS) if self._dropped is None else None
+        made = self.absence_on_comm(init, calls.COLLECTIVE_INITS) if self._dropped is None else None
         comm = init.comm
-        everyone = self.members(comm) if comm else None
+        everyone = self.known_members(comm) if comm else None
         if made is None or comm is None or everyone is None:
             return None
         late = []
         for member in sorted(everyone - made.missing):
-            theirs = self.list_of(self.trace.ranks[member], comm, calls.COLLECTIVE_INITS)
+            theirs = self.calls_on_comm(self.trace.ranks[member], comm, calls.COLLECTIVE_INITS)
             if starts(member, int(theirs[made.k])) < nth:
                 late.append(member)
         return Absence(made.place, made.k, made.call, made.fewer.union(late), made.other, starts=True)
 
-    def _absence(
+    def _find_absence(
         self, place: tuple[object, ...], event: Event, everyone: frozenset[int], list_of: Callable[[Rank], Ints],
         *, name: str, inter: bool = False, dropped: Callable[[Rank], int | None] | None = None,
     ) -> Absence | None:  # fmt: skip
-        """`dropped` tells how many calls a rank made in front of those in its list, None where that is not known."""
+        """Return who is missing from the call of `event`, None if that is not known. `list_of`: the calls of a rank
+        that can meet it; `dropped`: how many calls a rank made before those in its list, None if that is not known."""
         first: dict[int, int] = {}
         if dropped is not None:
             ahead = {member: dropped(self.trace.ranks[member]) for member in everyone | {event.rank.index}}
@@ -281,7 +290,7 @@ class Gatherings:
             if len(first) < len(ahead):
                 return None
         k = int(np.searchsorted(list_of(event.rank), event.index)) + first.get(event.rank.index, 0)
-        call = self.call(event.rank, event.index, inter)
+        call = self.member_call(event.rank, event.index, inter)
         key = (*place, k, call)
         if key not in self._absences:
             fewer: list[int] = []
@@ -291,7 +300,7 @@ class Gatherings:
                 theirs, at = list_of(rank), k - first.get(member, 0)
                 if len(theirs) <= at:
                     fewer.append(member)
-                elif at >= 0 and self.call(rank, int(theirs[at]), inter) != call:
+                elif at >= 0 and self.member_call(rank, int(theirs[at]), inter) != call:
                     other[member] = int(theirs[at])
             self._absences[key] = Absence(name, k, call, frozenset(fewer), other)
         return self._absences[key]
@@ -303,21 +312,23 @@ class Gatherings:
         it.
         """
         comm = self.trace.communicators[window[0]]
-        mine = self._lock(asking, window, target, asked=True)
+        mine = self._find_lock(asking, window, target, asked=True)
         found: dict[int, int] = {}
         for member in comm.members:
             if member in (-1, asking.index):
                 continue
             rank = self.trace.ranks[member]
-            held = self._lock(rank, window, target)
-            if held is not None and not (mine is not None and self._shares(asking, mine) and self._shares(rank, held)):
+            held = self._find_lock(rank, window, target)
+            if held is not None and not (
+                mine is not None and self._is_shared_lock(asking, mine) and self._is_shared_lock(rank, held)
+            ):
                 found[member] = held
         return found
 
-    def _lock(self, rank: Rank, window: tuple[int, int], target: int, *, asked: bool = False) -> int | None:
+    def _find_lock(self, rank: Rank, window: tuple[int, int], target: int, *, asked: bool = False) -> int | None:
         """Return the lock of a target that a rank has, or with `asked` also waits for: the event."""
         held = None
-        mine = self._object_list(rank, self.window_ids(rank).get(window), calls.LOCKS | calls.UNLOCKS)
+        mine = self._calls_on_object(rank, self.window_ids(rank).get(window), calls.LOCKS | calls.UNLOCKS)
         for index in mine.tolist():
             slot = rank.events[index]
             name = self.masks.name(slot["function"])
@@ -327,7 +338,7 @@ class Gatherings:
                 held = index if locks else held if not closed else None
         return held
 
-    def _shares(self, rank: Rank, lock: int) -> bool:
+    def _is_shared_lock(self, rank: Rank, lock: int) -> bool:
         """Return whether a lock lets others have theirs."""
         event = rank.event(lock)
         return base_name(event.function.name).endswith("_all") or event.args.get("lock_type") == SHARED

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.traffic import Ends, Traffic
+from weft.deadlock.traffic import MessageEnds, Traffic
 from weft.match.rings import DroppedOperations
 from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
@@ -56,7 +56,7 @@ class Ledger:
     """
 
     def __init__(
-        self, balance: dict[Channel, int], posts: Ends, pending: Sequence[Pending], uncertain: set[int]
+        self, balance: dict[Channel, int], posts: MessageEnds, pending: Sequence[Pending], uncertain: set[int]
     ) -> None:
         self._posts = posts
         self._owed = {channel: -n for channel, n in balance.items() if n < 0}
@@ -65,9 +65,10 @@ class Ledger:
         self.pending = tuple(pending)
         self.hungry: list[Pending] = []
         for receive in pending:
-            self._serve(receive)
+            self._match_pending(receive)
 
-    def _serve(self, receive: Pending) -> None:
+    def _match_pending(self, receive: Pending) -> None:
+        """Give a pending receive the only message that fits, or note that several or none do."""
         fitting = [channel for channel in self.left if receive.fits(channel)]
         if not fitting:
             self.hungry.append(receive)
@@ -82,35 +83,36 @@ class Ledger:
         if not self.left[channel]:
             del self.left[channel]
 
-    def serves(self, event: int, request: int, wanted: Channel) -> bool:
+    def is_served(self, event: int, request: int, wanted: Channel) -> bool:
         """Return whether the receive posted by `event` has its message, or may have it as far as the record tells."""
         if wanted.comm in self.uncertain:
             return True
         if any(p.event == event and p.request == request for p in self.pending):
             return not any(p.event == event and p.request == request for p in self.hungry)
         owed = self._owed.get(wanted, 0)
-        return not owed or self._posted_after(event, request, wanted) >= owed
+        return not owed or self._count_posted_after(event, request, wanted) >= owed
 
-    def _posted_after(self, event: int, request: int, wanted: Channel) -> int:
+    def _count_posted_after(self, event: int, request: int, wanted: Channel) -> int:
+        """Return how many receives of a channel were posted after one."""
         posts = self._posts
         same = (posts.comm == wanted.comm) & (posts.peer == wanted.source) & (posts.tag == wanted.tag)
         same &= (posts.event > event) | ((posts.event == event) & (posts.request > request))
         return int(np.count_nonzero(same))
 
-    def offers(self, wanted: Channel) -> bool:
+    def has_message_for(self, wanted: Channel) -> bool:
         """Return whether an untaken message fits a receive or probe yet to come; `wanted` may hold wildcards."""
         probe = Pending(0, 0, wanted)
         return wanted.comm in self.uncertain or any(probe.fits(channel) for channel in self.left)
 
-    def leaves(self, channel: Channel, sent_after: int) -> bool:
+    def leaves_untaken(self, channel: Channel, sent_after: int) -> bool:
         """Return whether no receive takes the message of `channel` after which `sent_after` more were sent."""
         return channel.comm not in self.uncertain and sent_after < self.left.get(channel, 0) < _ANY_NUMBER
 
 
-def ledgers(
+def make_ledgers(
     traffic: Sequence[Traffic], receivers: Collection[int], dropped: DroppedOperations | None = None
 ) -> dict[int, Ledger]:
-    """Return the ledger of each rank index in `receivers`, which counts what the rings of the run dropped as well."""
+    """Return the ledger of each rank index in `receivers`, which also counts what the rings of the run dropped."""
     wanted = np.zeros(len(traffic) + 1, np.bool_)
     wanted[list(receivers)] = True
     parts: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
@@ -118,18 +120,18 @@ def ledgers(
         sends = of.sends
         rows = (sends.peer >= 0) & wanted[np.maximum(sends.peer, -1)]
         parts.append(_counted(sends.comm[rows], np.full(rows.sum(), source), sends.peer[rows], sends.tag[rows], 1))
-    posts: dict[int, Ends] = {}
+    posts: dict[int, MessageEnds] = {}
     pending: dict[int, list[Pending]] = {}
     uncertain: dict[int, set[int]] = {}
     for receiver in receivers:
-        counted, waiting, unclear = _sorted_out(traffic[receiver].receives)
+        counted, waiting, unclear = _sort_receives(traffic[receiver].receives)
         posts[receiver], pending[receiver], uncertain[receiver] = counted, waiting, unclear
         here = np.full(len(counted), receiver)
         parts.append(_counted(counted.comm, counted.peer, here, counted.tag, -1))
     if dropped is not None:
         parts.append(_count_dropped(dropped, wanted))
         uncertain = {receiver: found | dropped.unsettled for receiver, found in uncertain.items()}
-    balances = _balances(parts, len(traffic))
+    balances = _sum_balances(parts, len(traffic))
     return {r: Ledger(balances.get(r, {}), posts[r], pending[r], uncertain[r]) for r in receivers}
 
 
@@ -144,7 +146,7 @@ def _counted(comm: Ints, source: Ints, receiver: Ints, tag: Ints, one: int) -> t
     return comm, source, receiver, tag, np.full(len(comm), one, np.int64)
 
 
-def _sorted_out(receives: Ends) -> tuple[Ends, list[Pending], set[int]]:
+def _sort_receives(receives: MessageEnds) -> tuple[MessageEnds, list[Pending], set[int]]:
     """Receives that counting settles, those to be served one by one, and communicators where the record is silent."""
     wild = (receives.peer == ANY_SOURCE) | (receives.tag == ANY_TAG)
     unclear = (receives.peer < ANY_SOURCE) | (receives.tag < ANY_TAG) | (wild & receives.done)
@@ -159,7 +161,7 @@ def _sorted_out(receives: Ends) -> tuple[Ends, list[Pending], set[int]]:
     return receives.pick(~waiting & ~unclear), pending, set(receives.comm[unclear].tolist())
 
 
-def _balances(parts: list[tuple[Ints, Ints, Ints, Ints, Ints]], ranks: int) -> dict[int, dict[Channel, int]]:
+def _sum_balances(parts: list[tuple[Ints, Ints, Ints, Ints, Ints]], ranks: int) -> dict[int, dict[Channel, int]]:
     """Sent minus taken, of each receiver's channels, where it is not zero."""
     comm, source, receiver, tag, one = (np.concatenate([p[i] for p in parts]) for i in range(5))
     pair = (comm * ranks + source) * ranks + receiver

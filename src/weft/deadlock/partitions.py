@@ -9,7 +9,7 @@ from weft.terms.calls import masks_of
 from weft.trace import Event, Rank
 
 
-def missing(of: Rank, init: Event, start: int) -> list[int]:
+def missing_partitions(of: Rank, init: Event, start: int) -> list[int]:
     """Return the partitions of a send, made by `init`, that no call after event `start` marked as ready."""
     ready: set[int] = set()
     rows = masks_of(of.trace.functions).where(of, calls.READIES)
@@ -30,7 +30,7 @@ def made_ready(event: Event) -> Iterable[int]:
     return found
 
 
-def unready(of: Rank, receive: Event) -> bool:
+def has_unready_send(of: Rank, receive: Event) -> bool:
     """Return whether a partitioned send of rank `of` to the caller of `receive` was started and is not ready."""
     comm = receive.comm
     inits = masks_of(of.trace.functions).where(of, frozenset(("Psend_init",)))
@@ -40,7 +40,7 @@ def unready(of: Rank, receive: Event) -> bool:
         if init.comm is not comm or comm is None or comm.peer(of.index, init.peer) != receive.rank.index:
             continue
         mine = [int(s) for s in starts if init.object in _started(of.event(int(s)))]
-        if init.tag == receive.tag and mine and missing(of, init, mine[-1]):
+        if init.tag == receive.tag and mine and missing_partitions(of, init, mine[-1]):
             return True
     return False
 
@@ -50,7 +50,7 @@ def _started(event: Event) -> set[int]:
     return {event.object, *event.args.get("array_of_requests", [])} if not event.error else set()
 
 
-def numbers(partitions: list[int]) -> str:
+def describe_partitions(partitions: list[int]) -> str:
     """`partition 1` or `partitions 1, 2 and 4 more`."""
     shown = ", ".join(map(str, partitions[:4]))
     more = f" and {len(partitions) - 4} more" if len(partitions) > 4 else ""

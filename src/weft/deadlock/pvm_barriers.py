@@ -16,8 +16,8 @@ from weft.trace import Event, Rank, Trace
 BARRIER = "pvm_barrier"
 
 
-def message(standstill: Standstill, part: frozenset[int]) -> str | None:
-    """Say what keeps a set of blocked ranks if all of them wait in one barrier of a group; else None."""
+def explain_barrier(standstill: Standstill, part: frozenset[int]) -> str | None:
+    """Return what keeps a set of blocked ranks if all of them wait in one barrier of a group; else None."""
     trace = standstill.trace
     if not trace.system.grows:
         return None
@@ -29,11 +29,11 @@ def message(standstill: Standstill, part: frozenset[int]) -> str | None:
         return None
     [(group, count)] = asked
     first = next(iter(waiting.values()))
-    absent = [index for index in members(trace, group) if index not in waiting]
+    absent = [index for index in group_members(trace, group) if index not in waiting]
     wait = "waits" if len(waiting) == 1 else "wait"
     said = f"{rank_words(tuple(waiting))} {wait} in pvm_barrier({group!r}, {count}){describe.at_place(first)}"
     came = f"{len(waiting)} of {count} tasks came"
-    who = listed([f"rank {index} {_whereabouts(standstill, index)}" for index in absent[:8]])
+    who = listed([f"rank {index} {_describe_whereabouts(standstill, index)}" for index in absent[:8]])
     return f"{said}; {came}" + (f": {who}" if absent else ", and no other task joined the group")
 
 
@@ -43,7 +43,7 @@ def _barrier(rank: Rank) -> Event | None:
     return next((event for event in events if event.function.name == BARRIER), None)
 
 
-def members(trace: Trace, group: str) -> list[int]:
+def group_members(trace: Trace, group: str) -> list[int]:
     """Return the ranks that joined a group and did not leave it."""
     found = []
     for rank in trace.ranks:
@@ -55,7 +55,8 @@ def members(trace: Trace, group: str) -> list[int]:
     return found
 
 
-def _whereabouts(standstill: Standstill, index: int) -> str:
+def _describe_whereabouts(standstill: Standstill, index: int) -> str:
+    """Return where a rank is that did not come to a barrier."""
     if index in standstill.gone:
         return "joined the group and has ended"
     rank = standstill.trace.ranks[index]

@@ -30,7 +30,7 @@ _STARTABLE = calls.SEND_INITS | calls.RECV_INITS
 
 
 @dataclass(frozen=True)
-class Ends:
+class MessageEnds:
     """One side of messages, in the order in which the rank issued them. All columns have one length.
 
     `comm` is the index in trace.communicators, `peer` the index in trace.ranks, ANY_SOURCE for a wildcard whose
@@ -48,9 +48,9 @@ class Ends:
     def __len__(self) -> int:
         return len(self.comm)
 
-    def pick(self, which: Any) -> Ends:
+    def pick(self, which: Any) -> MessageEnds:
         """Return the rows that a mask or an index selects."""
-        return Ends(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+        return MessageEnds(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,14 @@ class Completions:
         return len(self.request)
 
 
-def _join(parts: list[Ends]) -> Ends:
+def _join_ends(parts: list[MessageEnds]) -> MessageEnds:
+    """Return several tables of message ends as one, by event."""
     if not parts:
         empty = np.zeros(0, np.int64)
-        return Ends(empty, empty, empty, empty, empty, np.zeros(0, np.bool_))
-    joined = Ends(*(np.concatenate([getattr(p, name) for p in parts]) for name in Ends.__dataclass_fields__))
+        return MessageEnds(empty, empty, empty, empty, empty, np.zeros(0, np.bool_))
+    joined = MessageEnds(
+        *(np.concatenate([getattr(p, name) for p in parts]) for name in MessageEnds.__dataclass_fields__)
+    )
     return joined.pick(np.argsort(joined.event, kind="stable"))
 
 
@@ -86,7 +89,7 @@ class Traffic:
 
     # Columns
 
-    def _group(self, comm_ids: NDArray[Any], peers: Ints) -> tuple[Ints, Ints]:
+    def _resolve_peers(self, comm_ids: NDArray[Any], peers: Ints) -> tuple[Ints, Ints]:
         """Communicator indices, and the indices in trace.ranks of peers given as ranks in them."""
         comms = np.full(len(comm_ids), NONE, np.int64)
         found = np.where(peers < 0, peers, UNKNOWN)
@@ -102,23 +105,23 @@ class Traffic:
             found[named] = np.where(member < 0, UNKNOWN, member)
         return comms, found
 
-    def _ends(
+    def _make_ends(
         self, which: Ints, peer: Ints, tag: Ints, request: Ints | None = None, source: Ints | None = None
-    ) -> Ends:
+    ) -> MessageEnds:
         """Ends of the events `which`; the communicator is that of the event `source` where given (a start's init)."""
         at = which if source is None else source
-        comm, found = self._group(self.events["comm"][at], peer)
+        comm, found = self._resolve_peers(self.events["comm"][at], peer)
         request = np.zeros(len(which), np.int64) if request is None else request
         keep = (found != PROC_NULL) & (comm != NONE) & ((self.events["error"][which] == 0) | (found >= 0))
         closed = (self.events["flags"][which] & Flag.CLOSED) != 0
         done = closed & (request == 0)
-        return Ends(comm, found, tag, which, request, done).pick(keep)
+        return MessageEnds(comm, found, tag, which, request, done).pick(keep)
 
-    def _slot(self, name: str, which: Ints) -> Ints:
+    def _column(self, name: str, which: Ints) -> Ints:
         column: Ints = self.events[name][which].astype(np.int64)
         return column
 
-    def _tail(self, which: Ints, *names: str) -> tuple[Ints, dict[str, Any]]:
+    def _tail_columns(self, which: Ints, *names: str) -> tuple[Ints, dict[str, Any]]:
         """Scalar tail parameters, the rows of functions that lack one left out; (events, columns)."""
         kept: list[Ints] = []
         values: dict[str, list[Ints]] = {name: [] for name in names}
@@ -136,9 +139,9 @@ class Traffic:
 
     @cached_property
     def starts(self) -> tuple[Ints, Ints, Ints]:
-        """Return every start of a persistent request: (event, request, event of the request's init or -1)."""
+        """Return every start of a persistent request as columns: event, request, event of the request's init or -1."""
         single = self._where(frozenset(("Start",)))
-        parts = [(single, self._slot("object", single))]
+        parts = [(single, self._column("object", single))]
         many = self._where(frozenset(("Startall",)))
         for events, found in decode_columns(self.rank, many, frozenset(("array_of_requests",))):
             requests = _known(found, "array_of_requests", Ragged)
@@ -147,7 +150,7 @@ class Traffic:
         order = np.argsort(event, kind="stable")
         event, request = event[order], request[order]
         inits = self._where(calls.PERSISTENT)
-        ids = self._slot("object", inits)
+        ids = self._column("object", inits)
         by_id = np.argsort(ids, kind="stable")
         place = np.searchsorted(ids[by_id], request)
         place = np.minimum(place, max(len(ids) - 1, 0))
@@ -156,12 +159,13 @@ class Traffic:
         hit = ids[by_id][place] == request
         return event, request, np.where(hit, inits[by_id][place], NONE)
 
-    def _started(self, names: frozenset[str]) -> Ends:
+    def _ends_of_started(self, names: frozenset[str]) -> MessageEnds:
+        """Return the message ends of persistent requests that some functions made, at their starts."""
         event, request, init = self.starts
         table = self.masks.table(names)
         rows = (init >= 0) & table[self.events["function"][init]]
         event, request, init = event[rows], request[rows], init[rows]
-        return self._ends(event, self._slot("peer", init), self._slot("tag", init), request, init)
+        return self._make_ends(event, self._column("peer", init), self._column("tag", init), request, init)
 
     # Completions
 
@@ -174,7 +178,12 @@ class Traffic:
     def completions(self) -> Completions:
         """Return every completion of a request that a wait or a test reported."""
         closed = (self.events["flags"] & Flag.CLOSED) != 0
-        parts = [*self._single(closed), *self._indexed(closed), *self._all(closed), *self._some(closed)]
+        parts = [
+            *self._completed_by_one(closed),
+            *self._completed_by_any(closed),
+            *self._completed_by_all(closed),
+            *self._completed_by_some(closed),
+        ]
         if not parts:
             return _no_completions()
         request, event = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
@@ -183,7 +192,7 @@ class Traffic:
         order = np.flatnonzero(live)[np.argsort(event[live], kind="stable")]
         return Completions(request[order], event[order], Statuses(*(f[order] for f in fields)))
 
-    def _flagged(self, names: frozenset[str], closed: NDArray[np.bool_]) -> Ints:
+    def _completing_calls(self, names: frozenset[str], closed: NDArray[np.bool_]) -> Ints:
         """Closed calls of `names` that completed something: waits, and tests whose flag came out true."""
         which = self._where(names)
         which = which[closed[which]]
@@ -191,64 +200,68 @@ class Traffic:
         done: Ints = which[~tests | ((self.events["flags"][which] & Flag.TRUE) != 0)]
         return done
 
-    def _slot_status(self, which: Ints) -> Statuses:
+    def _status_in_row(self, which: Ints) -> Statuses:
+        """Return the statuses of calls that complete one request, from the rows of their events."""
         zero = np.zeros(len(which), np.int64)
         cancelled = (self.events["flags"][which] & Flag.CANCELLED) != 0
         return Statuses(
-            np.ones(len(which), np.bool_), cancelled, self._slot("peer", which), self._slot("tag", which),
-            self._slot("result", which), zero,
+            np.ones(len(which), np.bool_), cancelled, self._column("peer", which), self._column("tag", which),
+            self._column("result", which), zero,
         )  # fmt: skip
 
-    def _single(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
-        which = self._flagged(calls.OF_ONE, closed)
-        return [(self._slot("object", which), which, self._slot_status(which))] if len(which) else []
+    def _completed_by_one(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+        which = self._completing_calls(calls.OF_ONE, closed)
+        return [(self._column("object", which), which, self._status_in_row(which))] if len(which) else []
 
-    def _indexed(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+    def _completed_by_any(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+        """Return what Waitany and Testany completed, as parts (request, event, status)."""
         parts = []
         wanted = frozenset(("array_of_requests", "index"))
-        for events, found in decode_columns(self.rank, self._flagged(calls.OF_ANY, closed), wanted):
+        for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_ANY, closed), wanted):
             requests, index = _known(found, "array_of_requests", Ragged), _known(found, "index", np.ndarray)
             ok = (index >= 0) & (index < requests.lengths)
             place = requests.starts[:-1][ok] + index[ok]
-            parts.append((requests.values[place], events[ok], self._slot_status(events[ok])))
+            parts.append((requests.values[place], events[ok], self._status_in_row(events[ok])))
         return parts
 
-    def _all(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+    def _completed_by_all(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+        """Return what Waitall and Testall completed, as parts (request, event, status)."""
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_statuses"))
-        for events, found in decode_columns(self.rank, self._flagged(calls.OF_ALL, closed), wanted):
+        for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_ALL, closed), wanted):
             requests = _known(found, "array_of_requests", Ragged)
             statuses = _known(found, "array_of_statuses", RaggedStatuses)
-            rows = _aligned(requests.owners, requests.offsets, statuses)
+            rows = _statuses_at(requests.owners, requests.offsets, statuses)
             parts.append((requests.values, events[requests.owners], rows))
         return parts
 
-    def _some(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+    def _completed_by_some(self, closed: NDArray[np.bool_]) -> list[tuple[Ints, Ints, Statuses]]:
+        """Return what Waitsome and Testsome completed, as parts (request, event, status)."""
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_indices", "array_of_statuses"))
-        for events, found in decode_columns(self.rank, self._flagged(calls.OF_SOME, closed), wanted):
+        for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_SOME, closed), wanted):
             requests, indices = (_known(found, name, Ragged) for name in ("array_of_requests", "array_of_indices"))
             statuses = _known(found, "array_of_statuses", RaggedStatuses)
             ok = (indices.values >= 0) & (indices.values < requests.lengths[indices.owners])
             place = requests.starts[:-1][indices.owners[ok]] + indices.values[ok]
-            rows = _aligned(indices.owners[ok], indices.offsets[ok], statuses)
+            rows = _statuses_at(indices.owners[ok], indices.offsets[ok], statuses)
             parts.append((requests.values[place], events[indices.owners[ok]], rows))
         return parts
 
     # Ends
 
     @cached_property
-    def sends(self) -> Ends:
+    def sends(self) -> MessageEnds:
         """Return every message that the rank sent or tried to send, in issue order; cancelled ones left out."""
         which = self._where(_SENDING)
         requests = self.masks.table(calls.ISENDS | calls.ISENDRECVS)[self.events["function"][which]]
-        request = np.where(requests, self._slot("object", which), 0)
-        direct = self._ends(which, self._slot("peer", which), self._slot("tag", which), request)
-        ends = _join([direct, self._started(calls.SEND_INITS)])
+        request = np.where(requests, self._column("object", which), 0)
+        direct = self._make_ends(which, self._column("peer", which), self._column("tag", which), request)
+        ends = _join_ends([direct, self._ends_of_started(calls.SEND_INITS)])
         return ends.pick(~self._cancelled(ends)) if self._cancels else ends
 
     @cached_property
-    def receives(self) -> Ends:
+    def receives(self) -> MessageEnds:
         """Return every receive that the rank posted, in posting order, its source and tag resolved where a status
         tells.
 
@@ -256,26 +269,26 @@ class Traffic:
         """
         which = self._where(_RECEIVING)
         request = np.where(
-            self.masks.table(calls.IRECVS)[self.events["function"][which]], self._slot("object", which), 0
+            self.masks.table(calls.IRECVS)[self.events["function"][which]], self._column("object", which), 0
         )
-        parts = [self._ends(which, self._slot("peer", which), self._slot("tag", which), request)]
+        parts = [self._make_ends(which, self._column("peer", which), self._column("tag", which), request)]
         probes = self._where(calls.MATCHED_PROBES)
         took = (self.events["flags"][probes] & Flag.CLOSED) != 0
         polls = self.masks.table(calls.MATCHED_PROBES & calls.IPROBES)[self.events["function"][probes]]
         took &= ~polls | ((self.events["flags"][probes] & Flag.TRUE) != 0)
         # An open Mprobe asks for a message like a receive, and takes none away: it is not a post.
         probes = probes[took]
-        parts.append(self._ends(probes, self._slot("peer", probes), self._slot("tag", probes)))
-        both, tail = self._tail(self._where(calls.SENDRECVS | calls.ISENDRECVS), "source", "recvtag")
+        parts.append(self._make_ends(probes, self._column("peer", probes), self._column("tag", probes)))
+        both, tail = self._tail_columns(self._where(calls.SENDRECVS | calls.ISENDRECVS), "source", "recvtag")
         isendrecv = self.masks.table(calls.ISENDRECVS)[self.events["function"][both]]
-        request = np.where(isendrecv, self._slot("object", both), 0)
+        request = np.where(isendrecv, self._column("object", both), 0)
         parts.append(self._sendrecv_source(both, tail, request))
-        parts.append(self._started(calls.RECV_INITS))
-        ends = _join(parts)
+        parts.append(self._ends_of_started(calls.RECV_INITS))
+        ends = _join_ends(parts)
         unresolved = (ends.request != 0) & ((ends.peer == ANY_SOURCE) | (ends.tag == ANY_TAG))
-        return self._resolved(ends) if unresolved.any() or self._cancels else ends
+        return self._resolve_wildcards(ends) if unresolved.any() or self._cancels else ends
 
-    def _sendrecv_source(self, which: Ints, tail: dict[str, Any], request: Ints) -> Ends:
+    def _sendrecv_source(self, which: Ints, tail: dict[str, Any], request: Ints) -> MessageEnds:
         """Return the receiving half of Sendrecv: a wildcard is resolved by the status in the tail's exit part."""
         source, tag = tail["source"].copy(), tail["recvtag"].copy()
         wild = (source == ANY_SOURCE) | (tag == ANY_TAG)
@@ -289,26 +302,27 @@ class Traffic:
             at = rows[[place[int(event)] for event in events]]
             source[at] = np.where(status.known, status.source, UNKNOWN)
             tag[at] = np.where(status.known, status.tag, UNKNOWN)
-        return self._ends(which, source, tag, request)
+        return self._make_ends(which, source, tag, request)
 
     @property
     def _cancels(self) -> bool:
         return bool(len(self._where(calls.CANCELS)))
 
-    def _completion_of(self, ends: Ends) -> Ints:
+    def _completion_rows(self, ends: MessageEnds) -> Ints:
         """Return for each end with a request, the row in `completions` that finished it, or -1."""
         done = self.completions
         found = np.full(len(ends), NONE, np.int64)
         rows = np.flatnonzero(ends.request > 1)
-        found[rows] = behind(done.request, done.event, ends.request[rows], ends.event[rows])
+        found[rows] = first_row_after(done.request, done.event, ends.request[rows], ends.event[rows])
         return found
 
-    def _cancelled(self, ends: Ends) -> NDArray[np.bool_]:
-        row = self._completion_of(ends)
+    def _cancelled(self, ends: MessageEnds) -> NDArray[np.bool_]:
+        row = self._completion_rows(ends)
         return (row >= 0) & self.completions.status.cancelled[row]
 
-    def _resolved(self, ends: Ends) -> Ends:
-        row = self._completion_of(ends)
+    def _resolve_wildcards(self, ends: MessageEnds) -> MessageEnds:
+        """Return receives with source and tag of wildcards as the status of their completion gives them."""
+        row = self._completion_rows(ends)
         status, has = self.completions.status, row >= 0
         row = row[has]
         source, tag = ends.peer.copy(), ends.tag.copy()
@@ -326,7 +340,7 @@ class Traffic:
         tag[at] = np.where(wild_tag, np.where(told, status.tag[row], UNKNOWN), tag[at])
         cancelled = np.zeros(len(ends), np.bool_)
         cancelled[at] = status.cancelled[row]
-        return Ends(ends.comm, source, tag, ends.event, ends.request, ends.done | has).pick(~cancelled)
+        return MessageEnds(ends.comm, source, tag, ends.event, ends.request, ends.done | has).pick(~cancelled)
 
 
 def _known(found: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
@@ -336,17 +350,13 @@ def _known(found: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
     return value
 
 
-def behind(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
-    """Return for each use of a request at an event the first row (id, event) of that request after it, or -1.
-
-    What comes before a start of a persistent request belongs to an earlier start, or to an inactive request: a wait for
-    that returns at once (MPI-4.1, 3.7.3).
-    """
+def first_row_after(ids: Ints, events: Ints, request: Ints, event: Ints) -> Ints:
+    """1 Return for each use of a request at an event the first row (id, event) of that request after it, or -1."""
     found = np.full(len(request), NONE, np.int64)
     if not len(ids) or not len(request):
         return found
-    width = 1 + max(int(at.max()), int(event.max()))
-    key = ids * width + at
+    width = 1 + max(int(events.max()), int(event.max()))
+    key = ids * width + events
     order = np.argsort(key, kind="stable")
     place = np.searchsorted(key[order], request * width + event, side="right")
     inside = order[np.minimum(place, len(order) - 1)]
@@ -355,7 +365,7 @@ def behind(ids: Ints, at: Ints, request: Ints, event: Ints) -> Ints:
     return found
 
 
-def _aligned(owners: Ints, offsets: Ints, statuses: RaggedStatuses) -> Statuses:
+def _statuses_at(owners: Ints, offsets: Ints, statuses: RaggedStatuses) -> Statuses:
     """Return the status at `offsets` of the array of event `owners`; not known where that array is shorter."""
     lengths = np.diff(statuses.starts)[owners]
     there = offsets < lengths

@@ -55,13 +55,14 @@ class Constraints:
     send: I32
     size: Ints
 
-    def without(self, keep: NDArray[np.bool_]) -> Constraints:
+    def select(self, keep: NDArray[np.bool_]) -> Constraints:
         """Return the constraints in `keep`."""
         first = np.concatenate([[0], np.cumsum(keep)]).astype(np.int64)[self.first]
         return Constraints(first, self.at[keep], self.target[keep], self.value[keep], self.send[keep], self.size)
 
-    def run(self) -> Ints:
-        """Return for each process the constraint at which it stands; its end where it comes through."""
+    def run_processes(self) -> Ints:
+        """Return for each process the constraint at which it cannot continue, or the end of its constraints if it
+        comes through."""
         place = np.zeros(len(self.first) - 1, np.int64)
         rows = (self.first, self.at, self.target, self.value)
         if progress.kernel().weft_progress(len(place), *rows, len(self.size), self.size, place):
@@ -78,10 +79,10 @@ class Processes:
         self.rank = np.repeat(np.arange(len(counts)), counts)
         self.events = np.array([len(r.events) for r in trace.ranks], np.uint64)
         self.threads = [np.ascontiguousarray(r.event_threads) if len(r.threads) > 1 else None for r in trace.ranks]
-        self.slots = [None if t is None else _slots(t) for t in self.threads]
+        self.slots = [None if t is None else _places_by_thread(t) for t in self.threads]
 
 
-def _slots(threads: NDArray[np.int32]) -> U32:
+def _places_by_thread(threads: NDArray[np.int32]) -> U32:
     """Return the place of each event when they are sorted by thread."""
     found = np.empty(len(threads), np.uint32)
     found[np.argsort(threads, kind="stable")] = np.arange(len(threads))
@@ -89,52 +90,66 @@ def _slots(threads: NDArray[np.int32]) -> U32:
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """Return one finding for each group of send sites that would hang without buffering; none for a run that does
-    hang.
-    """
+    """Return a finding for each group of send sites that would hang without buffering; none for a run that does
+    hang."""
     if Standstill(trace).stuck:
         return []
     processes = Processes(trace)
-    constraints = _constraints(trace, match, processes)
+    found_complete = _sends_found_complete(match)
+    constraints = _constraints_of_run(trace, match, processes, found_complete)
     findings: list[Finding] = []
     for _ in range(MAX_ROUNDS):
-        place = constraints.run()
+        place = constraints.run_processes()
         stuck = np.flatnonzero(place < constraints.first[1:])
-        cycles = list(_cycles(constraints, place, stuck))
-        own = [_told(trace, processes, constraints, place, cycle) for cycle in cycles]
+        cycles = list(_find_cycles(constraints, place, stuck))
+        own = [_is_within_segment(trace, processes, constraints, place, cycle) for cycle in cycles]
         if not any(own):
             break
         drop: set[tuple[int, int]] = set()
         early: set[tuple[int, int]] = set()
         served = np.zeros(len(constraints.at), np.bool_)
         for cycle, told in zip(cycles, own, strict=True):
-            others = [found for p in cycle if (found := _served(match, processes, constraints, place, p)) is not None]
+            others = [
+                found
+                for p in cycle
+                if (found := _waits_that_a_message_ends(match, processes, constraints, place, p)) is not None
+            ]
             if others:
                 served[np.concatenate(others)] = True
                 continue
-            links = _links(match, processes, constraints, place, cycle)
+            links = _make_links(match, processes, constraints, place, cycle)
             sends = [link.row for link in links if link.row >= 0]
-            if told and (sends or not any(link.tested for link in links)):
-                findings.append(_finding(match, links))
-            drop.update(_site(trace, match.sends.id(row)) for row in sends)
+            stands = {int(processes.rank[p]): int(constraints.at[place[p]]) for p in stuck}
+            is_reached = not _is_behind_early_test(match, stands, found_complete)
+            if told and is_reached and (sends or not any(link.tested for link in links)):
+                findings.append(_make_finding(match, links))
+            drop.update(_call_site(trace, match.sends.id(row)) for row in sends)
             if not sends:
-                early.update(_site(trace, link.event.id) for link in links if link.gathers)
-        left = ~_at_sites(trace, match, constraints, drop) & ~served & ~_waits_at(processes, constraints, trace, early)
-        constraints = constraints.without(left)
+                early.update(_call_site(trace, link.event.id) for link in links if link.gathers)
+        left = (
+            ~_select_sends_at(trace, match, constraints, drop)
+            & ~served
+            & ~_select_waits_at(processes, constraints, trace, early)
+        )
+        constraints = constraints.select(left)
     return findings
 
 
 # Constraints
 
 
-def _constraints(trace: Trace, match: Match, processes: Processes) -> Constraints:
-    """Return every standard send waits, and every collective but those that are local in practice."""
+def _constraints_of_run(
+    trace: Trace, match: Match, processes: Processes, found_complete: NDArray[np.bool_]
+) -> Constraints:  # fmt: skip
+    """Return the constraints if every standard send waits, and every collective except those that are local in
+    practice.
+    """
     local = masks_of(trace.functions).table(_LOCAL)[match.collectives.function]
-    waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~_found_complete(match)
-    return constraints_of(match, processes, waits, ~local)
+    waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~found_complete
+    return make_constraints(match, processes, waits, ~local)
 
 
-def _found_complete(match: Match) -> NDArray[np.bool_]:
+def _sends_found_complete(match: Match) -> NDArray[np.bool_]:
     """Return the sends that a test found complete at once: had they not been, the program might have gone on without.
 
     One that is asked for again and again in one place, with nothing between, is waited for there; so is one that is
@@ -152,7 +167,7 @@ def _found_complete(match: Match) -> NDArray[np.bool_]:
         rows, at = rows[tested], at[tested]
         if not len(rows):
             continue
-        before = _before(rank, at)
+        before = _events_before(rank, at)
         failed = match.trace.functions.failed_polls(events[before]) & tests[events["function"][before]]
         again = failed & (events["site"][before] == events["site"][at])
         sites = events["site"][at]
@@ -165,7 +180,7 @@ def _found_complete(match: Match) -> NDArray[np.bool_]:
     return found
 
 
-def _before(rank: Rank, at: Ints) -> Ints:
+def _events_before(rank: Rank, at: Ints) -> Ints:
     """Return the event before each in its thread; itself where it is the first."""
     if len(rank.threads) <= 1:
         return np.maximum(at - 1, 0)
@@ -183,29 +198,30 @@ def _waits(posts: Posts) -> progress.Waits:
     )
 
 
-def constraints_of(
-    match: Match, processes: Processes, waits: NDArray[np.bool_], together: NDArray[np.bool_],
-    never: tuple[Ints, ...] | None = None,
+def make_constraints(
+    match: Match, processes: Processes, waiting_sends: NDArray[np.bool_], waiting_members: NDArray[np.bool_],
+    never_passed: tuple[Ints, ...] | None = None,
 ) -> Constraints:  # fmt: skip
     """Return the constraints of a matched record.
 
-    `waits` says which sends wait for their receive, `together` which parts of collectives wait for the others. `never`
-    holds ranks and events (of equal length) that cannot be passed. A message's receive and probe wait for its send at
-    their completion; all members arrive at a collective with their call and wait for each other at its completion.
+    `waiting_sends` says which sends wait for their receive, `waiting_members` which parts of collectives wait for
+    the others. `never_passed` has ranks and events (of equal length) that cannot be passed. A message's receive and
+    probe wait for its send at their completion; all members arrive at a collective with their call and wait for each
+    other at its completion.
     """
     parts = match.collectives
-    together = together & ((parts.flags & Post.INIT) == 0)
-    size = np.bincount(parts.instance[together], minlength=len(match.instances)).astype(np.int64)
-    rank, event = (np.zeros(0, np.int64),) * 2 if never is None else never
+    waiting_members = waiting_members & ((parts.flags & Post.INIT) == 0)
+    size = np.bincount(parts.instance[waiting_members], minlength=len(match.instances)).astype(np.int64)
+    rank, event = (np.zeros(0, np.int64),) * 2 if never_passed is None else never_passed
     order = np.argsort(rank, kind="stable")
     rank, event = np.ascontiguousarray(rank[order]), np.ascontiguousarray(event[order])
     given = progress.Matched(
         ranks=len(processes.events), process_first=processes.first, events=processes.events,
         threads=array_addresses(processes.threads, bridge.I32, "threads"),
         slot=array_addresses(processes.slots, bridge.U32, "slot"),
-        recvs=_waits(match.recvs), probes=_waits(match.probes), sends=_waits(match.sends), waits=waits,
+        recvs=_waits(match.recvs), probes=_waits(match.probes), sends=_waits(match.sends), waits=waiting_sends,
         coll_first=parts.first, coll_event=parts.event, coll_completion=parts.completion,
-        coll_instance=parts.instance, together=together, nevers=len(rank), never_rank=rank, never_event=event,
+        coll_instance=parts.instance, together=waiting_members, nevers=len(rank), never_rank=rank, never_event=event,
         never_target=_GATHERING - len(size),
     )  # fmt: skip
     if len(rank):
@@ -213,15 +229,15 @@ def constraints_of(
     first = np.zeros(len(processes.rank) + 1, np.int64)
     work = sum(map(len, (match.sends, match.recvs, match.probes, parts)))
     to = progress.Constraints(first=first, at=None, target=None, value=None, send=None)
-    _make(given, to, work)
+    _run_kernel(given, to, work)
     np.cumsum(first, out=first)
     at, value = (np.empty(int(first[-1]), np.uint32) for _ in range(2))
     target, send = (np.empty(int(first[-1]), np.int32) for _ in range(2))
-    _make(given, to.copy_with(at=at, target=target, value=value, send=send), work)
+    _run_kernel(given, to.copy_with(at=at, target=target, value=value, send=send), work)
     return Constraints(first, at, target, value, send, size)
 
 
-def _make(given: progress.Matched, to: progress.Constraints, work: int) -> None:
+def _run_kernel(given: progress.Matched, to: progress.Constraints, work: int) -> None:
     """Count the constraints of all ranks, or make them, ranks side by side on the machine's cores."""
     ranks = given.ranks
     count = worker_count(work, min(8, ranks))
@@ -234,10 +250,11 @@ def _make(given: progress.Matched, to: progress.Constraints, work: int) -> None:
 # What stands still
 
 
-def _cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list[int]]:
-    """Yield the cycles of stuck processes: each waits for the next. Of a gathering's absent members one is followed."""
+def _find_cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list[int]]:
+    """Yield the cycles of stuck processes, in which each waits for the next. Of the absent members of a collective
+    one is followed."""
     waiting = {int(p): int(place[p]) for p in stuck}
-    absent = _absent(constraints, place, waiting)
+    absent = _absent_members(constraints, place, waiting)
     seen: set[int] = set()
     for start in waiting:
         path: list[int] = []
@@ -253,7 +270,9 @@ def _cycles(constraints: Constraints, place: Ints, stuck: Ints) -> Iterator[list
                 yield cycle
 
 
-def _told(trace: Trace, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]) -> bool:
+def _is_within_segment(
+    trace: Trace, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]
+) -> bool:
     """Return whether a cycle is of the calls that a segment tells of: then all of it is, as each waits for one
     before.
     """
@@ -261,7 +280,7 @@ def _told(trace: Trace, processes: Processes, constraints: Constraints, place: I
     return look is None or bool(constraints.at[place[one]] < look.told[processes.rank[one]])
 
 
-def _absent(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> dict[int, int]:
+def _absent_members(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> dict[int, int]:
     """Return for each gathering that somebody waits in, a stuck process that has yet to arrive there."""
     wanted = {_GATHERING - int(constraints.target[c]) for c in waiting.values() if constraints.target[c] < 0}
     found: dict[int, int] = {}
@@ -274,11 +293,13 @@ def _absent(constraints: Constraints, place: Ints, waiting: dict[int, int]) -> d
     return found
 
 
-def _site(trace: Trace, event: tuple[int, int]) -> tuple[int, int]:
+def _call_site(trace: Trace, event: tuple[int, int]) -> tuple[int, int]:
     return event[0], int(trace.ranks[event[0]].events["site"][event[1]])
 
 
-def _at_sites(trace: Trace, match: Match, constraints: Constraints, sites: set[tuple[int, int]]) -> NDArray[np.bool_]:
+def _select_sends_at(
+    trace: Trace, match: Match, constraints: Constraints, sites: set[tuple[int, int]]
+) -> NDArray[np.bool_]:
     """Return the constraints of sends that were posted at one of `sites`."""
     rows = constraints.send >= 0
     hit = np.zeros(len(rows), np.bool_)
@@ -292,7 +313,7 @@ def _at_sites(trace: Trace, match: Match, constraints: Constraints, sites: set[t
     return hit
 
 
-def _waits_at(
+def _select_waits_at(
     processes: Processes, constraints: Constraints, trace: Trace, sites: set[tuple[int, int]]
 ) -> NDArray[np.bool_]:
     """Return the constraints that wait for the other members of a collective at one of `sites`."""
@@ -308,13 +329,11 @@ def _waits_at(
     return hit
 
 
-def _served(match: Match, processes: Processes, constraints: Constraints, place: Ints, process: int) -> Ints | None:
-    """Return what waits at or for a line's wildcard receives where one would take another message than recorded, or
-    None.
-
-    A process that waits in a receive of any source for the message of the record stands still only where no other
-    message that fits has been sent: with sends that wait, the one that is there comes first.
-    """
+def _waits_that_a_message_ends(
+    match: Match, processes: Processes, constraints: Constraints, place: Ints, process: int
+) -> Ints | None:
+    """1 Return what waits at or for a line's wildcard receives if one of them would take another message than
+    recorded, else None."""
     at, rank = int(place[process]), int(processes.rank[process])
     if constraints.send[at] >= 0 or constraints.target[at] < 0:
         return None
@@ -350,10 +369,28 @@ def _served(match: Match, processes: Processes, constraints: Constraints, place:
     return None
 
 
+def _is_behind_early_test(match: Match, stands: dict[int, int], found_complete: NDArray[np.bool_]) -> bool:
+    """Tell whether a stuck rank went past a test that found a send complete whose receive is not posted there.
+
+    With sends that wait the test would have failed, and the program might have gone another way than the recorded one.
+    `stands` holds the event at which each stuck rank stands.
+    """
+    sends, recvs = match.sends, match.recvs
+    receiver = recvs.ranks()
+    for rank, event in stands.items():
+        rows = np.arange(int(sends.first[rank]), int(sends.first[rank + 1]))
+        taken = sends.partner[rows[found_complete[rows] & (sends.completion[rows] < event)]]
+        taken = taken[taken != NONE]
+        if any(int(recvs.event[row]) > stands.get(int(receiver[row]), np.inf) for row in taken.tolist()):
+            return True
+    return False
+
+
 # Words
 
 
-def _finding(match: Match, links: list[_Link]) -> Finding:
+def _make_finding(match: Match, links: list[_Link]) -> Finding:
+    """Return the finding about a cycle of processes that hangs without buffering."""
     sends = [link for link in links if link.send is not None]
     wild = any((match.recvs.flags[match.sends.partner[link.row]] & Post.ANY_SOURCE) != 0 for link in sends)
     wild |= any(bool(link.event.flags & Flag.ANY_SOURCE) for link in links if not link.gathers)
@@ -366,7 +403,7 @@ def _finding(match: Match, links: list[_Link]) -> Finding:
         kind="potential-deadlock",
         severity="warning",
         certainty="possible" if wild else "certain",
-        message=_message(links, sends),
+        message=_describe_cycle(links, sends),
         ranks=ranks,
         sites=tuple(dict.fromkeys(describe.finding_site(event) for event in named))[:64],
         events=tuple(event.id for event in named),
@@ -401,7 +438,7 @@ class _Link:
             self.receive = trace.event(*match.recvs.id(int(match.sends.partner[self.row])))
 
 
-def _links(
+def _make_links(
     match: Match, processes: Processes, constraints: Constraints, place: Ints, cycle: list[int]
 ) -> list[_Link]:  # fmt: skip
     """Return the processes of a cycle, each of which waits for the next."""
@@ -417,7 +454,8 @@ def _links(
     return links
 
 
-def _message(links: list[_Link], sends: list[_Link]) -> str:
+def _describe_cycle(links: list[_Link], sends: list[_Link]) -> str:
+    """Return the sentence about a cycle."""
     if len(links) == 1:
         send, receive = sends[0].send, sends[0].receive
         assert send is not None and receive is not None
@@ -432,20 +470,21 @@ def _message(links: list[_Link], sends: list[_Link]) -> str:
             f"{rank_words(link.rank for link in links)} send to each other in a circle{places.pop()}, each before it "
             "receives: that got through only because the messages were buffered"
         )
-    parts = [_part(link) for link in links[:4]]
+    parts = [_describe_link(link) for link in links[:4]]
     more = f" and {len(links) - 4} more ranks" if len(links) > 4 else ""
     early = next((link for link in links if link.early), None)
-    let_go = _left(early) if early else ""
+    let_go = _describe_early_leave(early) if early else ""
     why = " or ".join(filter(None, ("messages were buffered" if sends else "", let_go)))
     return f"{listed(parts)}{more}: this got through only because {why}"
 
 
-def _left(link: _Link) -> str:
+def _describe_early_leave(link: _Link) -> str:
     left = f"rank {link.rank} left {describe.call_words(link.event)}{describe.at_place(link.event)} before all had come"
     return f"{left} (rank {link.late.rank.index} comes to it{describe.at_place(link.late)})" if link.late else left
 
 
-def _part(link: _Link) -> str:
+def _describe_link(link: _Link) -> str:
+    """Return what one process of a cycle does: sends to another rank, or waits in a call."""
     if link.send is None or link.receive is None:
         return f"rank {link.rank} waits in {describe.call_words(link.event)}{describe.at_place(link.event)}"
     return (

@@ -41,18 +41,18 @@ NEVER = Need(every=False)
 """Nothing can help."""
 
 
-def rank(index: int) -> Need:
-    """Return that one rank goes on."""
+def need_rank(index: int) -> Need:
+    """Return the need that one rank continues."""
     return Need(frozenset((index,)))
 
 
-def every(needs: Iterable[Need]) -> Need:
+def need_all(needs: Iterable[Need]) -> Need:
     """Return all of `needs`; what is there already drops out."""
     open_ = tuple(need for need in needs if need is not NOW)
     return open_[0] if len(open_) == 1 else Need(needs=open_) if open_ else NOW
 
 
-def any_of(needs: Iterable[Need]) -> Need:
+def need_any(needs: Iterable[Need]) -> Need:
     """Return one of `needs`."""
     found = tuple(needs)
     if any(need is NOW for need in found):
@@ -60,12 +60,9 @@ def any_of(needs: Iterable[Need]) -> Need:
     return found[0] if len(found) == 1 else Need(needs=found, every=False)
 
 
-def stuck(needs: Mapping[int, Need]) -> frozenset[int]:
-    """Return the ranks in `needs` that can never go on. A rank without a need can always go on.
-
-    Linear in the size of the needs, shared ones counted once.
-    """
-    count, above, of_rank = _graph(needs)
+def find_stuck(needs: Mapping[int, Need]) -> frozenset[int]:
+    """1 Return the ranks in `needs` that can never continue. A rank without a need can always continue."""
+    count, above, of_rank = _make_graph(needs)
     waiting: dict[int, list[int]] = defaultdict(list)
     for index, need in needs.items():
         waiting[id(need)].append(index)
@@ -87,12 +84,12 @@ def stuck(needs: Mapping[int, Need]) -> frozenset[int]:
     return frozenset(needs).difference(able)
 
 
-def _graph(needs: Mapping[int, Need]) -> tuple[dict[int, int], dict[int, list[int]], dict[int, list[int]]]:
+def _make_graph(needs: Mapping[int, Need]) -> tuple[dict[int, int], dict[int, list[int]], dict[int, list[int]]]:
     """Return how many terms each need still asks for, the needs above each need, and those above each rank."""
     count: dict[int, int] = {}
     above: dict[int, list[int]] = defaultdict(list)
     of_rank: dict[int, list[int]] = defaultdict(list)
-    for need in _distinct(needs.values()):
+    for need in _distinct_needs(needs.values()):
         key = id(need)
         # An OR is met by its first term; one without terms is never met.
         count[key] = need.terms if need.every else 1
@@ -103,7 +100,8 @@ def _graph(needs: Mapping[int, Need]) -> tuple[dict[int, int], dict[int, list[in
     return count, above, of_rank
 
 
-def _distinct(needs: Iterable[Need]) -> Iterator[Need]:
+def _distinct_needs(needs: Iterable[Need]) -> Iterator[Need]:
+    """Yield each need once, with those inside of others."""
     seen: set[int] = set()
     stack = list(needs)
     while stack:
@@ -114,14 +112,13 @@ def _distinct(needs: Iterable[Need]) -> Iterator[Need]:
             stack.extend(need.needs)
 
 
-def components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
-    """Return the parts of the wait-for graph over `ranks` that have nothing to do with each other, by their least rank.
-
-    Who waits for the same rank that is gone belongs together.
-    """
+def find_components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
+    """1 Return the parts of the wait-for graph over `ranks` that have nothing to do with each other, by their least
+    rank."""
     leader: dict[int, int] = {}
 
-    def find(index: int) -> int:
+    def find_leader(index: int) -> int:
+        """Return the representative of the set that a rank belongs to."""
         leader.setdefault(index, index)
         while leader[index] != index:
             leader[index] = leader[leader[index]]
@@ -136,41 +133,40 @@ def components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozens
         else:
             named = others[id(need)] = frozenset(i for i in need.all_ranks() if i in needs)
         for other in named:
-            a, b = find(index), find(other)
+            a, b = find_leader(index), find_leader(other)
             leader[max(a, b)] = min(a, b)
     parts: dict[int, set[int]] = defaultdict(set)
     for index in ranks:
-        parts[find(index)].add(index)
+        parts[find_leader(index)].add(index)
     return [frozenset(part) for part in sorted(parts.values(), key=min)]
 
 
-def core(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
-    """Return the strongly connected sets of `ranks` that wait for nobody outside themselves: where a deadlock starts.
-
-    Tarjan 1972, without recursion. Needs shared by many ranks are walked through once, as nodes of their own.
-    """
+def find_cores(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
+    """1 Return the strongly connected sets of `ranks` that wait for nobody outside themselves: where a deadlock
+    starts."""
     edges: dict[int, tuple[int, ...]] = {}
     names: dict[int, int] = {}
 
-    def node(need: Need) -> int:
+    def number_need(need: Need) -> int:
+        """Return the number of a need as a node, and add its edges when it is first seen."""
         if id(need) not in names:
             names[id(need)] = key = -1 - len(names)
-            edges[key] = (*sorted(need.ranks & ranks), *(node(child) for child in need.needs))
+            edges[key] = (*sorted(need.ranks & ranks), *(number_need(child) for child in need.needs))
         return names[id(need)]
 
     for index in sorted(ranks):
-        edges[index] = (node(needs[index]),)
-    parts = _strong(edges)
+        edges[index] = (number_need(needs[index]),)
+    parts = _strong_components(edges)
     part_of = {key: number for number, part in enumerate(parts) for key in part}
     bottom = []
     for number, part in enumerate(parts):
         inside = frozenset(key for key in part if key >= 0)
-        if inside and all(_stays(key, number, part_of, edges) for key in part):
+        if inside and all(_stays_inside(key, number, part_of, edges) for key in part):
             bottom.append(inside)
     return sorted(bottom, key=min)
 
 
-def _stays(key: int, number: int, part_of: Mapping[int, int], edges: Mapping[int, tuple[int, ...]]) -> bool:
+def _stays_inside(key: int, number: int, part_of: Mapping[int, int], edges: Mapping[int, tuple[int, ...]]) -> bool:
     """Return whether every rank reached from `key` is in the part `number`; a need that leads to no rank stays."""
     stack, seen = list(edges[key]), set()
     while stack:
@@ -184,7 +180,8 @@ def _stays(key: int, number: int, part_of: Mapping[int, int], edges: Mapping[int
     return True
 
 
-def _strong(edges: Mapping[int, tuple[int, ...]]) -> list[list[int]]:
+def _strong_components(edges: Mapping[int, tuple[int, ...]]) -> list[list[int]]:
+    """Return the strongly connected components of a graph (Tarjan 1972), without recursion."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     on_path: set[int] = set()

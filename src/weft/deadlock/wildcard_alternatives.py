@@ -3,7 +3,7 @@
 For each message that races with a wildcard receive (weft.races) the record is matched again with that choice forced:
 the receiver's later receives take what is left, each wildcard what it had, if it still can. Then the run is carried out
 again with these matches (native/kernel/progress.c), where only synchronous sends and collectives of all with all wait.
-Who can never go on is told.
+Ranks that can never continue are reported.
 
 The calls are taken as recorded. A program that looks at whom it received from goes on otherwise, so nothing is claimed
 where it shows that it looks: where what waits names the source that the wildcard really had, and where a later wildcard
@@ -22,7 +22,7 @@ from weft.base.facts import changed
 from weft.base.lazy import dataclass
 from weft.base.words import plural
 from weft.deadlock.blocked_ranks import Standstill
-from weft.deadlock.unbuffered_sends import Constraints, Processes, constraints_of
+from weft.deadlock.unbuffered_sends import Constraints, Processes, make_constraints
 from weft.evidence import Alternative, Place, Untried
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
@@ -59,14 +59,13 @@ class Choice(NamedTuple):
 
 
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
-    """Report each wildcard and each receive that would wait for ever after another choice; nothing for a run that does
-    hang.
-    """
-    choices = _choices(match, order)
+    """Return a finding for each wildcard and each receive that would wait for ever after another choice; nothing for
+    a run that does hang."""
+    choices = _other_choices(match, order)
     if not len(choices.recv) or Standstill(trace).stuck:
         return []
-    replays = _Replays(match)
-    if replays.stuck(match):
+    replays = _Reruns(match)
+    if replays.find_stuck(match):
         return []  # the record itself is not understood
     found: dict[str, Finding] = {}
     hit: set[int] = set()
@@ -79,7 +78,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
             continue
         tried += 1
         try:
-            told = _try(match, replays, Choice(recv, send))
+            told = _try_choice(match, replays, Choice(recv, send))
         except _Beyond:
             left, open_ = left + 1, open_ + 1
             continue
@@ -87,7 +86,7 @@ def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
             found.setdefault(told.cause or told.message, told)
             hit.add(place)
     if left:
-        return [_with_untried(one, left) for one in found.values()] or [_bounded(tried - open_, left)]
+        return [_with_untried(one, left) for one in found.values()] or [_bound_note(tried - open_, left)]
     return list(found.values())
 
 
@@ -96,7 +95,8 @@ def _with_untried(one: Finding, left: int) -> Finding:
     return replace(one, evidence=changed(one.evidence, untried=left))
 
 
-def _bounded(tried: int, left: int) -> Finding:
+def _bound_note(tried: int, left: int) -> Finding:
+    """Return the note that says how many other matches were tried, and how many were not."""
     return Finding(
         kind="potential-deadlock",
         severity="note",
@@ -109,15 +109,15 @@ def _bounded(tried: int, left: int) -> Finding:
     )
 
 
-def bounded(one: Finding) -> bool:
+def is_bound_note(one: Finding) -> bool:
     """Return whether a finding only says how many other matches were tried, and how many were not."""
     return isinstance(one.evidence, Untried)
 
 
-def joined(notes: Sequence[Finding]) -> Finding:
+def join_bound_notes(notes: Sequence[Finding]) -> Finding:
     """Return one such note for those of several segments of a run."""
     held = [note.evidence for note in notes if isinstance(note.evidence, Untried)]
-    return _bounded(sum(one.tried for one in held), sum(one.untried for one in held))
+    return _bound_note(sum(one.tried for one in held), sum(one.untried for one in held))
 
 
 class _Choices(NamedTuple):
@@ -128,13 +128,9 @@ class _Choices(NamedTuple):
     place: Ints
 
 
-def _choices(match: Match, order: Order) -> _Choices:
-    """Return what the wildcard receives could have taken instead, those first that are taken by a receive of another
-    form.
-
-    A racing probe is left out: what the program receives behind it depends on what the probe saw. Of one pair of lines
-    the first MOST_OF_ONE_PLACE.
-    """
+def _other_choices(match: Match, order: Order) -> _Choices:
+    """1 Return what the wildcard receives could have taken instead, those first that are taken by a receive of
+    another form."""
     races = detect_races(match, order)
     first = races.first.astype(np.int64)
     listed = first[1:] - first[:-1]
@@ -144,7 +140,7 @@ def _choices(match: Match, order: Order) -> _Choices:
     synchronous = bool((match.sends.flags & Post.SYNCHRONOUS).any())
     rows = np.concatenate([np.flatnonzero(~exchange), np.flatnonzero(exchange)[: None if synchronous else 0]])
     recv, send = recv[rows], send[rows]
-    place = _places(match, recv, send)
+    place = _number_places(match, recv, send)
     by_place = np.argsort(place, kind="stable")
     ordered = place[by_place]
     nth = np.arange(len(place)) - np.searchsorted(ordered, ordered)
@@ -152,15 +148,18 @@ def _choices(match: Match, order: Order) -> _Choices:
     return _Choices(recv[few], send[few], place[few])
 
 
-def _places(match: Match, recv: Ints, send: Ints) -> Ints:
+def _number_places(match: Match, recv: Ints, send: Ints) -> Ints:
     """Return a number for the lines of each wildcard and of the receive that took the other message."""
     other = match.sends.partner[send].astype(np.int64)
-    lines = [_lines(match, recv), np.where(other == NONE, -1, _lines(match, np.where(other == NONE, 0, other)))]
+    lines = [
+        _call_sites(match, recv),
+        np.where(other == NONE, -1, _call_sites(match, np.where(other == NONE, 0, other))),
+    ]
     one, two = (np.unique(line, return_inverse=True)[1].reshape(-1).astype(np.int64) for line in lines)
     return one << 32 | two
 
 
-def _lines(match: Match, rows: Ints) -> Ints:
+def _call_sites(match: Match, rows: Ints) -> Ints:
     """Return rank and call site of receives, as one number."""
     recvs = match.recvs
     ranks = np.searchsorted(recvs.first, rows.astype(np.uint64), side="right") - 1
@@ -193,21 +192,21 @@ class _Rematch:
         self.rank = recvs.rank_of(choice.recv)
         self.comm = int(recvs.comm[choice.recv])
         self.took = int(recvs.partner[choice.recv])
-        self.queues = self._queues()
+        self.queues = self._untaken_sends()
         self.partner: dict[int, int] = {}
         """By row of a receive or (as -1 - row) of a probe that gets another message: the send, or NONE."""
         self.gone: set[int] = set()
         """Sends taken here and not yet there in the record, and `kept`, the other way round."""
         self.kept: set[int] = set()
-        self.back = self._run()
+        self.back = self._match_again()
         """Whether from some receive on all is as recorded."""
         self.sends_moved = {self.took, choice.send, *self.kept, *self.gone, *self.partner.values()} - {NONE}
         self.sends_moved |= {int(recvs.partner[r]) for r in self.partner if r >= 0} - {NONE}
 
-    def _queues(self) -> dict[int, list[int]]:
-        """Return by sender, in order: the sends that are not taken before the wildcard is posted."""
+    def _untaken_sends(self) -> dict[int, list[int]]:
+        """Return for each sender, in order, the sends that are not taken before the wildcard is posted."""
         sends = self.match.sends
-        first, rows = _to(self.match)
+        first, rows = _sends_by_receiver(self.match)
         mine = rows[int(first[self.rank]) : int(first[self.rank + 1])].astype(np.int64)
         mine = mine[sends.comm[mine] == self.comm]
         taker = sends.partner[mine]
@@ -221,7 +220,9 @@ class _Rematch:
             queues.setdefault(rank, []).append(row)
         return queues
 
-    def _run(self) -> bool:
+    def _match_again(self) -> bool:
+        """Match the receives and probes after the wildcard again; return whether the changes end before the record
+        does."""
         recvs, probes = self.match.recvs, self.match.probes
         part, seen = recvs.of_rank(self.rank), probes.of_rank(self.rank)
         here = [(int(recvs.event[r]), r) for r in range(self.choice.recv, part.stop) if recvs.comm[r] == self.comm]
@@ -230,17 +231,18 @@ class _Rematch:
                  if probes.comm[r] == self.comm and probes.event[r] > start]  # fmt: skip
         for _, row in sorted(here):
             if row < 0:
-                self._probe(-1 - row)
+                self._match_probe(-1 - row)
             else:
-                self._receive(row)
+                self._match_receive(row)
                 if not self.gone and not self.kept:
                     return True
         return False
 
-    def _receive(self, row: int) -> None:
+    def _match_receive(self, row: int) -> None:
+        """Give a receive the message that it takes now, and note how that differs from the record."""
         recvs = self.match.recvs
         before = int(recvs.partner[row])
-        now = self.choice.send if row == self.choice.recv else self._first(recvs, row)
+        now = self.choice.send if row == self.choice.recv else self._first_message(recvs, row)
         if now != NONE:
             self.queues[self.match.sends.rank_of(now)].remove(now)
         if now == before:
@@ -254,37 +256,39 @@ class _Rematch:
                 else:
                     mine.add(send)
 
-    def _probe(self, row: int) -> None:
+    def _match_probe(self, row: int) -> None:
+        """Give a probe the message that it sees now, if another receive took the recorded one. Raises _Unclear for a
+        wildcard."""
         probes = self.match.probes
         before = int(probes.partner[row])
         if before == NONE or before not in self.gone:
             return
         if probes.flags[row] & Post.ANY_SOURCE:
             raise _Unclear
-        self.partner[-1 - row] = self._first(probes, row)
+        self.partner[-1 - row] = self._first_message(probes, row)
 
-    def _first(self, posts: Posts, row: int) -> int:
-        """Return the message that a receive takes."""
+    def _first_message(self, posts: Posts, row: int) -> int:
+        """Return the message that a receive takes, NONE if there is none. Raises _Unclear."""
         flags, source = int(posts.flags[row]), int(posts.peer[row])
         if flags & (Post.UNDECIDED | Post.PARTITIONED):
             raise _Unclear
         tag = -1 if flags & Post.ANY_TAG else int(posts.tag[row])
         if not flags & Post.ANY_SOURCE:
-            return self._head(source, tag)
-        own, left = self._head(source, tag), self._head(self.match.sends.rank_of(self.took), tag)
+            return self._first_in_queue(source, tag)
+        own, left = self._first_in_queue(source, tag), self._first_in_queue(self.match.sends.rank_of(self.took), tag)
         if own == int(posts.partner[row]) or left == NONE:
             left = own
         if left != NONE:
             return left
-        if any(self._head(sender, tag) != NONE for sender in self.queues):
+        if any(self._first_in_queue(sender, tag) != NONE for sender in self.queues):
             raise _Unclear
         return NONE
 
-    def _head(self, source: int, tag: int) -> int:
+    def _first_in_queue(self, source: int, tag: int) -> int:
         tags = self.match.sends.tag
         return next((row for row in self.queues.get(source, ()) if tag < 0 or int(tags[row]) == tag), NONE)
 
-    def result(self) -> Match:
+    def changed_match(self) -> Match:
         """Return the run's match with these changes."""
         match = self.match
         recv, probe, send = match.recvs.partner.copy(), match.probes.partner.copy(), match.sends.partner.copy()
@@ -304,7 +308,7 @@ class _Rematch:
         )
 
 
-def _to(match: Match) -> tuple[np.ndarray, np.ndarray]:
+def _sends_by_receiver(match: Match) -> tuple[np.ndarray, np.ndarray]:
     return group_rows(match.sends.peer.view(np.uint32), len(match.trace.ranks))
 
 
@@ -312,14 +316,14 @@ def _to(match: Match) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class _Stuck:
-    """A process that can never go on, and the event in which it stands."""
+class _StuckProcess:
+    """A process that can never continue, and the event in which it waits."""
 
     rank: int
     event: int
 
 
-class _Replays:
+class _Reruns:
     """The run carried out with other matches."""
 
     def __init__(self, match: Match) -> None:
@@ -332,7 +336,7 @@ class _Replays:
         size = len(match.sends) + 2 * len(match.recvs) + 2 * len(match.collectives)
         self.most = max(MIN_TRIED, BUDGET // max(1, size))
 
-    def constraints(self, match: Match) -> Constraints:
+    def make_constraints(self, match: Match) -> Constraints:
         """Return what waits, and what never gets what it got in the record."""
         base, waits = self.base, (match.sends.flags & Post.SYNCHRONOUS) != 0
         hungry = [
@@ -344,14 +348,14 @@ class _Replays:
             )
         ]
         never = tuple(np.concatenate([h[i] for h in hungry]) for i in (0, 1))
-        return constraints_of(match, self.processes, waits, self.together, never)
+        return make_constraints(match, self.processes, waits, self.together, never)
 
-    def stuck(self, match: Match) -> list[_Stuck]:
-        """Carry the run out with another match; return which processes cannot go on."""
-        constraints = self.constraints(match)
-        place = constraints.run()
+    def find_stuck(self, match: Match) -> list[_StuckProcess]:
+        """Run the record again with another match; return which processes cannot continue."""
+        constraints = self.make_constraints(match)
+        place = constraints.run_processes()
         rows = np.flatnonzero(place < constraints.first[1:]).tolist()
-        return [_Stuck(int(self.processes.rank[p]), int(constraints.at[place[p]])) for p in rows]
+        return [_StuckProcess(int(self.processes.rank[p]), int(constraints.at[place[p]])) for p in rows]
 
 
 def _events(posts: Posts, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -360,31 +364,29 @@ def _events(posts: Posts, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return posts.ranks()[rows].astype(np.int64), posts.completion[rows].astype(np.int64)
 
 
-def _try(match: Match, replays: _Replays, choice: Choice) -> Finding | None:
+def _try_choice(match: Match, replays: _Reruns, choice: Choice) -> Finding | None:
     """Try one choice; return the finding if somebody would wait for ever. Raises _Beyond."""
     try:
         again = _Rematch(match, choice)
     except _Unclear:
         return None
-    stuck = replays.stuck(again.result())
-    if _open(match, again, stuck):
+    stuck = replays.find_stuck(again.changed_match())
+    if _is_decided_outside_segment(match, again, stuck):
         raise _Beyond
-    mine = _own(match, again, stuck)
+    mine = _stuck_thread_of_rank(match, again, stuck)
     if mine is None:
         return None
     event = match.trace.event(mine.rank, mine.event)
     if base_name(event.function.name) not in _WAITING:
         return None
     waiting = {s.rank for s in stuck}
-    wanting = [row for row in _completed(match, mine) if _wants(match, again, row, waiting)]
-    return _finding(again, event, wanting[0], len(stuck)) if wanting else None
+    wanting = [row for row in _receives_completed_at(match, mine) if _gets_nothing(match, again, row, waiting)]
+    return _make_finding(again, event, wanting[0], len(stuck)) if wanting else None
 
 
-def _open(match: Match, again: _Rematch, stuck: list[_Stuck]) -> bool:
-    """Return whether it shows only behind the calls that a segment looks at whether the wildcard's rank waits for ever.
-
-    What it gets there may be sent behind them, by who comes through; and it may wait there for one who does not.
-    """
+def _is_decided_outside_segment(match: Match, again: _Rematch, stuck: list[_StuckProcess]) -> bool:
+    """1 Return whether only calls after those that a segment looks at show whether the wildcard's rank waits for
+    ever."""
     look = lookahead_of(match.trace)
     if look is None or not look.sends:
         return False
@@ -394,24 +396,22 @@ def _open(match: Match, again: _Rematch, stuck: list[_Stuck]) -> bool:
     return not again.back and not stand.issuperset(look.sends.get(again.rank, ()))
 
 
-def _own(match: Match, again: _Rematch, stuck: list[_Stuck]) -> _Stuck | None:
-    """Return where the wildcard's own thread stands, which shows what it looks at; else where another one of its
-    rank does.
-    """
+def _stuck_thread_of_rank(match: Match, again: _Rematch, stuck: list[_StuckProcess]) -> _StuckProcess | None:
+    """Return the process of the wildcard's own thread if it is stuck, else another one of its rank."""
     here = [s for s in stuck if s.rank == again.rank]
     thread = match.trace.ranks[again.rank].event_threads
     received = thread[int(match.recvs.event[again.choice.recv])]
     return next((s for s in here if thread[s.event] == received), here[0] if here else None)
 
 
-def _completed(match: Match, stuck: _Stuck) -> list[int]:
+def _receives_completed_at(match: Match, stuck: _StuckProcess) -> list[int]:
     """Return the receives that the event in which a rank stands completes."""
     part = match.recvs.of_rank(stuck.rank)
     rows: list[int] = (part.start + np.flatnonzero(match.recvs.completion[part] == stuck.event)).tolist()
     return rows
 
 
-def _wants(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
+def _gets_nothing(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
     """Return whether a receive gets nothing now, though it is not there because of whom the wildcard had."""
     recvs = match.recvs
     post = match.trace.event(*recvs.id(row))
@@ -424,7 +424,8 @@ def _wants(match: Match, again: _Rematch, row: int, waiting: set[int]) -> bool:
     return source != match.sends.rank_of(again.took) and (starved or source in waiting)
 
 
-def _finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
+def _make_finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Finding:
+    """Return the finding about a wildcard's other choice: who would then wait for what for ever."""
     match, choice = again.match, again.choice
     trace = match.trace
     receive, took = trace.event(*match.recvs.id(choice.recv)), trace.event(*match.sends.id(again.took))

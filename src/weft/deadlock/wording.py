@@ -12,9 +12,9 @@ from weft.base.lazy import dataclass
 from weft.base.words import listed, plural, rank_words
 from weft.deadlock.blocked_ranks import Blocked, Reason, Standstill
 from weft.deadlock.collective_calls import Absence
-from weft.deadlock.message_balance import ledgers
-from weft.deadlock.partitions import numbers
-from weft.deadlock.wait_for_graph import core
+from weft.deadlock.message_balance import make_ledgers
+from weft.deadlock.partitions import describe_partitions
+from weft.deadlock.wait_for_graph import find_cores
 from weft.evidence import Deadlock, OtherCall, OtherMessage, OtherTag, Wait
 from weft.findings import Finding
 from weft.mpi.meaning import base_name
@@ -52,56 +52,62 @@ class Group:
         return self.blocked.reasons[0].what if self.blocked.reasons else "members"
 
 
-def tell(standstill: Standstill, part: frozenset[int]) -> Finding:
+def make_finding(standstill: Standstill, part: frozenset[int]) -> Finding:
     """Return the finding for one set of ranks that have to do with each other and are blocked for ever."""
-    return _Telling(standstill, part).finding()
+    return _FindingMaker(standstill, part).make_finding()
 
 
-class _Telling:
+class _FindingMaker:
+    """Makes the finding for one set of blocked ranks."""
+
     def __init__(self, standstill: Standstill, part: frozenset[int]) -> None:
         self.standstill = standstill
         self.part = part
-        self.blocked = {index: _main(standstill.blocked[index]) for index in part}
-        self.cores = core(part, standstill.needs)
+        self.blocked = {index: _main_thread(standstill.blocked[index]) for index in part}
+        self.cores = find_cores(part, standstill.needs)
         inside = frozenset().union(*self.cores)
-        self.groups = self._grouped(inside)
+        self.groups = self._group_ranks(inside)
         self.behind = part - inside
         self.misses: list[OtherCall | OtherTag | OtherMessage] = []
         self.told: set[int] = set()
 
-    def finding(self) -> Finding:
-        message = self._message()
-        message += self._others()
-        groups = [*self.groups, *self._grouped(self.behind)]
+    def make_finding(self) -> Finding:
+        """Return the finding about the set of ranks."""
+        message = self._describe_deadlock()
+        message += self._describe_others()
+        groups = [*self.groups, *self._group_ranks(self.behind)]
         return Finding(
             kind="deadlock",
             severity="error",
             certainty="certain",
             message=message,
             ranks=tuple(sorted(self.part)),
-            sites=tuple(dict.fromkeys(describe.finding_site(event) for event in self._to_look_at(groups)))[:MAX_SITES],
+            sites=tuple(dict.fromkeys(describe.finding_site(event) for event in self._events_to_show(groups)))[
+                :MAX_SITES
+            ],
             events=tuple(self.blocked[index].event.id for index in sorted(self.part)),
-            evidence=self._evidence(groups),
+            evidence=self._make_evidence(groups),
         )
 
-    def _others(self) -> str:
-        """Return who has not been told of: others at the start of the deadlock, then those who wait behind."""
+    def _describe_others(self) -> str:
+        """Return who is not mentioned yet: others at the start of the deadlock, then those who wait for them."""
         text = ""
         for group in [g for g in self.groups if not self.told.issuperset(g.ranks)][:MAX_CYCLE]:
             self.told.update(group.ranks)
-            text += f"; {rank_words(group.ranks)} {_verb(group.ranks)} in {_call_of(group)}"
+            text += f"; {rank_words(group.ranks)} {_verb(group.ranks)} in {_describe_call(group)}"
         left = self.part - self.told
         if left:
             whom = "it" if len(self.part) - len(left) == 1 else "them"
             text += f"; {rank_words(left)} {_verb(tuple(left))} behind {whom}"
         return text
 
-    def _to_look_at(self, groups: list[Group]) -> list[Event]:
+    def _events_to_show(self, groups: list[Group]) -> list[Event]:
         """Return one call of each group, then those of all its ranks."""
         first = [group.blocked.event for group in groups]
         return first + [self.blocked[index].event for group in groups for index in group.ranks[:MAX_SITES]]
 
-    def _evidence(self, groups: list[Group]) -> Deadlock:
+    def _make_evidence(self, groups: list[Group]) -> Deadlock:
+        """Return the facts of the deadlock: who waits in which call for whom, and the cycle."""
         waits = [
             Wait(
                 ranks=g.ranks,
@@ -110,11 +116,11 @@ class _Telling:
             )
             for g in groups[:64]
         ]
-        cycle = self._cycle(frozenset().union(*self.cores))
+        cycle = self._find_cycle(frozenset().union(*self.cores))
         return Deadlock(waits=waits, cycle=tuple(cycle), near_misses=tuple(self.misses))
 
-    def _grouped(self, ranks: Iterable[int]) -> list[Group]:
-        """Return the blocked ranks by call and line; what tells most comes first."""
+    def _group_ranks(self, ranks: Iterable[int]) -> list[Group]:
+        """Return the blocked ranks grouped by call and line; the groups that explain most come first."""
         by_call: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for index in sorted(ranks):
             event = self.blocked[index].event
@@ -126,34 +132,36 @@ class _Telling:
                 peers and event.peer,
             )
             by_call[key].append(index)
-        groups = [self._group(found) for found in by_call.values()]
+        groups = [self._make_group(found) for found in by_call.values()]
         return sorted(groups, key=lambda g: (_FIRST[g.what], g.ranks[0]))
 
-    def _group(self, ranks: list[int]) -> Group:
+    def _make_group(self, ranks: list[int]) -> Group:
         return Group(
             tuple(ranks), self.blocked[ranks[0]], describe.task_suffix(*(self.blocked[i].event for i in ranks))
         )
 
     # Sentences
 
-    def _message(self) -> str:
-        cycle = self._cycle(frozenset(i for c in self.cores for i in c)) if len(self.cores) == 1 else []
+    def _describe_deadlock(self) -> str:
+        """Return the sentence about the deadlock: a cycle if it is one, else the first group and why it waits."""
+        cycle = self._find_cycle(frozenset(i for c in self.cores for i in c)) if len(self.cores) == 1 else []
         if len(cycle) > 2 and len(self.groups) >= 1 and self.groups[-1].what != "members":
-            return self._cycle_words(cycle)
+            return self._describe_cycle(cycle)
         first = self.groups[0]
         blocked = first.blocked
         self.told.update(first.ranks)
-        head = f"{rank_words(first.ranks)} {_verb(first.ranks)} in {_call_of(first)}"
+        head = f"{rank_words(first.ranks)} {_verb(first.ranks)} in {_describe_call(first)}"
         reasons = [r for r in blocked.reasons if r.need.all_ranks()] or list(blocked.reasons)
         if not reasons:
             return head
-        return f"{head}; {self._why(first, reasons[0])}"
+        return f"{head}; {self._describe_reason(first, reasons[0])}"
 
-    def _why(self, group: Group, reason: Reason) -> str:
+    def _describe_reason(self, group: Group, reason: Reason) -> str:
+        """Return why a group waits."""
         if (why := self._fewer_pickled_collectives(group)) is not None:
             return why
         if reason.what == "message":
-            return self._no_message(group, reason)
+            return self._describe_missing_message(group, reason)
         if reason.what == "receive" and reason.peer in group.ranks:
             return (
                 "it cannot receive that message itself meanwhile"
@@ -161,17 +169,17 @@ class _Telling:
                 else ("each receives only after its own send has returned")
             )
         if reason.what == "receive":
-            there = self._whereabouts(reason.peer, group)
-            return f"{_name(reason.peer)} never receives it: {there}{self._tags_differ(reason)}"
+            there = self._describe_whereabouts(reason.peer, group)
+            return f"{_name(reason.peer)} never receives it: {there}{self._describe_other_tag(reason)}"
         if reason.what == "members":
-            return self._absent(group, reason)
+            return self._describe_absent_members(group, reason)
         if reason.what == "partitions":
-            return f"it never calls MPI_Pready for {numbers(list(reason.partitions))} of that send"
+            return f"it never calls MPI_Pready for {describe_partitions(list(reason.partitions))} of that send"
         others = sorted(reason.need.all_ranks())
         says = {"lock": "holds the lock", "post": "has not posted", "complete": "has not completed its epoch"}[
             reason.what
         ]
-        return f"{rank_words(others)} {says}: {self._places(others, group)}"
+        return f"{rank_words(others)} {says}: {self._describe_places(others, group)}"
 
     def _fewer_pickled_collectives(self, group: Group) -> str | None:
         """Say which members made fewer collectives of pickled objects than the group; None for other calls."""
@@ -189,61 +197,65 @@ class _Telling:
         last = made[fewer[0]]
         alike = [i for i in fewer if [*map(_call_at, made[i])] == [*map(_call_at, last)]]
         did = f"{len(last):,}, {_call_at(last[-1])}{' at last' if len(last) > 1 else ''}," if last else "none"
-        places = self._places(alike, group).removeprefix(f"{rank_words(alike)} ").removeprefix("it ")
+        places = self._describe_places(alike, group).removeprefix(f"{rank_words(alike)} ").removeprefix("it ")
         return (
             f"it called {plural(len(mine), 'collective')} of pickled objects{on}{before}; {rank_words(alike)} "
             f"called {did} and {places}"
         )
 
-    def _no_message(self, group: Group, reason: Reason) -> str:
+    def _describe_missing_message(self, group: Group, reason: Reason) -> str:
+        """Return why nobody sends the message that a group waits for."""
         if reason.peer == ANY_SOURCE:
             others = reason.need.all_ranks() - set(group.ranks)
-            near = self._near_message(group, reason, None)
+            near = self._describe_near_message(group, reason, None)
             if not others:
                 return f"nobody is left who could send {_tagged(reason.tag)}{near}"
-            return f"nobody who could send {_tagged(reason.tag)} does{near}: {self._places(sorted(others), group)}"
+            where = self._describe_places(sorted(others), group)
+            return f"nobody who could send {_tagged(reason.tag)} does{near}: {where}"
         if len(group.ranks) > 1:
             wanted = {p for i in group.ranks for p in self.standstill.needs[i].all_ranks()}
             rest = sorted(wanted.difference(group.ranks))
             if not rest:
                 return "each waits for a message of another of them"
-            near = self._near_message(group, reason, rest[0]) if len(rest) == 1 else ""
-            return f"{rank_words(rest)} {'sends' if len(rest) == 1 else 'send'} none{near}: {self._places(rest, group)}"
-        near = self._near_message(group, reason, reason.peer)
+            near = self._describe_near_message(group, reason, rest[0]) if len(rest) == 1 else ""
+            where = self._describe_places(rest, group)
+            return f"{rank_words(rest)} {'sends' if len(rest) == 1 else 'send'} none{near}: {where}"
+        near = self._describe_near_message(group, reason, reason.peer)
         verb = "never sends" if reason.tag != ANY_TAG else "sends"
         what = f"tag {reason.tag}" if reason.tag != ANY_TAG else "it nothing"
         extra = f" on {reason.comm.name}" if reason.comm and reason.comm.index and reason.tag != ANY_TAG else ""
-        return f"{_name(reason.peer)} {verb} {what}{extra}{near}: {self._whereabouts(reason.peer, group)}"
+        return f"{_name(reason.peer)} {verb} {what}{extra}{near}: {self._describe_whereabouts(reason.peer, group)}"
 
-    def _absent(self, group: Group, reason: Reason) -> str:
+    def _describe_absent_members(self, group: Group, reason: Reason) -> str:
+        """Return which members of a collective did not come, or made another call."""
         absence = reason.absence
         others = sorted(reason.need.all_ranks())
         if absence is None:
-            return f"{rank_words(others)} {'is' if len(others) == 1 else 'are'} missing: {self._places(others, group)}"
+            where = self._describe_places(others, group)
+            return f"{rank_words(others)} {'is' if len(others) == 1 else 'are'} missing: {where}"
         different = [i for i in sorted(absence.other) if i in others]
         if different:
             event = self.standstill.trace.ranks[different[0]].event(absence.other[different[0]])
-            same = [i for i in different if self._same_call(i, absence.other[i], event)]
+            same = [i for i in different if self._is_same_call(i, absence.other[i], event)]
             self.misses.append(
                 OtherCall(ranks=same, call=describe.call_words(event), instead=absence.call.name.lower())
             )
             self.told.update(same)
             text = f"{rank_words(same)} called {describe.call_words(event)}{describe.at_place(event)} in its place"
             still = event.open
-            return text if still else f"{text}, and {self._whereabouts(different[0], group, pronoun='now')}"
+            return text if still else f"{text}, and {self._describe_whereabouts(different[0], group, pronoun='now')}"
         if gone := [i for i in others if i in self.standstill.gone]:
-            return (
-                f"{rank_words(gone)} never {_enters(gone, absence)} it: {self._whereabouts(gone[0], group, len(gone))}"
-            )
-        return f"{rank_words(others)} never {_enters(others, absence)} it: {self._places(others, group)}"
+            where = self._describe_whereabouts(gone[0], group, len(gone))
+            return f"{rank_words(gone)} never {_enters(gone, absence)} it: {where}"
+        return f"{rank_words(others)} never {_enters(others, absence)} it: {self._describe_places(others, group)}"
 
-    def _same_call(self, index: int, event: int, like: Event) -> bool:
+    def _is_same_call(self, index: int, event: int, like: Event) -> bool:
         other = self.standstill.trace.ranks[index].event(event)
         return describe.call_words(other) == describe.call_words(like) and describe.at_place(
             other
         ) == describe.at_place(like)
 
-    def _tags_differ(self, reason: Reason) -> str:
+    def _describe_other_tag(self, reason: Reason) -> str:
         """Return the near miss of a send: its receiver waits for the same sender with another tag."""
         for blocked in self.standstill.blocked.get(reason.peer, []):
             for other in blocked.reasons:
@@ -252,14 +264,13 @@ class _Telling:
                     return f" (sent with tag {reason.tag}, waited for tag {other.tag})"
         return ""
 
-    def _near_message(self, group: Group, reason: Reason, source: int | None) -> str:
-        """Return a message that almost fits, the same for each rank of the group: of other tag, communicator or
-        sender.
-        """
+    def _describe_near_message(self, group: Group, reason: Reason, source: int | None) -> str:
+        """Return the words for a message that almost fits, the same for each rank of the group: of another tag,
+        communicator or sender."""
         if reason.comm is None or len(group.ranks) > MAX_SITES:
             return ""
-        books = ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
-        found = {_near_channel(books[me].left, reason, source) for me in group.ranks}
+        books = make_ledgers(self.standstill.traffic, set(group.ranks), self.standstill.dropped)
+        found = {_find_near_channel(books[me].left, reason, source) for me in group.ranks}
         first = found.pop()
         if found or first is None:
             return ""
@@ -280,24 +291,24 @@ class _Telling:
         found = sends.event[rows]
         return self.standstill.trace.ranks[channel.source].event(int(found[-1])) if len(found) else None
 
-    def _places(self, ranks: list[int], group: Group) -> str:
+    def _describe_places(self, ranks: list[int], group: Group) -> str:
         """Return where some ranks are."""
         if len(ranks) == 1:
-            return self._whereabouts(ranks[0], group)
+            return self._describe_whereabouts(ranks[0], group)
         inside = [i for i in ranks if i in self.blocked]
         gone = [i for i in ranks if i in self.standstill.gone]
         self.told.update(inside)
         parts = []
         if gone:
             parts.append(f"{rank_words(gone)} {'has' if len(gone) == 1 else 'have'} ended")
-        groups = self._grouped(inside)
+        groups = self._group_ranks(inside)
         for other in groups[:MAX_GROUPS]:
-            parts.append(f"{rank_words(other.ranks)} {_is(other.ranks)} in {_call_of(other)}")
+            parts.append(f"{rank_words(other.ranks)} {_is(other.ranks)} in {_describe_call(other)}")
         if len(groups) > MAX_GROUPS:
             parts.append(f"the others in {len(groups) - MAX_GROUPS} other calls")
         return listed(parts)
 
-    def _whereabouts(self, index: int, group: Group, count: int = 1, pronoun: str = "it") -> str:
+    def _describe_whereabouts(self, index: int, group: Group, count: int = 1, pronoun: str = "it") -> str:
         """Return where one rank is that others wait for, and who is there with it."""
         subject = f"{pronoun} {'is' if count == 1 else 'are'}" if pronoun == "it" else "now is"
         if index in self.standstill.gone:
@@ -317,19 +328,20 @@ class _Telling:
         blocked = self.blocked.get(index)
         if blocked is None:
             return f"{subject} elsewhere"
-        mates = [g for g in self._grouped(self.blocked) if index in g.ranks]
+        mates = [g for g in self._group_ranks(self.blocked) if index in g.ranks]
         with_it = [i for i in mates[0].ranks if i != index] if mates else []
         self.told.update((index, *with_it))
         company = f", with {rank_words(with_it)}" if with_it else ""
         where = describe.at_place(blocked.event) + describe.task_suffix(
             *(self.blocked[i].event for i in (index, *with_it))
         )
-        return f"{subject} in {describe.call_words(blocked.event)}{_of_request(blocked)}{where}{company}"
+        return f"{subject} in {describe.call_words(blocked.event)}{_describe_request(blocked)}{where}{company}"
 
     # Cycles
 
-    def _cycle(self, ranks: frozenset[int]) -> list[int]:
-        """Return the ranks in the order in which each waits for the next, where each waits for exactly one."""
+    def _find_cycle(self, ranks: frozenset[int]) -> list[int]:
+        """Return the ranks in the order in which each waits for the next, if each waits for exactly one; else
+        nothing."""
         if not ranks:
             return []
         path, seen, at = [], set(), min(ranks)
@@ -344,14 +356,15 @@ class _Telling:
                 return []
         return path[path.index(at) :]
 
-    def _cycle_words(self, cycle: list[int]) -> str:
+    def _describe_cycle(self, cycle: list[int]) -> str:
+        """Return the sentence about a cycle of ranks."""
         self.told.update(cycle)
         shown = cycle if len(cycle) <= MAX_CYCLE else cycle[:2]
         parts: list[str] = []
         for index in shown:
             following = next(iter(self.standstill.needs[index].all_ranks()))
             verb = "" if parts else "waits "
-            parts.append(f"rank {index} {verb}in {_call_of(self._group([index]))} for rank {following}")
+            parts.append(f"rank {index} {verb}in {_describe_call(self._make_group([index]))} for rank {following}")
         if shown is cycle:
             return f"{listed(parts)}: a cycle in which each waits for the next"
         return f"{rank_words(cycle)} wait for each other in a cycle: {', '.join(parts)}, and so on"
@@ -372,7 +385,7 @@ def _call_at(event: Event) -> str:
     return describe.call_words(event) + describe.at_place(event)
 
 
-def _near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
+def _find_near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
     """Return the channel of a message that nobody took, from the sender that is waited for or with the tag that is
     wanted.
     """
@@ -383,18 +396,18 @@ def _near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -
     return near[0] if near else None
 
 
-def _main(blocked: list[Blocked]) -> Blocked:
-    """Return of several blocked threads the one that tells most."""
+def _main_thread(blocked: list[Blocked]) -> Blocked:
+    """Return the blocked thread of a rank that explains most."""
     return min(blocked, key=lambda b: _FIRST[b.reasons[0].what] if b.reasons else 9)
 
 
-def _call_of(group: Group) -> str:
+def _describe_call(group: Group) -> str:
     """Return the call of a group, and where it stands."""
-    request = _of_request(group.blocked, peers=len(group.ranks) == 1)
+    request = _describe_request(group.blocked, peers=len(group.ranks) == 1)
     return f"{group.call}{request}{describe.at_place(group.blocked.event)}{group.task}"
 
 
-def _of_request(blocked: Blocked, *, peers: bool = True) -> str:
+def _describe_request(blocked: Blocked, *, peers: bool = True) -> str:
     """Return what a wait waits for: ` for irecv(source=0, tag=5) of step.py:7`."""
     if base_name(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
         return ""

@@ -112,6 +112,9 @@ def _stopped(answer: Answer) -> list[str]:
     for row in answer.get("elsewhere", []):
         lines.append(f"event {row['call']['event'][1]} of rank {row['rank']}, {row['call']['call']}, is not one that "
                      "ranks stop at: the stop is at the next one that is")  # fmt: skip
+    if left := answer.get("left"):
+        lines.append(f"{rank_words(left)} left {'its line' if len(left) == 1 else 'their lines'} for the next call: "
+                     "a way back keeps the line of one rank")  # fmt: skip
     for row in answer.get("waiting", []):
         lines.append(f"rank {row['rank']} gets no further: {_why(row)}")
     return lines

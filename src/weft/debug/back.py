@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from weft.base.event_id import EventId
 from weft.debug.breakpoints import Breakpoints
 from weft.debug.hands import Frame, Marks, NoLines, Place, Tally, Watched
 from weft.debug.standing import Known, Standing
-from weft.errors import UsageError, WeftError
+from weft.errors import DebuggerError, UsageError, WeftError
 from weft.replay import Goals
 
 LOG = 10_000
@@ -35,13 +36,30 @@ class NothingBehind(UsageError):
 
 
 class NotAgain(WeftError):
-    """Another replay did not come to the place where the rank was."""
+    """Another replay did not come to the place where the rank was.
 
-    def __init__(self, rank: int, system: str) -> None:
-        super().__init__(
-            f"rank {rank} did not come to that line again: what it does between two calls of {system} is not the "
-            "same in each replay (threads, time, addresses?)"
-        )
+    `tallies`: of replays from the same call. The program is blamed only if two of them differ.
+    """
+
+    def __init__(self, rank: int, system: str, tallies: Sequence[Tally] = ()) -> None:
+        lost = f"rank {rank} was not found at that line again"
+        if (lines := find_difference(tallies)) is not None:
+            super().__init__(
+                f"{lost}: one replay came to line {lines[0]} and another to line {lines[1]} instead, so between two "
+                f"calls of {system} it does not the same each time (threads, time, addresses?)"
+            )
+        else:
+            super().__init__(f"{lost}, though no two replays differed: `prev event` goes back by its calls")
+
+
+def find_difference(tallies: Sequence[Tally]) -> tuple[int, int] | None:
+    """Return the two lines at the first tick at which two replays went another way; None if none did."""
+    for nth, one in enumerate(tallies):
+        for other in tallies[:nth]:
+            for tick in range(max(one.first, other.first), min(one.ticks, other.ticks) + 1):
+                if one.way(tick) != other.way(tick):
+                    return one.lines[tick - one.first][0], other.lines[tick - other.first][0]
+    return None
 
 
 def _key(marks: Marks) -> str:
@@ -68,13 +86,26 @@ class Back:
         self.behind = self.own = self.visits = 0
         self.passes = False
         """Whether each replay visits the place where the rank stands."""
+        self._tallies: dict[int, list[Tally]] = {}
+        """What was counted from each call, in each replay."""
+        self._lines: dict[int, tuple[Place, int]] = {}
+        """By rank that stood at a line: its place, and how often it came there again before its next call."""
         self.reached = 0, 0
         """The call that the tick was counted from, and its number."""
 
     def last(self) -> bool:
         """Bring the rank to the last tick before its current place; if there is none, back to this place, and return
-        false.
+        false. NotAgain, with all ranks where they were, if no replay comes to it.
         """
+        try:
+            return self._search()
+        except NotAgain:
+            with suppress(WeftError):
+                self._restore()
+            raise
+
+    def _search(self) -> bool:
+        """Do what `last` does; after an error the ranks are elsewhere."""
         known = self._known()
         if known is not None and self._tick(known.base, lambda _: known.tally, known.tally.ticks - known.tick + 1):
             return True
@@ -95,7 +126,7 @@ class Back:
                 return False
             if self._reach(base, tally.ticks - after, tally):
                 return True
-        raise self._not_again()
+        raise self._not_again(base)
 
     def _reach(self, base: int, tick: int, tally: Tally) -> bool:
         """Bring the rank to a tick (of lines: to the first tick of the line); returns whether it went the same way.
@@ -105,7 +136,9 @@ class Back:
         """
         tick = tally.begin_of_line(tick) if self.marks.lines else tick
         try:
-            way = self.go_to(base, tick=tick).way(tick)
+            again = self.go_to(base, tick=tick)
+            self._tallies.setdefault(base, []).append(again)
+            way = again.way(tick)
         except NotAgain:
             return False
         if way != (tally.way(tick) or way):
@@ -146,14 +179,34 @@ class Back:
             return
         self.own = hand.count(self.marks)
         self.passes = hand.stopped is not None and hand.stopped.level == 0  # else it stands in what that line calls
-        self.run_on()
+        others = self._count_others()
+        self.run_on(wait_for_all=bool(others))
         tally = hand.counted()
         self.behind, self.visits = tally.ticks, tally.visits
+        if self.marks.place.get("address") or "lines" not in self.marks.place:
+            self._lines[self.rank] = self.marks.place, tally.visits
+        for rank, place in others.items():
+            self._lines[rank] = place, self.standing.hand(rank).counted().visits
 
-    def run_on(self) -> None:
-        """Run to where all ranks were, the searched rank to its next call; does not wait for the others."""
+    def _count_others(self) -> dict[int, Place]:
+        """Count the visits of the places of other ranks that are stopped at lines, and return these places."""
+        found: dict[int, Place] = {}
+        for rank in sorted(self.standing.at_lines() - {self.rank}):
+            hand = self.standing.hand(rank)
+            if getattr(hand, "why", "").startswith("SIG"):
+                continue
+            with suppress(DebuggerError):
+                place = hand.place()
+                hand.count(Marks(place))
+                found[rank] = place
+        return found
+
+    def run_on(self, *, wait_for_all: bool = False) -> None:
+        """Run to where all ranks were, the searched rank to its next call; does not wait for the others, unless
+        `wait_for_all`.
+        """
         self.standing.run(self.now, self.polls)
-        self.standing.settle(only=self.rank)
+        self.standing.settle(only=None if wait_for_all else self.rank)
 
     def _without(self) -> Goals:
         """Return how far all ranks get without the next call of the rank, and no further than they were."""
@@ -185,12 +238,13 @@ class Back:
         """
         for _ in range(TRIES if self.passes else 1):
             tally = self._count_from(base)
+            self._tallies.setdefault(base, []).append(tally)
             if not self.passes or (tally.visits > self.visits and tally.ticks >= self.behind + self.own):
                 return tally
-        raise self._not_again()
+        raise self._not_again(base)
 
-    def _not_again(self) -> NotAgain:
-        return NotAgain(self.rank, self.standing.record.trace.system.name)
+    def _not_again(self, base: int) -> NotAgain:
+        return NotAgain(self.rank, self.standing.record.trace.system.name, self._tallies.get(base, ()))
 
     def go_to(self, base: int, *, tick: int = 0, visit: int = 0) -> Tally:
         """Start another replay, in which the rank stops at a tick from a call on, or at a visit of the place; returns
@@ -202,16 +256,34 @@ class Back:
         self.standing.run(self.now, self.polls)
         self.standing.settle(self._without)
         if hand.stopped is None:
-            raise self._not_again()
-        return hand.counted()
+            raise self._not_again(base)
+        return hand.counted(LOG)
 
     def _restore(self) -> None:
-        """Bring the rank back to where it was."""
-        if not self.at_line:
+        """Bring the rank back to where it was, and the others to the lines at which they were stopped."""
+        if not self._lines:
             self.standing.begin(self.now)
             return
-        base = max(self.now[self.rank, 0] - 1, 0)
-        self.go_to(base, visit=self._count_past(base).visits - self.visits)
+        totals: dict[int, int] = {}
+        for is_counting in (True, False):
+            self._begin_before_lines()
+            for rank, (place, after) in self._lines.items():
+                self.standing.hand(rank).count(Marks(place), 0, 0 if is_counting else totals[rank] - after)
+            self.standing.run(self.now, self.polls)
+            self.standing.settle(None if is_counting else self._without)
+            for rank in self._lines:
+                if is_counting or self.standing.hand(rank).stopped is not None:
+                    totals[rank] = self.standing.hand(rank).counted().visits
+        if self.at_line and self.standing.hand(self.rank).stopped is None:
+            raise self._not_again(max(self.now[self.rank, 0] - 1, 0))
+
+    def _begin_before_lines(self) -> None:
+        """Start another replay, in which each rank of `_lines` is before the call that came before its line."""
+        standing = self.standing
+        found = (standing.record.entry(rank, max(self.now[rank, 0] - 1, 0)) for rank in self._lines)
+        cut = standing.record.cuts.greatest_cut_without([event.id for event in found if event is not None])
+        goals = standing.record.full(cut.goals, self.now)
+        standing.begin({thread: min(goal, self.now[thread]) for thread, goal in goals.items()})
 
 
 def watched(standing: Standing, rank: int, expression: str, level: int) -> Watched:

@@ -224,9 +224,15 @@ def lines_with_code(file: Path) -> set[int]:
 
 def _parts(text: str) -> tuple[str, str, str]:
     """Split `WHERE if EXPRESSION` or `WHERE FILTER` into place, condition and filter."""
-    place, _, rest = text.strip().partition(" ")
-    rest = rest.strip()
+    text = text.strip()
+    end = next((i for i, letter in enumerate(text) if letter == " " and _is_outside_brackets(text[:i])), len(text))
+    place, rest = text[:end], text[end:].strip()
     found = re.fullmatch(r"if\b\s*(.*)", rest, re.DOTALL)
     if found is not None and not found[1]:
         raise UsageError(f"give an expression: {place} if x > 5")
     return place, found[1] if found else "", "" if found else rest
+
+
+def _is_outside_brackets(text: str) -> bool:
+    """Tell whether all brackets of a C++ name that begins a text are closed: it may have blanks inside them."""
+    return text.count("<") <= text.count(">") and text.count("(") <= text.count(")")

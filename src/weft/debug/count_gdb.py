@@ -20,21 +20,49 @@ gdb.execute("set backtrace past-main on")
 Fortran has its own) it may not know yet when it is asked first: the same place would have two depths."""
 
 
-def depth_now() -> int:
-    """Return the number of frames from the outermost to the innermost."""
-    depth, frame = 0, gdb.newest_frame()
+def depth_of(frame: Any) -> int:
+    """Return the number of calls from the outermost frame to a frame.
+
+    An inlined function is no call: whether gdb shows its frame at its first instruction depends on how the rank came
+    there.
+    """
+    depth = 0
     while frame is not None:
-        depth, frame = depth + 1, frame.older()
+        depth, frame = depth + (frame.type() != gdb.INLINE_FRAME), frame.older()
     return depth
 
 
-def at_depth(depth: int) -> Any:
-    """Return the frame at a depth; None if there is none."""
-    frames, frame = [], gdb.newest_frame()
-    while frame is not None:
-        frames.append(frame)
+def depth_now() -> int:
+    """Return the number of calls from the outermost frame to the innermost."""
+    return depth_of(gdb.newest_frame())
+
+
+def frame_at(level: int) -> Any:
+    """Return the frame with gdb's own number `level`."""
+    frame = gdb.newest_frame()
+    for _ in range(level):
         frame = frame.older()
-    return frames[-depth] if 0 < depth <= len(frames) else None
+    return frame
+
+
+def find_frame(depth: int, function: str) -> Any:
+    """Return the frame of a function at a depth, also of an inlined one; None if there is none."""
+    frame = gdb.newest_frame()
+    while frame is not None:
+        if frame.name() == function and depth_of(frame) == depth:
+            return frame
+        frame = frame.older()
+    return None
+
+
+def inline_chain(block: Any) -> list[int]:
+    """Return where the functions that contain a block begin, from the one that was called to the innermost inlined."""
+    found: list[int] = []
+    while block is not None and not block.is_global and not block.is_static:
+        if block.function is not None:
+            found.insert(0, block.start)
+        block = block.superblock
+    return found
 
 
 class Visit(gdb.Breakpoint):  # type: ignore[misc]
@@ -100,13 +128,9 @@ class Count:
 
     def watch(self, told: dict[str, Any]) -> None:
         """Watch an expression if its frame is on the stack."""
-        frame = at_depth(told["depth"]) if told["depth"] else gdb.newest_frame()
+        frame = find_frame(told["depth"], told["function"]) if told["depth"] else gdb.newest_frame()
         old = self.watched.get(told["text"])
-        if (
-            frame is None
-            or (told["depth"] and frame.name() != told["function"])
-            or (old is not None and old.is_valid())
-        ):
+        if frame is None or (old is not None and old.is_valid()):
             return
         selected = gdb.selected_frame()
         frame.select()
@@ -155,33 +179,56 @@ def addresses(mark: Any) -> list[int]:
     return [sal.pc for sal in gdb.decode_line(mark.location)[1] or ()]
 
 
-def lines_of(frame: Any, depth: int) -> list[dict[str, Any]]:
-    """Return the lines of a frame's function after its prologue, with the depth at which they count."""
-    function, sal = frame.function(), frame.find_sal()
-    if function is None or sal.symtab is None:
+def lines_of(frame: Any) -> list[dict[str, Any]]:
+    """Return the lines at which a frame, or those that it is inlined into, can stand; after the prologue of the called
+    function, without the lines of what is inlined into them. Each has the depth at which it counts.
+    """
+    try:
+        chain, block = inline_chain(frame.block()), frame.block()
+    except RuntimeError:  # without debug information
         return []
-    block = frame.block()
-    while block.function is None:
-        block = block.superblock
-    ready = next((one.pc for one in gdb.decode_line(f"{sal.symtab.filename}:{function.name}")[1] or ()), block.start)
-    return [
-        {"address": entry.pc, "line": entry.line, "depth": depth}
-        for entry in sal.symtab.linetable() if ready <= entry.pc < block.end
-    ]  # fmt: skip
+    depth = depth_of(frame)
+    while block.superblock is not None and not (block.superblock.is_static or block.superblock.is_global):
+        block = block.superblock  # up to the function that was called
+    found, at, ready = [], block.start, end_of_prologue(block)
+    while at < block.end:
+        sal = gdb.find_pc_line(at)
+        if sal.line and sal.symtab is not None and sal.pc == at >= ready:
+            inner = inline_chain(gdb.block_for_pc(at))
+            if inner == chain[: len(inner)]:
+                found.append({"address": at, "line": sal.line, "depth": depth})
+        at = max(sal.last or at, at) + 1
+    return found
+
+
+def end_of_prologue(block: Any) -> int:
+    """Return the address behind the prologue of the function of a block."""
+    name = block.function.name if block.function is not None else ""
+    try:
+        places = [one.pc for one in gdb.decode_line(f"{block.function.symtab.filename}:{name}")[1] or ()]
+    except (gdb.error, AttributeError):
+        places = []
+    return int(min((pc for pc in places if block.start <= pc < block.end), default=block.start))
+
+
+def caller_of(frame: Any) -> Any:
+    """Return the frame that has called a frame, or the function that it is inlined into; None if there is none."""
+    while frame is not None and frame.type() == gdb.INLINE_FRAME:
+        frame = frame.older()
+    return frame.older() if frame is not None else None
 
 
 def place(level: int) -> None:
     """Print the place of one of the rank's frames, and the lines of its function and of its caller."""
-    depth = depth_now() - level
-    frame = at_depth(depth)
-    outer = frame.older()
-    lines = lines_of(frame, depth) + (lines_of(outer, depth - 1) if outer is not None else [])
-    print(json.dumps({"address": frame.pc(), "depth": depth, "function": frame.name(), "lines": lines}))
+    frame = frame_at(level)
+    outer = caller_of(frame)
+    lines = lines_of(frame) + (lines_of(outer) if outer is not None else [])
+    print(json.dumps({"address": frame.pc(), "depth": depth_of(frame), "function": frame.name(), "lines": lines}))
 
 
 def frameless(text: str, level: int) -> None:
     """Print whether an expression names no variable of the frame."""
-    frame = at_depth(depth_now() - level)
+    frame = frame_at(level)
     try:
         symbols = [gdb.lookup_symbol(name, frame.block())[0] for name in re.findall(r"[A-Za-z_]\w*", text)]
     except RuntimeError:

@@ -163,7 +163,7 @@ class Debugger(Standing):
         call = max(((self.stops.breakpoints.begun(event), event) for event in self.stops.behind()), default=(0, None))[
             1
         ]
-        now, kept, rank = self.now(), dict(self.stops.watched), self.focus
+        now, kept, rank, at_lines = self.now(), dict(self.stops.watched), self.focus, self.at_lines()
         self.spares.asked = True
         watches = [one for of, one in self.stops.watched.values() if of == rank]
         in_source = reverse_run(self, rank, call, self.stops.breakpoints, watches)
@@ -176,17 +176,25 @@ class Debugger(Standing):
             raise UsageError(f"between rank {rank}'s first call that communicates and here no breakpoint is met"
                              f"{changes}, and no call that a breakpoint names lies behind: `restart` and "
                              "`until WHERE` go further back")  # fmt: skip
-        return self.arrived()
+        return self._arrived_back(at_lines - {self.focus})
+
+    def _arrived_back(self, at_lines: set[int]) -> Answer:
+        """Return where all ranks are after a command that went back on one of them, with the other ranks that have left
+        their lines (`at_lines`).
+        """
+        answer = self.arrived()
+        left = sorted(at_lines - self.at_lines())
+        return answer | ({"left": left} if left else {})
 
     def line_back(self, how: str, rank: int) -> Answer:
         """Go back to the line before on a rank, over functions (`next`) or into them (`step`)."""
-        kept, self.spares.asked = dict(self.stops.watched), True
+        kept, self.spares.asked, at_lines = dict(self.stops.watched), True, self.at_lines()
         try:
             reverse_line(self, how, rank)
         finally:
             self.stops.watch_again(kept)
         self.look_at([rank])
-        return self.arrived()
+        return self._arrived_back(at_lines - {rank})
 
     def step(self, how: str, ranks: Sequence[int]) -> Answer:
         """Go to the next line on some ranks; MPI calls on the way are made, with what they need of the others."""

@@ -232,7 +232,11 @@ class NativeHand:
             self._counts = True
         with suppress(DebuggerError):
             self.gdb.ask(f"-thread-select {self.thread}")
-        said = self.gdb.said(f"-interpreter-exec console {quoted(f'python {call}')}")
+        try:
+            said = self.gdb.said(f"-interpreter-exec console {quoted(f'python {call}')}")
+        except DebuggerError as error:
+            why = self.gdb.last_error or str(error)
+            raise DebuggerError(f"gdb cannot say where the rank is: {why}") from error
         return json.loads(said.strip().splitlines()[-1])
 
     def place(self, level: int = 0, text: str = "") -> Place:

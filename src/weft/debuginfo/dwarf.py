@@ -223,6 +223,7 @@ class DwarfModule:
         return iter(self._held[die.offset])
 
     def _functions_in(self, die: Any) -> Iterator[Any]:
+        """Yield the functions below an entry, inner ones before those that contain them."""
         for child in die.iter_children():
             if child.tag in _SCOPES or child.tag in _BLOCKS:
                 if child.has_children:
@@ -248,6 +249,7 @@ class DwarfModule:
         return [variable for variable in found if variable is not None]
 
     def _covers(self, die: Any, place: int) -> bool:
+        """Return whether an entry's code contains an instruction."""
         low, high = die.attributes.get("DW_AT_low_pc"), die.attributes.get("DW_AT_high_pc")
         if low is not None and high is not None:
             relative = describe_form_class(high.form) == "constant"
@@ -257,6 +259,7 @@ class DwarfModule:
         return self._in_ranges(die, place)
 
     def _in_ranges(self, die: Any, place: int) -> bool:
+        """Return whether the address ranges of an entry contain an instruction."""
         lists = self._dwarf.range_lists()
         if lists is None:
             return False
@@ -285,6 +288,7 @@ class DwarfModule:
         return value.value.decode(errors="replace") if value else ""
 
     def _variable(self, die: Any, depth: int = 0) -> DwarfVariable | None:
+        """Return the variable of an entry, None if the entry is no variable or its location or type is not known."""
         if die.tag not in ("DW_TAG_variable", "DW_TAG_formal_parameter") or "DW_AT_location" not in die.attributes:
             return None
         operation = self._operation(die)
@@ -308,6 +312,8 @@ class DwarfModule:
         return None  # in several places, one after the other
 
     def _parse_single_operation(self, die: Any, expression: Any) -> tuple[int, int] | None:
+        """Return the operation of a location expression and its number: an address, or an offset in the frame; None
+        for any other expression."""
         operations = DWARFExprParser(die.cu.structs).parse_expr(expression)
         if len(operations) != 1 or operations[0].op not in (_OP_ADDR, _OP_FBREG):
             return None
@@ -348,6 +354,7 @@ class DwarfModule:
         return die
 
     def _shape(self, die: Any) -> Shape:
+        """Return the shape of a type, computed once."""
         if die.offset not in self._shapes:
             self._shapes[die.offset] = Shape(self._format_type(die), 0, 0, ())  # of a type that holds itself
             self._shapes[die.offset] = self._build_shape(die)
@@ -402,6 +409,7 @@ class DwarfModule:
         return found
 
     def _build_shape(self, die: Any) -> Shape:
+        """Return the shape of a type from its entry."""
         bare = self._strip_qualifiers(die)
         text = self._format_type(die)
         size = bare.attributes.get("DW_AT_byte_size")
@@ -418,6 +426,7 @@ class DwarfModule:
         return Shape(text, width, width, (Leaf(0, self._classify_base_type(bare, width), width, ""),))
 
     def _members(self, die: Any, width: int) -> Iterator[Leaf]:
+        """Yield the leaves of a structure's members, at most MOST_LEAVES and one more."""
         many = 0
         for child in die.iter_children():
             if child.tag not in ("DW_TAG_member", "DW_TAG_inheritance") or "DW_AT_type" not in child.attributes:
@@ -441,6 +450,7 @@ class DwarfModule:
                     yield Leaf(start + k * shape.element + leaf.at, leaf.sort, leaf.width, name)
 
     def _classify_base_type(self, die: Any, width: int) -> str:
+        """Return the letter for the numbers of a type, such as "i" for integers and "f" for floats; "?" if unknown."""
         if die.tag in _POINTERS:
             return "p"
         if die.tag == "DW_TAG_enumeration_type":

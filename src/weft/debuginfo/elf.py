@@ -56,6 +56,8 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def _read_segments(file: BinaryIO) -> Iterator[Segment]:
+    """Yield the program headers of an ELF file: kind, offset, address, length. ValueError if it is not a 64-bit ELF
+    file."""
     head = file.read(64)
     if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
         raise ValueError("the file is not a 64-bit ELF file")
@@ -69,6 +71,7 @@ def _read_segments(file: BinaryIO) -> Iterator[Segment]:
 
 
 def _read_dynamic(file: BinaryIO, segments: list[Segment]) -> Iterator[tuple[int, int]]:
+    """Yield the entries (tag, value) of the dynamic section of an ELF file."""
     for kind, offset, _, length in segments:
         if kind == PT_DYNAMIC and length <= MAX_NOTES:
             file.seek(min(offset, 2**62))

@@ -37,11 +37,11 @@ def mark_c_sources(paths: Sequence[Path], texts: SourceMap, options: CompileOpti
     units = [SourceUnit(c_source.read_c_source(path, options.for_source(path).include), shared) for path in paths]
     arrays = [ArrayMarker(unit) for unit in units]
     for one in arrays:
-        one.read()
+        one.read_declarations()
     for one in arrays:
-        one.join()
+        one.share_external_names()
     for one in arrays:
-        one.mark()
+        one.mark_declarations()
     groups = c_groups.DirectiveGroups(units)
     return [mark_unit(unit, groups) for unit in units]
 
@@ -49,25 +49,25 @@ def mark_c_sources(paths: Sequence[Path], texts: SourceMap, options: CompileOpti
 def mark_unit(unit: SourceUnit, groups: c_groups.DirectiveGroups) -> MarkedSource:
     """Return the marked copy of one source whose arrays are known."""
     hooks = HookedVariables(unit)
-    DirectiveMarker(unit, hooks, groups).mark()
-    hooks.mark()
-    OwnComputations(unit).mark()
-    LoopUnroller(unit).mark()
+    DirectiveMarker(unit, hooks, groups).mark_directives()
+    hooks.mark_variables()
+    OwnComputations(unit).mark_assignments()
+    LoopUnroller(unit).mark_small_loops()
     prologue = c_calls.source_prologue(unit.source.text, unit.tree.cplusplus)
-    return MarkedSource(unit.source.path, unit.marks.text(prologue), ".cpp" if unit.tree.cplusplus else ".c")
+    return MarkedSource(unit.source.path, unit.marks.marked_text(prologue), ".cpp" if unit.tree.cplusplus else ".c")
 
 
 class DirectiveMarker(LoopConstructs):
     """Inserts the runtime's calls for the directives of one source."""
 
-    def mark(self) -> None:
+    def mark_directives(self) -> None:
         """Put the calls for every directive that is no declaration."""
         for begin, _, directive, text in self.source.directives:
             statement = self.unit.attached[begin]
             if isinstance(directive, syntax.Parallel):
                 self.wait_for_edge_groups(directive, statement, begin, text)
             if not self.source.old or c_groups.are_arrays_followed(self.unit, directive, begin):
-                self.construct(begin, directive, statement, text)
+                self.mark_directive(begin, directive, statement, text)
             elif isinstance(directive, syntax.Parallel):
                 place = directive.place
                 self.unit.shared.texts.unchecked.append(
@@ -76,31 +76,33 @@ class DirectiveMarker(LoopConstructs):
 
     # --- constructs -----------------------------------------------------------------------------------------------
 
-    def construct(self, begin: int, directive: Directive, statement: Node | None, text: str) -> None:
-        """Put the calls for one directive."""
+    def mark_directive(self, begin: int, directive: Directive, statement: Node | None, text: str) -> None:
+        """Insert the calls for one directive."""
         if isinstance(directive, syntax.Parallel):
-            self.parallel(directive, statement, text)
+            self.mark_parallel_loop(directive, statement, text)
         elif isinstance(directive, syntax.Region):
-            self.region(directive, statement, text)
+            self.mark_region(directive, statement, text)
         elif isinstance(directive, syntax.RemoteAccess):
-            node = self.behind(directive, statement, "remote_access")
+            node = self.require_statement(directive, statement, "remote_access")
             number = self.unit.texted("remote_access", directive, text)
-            opening = self.fetched(directive.remote, begin, number)
-            opening += render_call("remote_begin", number) + self.remotes(directive.remote, begin, "remote")
+            opening = self.render_host_fetches(directive.remote, begin, number)
+            opening += render_call("remote_begin", number) + self.render_remote_accesses(
+                directive.remote, begin, "remote"
+            )
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, render_call("remote_end", number))
         elif isinstance(directive, syntax.Note) and directive.keyword == "host_section":
-            node = self.behind(directive, statement, "host_section")
+            node = self.require_statement(directive, statement, "host_section")
             number = self.unit.texted("host_section", directive, text)
             opening, closing = render_call("host_section_begin", number), render_call("host_section_end", number)
             self.marks.around(self.tree.begin(node), self.tree.end(node), opening, closing)
         elif isinstance(directive, syntax.Note) and directive.keyword == "copy":
-            node = self.behind(directive, statement, "COPY")
+            node = self.require_statement(directive, statement, "COPY")
             self.marks.around(
                 self.tree.begin(node), self.tree.end(node), render_call("io_begin"), render_call("io_end")
             )
         elif isinstance(directive, syntax.NewArray):
             number = self.unit.texted("create_template", directive, text)
-            self.marks.before(begin, self.arrays.created(directive.items[0], begin, number))
+            self.marks.before(begin, self.arrays.render_template_creation(directive.items[0], begin, number))
         elif isinstance(directive, syntax.ShadowAdd):
             self.marks.before(begin, c_scattered.render_shadow_add(self.unit, directive, begin, text))
         elif isinstance(directive, syntax.Localize):
@@ -111,29 +113,29 @@ class DirectiveMarker(LoopConstructs):
         elif isinstance(directive, syntax.DefineGroup):
             self.marks.before(begin, self.render_shadow_group(directive, begin, text))
         elif isinstance(directive, syntax.TaskRegion | syntax.On | syntax.Map):
-            self.tasks(begin, directive, statement, text)
+            self.mark_tasks(begin, directive, statement, text)
         elif isinstance(directive, syntax.Redistribute | syntax.Realign):
-            self.marks.before(begin, self.moved(directive, begin, text))
+            self.marks.before(begin, self.render_remapping(directive, begin, text))
         elif isinstance(directive, syntax.Actual):
             number = self.unit.texted("get_actual" if directive.get else "actual", directive, text)
             name = "get_actual" if directive.get else "actual"
             items = [item for item in directive.items or () if not self.is_unseen_by_hooks(item, begin)]
-            calls = [self.part(name, number, item, begin) for item in items]
+            calls = [self.render_part_call(name, number, item, begin) for item in items]
             self.marks.before(begin, " ".join(calls))
 
     def grouped(self, name: str, directive: Directive, group: str, at: int, text: str) -> str:
         """Return the call that starts a group or waits for it; empty where the group cannot be followed."""
-        number = self.groups.of(self.unit, Reference(group, None, directive.place), at)
+        number = self.groups.followed_number(self.unit, Reference(group, None, directive.place), at)
         return render_call(name, self.unit.texted(name, directive, text), number) if number else ""
 
     def render_shadow_group(self, directive: syntax.DefineGroup, at: int, text: str) -> str:
         """Return the calls that put arrays into a group of shadow edges."""
-        group = self.groups.of(self.unit, Reference(directive.group, None, directive.place), at)
+        group = self.groups.followed_number(self.unit, Reference(directive.group, None, directive.place), at)
         construct = self.unit.texted("shadow_group", directive, text)
         found: list[str] = []
         for item in directive.renewals:
             if group and c_groups.is_followed(self.unit, item.array, at):
-                variable = self.edged(item.array, item.widths, at, "create_shadow_group")
+                variable = self.require_array_with_edges(item.array, item.widths, at, "create_shadow_group")
                 edges = c_calls.width_arguments(item.widths)
                 number = self.unit.data_id(variable)
                 found.append(
@@ -154,22 +156,22 @@ class DirectiveMarker(LoopConstructs):
             begin, end = self.tree.begin(statement), self.tree.end(statement)
             self.marks.around(begin, end, calls.get("wait", ""), calls.get("start", ""))
 
-    def behind(self, directive: Directive, statement: Node | None, name: str) -> Node:
+    def require_statement(self, directive: Directive, statement: Node | None, name: str) -> Node:
         """Return the statement that a directive stands before."""
         if statement is None or statement.type in ("declaration", "function_definition"):
             self.unit.fail(
-                directive.place, f"`{name}` stands before no statement; put it before the statement it is about"
+                directive.place, f"`{name}` is not before a statement; put it before the statement it is about"
             )
         return statement
 
     def is_unseen_by_hooks(self, item: Reference, at: int) -> bool:
         """Return whether a variable is one that the hooks need not see: taking its address would show it to them."""
-        variable = self.unit.variable(item, at)
+        variable = self.unit.resolve_variable(item, at)
         return variable in self.hooks.unmarked or variable.is_pointer_like
 
-    def part(self, name: str, number: int, item: Reference, at: int) -> str:
+    def render_part_call(self, name: str, number: int, item: Reference, at: int) -> str:
         """Return a call about a variable or a part of it."""
-        variable = self.unit.variable(item, at)
+        variable = self.unit.resolve_variable(item, at)
         return render_call(
             name,
             number,
@@ -179,11 +181,11 @@ class DirectiveMarker(LoopConstructs):
             *c_calls.section_arguments(item, variable),
         )
 
-    def moved(self, directive: syntax.Redistribute | syntax.Realign, at: int, text: str) -> str:
+    def render_remapping(self, directive: syntax.Redistribute | syntax.Realign, at: int, text: str) -> str:
         """Return the calls of redistribute and realign."""
         found: list[str] = []
         for array in directive.arrays:
-            variable = self.unit.variable(array, at)
+            variable = self.unit.resolve_variable(array, at)
             if not variable.declare:
                 what = f"`{array.name}` is not a distributed array; put `#pragma dvm array` before its declaration"
                 self.unit.fail(array.place, what)
@@ -193,34 +195,34 @@ class DirectiveMarker(LoopConstructs):
                 construct = self.unit.texted("redistribute", directive, text)
                 found.append(c_calls.render_block_sizes(number, variable, axes))
                 found.append(c_scattered.render_owner_calls(self.unit, number, variable, axes, at))
-                task = self.unit.task(directive.distribution.onto, at)
+                task = self.unit.resolve_task(directive.distribution.onto, at)
                 found.append(c_calls.render_distribution(construct, number, variable, axes, task))
             else:
                 construct = self.unit.texted("realign", directive, text)
-                found.append(self.arrays.alignment(variable, number, construct, directive.alignment, at))
-                if directive.new_value and not variable.by_pointer:
+                found.append(self.arrays.render_alignment(variable, number, construct, directive.alignment, at))
+                if directive.new_value and not variable.has_data_behind_pointer:
                     found.append(render_call("clear", data_address(variable), data_bytes(variable)))
         return " ".join(found)
 
-    def region(self, directive: syntax.Region, statement: Node | None, text: str) -> None:
+    def mark_region(self, directive: syntax.Region, statement: Node | None, text: str) -> None:
         """Put a region around its statement."""
-        node = self.behind(directive, statement, "region")
+        node = self.require_statement(directive, statement, "region")
         number = self.unit.texted("region", directive, text)
         at = self.tree.begin(node)
         calls = [render_call("region_begin", number)]
         named: set[Variable] = set()
         for data in directive.data:
             for item in data.items:
-                variable = self.unit.variable(item, at)
+                variable = self.unit.resolve_variable(item, at)
                 named.add(variable)
                 if self.is_unseen_by_hooks(item, at):
                     continue
                 calls.append(self._region_data_call(variable, item, INTENTS[data.intent]))
-        written = c_uses.written(self.tree, node) | c_uses.addressed(self.tree, node)
-        hidden = self.hidden(node)
-        for variable in dict.fromkeys(v for _, v in c_uses.uses(self.tree, node)):
+        written = c_uses.written_variables(self.tree, node) | c_uses.addressed_variables(self.tree, node)
+        hidden = self.find_private_variables(node)
+        for variable in dict.fromkeys(v for _, v in c_uses.iterate_uses(self.tree, node)):
             inside = variable.statement_begin >= at and not variable.outside
-            pointer = variable.pointer and not variable.by_pointer
+            pointer = variable.pointer and not variable.has_data_behind_pointer
             if variable in named or variable in hidden or inside or pointer or c_calls.is_template(variable):
                 continue
             if variable not in written and not variable.is_array:
@@ -230,7 +232,9 @@ class DirectiveMarker(LoopConstructs):
             calls.append(self._region_data_call(variable, empty, intent))
         calls.append(render_call("region_start"))
         # A reduction's result is put into the host's memory: it needs no get_actual.
-        reduced = [self.part("get_actual", number, item, at) for item in self.reduced(node)]
+        reduced = [
+            self.render_part_call("get_actual", number, item, at) for item in self.find_reduction_variables(node)
+        ]
         self.marks.around(
             at, self.tree.end(node), " ".join(calls), " ".join([render_call("region_end", number), *reduced])
         )
@@ -241,7 +245,7 @@ class DirectiveMarker(LoopConstructs):
         data = (self.unit.data_id(variable), data_address(variable), data_bytes(variable))
         return render_call("region_data", *data, intent, *bounds)
 
-    def reduced(self, node: Node) -> list[Reference]:
+    def find_reduction_variables(self, node: Node) -> list[Reference]:
         """Return the reduction variables of the loops of a region."""
         begin, end = self.tree.begin(node), self.tree.end(node)
         return [
@@ -255,39 +259,39 @@ class DirectiveMarker(LoopConstructs):
             if one is not None and self.tree.resolve(one.name, begin) is not None
         ]
 
-    def hidden(self, node: Node) -> set[Variable]:
+    def find_private_variables(self, node: Node) -> set[Variable]:
         """Return the variables that a region's own loops have for each iteration alone."""
         begin, end = self.tree.begin(node), self.tree.end(node)
         found: set[Variable] = set()
         for low, high, directive, loop in self.unit.parallels:
             if begin <= low and high <= end:
-                found |= self.unit.privates(directive, loop)
-                found |= {v for v in self.unit.indices(directive, loop) if v is not None}
+                found |= self.unit.private_variables(directive, loop)
+                found |= {v for v in self.unit.loop_variables(directive, loop) if v is not None}
         return found
 
     # --- tasks, in the old form -----------------------------------------------------------------------------------
 
-    def tasks(
+    def mark_tasks(
         self, begin: int, directive: syntax.TaskRegion | syntax.On | syntax.Map, statement: Node | None, text: str
     ) -> None:
-        """Put the calls of a task region around it, of a task around its block, of a mapping where it stands."""
+        """Insert the calls of a task region around it, of a task around its block, of a mapping at its place."""
         if isinstance(directive, syntax.Map):
             task = self.resolve_task(directive.task, begin)
             mapped = render_call("task_map", self.unit.texted("map", directive, text), *task, 0, -1)
-            self.marks.before(begin, self.unit.known_tasks(directive.task, begin) + mapped)
+            self.marks.before(begin, self.unit.render_task_count(directive.task, begin) + mapped)
             return
         name = "TASK_REGION" if isinstance(directive, syntax.TaskRegion) else "ON"
-        node = self.behind(directive, statement, name)
+        node = self.require_statement(directive, statement, name)
         number = self.unit.texted(name.lower(), directive, text)
         if isinstance(directive, syntax.TaskRegion):
             tasks = Reference(directive.tasks, None, directive.place)
-            self.around_tasks(node, number, tasks, directive.clauses)
+            self.wrap_in_task_region(node, number, tasks, directive.clauses)
         else:
             if not self.in_tasks(begin):
-                self.unit.fail(directive.place, "ON stands outside of a TASK_REGION; put TASK_REGION before it")
+                self.unit.fail(directive.place, "ON is outside of a TASK_REGION; put TASK_REGION before it")
             task = self.resolve_task(directive.task, begin)
-            self.around_task(node, number, task[1])
+            self.wrap_in_task(node, number, task[1])
 
     def resolve_task(self, reference: Reference, at: int) -> tuple[int, str]:
         """(tasks, which) of a task that a directive names."""
-        return self.unit.task(reference, at) or (self.unit.tasks(reference, at), "0")
+        return self.unit.resolve_task(reference, at) or (self.unit.task_array_number(reference, at), "0")

@@ -32,7 +32,7 @@ class ArrayMarker:
         self.blocks: dict[str, int] = {}
 
     @property
-    def declares(self) -> list[tuple[syntax.Declare, Node | None, str]]:
+    def declaring_directives(self) -> list[tuple[syntax.Declare, Node | None, str]]:
         """Return the directives that declare: with the statement behind each, and its text."""
         return [
             (directive, self.unit.attached[begin], text)
@@ -40,10 +40,10 @@ class ArrayMarker:
             if isinstance(directive, syntax.Declare)
         ]
 
-    def read(self) -> None:
+    def read_declarations(self) -> None:
         """Give the variables of this source what their directives say."""
-        for directive, statement, _ in self.declares:
-            self.declare(directive, statement)
+        for directive, statement, _ in self.declaring_directives:
+            self.apply_declaration(directive, statement)
         for many in self.tree.variables.values():
             # A name may be declared again, without its directive: the definition of what a header has `extern`.
             outside = [variable for variable in many if variable.outside]
@@ -55,7 +55,7 @@ class ArrayMarker:
                     if have_distribution(said) and not have_distribution(self.shared.spread[variable.name]):
                         self.shared.spread[variable.name] = said
 
-    def join(self) -> None:
+    def share_external_names(self) -> None:
         """Give the external names of this source what the directives of the others say."""
         for name, many in self.tree.variables.items():
             said = self.shared.spread.get(name)
@@ -64,15 +64,15 @@ class ArrayMarker:
                     own = [one for one in variable.declare if one not in said]
                     variable.declare = [*said, *own]
 
-    def mark(self) -> None:
-        """Put the calls that tell the runtime of the arrays."""
-        for directive, statement, text in self.declares:
-            self.register(directive, statement, text)
-        self.allocations()
+    def mark_declarations(self) -> None:
+        """Insert the calls that tell the runtime of the arrays."""
+        for directive, statement, text in self.declaring_directives:
+            self.mark_declaration(directive, statement, text)
+        self.mark_allocations()
 
-    def declare(self, directive: syntax.Declare, statement: Node | None) -> None:
-        """Give the variables of the declaration behind a directive what it says."""
-        variables = self.declared_by(directive, statement)
+    def apply_declaration(self, directive: syntax.Declare, statement: Node | None) -> None:
+        """Give the variables of the declaration after a directive what the directive says."""
+        variables = self.variables_of_directive(directive, statement)
         for variable in variables:
             variable.declare.append(directive)
             for attribute in directive.attributes:
@@ -91,30 +91,30 @@ class ArrayMarker:
                     what = f"`{variable.name}` has {has}; the directive speaks of {len(axes)}"
                     self.unit.fail(directive.place, what)
 
-    def declared_by(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
+    def variables_of_directive(self, directive: syntax.Declare, statement: Node | None) -> list[Variable]:
         """Return the variables that a directive is about."""
         inherited = {entity.name for entity in directive.entities}
         inherit = any(isinstance(a, syntax.Trait) and a.kind == "inherit" for a in directive.attributes)
         if inherit:
             if statement is None or statement.type not in ("function_definition", "declaration"):
-                self.unit.fail(directive.place, "`inherit` stands before no function; put it before the function")
+                self.unit.fail(directive.place, "`inherit` is not before a function; put it before the function")
             begin, end = self.tree.begin(statement), self.tree.end(statement)
             found = [v for n in inherited for v in self.tree.variables.get(n, ()) if v.parameter and begin < v.at < end]
             if statement.type == "function_definition" and len(found) != len(inherited):
                 missing = sorted(inherited - {v.name for v in found})
                 self.unit.fail(
-                    directive.place, f"`{missing[0]}` in `inherit` is not a parameter of the function behind it"
+                    directive.place, f"`{missing[0]}` in `inherit` is not a parameter of the function after it"
                 )
             return found
         begin = self.tree.begin(statement) if statement is not None else -1
         found = [v for many in self.tree.variables.values() for v in many if v.statement_begin == begin]
         if not found or found[0].parameter:
-            self.unit.fail(directive.place, "the directive stands before no declaration; put it before the array's own")
+            self.unit.fail(directive.place, "the directive is not before a declaration; put it before the array's own")
         return found
 
-    def register(self, directive: syntax.Declare, statement: Node | None, text: str) -> None:
-        """Put the calls that name and spread the arrays of a declaration behind it."""
-        for variable in self.declared_by(directive, statement):
+    def mark_declaration(self, directive: syntax.Declare, statement: Node | None, text: str) -> None:
+        """Insert the calls that name and distribute the arrays of a declaration after it."""
+        for variable in self.variables_of_directive(directive, statement):
             if directive not in variable.declare:
                 continue
             if variable.declare[-1] is not directive:
@@ -122,18 +122,22 @@ class ArrayMarker:
             number = self.unit.data_id(variable)
             construct = self.unit.texted("array", directive, text)
             if variable.has("task"):
-                self.placed(variable, render_call("task_array", number, 0, 0), "")
+                self.insert_at_lifetime_begin(variable, render_call("task_array", number, 0, 0), "")
             elif variable.parameter:
-                self.parameter(variable, number)
+                self.mark_parameter(variable, number)
             elif c_calls.is_template(variable):
                 if made := render_template(number, directive.entities[0]):
-                    self.placed(variable, made + self.distributed(variable, number, construct), "")
+                    self.insert_at_lifetime_begin(
+                        variable, made + self.render_distribution_call(variable, number, construct), ""
+                    )
             elif not variable.pointer and not (variable.external and not all(variable.sizes)):
-                made = self.arrayed(variable, number, "") + self.distributed(variable, number, construct)
-                self.placed(variable, made, self.aligned(variable, number, construct))
+                made = self.render_array_call(variable, number, "") + self.render_distribution_call(
+                    variable, number, construct
+                )
+                self.insert_at_lifetime_begin(variable, made, self.render_alignment_calls(variable, number, construct))
 
-    def depth(self, variable: Variable, seen: frozenset[str]) -> int:
-        """Return how many alignments lie between an array and the one that is distributed."""
+    def alignment_depth(self, variable: Variable, seen: frozenset[str]) -> int:
+        """Return how many alignments are between an array and the one that is distributed."""
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Alignment) and attribute.target is not None:
@@ -143,20 +147,20 @@ class ArrayMarker:
                     if goal is None or name in seen:
                         return 1
                     goal.declare = goal.declare or declare or []
-                    return 1 + self.depth(goal, seen | {name})
+                    return 1 + self.alignment_depth(goal, seen | {name})
         return 0
 
-    def created(self, entity: syntax.Entity, at: int, construct: int) -> str:
+    def render_template_creation(self, entity: syntax.Entity, at: int, construct: int) -> str:
         """Return the calls that make a template whose sizes its declaration leaves open."""
         variable = self.tree.resolve(entity.name, at)
         if variable is None or not c_calls.is_template(variable):
             self.unit.fail(entity.place, f"`{entity.name}` is not a template; put DVM(DISTRIBUTE …; TEMPLATE) first")
         number = self.unit.data_id(variable)
-        return render_template(number, entity) + self.distributed(variable, number, construct)
+        return render_template(number, entity) + self.render_distribution_call(variable, number, construct)
 
-    def parameter(self, variable: Variable, number: int) -> None:
+    def mark_parameter(self, variable: Variable, number: int) -> None:
         """Name an array at the head of the function that it is passed to."""
-        rank = self.unit.rank(variable)
+        rank = self.unit.array_rank(variable)
         element = f"sizeof({c_calls.element_at(variable, rank)})"
         function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
         body = function.child_by_field_name("body")
@@ -173,9 +177,9 @@ class ArrayMarker:
             )
             self.marks.before(self.tree.begin(body) + 1, " " + text)
 
-    def arrayed(self, variable: Variable, number: int, first: str) -> str:
+    def render_array_call(self, variable: Variable, number: int, first: str) -> str:
         """Return the call that names an array; it has no values yet."""
-        rank = self.unit.rank(variable)
+        rank = self.unit.array_rank(variable)
         element = f"sizeof({c_calls.element_at(variable, rank)})"
         extents = c_calls.array_extents(variable, rank, first)
         text = render_call(
@@ -185,7 +189,7 @@ class ArrayMarker:
             text += " " + render_call("clear", data_address(variable), data_bytes(variable))
         return text
 
-    def distributed(self, variable: Variable, number: int, construct: int) -> str:
+    def render_distribution_call(self, variable: Variable, number: int, construct: int) -> str:
         """Return the call that distributes an array or template as it is declared."""
         for one in variable.declare:
             for attribute in one.attributes:
@@ -195,31 +199,33 @@ class ArrayMarker:
                         sizes += c_scattered.render_owner_calls(
                             self.unit, number, variable, attribute.axes, variable.begin
                         )
-                    task = self.unit.task(attribute.onto, variable.begin)
+                    task = self.unit.resolve_task(attribute.onto, variable.begin)
                     return f" {sizes} " + c_calls.render_distribution(construct, number, variable, attribute.axes, task)
         return ""
 
-    def aligned(self, variable: Variable, number: int, construct: int) -> str:
+    def render_alignment_calls(self, variable: Variable, number: int, construct: int) -> str:
         """Return the calls that align an array and give it edges as it is declared."""
         text = ""
         for one in variable.declare:
             for attribute in one.attributes:
                 if isinstance(attribute, syntax.Alignment):
                     at = len(self.tree.text) - 1 if variable.outside else variable.begin
-                    text += " " + self.alignment(variable, number, construct, attribute, at)
+                    text += " " + self.render_alignment(variable, number, construct, attribute, at)
                 if isinstance(attribute, syntax.Shadow):
                     text += " " + render_call(
                         "shadow", number, data_address(variable), *c_calls.width_arguments(attribute.widths)
                     )
         return text
 
-    def alignment(self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment, at: int) -> str:
+    def render_alignment(
+        self, variable: Variable, number: int, construct: int, alignment: syntax.Alignment, at: int
+    ) -> str:
         """Return the call that aligns an array; its target is what the name means at an offset."""
         if alignment.target is None:
             return ""
         if variable.external and self.tree.resolve(alignment.target.name, at) is None:
             return ""  # the source that defines the array aligns it: here the target has no declaration
-        target = self.unit.spread(alignment.target, at, "align")
+        target = self.unit.resolve_distributed(alignment.target, at, "align")
         mapping = c_calls.mapping_arguments(alignment.target.subscripts or ())
         return render_call(
             "align",
@@ -231,15 +237,17 @@ class ArrayMarker:
             *mapping,
         )
 
-    def placed(self, variable: Variable, made: str, aligned: str) -> None:
-        """Put the calls for a variable where it comes to life: behind its declaration, or before the program."""
+    def insert_at_lifetime_begin(self, variable: Variable, made: str, aligned: str) -> None:
+        """Insert the calls for a variable where its lifetime begins: after its declaration, or before the program."""
         at = variable.statement_end
         if variable.outside:
-            self.unit.constructor(at, FIRST, made)
+            self.unit.add_constructor(at, FIRST, made)
             if aligned:
                 # Behind all declarations of the file: the target may be declared later than the array.
-                priority = ALIGNED + self.depth(variable, frozenset())
-                self.unit.constructor(len(self.tree.text.rstrip()), priority, self.tree.used_there(variable) + aligned)
+                priority = ALIGNED + self.alignment_depth(variable, frozenset())
+                self.unit.add_constructor(
+                    len(self.tree.text.rstrip()), priority, self.tree.render_using_declarations(variable) + aligned
+                )
         elif variable.static:
             self.marks.before(at, f" {{ static int weft_once; if (!weft_once) {{ weft_once = 1; {made} {aligned} }} }}")
         elif variable.external:
@@ -247,9 +255,10 @@ class ArrayMarker:
         else:
             self.marks.before(at, f" {made} {aligned}")
 
-    def allocations(self) -> None:
-        """Name what pointers get from malloc and its like: arrays of the directives, and other blocks of the heap."""
-        for node in c_tree.walk(self.tree.root):
+    def mark_allocations(self) -> None:
+        """Name the memory that pointers get from malloc and similar functions: arrays of the directives, and other
+        blocks of the heap."""
+        for node in c_tree.walk_nodes(self.tree.root):
             found = split_assigned_call(self.tree, node)
             if found is None:
                 continue
@@ -257,15 +266,15 @@ class ArrayMarker:
             name = self.tree.source(left)
             variable = self.tree.resolve(name, self.tree.end(left)) if left.type == "identifier" else None
             if variable is not None and variable.pointer and variable.declare:
-                self.behind(node, self.allocated(variable, called), name)
+                self.insert_after(node, self.render_allocation(variable, called), name)
             elif not any(
                 self.tree.begin(node) >= begin and self.tree.end(node) <= end
                 for begin, end, _, _ in self.unit.parallels
             ):
-                self.behind(node, self.block(left, variable, called), name)
+                self.insert_after(node, self.render_heap_block(left, variable, called), name)
 
-    def behind(self, node: Node, text: str, name: str) -> None:
-        """Put calls behind an assignment or declaration, wherever it stands."""
+    def insert_after(self, node: Node, text: str, name: str) -> None:
+        """Insert calls after an assignment or declaration, wherever it is."""
         above = node.parent
         if not text or above is None:
             return
@@ -275,13 +284,15 @@ class ArrayMarker:
                 self.marks.before(self.tree.end(above), f" {text}")
         elif above.type == "expression_statement":
             self.marks.around(self.tree.begin(above), self.tree.end(above), "", f" {text}")
-        elif c_tree.ancestor(node, {"argument_list", "for_statement", "function_definition"}) == c_tree.ancestor(
+        elif c_tree.find_ancestor(
+            node, {"argument_list", "for_statement", "function_definition"}
+        ) == c_tree.find_ancestor(
             node, {"function_definition"}
         ):  # a macro's arguments hold no lines of the preprocessor
             self.marks.before(self.tree.begin(node), "({ ")
             self.marks.after(self.tree.end(node), f"; {text} {name}; }})")
 
-    def allocated(self, variable: Variable, called: Node) -> str:
+    def render_allocation(self, variable: Variable, called: Node) -> str:
         """Return the calls that name and map an array of the directives that gets its memory."""
         total = allocation_size(self.tree, called)
         number = self.unit.data_id(variable)
@@ -289,19 +300,21 @@ class ArrayMarker:
         construct = next(
             self.unit.texted("array", d, text) for _, _, d, text in self.source.directives if d is variable.declare[-1]
         )
-        text = self.arrayed(variable, number, first) + self.distributed(variable, number, construct)
-        return text + self.aligned(variable, number, construct)
+        text = self.render_array_call(variable, number, first) + self.render_distribution_call(
+            variable, number, construct
+        )
+        return text + self.render_alignment_calls(variable, number, construct)
 
-    def block(self, left: Node, variable: Variable | None, called: Node) -> str:
+    def render_heap_block(self, left: Node, variable: Variable | None, called: Node) -> str:
         """Return the call that names a block of the heap that no directive is about; empty where its name is no
         plain one.
         """
         name = self.tree.source(left)
         if variable is not None and not variable.pointer:
             return ""
-        if any(one.type in UNSAFE for one in c_tree.walk(left)):
+        if any(one.type in UNSAFE for one in c_tree.walk_nodes(left)):
             return ""
-        place = self.source.position(self.tree.begin(left))
+        place = self.source.position_of(self.tree.begin(left))
         number = self.unit.data_id(variable) if variable else self.blocks.get(name)
         if number is None:
             number = self.blocks[name] = self.shared.texts.add_variable(name, place.file, place.line, "array")
@@ -334,7 +347,7 @@ def split_assigned_call(tree: c_tree.Tree, node: Node) -> tuple[Node, Node] | No
             return None
     elif node.type == "init_declarator":
         declared = node.child_by_field_name("declarator")
-        left, right = c_tree.declarator(tree, node)[0] if declared else None, node.child_by_field_name("value")
+        left, right = c_tree.analyse_declarator(tree, node)[0] if declared else None, node.child_by_field_name("value")
     else:
         return None
     while right is not None and (inner := strip_cast(tree, right)) is not None:

@@ -41,7 +41,7 @@ template <typename T> static inline T *weft_pointer(T *p) { return p; } \
 template <typename T> static inline char *weft_pointer(const T &) { return 0; } \
 %s
 """
-"""A temporary array has no address in C++, and its types are told apart by overloading."""
+"""A temporary array has no address in C++, and its types are distinguished by overloading."""
 KINDS: Final = {
     "*": "WEFT_WHOLE",
     "block": "WEFT_BLOCK",
@@ -161,7 +161,7 @@ def data_address(variable: Variable) -> str:
     """Return the address of a variable's data."""
     if is_template(variable):
         return "(void *)0"
-    if variable.by_pointer:
+    if variable.has_data_behind_pointer:
         return f"(void *)({variable.name})"
     return f"(void *)&({variable.name})"
 
@@ -170,7 +170,7 @@ def data_bytes(variable: Variable) -> str:
     """Return the bytes of a variable's data; 0: not known from its declaration."""
     if is_template(variable):
         return "0"
-    if not variable.by_pointer:
+    if not variable.has_data_behind_pointer:
         return f"sizeof({variable.name})"
     return f"({variable.first}) * sizeof(({variable.name})[0])" if variable.first else "0"
 
@@ -184,7 +184,7 @@ def array_extents(variable: Variable, rank: int, first: str = "") -> str:
     """Return the extents of an array as C text; `first` replaces an unknown extent of the first dimension."""
     found: list[str] = []
     for d in range(rank):
-        if d == 0 and variable.by_pointer:
+        if d == 0 and variable.has_data_behind_pointer:
             found.append(first or (f"(__INT64_TYPE__)({variable.first})" if variable.first else "0"))
         else:
             found.append(f"(__INT64_TYPE__)(sizeof({element_at(variable, d)}) / sizeof({element_at(variable, d + 1)}))")
@@ -200,7 +200,7 @@ def element_count(variable: Variable) -> str:
     """Return how many numbers a variable has."""
     if not variable.is_array:
         return "1"
-    if variable.by_pointer and not variable.first:
+    if variable.has_data_behind_pointer and not variable.first:
         return "1"
     return f"(__INT64_TYPE__)(({data_bytes(variable)}) / sizeof({element_at(variable, variable.rank)}))"
 
@@ -250,7 +250,7 @@ def section_arguments(reference: Reference, variable: Variable) -> tuple[str, st
             continue
         bounds = subscript if isinstance(subscript, Section) else Section(None, None)
         low.append(int64(bounds.low) if bounds.low else "0")
-        if bounds.high is None and d == 0 and variable.by_pointer:
+        if bounds.high is None and d == 0 and variable.has_data_behind_pointer:
             last = f"(__INT64_TYPE__)({variable.first}) - 1" if variable.first else "__INT64_MAX__"
         high.append(int64(bounds.high) if bounds.high else last)
     return str(len(low)), long_array(low), long_array(high)

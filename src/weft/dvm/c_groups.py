@@ -46,10 +46,10 @@ class DirectiveGroups:
     @staticmethod
     def number(unit: SourceUnit, group: Reference, at: int) -> int:
         """Return the number of a group in the side file; complains where it is not declared."""
-        return unit.data_id(unit.variable(group, at))
+        return unit.data_id(unit.resolve_variable(group, at))
 
-    def of(self, unit: SourceUnit, group: Reference | None, at: int) -> int:
-        """Return the number of a group that is followed; 0 where it is not, or where there is none."""
+    def followed_number(self, unit: SourceUnit, group: Reference | None, at: int) -> int:
+        """Return the number of a group that is followed; 0 if it is not, or if there is no group."""
         if group is None:
             return 0
         number = self.number(unit, group, at)

@@ -20,7 +20,7 @@ class HookedVariables:
         self.unit = unit
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
-    def inside(self, body: Node) -> None:
+    def mark_body_variables(self, body: Node) -> None:
         """Mark what a loop's body declares for itself: it has no value yet, and belongs to the iteration."""
         begin, end = self.tree.begin(body), self.tree.end(body)
         for many in self.tree.variables.values():
@@ -30,23 +30,25 @@ class HookedVariables:
                 if variable.initialised or variable.pointer or variable.parameter:
                     continue
                 scope = self.tree.resolve(variable.name, variable.begin)
-                if scope is None or (not variable.sizes and self.surely(variable, body)):
+                if scope is None or (not variable.sizes and self.is_surely_written_first(variable, body)):
                     continue
                 self.marks.before(
                     variable.statement_end, " " + render_call("clear", data_address(variable), data_bytes(variable))
                 )
 
-    def surely(self, variable: Variable, body: Node) -> bool:
+    def is_surely_written_first(self, variable: Variable, body: Node) -> bool:
         """Return whether a scalar of a loop's body is surely written before it is read, and its address is not
         taken.
         """
         holder = next(
-            (n for n in c_tree.walk(body) if n.type == "compound_statement" and self.tree.end(n) == variable.end),
+            (n for n in c_tree.walk_nodes(body) if n.type == "compound_statement" and self.tree.end(n) == variable.end),
             body,
         )
-        return c_uses.writes_first(self.tree, variable, holder) and variable not in c_uses.addressed(self.tree, holder)
+        return c_uses.is_written_first(self.tree, variable, holder) and variable not in c_uses.addressed_variables(
+            self.tree, holder
+        )
 
-    def constructs(self) -> list[Node]:
+    def construct_statements(self) -> list[Node]:
         """Return the statements that a construct is about."""
         kinds = (syntax.Parallel, syntax.Region, syntax.TaskRegion)
         return [
@@ -88,13 +90,13 @@ class HookedVariables:
     def touched(self) -> set[Variable]:
         """Return the variables that constructs write, that their clauses name, or that their loops run over."""
         found = self.clause_names()
-        for node in self.constructs():
+        for node in self.construct_statements():
             begin, end = self.tree.begin(node), self.tree.end(node)
-            found |= {v for v in c_uses.written(self.tree, node) if not begin <= v.statement_begin < end}
+            found |= {v for v in c_uses.written_variables(self.tree, node) if not begin <= v.statement_begin < end}
         return found
 
     @cached_property
-    def regional(self) -> set[Variable]:
+    def used_by_regions(self) -> set[Variable]:
         """Return the variables that regions use: their copies on the device begin and end with their block."""
         regions = [
             node
@@ -104,7 +106,7 @@ class HookedVariables:
         return {
             variable
             for node in regions
-            for _, variable in c_uses.uses(self.tree, node)
+            for _, variable in c_uses.iterate_uses(self.tree, node)
             if not self.tree.begin(node) <= variable.statement_begin < self.tree.end(node)
         }
 
@@ -113,25 +115,23 @@ class HookedVariables:
         """Return the variables of functions whose address leaves them."""
         found = set(self.wanted)
         for function in self.tree.functions:
-            found |= c_uses.addressed(self.tree, function)
+            found |= c_uses.addressed_variables(self.tree, function)
         return found
 
     @cached_property
     def unmarked(self) -> set[Variable]:
-        """Scalars of functions that run a loop, or that every iteration has for itself and surely writes first.
-
-        Nothing can be wrong with them, and in a register they cost nothing.
-        """
+        """1 Return scalars of functions that run a loop, or that every iteration has for itself and surely writes
+        first."""
         plain = {v for v in self.touched if not v.outside and not v.static and not v.is_array}
-        return {v for v in plain if self.harmless(v)}
+        return {v for v in plain if self.is_harmless(v)}
 
-    def harmless(self, variable: Variable) -> bool:
+    def is_harmless(self, variable: Variable) -> bool:
         """Return whether no use of a private scalar can be wrong."""
         function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
-        if function is None or variable in c_uses.addressed(self.tree, function):
+        if function is None or variable in c_uses.addressed_variables(self.tree, function):
             return False
         around = [(self.tree.begin(n), self.tree.end(n), d, n) for _, _, d, n in self.unit.parallels]
-        for node, found in c_uses.uses(self.tree, function):
+        for node, found in c_uses.iterate_uses(self.tree, function):
             if found is not variable:
                 continue
             at = self.tree.begin(node)
@@ -139,63 +139,64 @@ class HookedVariables:
                 continue
             loops = [(d, n) for begin, end, d, n in around if begin <= at < end]
             if not loops:
-                if c_uses.loops_over(self.tree, variable, node) is None:
+                if c_uses.find_loop_over(self.tree, variable, node) is None:
                     return False
                 continue
             directive, loop = loops[0]
-            if variable in self.unit.indices(directive, loop):
+            if variable in self.unit.loop_variables(directive, loop):
                 continue
-            body = c_uses.nest(loop, directive.rank)[-1].child_by_field_name("body")
+            body = c_uses.loop_nest(loop, directive.rank)[-1].child_by_field_name("body")
             if (
-                variable not in c_uses.written(self.tree, loop)
-                and c_uses.loops_over(self.tree, variable, node) is not None
+                variable not in c_uses.written_variables(self.tree, loop)
+                and c_uses.find_loop_over(self.tree, variable, node) is not None
             ):
                 continue
-            if variable not in self.unit.privates(directive, loop) or body is None:
+            if variable not in self.unit.private_variables(directive, loop) or body is None:
                 return False
-            if not c_uses.writes_first(self.tree, variable, body):
+            if not c_uses.is_written_first(self.tree, variable, body):
                 return False
         return True
 
-    def mark(self) -> None:
-        """Name what the constructs write or name: where a function declares it, the others before the program."""
+    def mark_variables(self) -> None:
+        """Name what the constructs write or name: where a function declares it, file-scope variables before the
+        program."""
         for variable in sorted(self.wanted, key=lambda v: v.at):
             if variable.declare or (variable.pointer and not variable.parameter):
                 continue
             if variable.reference and not variable.is_array:
                 continue
-            text = self.named(variable)
+            text = self.render_naming_call(variable)
             if variable.outside:
                 continue
-            if variable in self.regional and not variable.parameter and not variable.static:
+            if variable in self.used_by_regions and not variable.parameter and not variable.static:
                 text += " " + render_call("begins", data_address(variable))
             if variable.parameter:
                 function = next(f for f in self.tree.functions if self.tree.begin(f) == variable.function)
                 body = function.child_by_field_name("body")
-                opaque = variable.by_pointer and not variable.sizes and variable not in self.clause_names()
+                opaque = variable.has_data_behind_pointer and not variable.sizes and variable not in self.clause_names()
                 if body is not None and not opaque:
                     self.marks.before(self.tree.begin(body) + 1, " " + text)
                 continue
             if not variable.initialised and not variable.static and not variable.external:
                 text += " " + render_call("clear", data_address(variable), data_bytes(variable))
-            if self.in_header(variable):
+            if self.is_in_loop_header(variable):
                 continue
             self.marks.before(variable.statement_end, " " + text)
-        for variable in sorted(self.loose - self.wanted, key=lambda v: v.at):
-            self.without_value(variable)
-        for variable in sorted(self.regional - self.loose - self.wanted, key=lambda v: v.at):
+        for variable in sorted(self.read_before_written - self.wanted, key=lambda v: v.at):
+            self.mark_without_value(variable)
+        for variable in sorted(self.used_by_regions - self.read_before_written - self.wanted, key=lambda v: v.at):
             if variable.is_array and not (variable.outside or variable.is_pointer_like or variable.declare):
-                self.marks.before(variable.statement_end, " " + self.named(variable))
+                self.marks.before(variable.statement_end, " " + self.render_naming_call(variable))
         for many in self.tree.variables.values():
             for variable in many:
                 plain = variable.outside and not variable.external and not variable.declare
                 if not variable.static and variable.name in self.unit.shared.spread:
                     continue
                 if plain and not variable.is_pointer_like and not (variable.sizes and not variable.sizes[0]):
-                    self.unit.constructor(variable.statement_end, FIRST, self.named(variable))
+                    self.unit.add_constructor(variable.statement_end, FIRST, self.render_naming_call(variable))
 
     @cached_property
-    def loose(self) -> set[Variable]:
+    def read_before_written(self) -> set[Variable]:
         """Return the variables of functions that may be read before they have a value, outside of parallel loops'
         bodies.
         """
@@ -209,42 +210,47 @@ class HookedVariables:
                 if self.tree.cplusplus and not variable.sizes:  # overloads would part on `volatile`
                     continue
                 inside = any(begin <= variable.at < end for begin, end in bodies)
-                if not inside and not self.in_header(variable) and (variable.sizes or not self.always(variable)):
+                if (
+                    not inside
+                    and not self.is_in_loop_header(variable)
+                    and (variable.sizes or not self.is_always_written_first(variable))
+                ):
                     found.add(variable)
         return found
 
-    def always(self, variable: Variable) -> bool:
+    def is_always_written_first(self, variable: Variable) -> bool:
         """Return whether a scalar is surely written before it is read, wherever its block is entered."""
         function = next((f for f in self.tree.functions if self.tree.begin(f) == variable.function), None)
         body = function.child_by_field_name("body") if function is not None else None
-        return body is None or self.surely(variable, body)
+        return body is None or self.is_surely_written_first(variable, body)
 
-    def without_value(self, variable: Variable) -> None:
+    def mark_without_value(self, variable: Variable) -> None:
         """Say of a variable that it has no value yet, if it is a number or an array of numbers."""
         kind = c_calls.reduction_type(variable)
         clear = render_call("clear", data_address(variable), data_bytes(variable))
-        if variable in self.regional:
-            text = f"{self.named(variable)} {render_call('begins', data_address(variable))} if ({kind}) {clear}"
+        if variable in self.used_by_regions:
+            begins = render_call("begins", data_address(variable))
+            text = f"{self.render_naming_call(variable)} {begins} if ({kind}) {clear}"
         else:
-            text = f"if ({kind}) {{ {self.named(variable)} {clear} }}"
+            text = f"if ({kind}) {{ {self.render_naming_call(variable)} {clear} }}"
         self.marks.before(variable.statement_end, " " + text)
         if not variable.sizes:
-            # Else the compiler may read it ahead of the branch that would, and that would be told.
+            # Else the compiler may read it ahead of the branch that would, and that would be reported.
             self.marks.before(variable.statement_begin, "volatile ")
 
-    def named(self, variable: Variable) -> str:
+    def render_naming_call(self, variable: Variable) -> str:
         """Return the call that names a variable, with its dimensions where it is an array."""
         number = self.unit.data_id(variable)
         if not variable.is_array:
             return render_call("data", number, data_address(variable), data_bytes(variable))
         rank = variable.rank
         element, extents = c_calls.element_at(variable, rank), c_calls.array_extents(variable, rank)
-        name = "argument" if variable.by_pointer or variable.reference else "array"
+        name = "argument" if variable.has_data_behind_pointer or variable.reference else "array"
         return render_call(
             name, number, data_address(variable), f"sizeof({element})", rank, long_array([0] * rank), extents, 0
         )
 
-    def in_header(self, variable: Variable) -> bool:
+    def is_in_loop_header(self, variable: Variable) -> bool:
         """Return whether a variable is declared in a loop's header: no statement can follow there."""
         statement = self.tree.statements.get(variable.statement_begin)
         above = statement.parent if statement is not None else None

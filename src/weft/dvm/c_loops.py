@@ -26,34 +26,34 @@ class LoopConstructs:
         self.arrays = ArrayMarker(unit)
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
-    def parallel(self, directive: syntax.Parallel, statement: Node | None, text: str) -> None:
-        """Put a parallel loop's calls around and into it."""
+    def mark_parallel_loop(self, directive: syntax.Parallel, statement: Node | None, text: str) -> None:
+        """Insert a parallel loop's calls around and into it."""
         shown = f"parallel({''.join(f'[{name}]' for name in directive.indices) or directive.rank})"
         if statement is None or statement.type != "for_statement":
-            self.unit.fail(directive.place, f"`{shown}` stands before no `for`; put it right before the outer loop")
-        loops = c_uses.nest(statement, directive.rank)
+            self.unit.fail(directive.place, f"`{shown}` is not before a `for`; put it right before the outer loop")
+        loops = c_uses.loop_nest(statement, directive.rank)
         if len(loops) < directive.rank:
             what = f"`{shown}` needs {directive.rank} loops, one directly in the other; here are {len(loops)}"
             self.unit.fail(directive.place, what)
-        names = [c_uses.loop_variable(self.tree, loop) for loop in loops]
+        names = [c_uses.loop_variable_node(self.tree, loop) for loop in loops]
         for loop, name, wanted in zip(loops, names, directive.indices or [""] * len(loops), strict=True):
-            place = self.source.position(self.tree.begin(loop))
+            place = self.source.position_of(self.tree.begin(loop))
             if name is None:
                 self.unit.fail(place, f"the loop of `{shown}` does not begin by setting its variable: for (i = …")
             if wanted and self.tree.source(name) != wanted:
-                what = f"the loop over `{self.tree.source(name)}` stands where `{shown}` has `{wanted}`"
+                what = f"the loop over `{self.tree.source(name)}` is where `{shown}` has `{wanted}`"
                 self.unit.fail(place, what)
         indices = [self.tree.source(name) for name in names if name is not None]
         at = self.tree.begin(statement)
         on = self.tree.resolve(directive.on.name, at) if directive.on is not None else None
         if on is not None and on.has("task"):
-            self.task_loop(directive, statement, indices[0], text)
+            self.mark_task_loop(directive, statement, indices[0], text)
             return
         number = self.unit.texted("parallel", directive, text, indices)
-        calls = [render_call("loop_begin", number, directive.rank, 0), *self.clauses(directive, statement, at)]
+        calls = [render_call("loop_begin", number, directive.rank, 0), *self.render_clauses(directive, statement, at)]
         if not self.in_region(at):
             remote = [clause for clause in directive.clauses if isinstance(clause, syntax.Remote)]
-            calls[:0] = [self.fetched(clause, at, number) for clause in remote]
+            calls[:0] = [self.render_host_fetches(clause, at, number) for clause in remote]
         calls.append(render_call("loop_start"))
         self.marks.around(at, self.tree.end(statement), " ".join(calls), render_call("loop_end", number))
         body = loops[-1].child_by_field_name("body")
@@ -63,14 +63,14 @@ class LoopConstructs:
             else:
                 step = render_call("iteration", len(indices), long_array(indices))
             self.marks.around(self.tree.begin(body), self.tree.end(body), step, "")
-            self.hooks.inside(body)
+            self.hooks.mark_body_variables(body)
 
-    def clauses(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
+    def render_clauses(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
         """Return the calls of a loop's clauses."""
         found: list[str] = []
         if directive.on is not None:
             on = directive.on
-            target = self.unit.spread(on, at, "on")
+            target = self.unit.resolve_distributed(on, at, "on")
             found.append(
                 render_call(
                     "loop_on",
@@ -80,28 +80,28 @@ class LoopConstructs:
                 )
             )
         unmarked = self.hooks.unmarked
-        indices = {v for v in self.unit.indices(directive, loop) if v is not None}
-        found.extend(self.control(directive, loop, at))
+        indices = {v for v in self.unit.loop_variables(directive, loop) if v is not None}
+        found.extend(self.render_control_variables(directive, loop, at))
         for clause in directive.clauses:
-            found.extend(self.clause(clause, at, unmarked | indices))
+            found.extend(self.render_clause(clause, at, unmarked | indices))
         return found
 
-    def control(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
-        """Return the calls that tell a loop's own variables, where they live in memory: their accesses are no work."""
+    def render_control_variables(self, directive: syntax.Parallel, loop: Node, at: int) -> list[str]:
+        """Return the calls that report a loop's own variables in memory: accesses to them are no work of the loop."""
         return [
             render_call("loop_index", data_address(variable), data_bytes(variable))
-            for variable in self.unit.indices(directive, loop)
+            for variable in self.unit.loop_variables(directive, loop)
             if variable is not None
             and not at <= variable.statement_begin < self.tree.end(loop)
             and (variable.outside or variable.static or variable in self.hooks.escaping)
         ]
 
-    def clause(self, clause: syntax.Clause, at: int, unmarked: set[Variable]) -> list[str]:
+    def render_clause(self, clause: syntax.Clause, at: int, unmarked: set[Variable]) -> list[str]:
         """Return the calls of one clause."""
         found: list[str] = []
         if isinstance(clause, syntax.Private):
             for item in clause.names:
-                variable = self.unit.variable(item, at)
+                variable = self.unit.resolve_variable(item, at)
                 if variable not in unmarked:
                     found.append(
                         render_call(
@@ -110,13 +110,13 @@ class LoopConstructs:
                     )
         elif isinstance(clause, syntax.Reductions):
             for one in clause.items:
-                found.append(self.reduction(one, at))
-            group = self.groups.of(self.unit, clause_group(clause), at)
+                found.append(self.render_reduction(one, at))
+            group = self.groups.followed_number(self.unit, clause_group(clause), at)
             if group:
                 found.append(render_call("loop_reduction_group", group))
         elif isinstance(clause, syntax.ShadowRenew):
             for renewal in clause.items:
-                variable = self.edged(renewal.array, renewal.widths, at, "shadow_renew")
+                variable = self.require_array_with_edges(renewal.array, renewal.widths, at, "shadow_renew")
                 edges = c_calls.width_arguments(renewal.widths)
                 found.append(
                     render_call(
@@ -133,7 +133,7 @@ class LoopConstructs:
         elif isinstance(clause, syntax.Across):
             for dependence in clause.items:
                 # An array without distribution may be named too: `tie` loops of one processor.
-                variable = self.unit.variable(dependence.array, at)
+                variable = self.unit.resolve_variable(dependence.array, at)
                 found.append(
                     render_call(
                         "loop_across",
@@ -143,34 +143,38 @@ class LoopConstructs:
                     )
                 )
         elif isinstance(clause, syntax.Remote):
-            group = self.groups.of(self.unit, clause_group(clause), at)
-            found.append(self.remotes(clause, at, "loop_remote_group" if group else "loop_remote", group))
+            group = self.groups.followed_number(self.unit, clause_group(clause), at)
+            found.append(
+                self.render_remote_accesses(clause, at, "loop_remote_group" if group else "loop_remote", group)
+            )
         elif isinstance(clause, syntax.Tie):
             for item in clause.items:
-                variable = self.unit.variable(item, at)
+                variable = self.unit.resolve_variable(item, at)
                 mapping = c_calls.mapping_arguments(item.subscripts or ())
                 found.append(render_call("loop_tie", self.unit.data_id(variable), data_address(variable), *mapping))
         return found
 
-    def edged(self, array: Reference, widths: Sequence[object] | None, at: int, where: str) -> Variable:
+    def require_array_with_edges(
+        self, array: Reference, widths: Sequence[object] | None, at: int, where: str
+    ) -> Variable:
         """Return the distributed array whose edges a clause names."""
-        variable = self.unit.variable(array, at)
+        variable = self.unit.resolve_variable(array, at)
         if not variable.declare:
             self.unit.fail(array.place, f"`{array.name}` in `{where}` is not a distributed array")
-        if widths is not None and len(widths) != self.unit.rank(variable) and not variable.named_type:
-            has = plural(self.unit.rank(variable), "dimension")
+        if widths is not None and len(widths) != self.unit.array_rank(variable) and not variable.named_type:
+            has = plural(self.unit.array_rank(variable), "dimension")
             what = f"`{array.name}` has {has}; `{where}` gives {len(widths)} widths"
             self.unit.fail(array.place, what)
         return variable
 
-    def reduction(self, one: syntax.Reduction, at: int) -> str:
+    def render_reduction(self, one: syntax.Reduction, at: int) -> str:
         """Return the call of one reduction."""
-        variable = self.unit.variable(one.variable, at)
+        variable = self.unit.resolve_variable(one.variable, at)
         location = ["(void *)0", "0"]
         if one.location is not None:
-            beside = self.unit.variable(one.location, at)
+            beside = self.unit.resolve_variable(one.location, at)
             bytes = data_bytes(beside)
-            if one.size is not None and beside.by_pointer:
+            if one.size is not None and beside.has_data_behind_pointer:
                 bytes = f"({one.size.text}) * sizeof(({beside.name})[0])"
             location = [data_address(beside), bytes]
         return render_call(
@@ -183,11 +187,11 @@ class LoopConstructs:
             *location,
         )
 
-    def fetched(self, remote: syntax.Remote, at: int, number: int) -> str:
+    def render_host_fetches(self, remote: syntax.Remote, at: int, number: int) -> str:
         """Return the calls that bring what the host fetches from the regions: remote_access does that by itself."""
         found: list[str] = []
         for item in remote.items:
-            variable = self.unit.spread(item, at, "remote_access")
+            variable = self.unit.resolve_distributed(item, at, "remote_access")
             ranges = [s if isinstance(s, syntax.Constant) else syntax.Whole() for s in item.subscripts or ()]
             part = Reference(item.name, tuple(ranges), item.place)
             bounds = c_calls.section_arguments(part, variable)
@@ -205,10 +209,10 @@ class LoopConstructs:
 
     def in_region(self, at: int) -> bool:
         """Return whether an offset lies in a region's statement."""
-        return self.within(syntax.Region, at)
+        return self.is_within_directive(syntax.Region, at)
 
-    def within(self, kind: type[Directive], at: int) -> bool:
-        """Return whether an offset lies in the statement behind a directive of a kind."""
+    def is_within_directive(self, kind: type[Directive], at: int) -> bool:
+        """Return whether an offset is in the statement after a directive of a kind."""
         nodes = [
             node
             for begin, _, directive, _ in self.source.directives
@@ -216,34 +220,34 @@ class LoopConstructs:
         ]
         return any(self.tree.begin(node) <= at < self.tree.end(node) for node in nodes)
 
-    def remotes(self, remote: syntax.Remote, at: int, name: str, group: int = 0) -> str:
+    def render_remote_accesses(self, remote: syntax.Remote, at: int, name: str, group: int = 0) -> str:
         """Return the calls of remote accesses."""
         found: list[str] = []
         for item in remote.items:
-            variable = self.unit.spread(item, at, "remote_access")
+            variable = self.unit.resolve_distributed(item, at, "remote_access")
             mapping = c_calls.mapping_arguments(item.subscripts or ())
             first = [group] if group else []
             found.append(render_call(name, *first, self.unit.data_id(variable), data_address(variable), *mapping))
         return " ".join(found)
 
-    def around_tasks(self, node: Node, number: int, tasks: Reference, clauses: Sequence[syntax.Clause]) -> None:
+    def wrap_in_task_region(self, node: Node, number: int, tasks: Reference, clauses: Sequence[syntax.Clause]) -> None:
         """Put a task region around a statement."""
         at = self.tree.begin(node)
-        known = self.unit.known_tasks(tasks, at)
-        opening = [known, render_call("task_region_begin", number, self.unit.tasks(tasks, at))]
+        known = self.unit.render_task_count(tasks, at)
+        opening = [known, render_call("task_region_begin", number, self.unit.task_array_number(tasks, at))]
         for clause in clauses:
-            opening.extend(self.clause(clause, at, self.hooks.unmarked))
+            opening.extend(self.render_clause(clause, at, self.hooks.unmarked))
         opening.append(render_call("task_region_start"))
         self.marks.around(at, self.tree.end(node), " ".join(opening), render_call("task_region_end", number))
 
-    def around_task(self, node: Node, number: int, index: str) -> None:
+    def wrap_in_task(self, node: Node, number: int, index: str) -> None:
         """Put a task around its statement."""
         begin, end = self.tree.begin(node), self.tree.end(node)
         self.marks.around(begin, end, render_call("task_begin", number, index), render_call("task_end", number))
-        self.hooks.inside(node)
+        self.hooks.mark_body_variables(node)
 
-    def task_loop(self, directive: syntax.Parallel, loop: Node, index: str, text: str) -> None:
-        """A loop of which each iteration is a task; without a region around it, it is one itself."""
+    def mark_task_loop(self, directive: syntax.Parallel, loop: Node, index: str, text: str) -> None:
+        """Mark a loop of which each iteration is a task; without a task region around it, the loop is one itself."""
         at = self.tree.begin(loop)
         body = loop.child_by_field_name("body")
         if directive.on is None or body is None:
@@ -251,16 +255,16 @@ class LoopConstructs:
         number = self.unit.texted("on", directive, text, [index])
         if not self.in_tasks(at):
             region = self.unit.texted("task_region", directive, text)
-            self.around_tasks(loop, region, directive.on, directive.clauses)
-        self.marks.around(at, self.tree.end(loop), " ".join(self.control(directive, loop, at)), "")
+            self.wrap_in_task_region(loop, region, directive.on, directive.clauses)
+        self.marks.around(at, self.tree.end(loop), " ".join(self.render_control_variables(directive, loop, at)), "")
         place = next(iter(directive.on.subscripts or ()), None)
         if isinstance(place, syntax.Affine):
             index = f"({place.coefficient.text}) * {index} + ({place.offset.text})"
-        self.around_task(body, number, index)
+        self.wrap_in_task(body, number, index)
 
     def in_tasks(self, at: int) -> bool:
         """Return whether an offset lies in a task region's statement."""
-        return self.within(syntax.TaskRegion, at)
+        return self.is_within_directive(syntax.TaskRegion, at)
 
 
 def clause_group(clause: syntax.Reductions | syntax.Remote) -> Reference | None:

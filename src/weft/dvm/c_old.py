@@ -125,7 +125,7 @@ def modernize_directive(old: str, place: Position) -> str | None:
     if name == "CREATE_SHADOW_GROUP":
         group, colon, held = rest.partition(":")
         if not colon:
-            raise DirectiveError(place, "CREATE_SHADOW_GROUP names a group and, behind a colon, its arrays")
+            raise DirectiveError(place, "CREATE_SHADOW_GROUP names a group and, after a colon, its arrays")
         return f"create_shadow_group {group.strip()}({modernize_renewals(held)})"
     if name in USES:
         return f"{name.lower()} {rest}"

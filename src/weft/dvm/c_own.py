@@ -22,24 +22,24 @@ class OwnComputations:
         self.unit = unit
         self.source, self.tree, self.marks = unit.source, unit.tree, unit.marks
 
-    def mark(self) -> None:
+    def mark_assignments(self) -> None:
         """Mark assignments to distributed elements outside parallel loops: the element's owner runs them."""
         spread = {v for many in self.tree.variables.values() for v in many if v.declare and not c_calls.is_template(v)}
         if not spread:
             return
         around = [(begin, end) for begin, end, _, _ in self.unit.parallels]
-        for node in c_tree.walk(self.tree.root):
+        for node in c_tree.walk_nodes(self.tree.root):
             if node.type != "expression_statement" or not node.named_children:
                 continue
             begin = self.tree.begin(node)
             if any(low <= begin < high for low, high in around):
                 continue
-            self.own(node, node.named_children[0], spread)
+            self.mark_assignment(node, node.named_children[0], spread)
         at = len(self.source.text)
-        self.unit.constructor(at, LAST, render_call("sequential", 1))
+        self.unit.add_constructor(at, LAST, render_call("sequential", 1))
 
-    def own(self, statement: Node, expression: Node, spread: set[Variable]) -> None:
-        """Mark one assignment, where it is one to a distributed element."""
+    def mark_assignment(self, statement: Node, expression: Node, spread: set[Variable]) -> None:
+        """Mark one assignment, if it is one to a distributed element."""
         if expression.type == "assignment_expression":
             left = expression.child_by_field_name("left")
         elif expression.type == "update_expression":
@@ -54,17 +54,17 @@ class OwnComputations:
         if left is None or left.type != "identifier" or not indices:
             return
         variable = self.tree.resolve(self.tree.source(left), self.tree.begin(left))
-        if variable is None or variable not in spread or len(indices) < self.unit.rank(variable):
+        if variable is None or variable not in spread or len(indices) < self.unit.array_rank(variable):
             return
         begin, end = self.tree.begin(statement), self.tree.end(statement)
         if any(sign in index for index in indices for sign in ("++", "--", "=", "(")):
             # What such an index is cannot be asked twice.
             self.marks.around(begin, end, render_call("io_begin"), render_call("io_end"))
             return
-        place = self.source.position(begin)
+        place = self.source.position_of(begin)
         text = " ".join(self.tree.source(statement).split())
         number = self.unit.shared.texts.add_construct("own computations", place.file, place.line, place.column, text)
-        rank = self.unit.rank(variable)
+        rank = self.unit.array_rank(variable)
         opening = render_call(
             "own_begin", number, self.unit.data_id(variable), data_address(variable), rank, long_array(indices[:rank])
         )

@@ -23,7 +23,7 @@ def render_owner_calls(unit: SourceUnit, number: int, variable: Variable, axes: 
             owner = render_call("owner", where, "weft_k", f"({axis.argument.text})[weft_k]")
             found.append(f"for ({INT} weft_k = 0; weft_k < weft_check_extent({where}); weft_k++) {owner}")
         elif axis.derived is not None:
-            target, place, dummy = resolve_derived(unit, axis.derived, unit.source.position(at), at)
+            target, place, dummy = resolve_derived(unit, axis.derived, unit.source.position_of(at), at)
             one = render_call("owner_derived", where, "weft_e", *target, place, dummy)
             found.append(render_element_loop(axis.derived, target, place, dummy, one))
     return wrap_in_io_calls(found)
@@ -38,7 +38,7 @@ def resolve_derived(
     unit: SourceUnit, derived: Derived, place: syntax.Position, at: int
 ) -> tuple[tuple[int, str], int, str]:
     """Return (data, base) of the target of `derived`, its dimension with the dummy, and the dummy."""
-    target = unit.spread(whole_target(derived, place), at, "derived")
+    target = unit.resolve_distributed(whole_target(derived, place), at, "derived")
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
     if len(dummies) != 1:
         unit.fail(place, f"`derived` takes one dummy of `{derived.target}`: {derived.target}[@i]")
@@ -78,7 +78,7 @@ def edge_id(unit: SourceUnit, name: str, place: syntax.Position) -> int:
 
 def render_shadow_add(unit: SourceUnit, directive: syntax.ShadowAdd, at: int, text: str) -> str:
     """Return the calls that make a named shadow edge."""
-    variable = unit.variable(directive.array, at)
+    variable = unit.resolve_variable(directive.array, at)
     target, axis, dummy = resolve_derived(unit, directive.derived, directive.place, at)
     beside = directive.derived.edges
     calls = [
@@ -96,7 +96,7 @@ def render_shadow_add(unit: SourceUnit, directive: syntax.ShadowAdd, at: int, te
         render_element_loop(directive.derived, target, axis, dummy, render_call("edge_element", dummy, "weft_e")),
     ]
     for name in directive.include:
-        array = unit.variable(Reference(name, None, directive.place), at)
+        array = unit.resolve_variable(Reference(name, None, directive.place), at)
         calls.append(render_call("edge_include", unit.data_id(array), data_address(array)))
     return wrap_in_io_calls([*calls, render_call("edge_end")])
 
@@ -119,8 +119,8 @@ def render_edge_renewals(
 
 def render_localize(unit: SourceUnit, directive: syntax.Localize, at: int, text: str) -> str:
     """Return the call that turns element numbers into indices of an array."""
-    numbers = unit.variable(Reference(directive.array, None, directive.place), at)
-    target = unit.variable(Reference(directive.target, None, directive.place), at)
+    numbers = unit.resolve_variable(Reference(directive.array, None, directive.place), at)
+    target = unit.resolve_variable(Reference(directive.target, None, directive.place), at)
     return render_call(
         "localize",
         unit.texted("localize", directive, text),

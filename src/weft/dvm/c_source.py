@@ -40,7 +40,7 @@ class CSource:
     def __post_init__(self) -> None:
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
 
-    def position(self, offset: int) -> Position:
+    def position_of(self, offset: int) -> Position:
         """Return where a character came from."""
         low, high = 0, len(self.starts)
         while high - low > 1:
@@ -53,7 +53,7 @@ class CSource:
 def read_c_source(path: Path, include: Sequence[Path] = ()) -> CSource:
     """Read a C source. UsageError if it cannot be read, DirectiveError for a wrong directive."""
     lines = _Lines(include)
-    lines.read(path, ())
+    lines.append_file(path, ())
     text = "".join(lines.texts)
     old = c_old.is_old_form(text)
     source = CSource(path, c_old.expand_loop_macros(text) if old else text, lines.origins, old, lines.missing)
@@ -73,7 +73,7 @@ class _Lines:
         self.once: set[Path] = set()
         self.missing: list[str] = []
 
-    def read(self, path: Path, within: tuple[Path, ...]) -> None:
+    def append_file(self, path: Path, within: tuple[Path, ...]) -> None:
         """Append a file's lines."""
         try:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -85,7 +85,7 @@ class _Lines:
             if found and header is None:
                 self.missing.append(found.group(1))
             if header is not None and header not in within and header not in self.once:
-                self.read(header, (*within, path))
+                self.append_file(header, (*within, path))
             elif within and ONCE.match(line):
                 self.once.add(path)
             elif header is None or header not in self.once:
@@ -110,7 +110,7 @@ def extract_directives(source: CSource) -> None:
         at = begin
         for line in match.group(1).splitlines(keepends=True):
             stripped = re.sub(r"\\?\r?\n?$", "", line)
-            pieces.append((source.position(at), stripped))
+            pieces.append((source.position_of(at), stripped))
             at += len(line)
         directive = directives.read_c_directive(pieces)
         hash_at = source.text.index("#", match.start())
@@ -127,7 +127,7 @@ def extract_macro_directives(source: CSource) -> None:
     for begin, end, held in c_old.find_directives(text):
         if any(low <= begin < high for low, high in hidden):
             continue
-        place = source.position(begin)
+        place = source.position_of(begin)
         form = c_old.modernize_directive(held, place)
         if form is not None:
             try:
@@ -159,7 +159,7 @@ class CInsertions:
         self.before(begin, "{ " + opening)
         self.after(end, closing + " }")
 
-    def text(self, prologue: str) -> str:
+    def marked_text(self, prologue: str) -> str:
         """Return the source with everything in it; lines and columns of the program stay what they were."""
         source = self.source
         jumps = [
@@ -167,11 +167,11 @@ class CInsertions:
             for k in range(1, len(source.origins))
             if source.origins[k] != (source.origins[k - 1][0], source.origins[k - 1][1] + 1)
         ]
-        parts = [prologue, "\n", *line_directive(source.position(0))]
+        parts = [prologue, "\n", *line_directive(source.position_of(0))]
         done = 0
         for offset, kind, _, text in sorted(self.found + jumps):
             parts.append(source.text[done:offset])
-            place = source.position(offset)
+            place = source.position_of(offset)
             # Its own `#line` names the line that the mark belongs to, so that a complaint of the compiler does too.
             parts += [text, "\n"] if kind >= 0 else []
             parts += line_directive(place)

@@ -69,7 +69,7 @@ class Variable:
 
     @property
     def rank(self) -> int:
-        """Return number of dimensions as far as the declaration shows them."""
+        """Return the number of dimensions as far as the declaration shows them."""
         return len(self.sizes) + self.pointer
 
     def has(self, trait: str) -> bool:
@@ -77,20 +77,19 @@ class Variable:
         return any(isinstance(a, Trait) and a.kind == trait for one in self.declare for a in one.attributes)
 
     @property
-    def by_pointer(self) -> bool:
-        """Return its data lie where it points to: a parameter with bounds, or a pointer that a directive makes an
-        array.
-        """
+    def has_data_behind_pointer(self) -> bool:
+        """Return whether its data are where it points to: a parameter with bounds, or a pointer that a directive
+        makes an array."""
         return self.pointer and (self.parameter or bool(self.declare))
 
     @property
     def is_pointer_like(self) -> bool:
-        """Return a pointer that no directive makes an array."""
-        return self.pointer and not self.by_pointer
+        """Return whether it is a pointer that no directive makes an array."""
+        return self.pointer and not self.has_data_behind_pointer
 
     @property
     def is_array(self) -> bool:
-        """Return an array, or a pointer to be used as one."""
+        """Return whether it is an array, or a pointer to be used as one."""
         return self.rank > 0
 
 
@@ -115,11 +114,12 @@ class Tree:
     addressed: dict[tuple[int, int], frozenset[Variable]] = field(default_factory=dict)
     """What `c_uses.addressed` found of the bytes that it was asked about."""
 
-    def used_there(self, variable: Variable) -> str:
-        """Return what brings the names of C++ into sight that a variable's namespaces hold; "" outside of any."""
+    def render_using_declarations(self, variable: Variable) -> str:
+        """Return the C++ declarations that make the names of a variable's namespaces visible; "" outside of any
+        namespace."""
         around = [
             self.source(name)
-            for node in walk(self.root)
+            for node in walk_nodes(self.root)
             if node.type == "namespace_definition" and self.begin(node) <= variable.at < self.end(node)
             if (name := node.child_by_field_name("name")) is not None
         ]
@@ -145,7 +145,7 @@ class Tree:
     def statement_after(self, at: int) -> Node | None:
         """Return the statement or declaration that begins next behind an offset, the outermost one."""
         rest = self.text[at:]
-        skipped = len(rest) - len(skip(rest))
+        skipped = len(rest) - len(skip_blanks(rest))
         return self.statements.get(at + skipped)
 
 
@@ -164,7 +164,7 @@ class _Shift:
         return offset if self.same else self.table[offset]
 
 
-def skip(rest: str) -> str:
+def skip_blanks(rest: str) -> str:
     """Return what follows white space, comments and lines of the preprocessor."""
     while True:
         stripped = rest.lstrip()
@@ -178,7 +178,7 @@ def skip(rest: str) -> str:
             return stripped
 
 
-def grammar(cplusplus: bool) -> Language:
+def choose_language(cplusplus: bool) -> Language:
     """Return the language of a source."""
     if cplusplus:
         # The grammars are packages of their own, of which one is needed.
@@ -199,16 +199,16 @@ COMPLEX: Final = re.compile(
 
 
 def blank(found: re.Match[bytes]) -> bytes:
-    """Return as many spaces, and the line ends."""
+    """Return spaces in place of a text, with its line ends."""
     return re.sub(rb"[^\n]", b" ", found[0])
 
 
-def parse(text: str, cplusplus: bool = False) -> Tree:
+def parse_source(text: str, cplusplus: bool = False) -> Tree:
     """Parse a source whose directives are blanked out."""
     raw = text.encode("utf-8", "surrogateescape")
-    root = Parser(grammar(cplusplus)).parse(raw if cplusplus else COMPLEX.sub(blank, raw)).root_node
+    root = Parser(choose_language(cplusplus)).parse(raw if cplusplus else COMPLEX.sub(blank, raw)).root_node
     tree = Tree(text, root, {}, [], {}, _Shift(text, raw), cplusplus=cplusplus)
-    nodes = list(walk(root))
+    nodes = list(walk_nodes(root))
     for node in nodes:
         if node.type in STATEMENTS:
             tree.statements.setdefault(tree.begin(node), node)
@@ -220,14 +220,14 @@ def parse(text: str, cplusplus: bool = False) -> Tree:
         if node.type == "function_definition":
             tree.functions.append(node)
         if node.type in ("declaration", "parameter_declaration"):
-            declared(tree, node)
+            add_declared_variables(tree, node)
     for node in nodes:
         if node.type == "identifier" and (variable := tree.resolve(tree.source(node), tree.begin(node))) is not None:
             tree.used.append((node.start_byte, node, variable))
     return tree
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk_nodes(node: Node) -> Iterator[Node]:
     """Yield a node and all below it, in the order of the text."""
     stack = [node]
     while stack:
@@ -236,32 +236,32 @@ def walk(node: Node) -> Iterator[Node]:
         stack.extend(reversed(top.children))
 
 
-def ancestor(node: Node, kinds: frozenset[str] | set[str]) -> Node | None:
-    """Return the nearest node above of one of these kinds."""
+def find_ancestor(node: Node, kinds: frozenset[str] | set[str]) -> Node | None:
+    """Return the nearest node above that is of these kinds, None if there is none."""
     above = node.parent
     while above is not None and above.type not in kinds:
         above = above.parent
     return above
 
 
-def declared(tree: Tree, node: Node) -> None:
-    """Note the variables of a declaration."""
+def add_declared_variables(tree: Tree, node: Node) -> None:
+    """Add the variables of a declaration to the tree."""
     specifiers = {tree.source(child) for child in node.children if child.type == "storage_class_specifier"}
     if "typedef" in specifiers:
         return
     parameter = node.type == "parameter_declaration"
-    scope = ancestor(node, {"function_definition"} if parameter else SCOPES)
+    scope = find_ancestor(node, {"function_definition"} if parameter else SCOPES)
     if scope is None:
         return
-    if parameter and not of_definition(node):
+    if parameter and not is_definition_parameter(node):
         return
-    function = scope if scope.type == "function_definition" else ancestor(node, {"function_definition"})
+    function = scope if scope.type == "function_definition" else find_ancestor(node, {"function_definition"})
     for child in node.children_by_field_name("declarator"):
-        name, sizes, pointer, called = declarator(tree, child)
+        name, sizes, pointer, called = analyse_declarator(tree, child)
         if name is None or called:
             continue
         outside = scope.type == "translation_unit"
-        reference = any(one.type == "reference_declarator" for one in walk(child))
+        reference = any(one.type == "reference_declarator" for one in walk_nodes(child))
         by_address = parameter and not reference
         variable = Variable(
             name=tree.source(name),
@@ -285,7 +285,7 @@ def declared(tree: Tree, node: Node) -> None:
         tree.variables.setdefault(variable.name, []).append(variable)
 
 
-def of_definition(node: Node) -> bool:
+def is_definition_parameter(node: Node) -> bool:
     """Return whether a parameter is one of a function's definition itself, not of a pointer to a function."""
     above = node.parent
     depth = 0
@@ -295,7 +295,7 @@ def of_definition(node: Node) -> bool:
     return above is not None and depth == 1
 
 
-def declarator(tree: Tree, node: Node) -> tuple[Node | None, list[str], bool, bool]:
+def analyse_declarator(tree: Tree, node: Node) -> tuple[Node | None, list[str], bool, bool]:
     """Return a declarator's name, its array bounds, whether it points to what they describe, and whether it is a
     function.
     """

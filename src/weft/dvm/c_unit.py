@@ -41,7 +41,7 @@ class SourceUnit:
     def __init__(self, source: CSource, shared: ProgramNames) -> None:
         self.source = source
         self.shared = shared
-        self.tree: Tree = c_tree.parse(source.text, source.path.suffix in CPLUSPLUS)
+        self.tree: Tree = c_tree.parse_source(source.text, source.path.suffix in CPLUSPLUS)
         self.marks = CInsertions(source)
         for begin, end in self.tree.registers:
             # The address of a register variable cannot be taken; without the word it is the same program.
@@ -73,7 +73,7 @@ class SourceUnit:
             what = "template"
         elif variable.has("task"):
             what = "tasks"
-        place = self.source.position(variable.at)
+        place = self.source.position_of(variable.at)
         variable.id = self.shared.texts.add_variable(variable.name, place.file, place.line, what)
         if shared:
             self.shared.names[variable.name] = variable.id
@@ -84,7 +84,7 @@ class SourceUnit:
         place = directive.place
         return self.shared.texts.add_construct(kind, place.file, place.line, place.column, text, indices)
 
-    def variable(self, reference: Reference, at: int) -> Variable:
+    def resolve_variable(self, reference: Reference, at: int) -> Variable:
         """Return the variable that a reference of a directive means."""
         found = self.tree.resolve(reference.name, at)
         if found is None:
@@ -94,7 +94,7 @@ class SourceUnit:
             self.fail(reference.place, what)
         return found
 
-    def rank(self, variable: Variable) -> int:
+    def array_rank(self, variable: Variable) -> int:
         """Return the number of dimensions of an array or template, as its directives and its declaration show them."""
         for one in variable.declare:
             for attribute in one.attributes:
@@ -106,9 +106,9 @@ class SourceUnit:
                 return len(one.entities[0].sizes)
         return variable.rank
 
-    def spread(self, reference: Reference, at: int, where: str) -> Variable:
-        """Return the distributed array or template that a reference means; complains where it is none."""
-        variable = self.variable(reference, at)
+    def resolve_distributed(self, reference: Reference, at: int, where: str) -> Variable:
+        """Return the distributed array or template that a reference means. DirectiveError if it means none."""
+        variable = self.resolve_variable(reference, at)
         if not variable.declare:
             self.fail(
                 reference.place,
@@ -116,13 +116,13 @@ class SourceUnit:
                 "put `#pragma dvm array …` before its declaration",
             )
         given = len(reference.subscripts or ())
-        rank = self.rank(variable)
+        rank = self.array_rank(variable)
         if given != rank and not (variable.named_type and given > rank):
             self.fail(reference.place, f"`{reference.name}` has {plural(rank, 'dimension')}; `{where}` names {given}")
         return variable
 
-    def task(self, reference: Reference | None, at: int) -> tuple[int, str] | None:
-        """(tasks, which) of a task that is named; None where it is none, but processors."""
+    def resolve_task(self, reference: Reference | None, at: int) -> tuple[int, str] | None:
+        """Return (tasks, which) of a task that is named; None if the name is that of processors."""
         variable = self.tree.resolve(reference.name, at) if reference is not None else None
         if reference is None or variable is None or not variable.has("task"):
             return None
@@ -131,37 +131,37 @@ class SourceUnit:
             self.fail(reference.place, f"one task of `{reference.name}` is expected: {reference.name}[0]")
         return self.data_id(variable), c_calls.int64(index.value)
 
-    def tasks(self, reference: Reference, at: int) -> int:
-        """Return the number of a task array; complains where a name is none."""
+    def task_array_number(self, reference: Reference, at: int) -> int:
+        """Return the number of a task array. DirectiveError if the name is none."""
         variable = self.tree.resolve(reference.name, at)
         if variable is None or not variable.has("task"):
             what = f"`{reference.name}` is not a task array; put DVM(TASK) before its declaration"
             self.fail(reference.place, what)
         return self.data_id(variable)
 
-    def known_tasks(self, reference: Reference, at: int) -> str:
+    def render_task_count(self, reference: Reference, at: int) -> str:
         """Return the call that tells how many tasks an array has."""
-        number = self.tasks(reference, at)
+        number = self.task_array_number(reference, at)
         variable = self.tree.resolve(reference.name, at)
         sizes = variable.sizes if variable is not None else ()
         return c_calls.render_call("task_array", number, 0, sizes[0]) if sizes and sizes[0] else ""
 
-    def privates(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
+    def private_variables(self, directive: syntax.Parallel, loop: Node) -> set[Variable]:
         """Return the variables of a loop's `private`."""
         at = self.tree.begin(loop)
         names = [item.name for c in directive.clauses if isinstance(c, syntax.Private) for item in c.names]
         return {v for name in names if (v := self.tree.resolve(name, at)) is not None}
 
-    def indices(self, directive: syntax.Parallel, loop: Node) -> list[Variable | None]:
+    def loop_variables(self, directive: syntax.Parallel, loop: Node) -> list[Variable | None]:
         """Return the variables of a parallel loop's headers."""
         found: list[Variable | None] = []
-        for one in c_uses.nest(loop, directive.rank):
-            name = c_uses.loop_variable(self.tree, one)
+        for one in c_uses.loop_nest(loop, directive.rank):
+            name = c_uses.loop_variable_node(self.tree, one)
             found.append(self.tree.resolve(self.tree.source(name), self.tree.end(name)) if name is not None else None)
         return found
 
-    def constructor(self, at: int, priority: int, body: str) -> None:
-        """Put a function that runs before the program."""
+    def add_constructor(self, at: int, priority: int, body: str) -> None:
+        """Insert a function that runs before the program."""
         self.setups += 1
         name = f"weft_check_setup_{self.setups}"
         attribute = f'__attribute__((constructor({priority}), no_sanitize("thread")))'

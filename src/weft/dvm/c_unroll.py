@@ -27,30 +27,31 @@ class LoopUnroller:
         self.tree, self.marks, self.parallels = unit.tree, unit.marks, unit.parallels
         self.text = unit.source.text
 
-    def mark(self) -> None:
-        """Ask the compiler; it does so where it sees the number itself, and what it does is the same either way."""
+    def mark_small_loops(self) -> None:
+        """Ask the compiler to unroll small loops; it does so if it sees the number itself, and the result is the
+        same either way."""
         asked: set[int] = set()
         for _, _, directive, statement in self.parallels:
-            body = c_uses.nest(statement, directive.rank)[-1].child_by_field_name("body")
-            for node in c_tree.walk(body) if body is not None else ():
+            body = c_uses.loop_nest(statement, directive.rank)[-1].child_by_field_name("body")
+            for node in c_tree.walk_nodes(body) if body is not None else ():
                 at = self.tree.begin(node)
-                if node.type == "for_statement" and at not in asked and self.small(node):
+                if node.type == "for_statement" and at not in asked and self.is_small(node):
                     asked.add(at)
                     self.marks.before(at, f'_Pragma("GCC unroll {MOST_ITERATIONS}")')
 
-    def small(self, loop: Node) -> bool:
+    def is_small(self, loop: Node) -> bool:
         """Return whether a loop holds no other one and has few iterations."""
-        below = [node.type for part in loop.children for node in c_tree.walk(part)]
+        below = [node.type for part in loop.children for node in c_tree.walk_nodes(part)]
         if any(kind in LOOPS or kind.startswith("preproc") for kind in below):
             return False
-        count = self.count(loop)
+        count = self.count_iterations(loop)
         return (
             count is not None
             and count <= MOST_ITERATIONS
             and count * below.count("subscript_expression") <= MOST_ELEMENTS
         )
 
-    def count(self, loop: Node) -> int | None:
+    def count_iterations(self, loop: Node) -> int | None:
         """Return how many iterations a loop from one number to another has; None where it is no such loop."""
         condition, initial = (loop.child_by_field_name(name) for name in ("condition", "initializer"))
         if condition is None or initial is None or condition.type != "binary_expression":
@@ -67,13 +68,14 @@ class LoopUnroller:
     def value(self, node: Node | None) -> int | None:
         """Return what a number, or a name that stands for one, is worth."""
         text = self.tree.source(node) if node is not None else ""
-        return int(text) if NUMBER.match(text) else self.names.get(text)
+        return int(text) if NUMBER.match(text) else self.named_numbers.get(text)
 
     @cached_property
-    def names(self) -> dict[str, int]:
-        """Return the macros and constants of enumerations that stand for numbers, as the source says it last."""
+    def named_numbers(self) -> dict[str, int]:
+        """Return the macros and constants of enumerations that are numbers, with the last value that the source
+        gives them."""
         found = {name: int(number) for name, number in DEFINE.findall(self.text)}
-        for node in c_tree.walk(self.tree.root):
+        for node in c_tree.walk_nodes(self.tree.root):
             if node.type == "enumerator" and (value := node.child_by_field_name("value")) is not None:
                 name, number = node.child_by_field_name("name"), self.tree.source(value)
                 if name is not None and NUMBER.match(number):

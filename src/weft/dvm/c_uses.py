@@ -9,7 +9,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from weft.dvm.c_tree import Tree, Variable, ancestor, walk
+from weft.dvm.c_tree import Tree, Variable, find_ancestor, walk_nodes
 
 ALWAYS: Final = {
     "if_statement": ("condition",),
@@ -30,7 +30,7 @@ ALWAYS: Final = {
 """The parts of a statement that run whenever it does; a kind that is not here runs all of its parts."""
 
 
-def uses(tree: Tree, node: Node) -> Iterator[tuple[Node, Variable]]:
+def iterate_uses(tree: Tree, node: Node) -> Iterator[tuple[Node, Variable]]:
     """Yield every identifier below a node that means a variable."""
     low = bisect_left(tree.used, node.start_byte, key=itemgetter(0))
     high = bisect_left(tree.used, node.end_byte, key=itemgetter(0))
@@ -38,7 +38,7 @@ def uses(tree: Tree, node: Node) -> Iterator[tuple[Node, Variable]]:
         yield one, variable
 
 
-def target(node: Node | None) -> Node | None:
+def assigned_identifier(node: Node | None) -> Node | None:
     """Return the identifier whose data an lvalue is part of; None where a pointer is followed."""
     while node is not None and node.type != "identifier":
         if node.type in ("subscript_expression", "field_expression"):
@@ -52,43 +52,42 @@ def target(node: Node | None) -> Node | None:
     return node
 
 
-def written(tree: Tree, node: Node) -> set[Variable]:
+def written_variables(tree: Tree, node: Node) -> set[Variable]:
     """Return the variables that are assigned below a node, or whose address is taken."""
     if tree.stores is None:  # a large source asks thousands of times
-        tree.stores = list(stores(tree))
+        tree.stores = list(iterate_stores(tree))
     low = bisect_left(tree.stores, node.start_byte, key=itemgetter(0))
     high = bisect_left(tree.stores, node.end_byte, key=itemgetter(0))
     return {variable for _, end, variable in tree.stores[low:high] if end <= node.end_byte}
 
 
-def stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
-    """Yield each assignment to a variable and `&` of one: its first byte, the one behind it; in the order of the
-    text.
-    """
-    for one in walk(tree.root):
+def iterate_stores(tree: Tree) -> Iterator[tuple[int, int, Variable]]:
+    """Yield each assignment to a variable and each `&` of one, in the order of the text: its first byte, the byte
+    after it, the variable."""
+    for one in walk_nodes(tree.root):
         place: Node | None = None
         if one.type == "assignment_expression":
-            place = target(one.child_by_field_name("left"))
+            place = assigned_identifier(one.child_by_field_name("left"))
         elif one.type == "update_expression" or (one.type == "pointer_expression" and one.children[0].type == "&"):
-            place = target(one.child_by_field_name("argument"))
+            place = assigned_identifier(one.child_by_field_name("argument"))
         if place is not None:
             variable = tree.resolve(tree.source(place), tree.begin(place))
             if variable is not None:
                 yield one.start_byte, one.end_byte, variable
 
 
-def addressed(tree: Tree, node: Node) -> frozenset[Variable]:
+def addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
     """Return the variables whose address is taken below a node: by `&`, or an array by its name alone."""
     key = (node.start_byte, node.end_byte)
     if key not in tree.addressed:
-        tree.addressed[key] = pointed_to(tree, node)
+        tree.addressed[key] = find_addressed_variables(tree, node)
     return tree.addressed[key]
 
 
-def pointed_to(tree: Tree, node: Node) -> frozenset[Variable]:
-    """Return the same, by a walk."""
+def find_addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
+    """Return the variables whose address is taken below a node, by walking through it."""
     found: set[Variable] = set()
-    for one, variable in uses(tree, node):
+    for one, variable in iterate_uses(tree, node):
         above = one.parent
         if above is None:
             continue
@@ -108,14 +107,11 @@ def pointed_to(tree: Tree, node: Node) -> frozenset[Variable]:
     return frozenset(found)
 
 
-def writes_first(tree: Tree, variable: Variable, body: Node) -> bool:
-    """Return whether a piece of source surely assigns a scalar, all of it, before any other use of it.
-
-    A plain assignment answers for what follows it in the same block: the branch of a condition, the body of a loop.
-    """
-    left = [node for node, found in uses(tree, body) if found is variable]
+def is_written_first(tree: Tree, variable: Variable, body: Node) -> bool:
+    """1 Return whether a piece of source surely assigns a scalar, all of it, before any other use of it."""
+    left = [node for node, found in iterate_uses(tree, body) if found is variable]
     while left:
-        block = assigned_in(tree, variable, left[0], body)
+        block = assignment_block(tree, variable, left[0], body)
         if block is None:
             return False
         end = block.end_byte
@@ -123,7 +119,7 @@ def writes_first(tree: Tree, variable: Variable, body: Node) -> bool:
     return True
 
 
-def assigned_in(tree: Tree, variable: Variable, first: Node, body: Node) -> Node | None:
+def assignment_block(tree: Tree, variable: Variable, first: Node, body: Node) -> Node | None:
     """Return the block that a use of a scalar assigns it for; None where the use is not a plain assignment."""
     above = first.parent
     if above is None or above.type not in ("assignment_expression", "init_declarator"):
@@ -136,37 +132,37 @@ def assigned_in(tree: Tree, variable: Variable, first: Node, body: Node) -> Node
     if right is not None and mentions(tree, variable, right):
         return None
     node: Node = above
-    while node != body and (outer := node.parent) is not None and not conditional(node, outer):
+    while node != body and (outer := node.parent) is not None and not is_conditional(node, outer):
         node = outer
     return node
 
 
-def conditional(node: Node, outer: Node) -> bool:
-    """Return whether a part of a statement may be passed over when the statement runs."""
+def is_conditional(node: Node, outer: Node) -> bool:
+    """Return whether a part of a statement may be skipped when the statement runs."""
     always = ALWAYS.get(outer.type)
     if always is None:
         return False
     return all(outer.child_by_field_name(name) != node for name in always)
 
 
-def loops_over(tree: Tree, variable: Variable, node: Node) -> Node | None:
+def find_loop_over(tree: Tree, variable: Variable, node: Node) -> Node | None:
     """Return the outermost loop around a node whose first part assigns a variable."""
     found: Node | None = None
-    above = ancestor(node, {"for_statement"})
+    above = find_ancestor(node, {"for_statement"})
     while above is not None:
         initial = above.child_by_field_name("initializer")
-        if initial is not None and writes_first(tree, variable, initial) and mentions(tree, variable, initial):
+        if initial is not None and is_written_first(tree, variable, initial) and mentions(tree, variable, initial):
             found = above
-        above = ancestor(above, {"for_statement"})
+        above = find_ancestor(above, {"for_statement"})
     return found
 
 
 def mentions(tree: Tree, variable: Variable, node: Node) -> bool:
     """Return whether a variable is used below a node."""
-    return any(found is variable for _, found in uses(tree, node))
+    return any(found is variable for _, found in iterate_uses(tree, node))
 
 
-def loop_variable(tree: Tree, loop: Node) -> Node | None:
+def loop_variable_node(tree: Tree, loop: Node) -> Node | None:
     """Return the identifier that a loop's first part assigns or declares."""
     initial = loop.child_by_field_name("initializer")
     if initial is None:
@@ -181,7 +177,7 @@ def loop_variable(tree: Tree, loop: Node) -> Node | None:
     return None
 
 
-def nest(loop: Node, depth: int) -> list[Node]:
+def loop_nest(loop: Node, depth: int) -> list[Node]:
     """Return the loops of a nest from the outside, at most `depth`: each the only statement of the one around it."""
     found = [loop]
     while len(found) < depth:

@@ -62,9 +62,9 @@ def _mark_file(
     marks = Insertions()
     for unit in units:
         of_unit = UnitMarks(program, unit, numbers, marks, mappings)
-        of_unit.enter()
-        DirectiveCalls(of_unit).mark()
-        of_unit.plain()
+        of_unit.mark_entry()
+        DirectiveCalls(of_unit).mark_directives()
+        of_unit.mark_statements()
     return MarkedSource(source.path, "\n".join(_marked_lines(source, marks)) + "\n", ".f90" if source.free else ".f")
 
 

@@ -60,7 +60,7 @@ def guard_by_presence(name: str, calls: Iterator[str], pointer: bool = False) ->
         yield call if call.startswith("if ") else f"if ({test}({name})) {call}"
 
 
-def only_index(reference: Reference, index: str = "0") -> str:
+def single_index(reference: Reference, index: str = "0") -> str:
     """Return the one index of `mb(2 * i + 1)`; `index` is what stands for the loop's own."""
     subscript = reference.subscripts[0] if reference.subscripts else None
     if isinstance(subscript, syntax.Constant):
@@ -70,8 +70,8 @@ def only_index(reference: Reference, index: str = "0") -> str:
     raise DirectiveError(reference.place, f"`{reference.name}` needs one index: which task is meant")
 
 
-def triples(subscripts: Sequence[syntax.Subscript]) -> tuple[list[int], list[str], list[str]]:
-    """Axis, coefficient and offset of each dimension of a target."""
+def mapping_arrays(subscripts: Sequence[syntax.Subscript]) -> tuple[list[int], list[str], list[str]]:
+    """Return the axis, the coefficient and the offset of each dimension of a target, as three lists."""
     axis: list[int] = []
     coefficient: list[str] = []
     offset: list[str] = []

@@ -16,7 +16,7 @@ from weft.dvm.fortran_calls import (
     REGION_DATA,
     block_end,
     long_array,
-    only_index,
+    single_index,
 )
 from weft.dvm.fortran_lines import FortranStatement, Sentinel
 from weft.dvm.fortran_loops import LoopDirectives
@@ -35,48 +35,48 @@ ENDS: Final = {
 class DirectiveCalls(LoopDirectives):
     """The executable directives of one unit."""
 
-    def mark(self) -> None:
-        """Put in the marks of all of them."""
+    def mark_directives(self) -> None:
+        """Insert the calls for all directives of the unit."""
         for at, item in enumerate(self.unit.items):
             if isinstance(item, Sentinel) and item.directive is not None:
-                self.one(at, item, item.directive)
+                self.mark_directive(at, item, item.directive)
         if self.open:
             kind, _, sentinel = self.open[-1]
             raise DirectiveError(sentinel.place, f"this {kind.upper()} has no END {kind.upper()}; add it")
 
-    def one(self, at: int, sentinel: Sentinel, directive: syntax.Directive) -> None:
-        """The marks of one directive."""
+    def mark_directive(self, at: int, sentinel: Sentinel, directive: syntax.Directive) -> None:
+        """Insert the calls for one directive."""
         match directive:
             case syntax.Parallel():
-                self.parallel(at, sentinel, directive)
+                self.mark_parallel_loop(at, sentinel, directive)
             case syntax.Region():
-                self.region(sentinel, directive)
+                self.mark_region(sentinel, directive)
             case syntax.End():
-                self.end(sentinel, directive)
+                self.mark_end(sentinel, directive)
             case syntax.Actual():
-                self.actual(sentinel, directive)
+                self.mark_actual(sentinel, directive)
             case syntax.Redistribute() | syntax.Realign():
-                self.remap(sentinel, directive)
+                self.mark_remapping(sentinel, directive)
             case syntax.RemoteAccess():
-                self.remote_access(at, sentinel, directive)
+                self.mark_remote_access(at, sentinel, directive)
             case syntax.DefineGroup():
-                self.shadow_group(sentinel, directive)
+                self.mark_shadow_group(sentinel, directive)
             case syntax.UseGroup():
-                self.use_group(at, sentinel, directive)
+                self.mark_group_use(at, sentinel, directive)
             case syntax.TaskRegion():
-                self.task_region(sentinel, directive)
+                self.mark_task_region(sentinel, directive)
             case syntax.On():
-                self.on(sentinel, directive)
+                self.mark_task(sentinel, directive)
             case syntax.Map():
-                self.map(sentinel, directive)
+                self.mark_task_mapping(sentinel, directive)
             case syntax.NewArray():
-                self.template_create(sentinel, directive)
+                self.mark_template_creation(sentinel, directive)
             case syntax.ShadowAdd():
                 self.here(sentinel, *fortran_scattered.render_shadow_add(self.marks, sentinel, directive))
             case syntax.Localize():
                 self.here(sentinel, fortran_scattered.render_localize(self.marks, sentinel, directive))
             case syntax.ArrayCopy():
-                self.array_copy(at, sentinel)
+                self.mark_array_copy(at, sentinel)
             case syntax.Note(keyword="hostsection" | "host_section"):
                 construct = self.marks.construct("host_section", sentinel)
                 self.open.append(("host_section", construct, sentinel))
@@ -84,17 +84,17 @@ class DirectiveCalls(LoopDirectives):
 
     # --- regions ----------------------------------------------------------------------------------------------------
 
-    def region(self, sentinel: Sentinel, directive: syntax.Region) -> None:
-        """`region in(a), out(b)` up to its end."""
+    def mark_region(self, sentinel: Sentinel, directive: syntax.Region) -> None:
+        """Insert the calls for `region in(a), out(b)` up to its end."""
         construct = self.marks.construct("region", sentinel)
         self.open.append(("region", construct, sentinel))
         calls = [f"call weft_check_region_begin({construct})"]
         for data in directive.data:
             for reference in data.items:
-                calls.append(self.copies(REGION_DATA + DIRECTIONS[data.intent], construct, reference))
+                calls.append(self.render_copy(REGION_DATA + DIRECTIONS[data.intent], construct, reference))
         self.here(sentinel, *calls, "call weft_check_region_start()")
 
-    def copies(self, what: int, construct: int, reference: Reference) -> str:
+    def render_copy(self, what: int, construct: int, reference: Reference) -> str:
         """Return a variable or a section of it, for copies between host and devices."""
         low: list[str] = []
         high: list[str] = []
@@ -108,23 +108,23 @@ class DirectiveCalls(LoopDirectives):
                 first = last = subscript.value.text
             low.append(first)
             high.append(last)
-        number = self.marks.data(reference.name, reference.place)
+        number = self.marks.data_number(reference.name, reference.place)
         return (
             f"call weft_check_copies({what}, {construct}, {number}, {len(low)}, {long_array(low)}, {long_array(high)}"
             f"{self.marks.base(reference.name)})"
         )
 
-    def actual(self, sentinel: Sentinel, directive: syntax.Actual) -> None:
-        """`actual(a)`, `get_actual(a)`."""
+    def mark_actual(self, sentinel: Sentinel, directive: syntax.Actual) -> None:
+        """Insert the calls for `actual(a)` and `get_actual(a)`."""
         what = GET_ACTUAL if directive.get else ACTUAL
         construct = self.marks.construct("get_actual" if directive.get else "actual", sentinel)
         if directive.items is None:
             self.here(sentinel, f"call weft_check_copies({what}, {construct}, 0, 0, [0_8], [0_8])")
         for reference in directive.items or ():
-            self.here(sentinel, self.copies(what, construct, reference))
+            self.here(sentinel, self.render_copy(what, construct, reference))
 
-    def end(self, sentinel: Sentinel, directive: syntax.End) -> None:
-        """The end of a region, a task region or a task."""
+    def mark_end(self, sentinel: Sentinel, directive: syntax.End) -> None:
+        """Insert the call for the end of a region, a task region or a task."""
         if directive.kind not in ENDS:
             return
         if not self.open or self.open[-1][0] != directive.kind:
@@ -136,64 +136,64 @@ class DirectiveCalls(LoopDirectives):
 
     # --- mappings at run time ---------------------------------------------------------------------------------------
 
-    def remap(self, sentinel: Sentinel, directive: syntax.Redistribute | syntax.Realign) -> None:
-        """`redistribute`, `realign`."""
+    def mark_remapping(self, sentinel: Sentinel, directive: syntax.Redistribute | syntax.Realign) -> None:
+        """Insert the calls for `redistribute` and `realign`."""
         kind = "redistribute" if isinstance(directive, syntax.Redistribute) else "realign"
         construct = self.marks.construct(kind, sentinel)
         for array in directive.arrays:
             if isinstance(directive, syntax.Redistribute):
                 axes = directive.distribution.axes or ()
                 self.here(sentinel, *fortran_scattered.render_owner_calls(self.marks, array.name, axes, array.place))
-                calls = self.marks.distribute(construct, array.name, directive.distribution, array.place, 0)
+                calls = self.marks.render_distribution(construct, array.name, directive.distribution, array.place, 0)
             else:
-                calls = self.marks.align(construct, array.name, directive.alignment, array.place, 0)
+                calls = self.marks.render_alignment(construct, array.name, directive.alignment, array.place, 0)
             self.here(sentinel, *calls)
 
-    def template_create(self, sentinel: Sentinel, directive: syntax.NewArray) -> None:
-        """`template_create (t(n,m))`."""
+    def mark_template_creation(self, sentinel: Sentinel, directive: syntax.NewArray) -> None:
+        """Insert the calls for `template_create (t(n,m))`."""
         if directive.delete:
             return
         for entity in directive.items:
-            mapping = self.marks.mapping(entity.name)
+            mapping = self.marks.find_mapping(entity.name)
             if mapping is None or mapping.template is None:
                 raise DirectiveError(entity.place, f"`{entity.name}` is not a template; declare it with TEMPLATE")
-            self.here(sentinel, self.marks.template(entity.name, entity.sizes, entity.place))
-            self.here(sentinel, *self.marks.mapping_calls(mapping))
+            self.here(sentinel, self.marks.render_template(entity.name, entity.sizes, entity.place))
+            self.here(sentinel, *self.marks.render_mapping(mapping))
 
     # --- groups -----------------------------------------------------------------------------------------------------
 
-    def shadow_group(self, sentinel: Sentinel, directive: syntax.DefineGroup) -> None:
-        """`shadow_group sa(a, b(corner))`."""
+    def mark_shadow_group(self, sentinel: Sentinel, directive: syntax.DefineGroup) -> None:
+        """Insert the calls for `shadow_group sa(a, b(corner))`."""
         construct = self.marks.construct("shadow_group", sentinel)
         group = self.marks.group(directive.group, sentinel.place)
         for item in directive.renewals:
-            self.here(sentinel, self.edges(GROUP, construct, group, item))
+            self.here(sentinel, self.render_edges(GROUP, construct, group, item))
 
-    def use_group(self, at: int, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
-        """`shadow_start`, `reduction_wait`, `prefetch` and their like."""
+    def mark_group_use(self, at: int, sentinel: Sentinel, directive: syntax.UseGroup) -> None:
+        """Insert the calls for `shadow_start`, `reduction_wait`, `prefetch` and similar directives."""
         construct = self.marks.construct(f"{directive.kind}_{directive.step}", sentinel)
         group = self.marks.group(directive.group, sentinel.place)
         self.here(sentinel, f"call weft_check_{directive.kind}_{directive.step}({construct}, {group})")
         if (directive.kind, directive.step) == ("copy", "start"):
             self.open.append(("asynchronous", construct, sentinel))
-            self.plain_copies(at)
+            self.mark_plain_copies(at)
 
     # --- single statements ------------------------------------------------------------------------------------------
 
-    def remote_access(self, at: int, sentinel: Sentinel, directive: syntax.RemoteAccess) -> None:
-        """`remote_access (a(1,:))` before a statement."""
+    def mark_remote_access(self, at: int, sentinel: Sentinel, directive: syntax.RemoteAccess) -> None:
+        """Insert the calls for `remote_access (a(1,:))` before a statement."""
         following = self.marks.next_statement(at)
         if following is None:
-            raise DirectiveError(sentinel.place, "REMOTE_ACCESS has no statement behind it; put it before one")
+            raise DirectiveError(sentinel.place, "REMOTE_ACCESS has no statement after it; put it before one")
         construct = self.marks.construct("remote_access", sentinel)
         calls = [f"call weft_check_remote_begin({construct})"]
-        calls.extend(self.mapped(BEFORE_STATEMENT, 0, reference) for reference in directive.remote.items)
+        calls.extend(self.render_mapped_array(BEFORE_STATEMENT, 0, reference) for reference in directive.remote.items)
         self.here(sentinel, *calls)
         last = self.unit.items[block_end(self.unit, self.marks.loops, following)]
         self.marks.late.append((last.last, sentinel.place, f"call weft_check_remote_end({construct})"))
 
-    def plain_copies(self, at: int) -> None:
-        """The copies within ASYNCHRONOUS that stand there as assignments, without F90 before them."""
+    def mark_plain_copies(self, at: int) -> None:
+        """Mark the copies within ASYNCHRONOUS that are written as assignments, without F90 before them."""
         before: syntax.Directive | None = None
         for item in self.unit.items[at + 1 :]:
             if isinstance(item, Sentinel):
@@ -201,26 +201,26 @@ class DirectiveCalls(LoopDirectives):
                 if isinstance(before, syntax.End | syntax.UseGroup):
                     return
             elif not isinstance(before, syntax.ArrayCopy):
-                self.copied(item, item.place)
+                self.mark_copy(item, item.place)
             else:
                 before = None
 
-    def array_copy(self, at: int, sentinel: Sentinel) -> None:
-        """`f90 a(:) = b(:)`: the copy behind it is done by the system."""
+    def mark_array_copy(self, at: int, sentinel: Sentinel) -> None:
+        """Mark `f90 a(:) = b(:)`: the system carries out the copy after it."""
         following = self.marks.next_statement(at)
         if following is not None:
-            self.copied(self.statement_at(following), sentinel.place)
+            self.mark_copy(self.statement_at(following), sentinel.place)
 
-    def copied(self, statement: FortranStatement, place: Position) -> None:
-        """An assignment that the system carries out as a copy."""
+    def mark_copy(self, statement: FortranStatement, place: Position) -> None:
+        """Mark an assignment that the system carries out as a copy."""
         if split_assignment(statement.code) is None:
             return
         self.marks.before(statement.first, place, "call weft_check_io_begin()")
-        for call in ("call weft_check_io_end()", *self.under_way(statement)):
+        for call in ("call weft_check_io_end()", *self.pending_copy_calls(statement)):
             self.marks.late.append((statement.last, place, call))
 
-    def under_way(self, statement: FortranStatement) -> Iterator[str]:
-        """Yield what a copy within ASYNCHRONOUS reads and writes until its ASYNCWAIT."""
+    def pending_copy_calls(self, statement: FortranStatement) -> Iterator[str]:
+        """Yield the calls for what a copy within ASYNCHRONOUS reads and writes until its ASYNCWAIT."""
         kind, construct, sentinel = self.open[-1] if self.open else ("", 0, None)
         found = split_assignment(statement.code)
         if kind != "asynchronous" or sentinel is None or found is None:
@@ -234,8 +234,8 @@ class DirectiveCalls(LoopDirectives):
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 
-    def task_region(self, sentinel: Sentinel, directive: syntax.TaskRegion) -> None:
-        """`task_region mb, reduction(…)`."""
+    def mark_task_region(self, sentinel: Sentinel, directive: syntax.TaskRegion) -> None:
+        """Insert the calls for `task_region mb, reduction(…)`."""
         self.must_be_tasks(directive.tasks, sentinel.place)
         construct = self.marks.construct("task_region", sentinel)
         self.open.append(("task_region", construct, sentinel))
@@ -243,7 +243,7 @@ class DirectiveCalls(LoopDirectives):
         self.here(
             sentinel,
             f"call weft_check_task_region_begin({construct}, {tasks})",
-            *self.clauses(construct, sentinel, directive.clauses),
+            *self.render_clauses(construct, sentinel, directive.clauses),
             "call weft_check_task_region_start()",
         )
 
@@ -252,17 +252,17 @@ class DirectiveCalls(LoopDirectives):
         if not self.marks.is_tasks(name):
             raise DirectiveError(place, f"`{name}` is not a task array; declare it with TASK {name.upper()}(n)")
 
-    def on(self, sentinel: Sentinel, directive: syntax.On) -> None:
-        """`on mb(1)` up to `end on`."""
+    def mark_task(self, sentinel: Sentinel, directive: syntax.On) -> None:
+        """Insert the calls for `on mb(1)` up to `end on`."""
         self.must_be_tasks(directive.task.name, directive.task.place)
         if not any(kind == "task_region" for kind, _, _ in self.open):
-            raise DirectiveError(sentinel.place, "ON stands outside of a TASK_REGION; put TASK_REGION before it")
+            raise DirectiveError(sentinel.place, "ON is outside of a TASK_REGION; put TASK_REGION before it")
         construct = self.marks.construct("on", sentinel)
         self.open.append(("on", construct, sentinel))
-        self.here(sentinel, f"call weft_check_task_begin({construct}, int({only_index(directive.task)}, 8))")
+        self.here(sentinel, f"call weft_check_task_begin({construct}, int({single_index(directive.task)}, 8))")
 
-    def map(self, sentinel: Sentinel, directive: syntax.Map) -> None:
-        """`map mb(1) onto p(1:2)`."""
+    def mark_task_mapping(self, sentinel: Sentinel, directive: syntax.Map) -> None:
+        """Insert the calls for `map mb(1) onto p(1:2)`."""
         self.must_be_tasks(directive.task.name, directive.task.place)
         construct = self.marks.construct("map", sentinel)
         low, high = "0", "-1"
@@ -276,6 +276,6 @@ class DirectiveCalls(LoopDirectives):
         tasks = self.marks.tasks(directive.task.name, directive.task.place)
         self.here(
             sentinel,
-            f"call weft_check_task_map({construct}, {tasks}, int({only_index(directive.task)}, 8), "
+            f"call weft_check_task_map({construct}, {tasks}, int({single_index(directive.task)}, 8), "
             f"int({low}, 8), int({high}, 8))",
         )

@@ -46,7 +46,7 @@ class FortranStatement:
 
 @dataclass(slots=True)
 class Sentinel:
-    """One directive: its lines, and what it says (read later, so that its faults are told in their order)."""
+    """One directive: its lines, and what it says (read later, so that its faults are reported in their order)."""
 
     first: int
     last: int
@@ -94,6 +94,7 @@ def read_source(path: Path, include: Sequence[Path] = (), define: Sequence[str] 
 
 
 def _read_text_lines(path: Path) -> list[str]:
+    """Return the lines of a source file. UsageError if it cannot be read."""
     try:
         text = path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as problem:
@@ -149,10 +150,10 @@ def _append_lines(
             if inner is not None:
                 _append_lines(source, inner, list(enumerate(_read_text_lines(inner), 1)), folders, depth + 1)
                 continue
-        source.lines.append(SourceLine(str(path), number, text if source.free else fixed_text(text)))
+        source.lines.append(SourceLine(str(path), number, text if source.free else expand_fixed_line(text)))
 
 
-def fixed_text(text: str) -> str:
+def expand_fixed_line(text: str) -> str:
     """Return a fixed-form line as compilers see it: a leading tab means column 7, and columns after 72 are cut."""
     if text[:1] in ("c", "C", "*", "!", "#"):
         return text
@@ -173,7 +174,7 @@ def _split_at_semicolons(lines: Sequence[SourceLine], free: bool) -> Iterator[So
         if comment and not (not free and _is_continued(text)):
             yield line
             continue
-        starts, quote = _starts(text, quote if free or _is_continued(text) else "")
+        starts, quote = _statement_starts(text, quote if free or _is_continued(text) else "")
         for start, end in zip(starts, [*starts[1:], len(text) + 1], strict=True):
             if start == 0 or text[start : end - 1].strip():
                 yield SourceLine(line.file, line.number, " " * start + text[start : end - 1])
@@ -181,7 +182,7 @@ def _split_at_semicolons(lines: Sequence[SourceLine], free: bool) -> Iterator[So
             quote = ""
 
 
-def _starts(text: str, quote: str) -> tuple[list[int], str]:
+def _statement_starts(text: str, quote: str) -> tuple[list[int], str]:
     """Return where the statements of a line begin, and the quote that is open at its end; one may be open before it."""
     found = [0]
     for at, sign in enumerate(text):
@@ -214,7 +215,7 @@ class _Piece:
     places: list[tuple[int, int]] = field(default_factory=list)
     quote: str = ""
 
-    def take(self, text: str, line: int, start: int) -> str:
+    def add_line(self, text: str, line: int, start: int) -> str:
         """Add a line's text from column `start` (from 0) up to its comment; gives what was added."""
         before = len(self.text)
         for at in range(start, len(text)):
@@ -231,7 +232,7 @@ class _Piece:
         self.last = line
         return "".join(self.text[before:])
 
-    def drop_end(self) -> None:
+    def drop_continuation(self) -> None:
         """Take the `&` at the end away again."""
         while self.text and self.text[-1].isspace():
             self.text.pop()
@@ -239,7 +240,7 @@ class _Piece:
         self.text.pop()
         self.places.pop()
 
-    def statement(self, lines: Sequence[SourceLine], label: str) -> Iterator[FortranStatement]:
+    def make_statement(self, lines: Sequence[SourceLine], label: str) -> Iterator[FortranStatement]:
         """Yield the statement, if there is one: blanks go, strings are emptied in `code`."""
         if not "".join(self.text).strip():
             return
@@ -294,7 +295,7 @@ def _join_fixed_form(lines: list[SourceLine]) -> Iterator[Item]:
                 directive.last = at
                 continue
             if piece:
-                yield from piece.statement(lines, label)
+                yield from piece.make_statement(lines, label)
                 piece = None
             if directive:
                 yield directive
@@ -311,18 +312,18 @@ def _join_fixed_form(lines: list[SourceLine]) -> Iterator[Item]:
                     piece.places.extend([(piece.last, 72)] * pad)
                     held = lines[piece.last]
                     lines[piece.last] = SourceLine(held.file, held.number, held.text.ljust(72))
-                piece.take(text, at, 6)
+                piece.add_line(text, at, 6)
             continue
         if piece:
-            yield from piece.statement(lines, label)
+            yield from piece.make_statement(lines, label)
         if directive:
             yield directive
             directive = None
         label = text[:5].strip().lstrip("0")
         piece = _Piece(at, at)
-        piece.take(text, at, 6)
+        piece.add_line(text, at, 6)
     if piece:
-        yield from piece.statement(lines, label)
+        yield from piece.make_statement(lines, label)
     if directive:
         yield directive
 
@@ -357,15 +358,15 @@ def _join_free_form(lines: Sequence[SourceLine]) -> Iterator[Item]:
             piece = _Piece(at, at)
         elif text.lstrip().startswith("&"):
             start = text.index("&") + 1
-        added = piece.take(text, at, start)
+        added = piece.add_line(text, at, start)
         if added.rstrip().endswith("&"):
-            piece.drop_end()
+            piece.drop_continuation()
             continue
         piece.quote = ""
-        yield from piece.statement(lines, "")
+        yield from piece.make_statement(lines, "")
         piece = None
     if piece:
-        yield from piece.statement(lines, "")
+        yield from piece.make_statement(lines, "")
 
 
 def _next_continues(lines: Sequence[SourceLine], at: int) -> bool:

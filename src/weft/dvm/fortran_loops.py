@@ -18,8 +18,8 @@ from weft.dvm.fortran_calls import (
     assigned_names,
     int_array,
     long_array,
-    only_index,
-    triples,
+    mapping_arrays,
+    single_index,
 )
 from weft.dvm.fortran_lines import FortranStatement, Sentinel
 from weft.dvm.fortran_marks import UnitMarks
@@ -42,19 +42,19 @@ class LoopDirectives:
         """Put calls where a directive stands."""
         self.marks.after(sentinel.last, sentinel.place, *texts)
 
-    def parallel(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> None:
-        """`parallel (i,j) on a(i,j), …` and the loop behind it."""
-        nest = self.nest(at, sentinel, directive)
+    def mark_parallel_loop(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> None:
+        """Insert the calls for `parallel (i,j) on a(i,j), …` and the loop after it."""
+        nest = self.find_loop_nest(at, sentinel, directive)
         outer, innermost = nest[0], nest[-1]
         self.marks.parallel.append((outer.first, outer.last))
         if directive.on and self.marks.is_tasks(directive.on.name):
-            self.task_loop(sentinel, directive, innermost)
+            self.mark_task_loop(sentinel, directive, innermost)
             return
-        self.must_be_left_at_its_end(sentinel, nest)
+        self.require_exit_at_end(sentinel, nest)
         construct = self.marks.construct("parallel", sentinel, directive.indices)
         head = self.statement_at(outer.first)
-        begin = list(self.loop_calls(construct, sentinel, directive, outer))
-        self.before_statement(head, sentinel.place, *begin)
+        begin = list(self.render_loop_calls(construct, sentinel, directive, outer))
+        self.insert_before(head, sentinel.place, *begin)
         indices = ", ".join(f"int({name}, 8)" for name in directive.indices)
         rank = directive.rank
         call = f"iteration{rank}({indices})" if rank <= 3 else f"iteration({rank}, [integer(8) :: {indices}])"
@@ -74,13 +74,13 @@ class LoopDirectives:
         assert isinstance(item, FortranStatement)
         return item
 
-    def before_statement(self, statement: FortranStatement, place: Position, *texts: str) -> None:
-        """Put calls before a statement; its label goes to a CONTINUE before them, so that jumps meet them."""
+    def insert_before(self, statement: FortranStatement, place: Position, *texts: str) -> None:
+        """Insert calls before a statement; its label goes to a CONTINUE before them, so that jumps reach them."""
         if statement.label:
             self.marks.marks.relabelled[statement.first] = statement.label
         self.marks.before(statement.first, place, *texts)
 
-    def nest(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> list[DoLoop]:
+    def find_loop_nest(self, at: int, sentinel: Sentinel, directive: syntax.Parallel) -> list[DoLoop]:
         """Return the loops of a parallel directive, outermost first."""
         found: list[DoLoop] = []
         here = at
@@ -91,12 +91,12 @@ class LoopDirectives:
                 what = self.unit.items[following] if following is not None else None
                 shown = f"line {what.place.line} begins none" if isinstance(what, FortranStatement) else "none follows"
                 raise DirectiveError(
-                    sentinel.place, f"PARALLEL needs a DO loop over `{name}` behind it, and {shown}; put it before one"
+                    sentinel.place, f"PARALLEL needs a DO loop over `{name}` after it, and {shown}; put it before one"
                 )
             if loop.variable != name:
                 raise DirectiveError(
                     sentinel.place,
-                    f"PARALLEL ({', '.join(directive.indices)}) stands before a loop over `{loop.variable}` where one "
+                    f"PARALLEL ({', '.join(directive.indices)}) is before a loop over `{loop.variable}` where one "
                     f"over `{name}` is expected; name the loops from the outer one to the inner one",
                 )
             if found and loop.last > found[-1].last:
@@ -105,8 +105,8 @@ class LoopDirectives:
             here = loop.first
         return found
 
-    def must_be_left_at_its_end(self, sentinel: Sentinel, nest: Sequence[DoLoop]) -> None:
-        """Complain about a statement that leaves a parallel loop, which no other iteration would know of."""
+    def require_exit_at_end(self, sentinel: Sentinel, nest: Sequence[DoLoop]) -> None:
+        """Raise DirectiveError if a statement leaves a parallel loop, which no other iteration would know of."""
         first, last = nest[0].first, nest[0].last
         labels = {one.label for one in self.unit.statements(nest[0].first, nest[0].last) if one.label}
         for at in range(first + 1, last + 1):
@@ -124,36 +124,38 @@ class LoopDirectives:
                     "all its iterations must run: take PARALLEL or the jump out",
                 )
 
-    def loop_calls(self, construct: int, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop) -> Iterator[str]:
+    def render_loop_calls(
+        self, construct: int, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop
+    ) -> Iterator[str]:
         """Yield what is said before a parallel loop."""
         for clause in directive.clauses:
             if isinstance(clause, syntax.ShadowUse) and clause.kind == "wait" and clause.group:
                 yield f"call weft_check_shadow_wait({construct}, {self.marks.group(clause.group, sentinel.place)})"
         yield f"call weft_check_loop_begin({construct}, {directive.rank}, 0)"
         if directive.on:
-            self.must_be_mapped(directive.on)
-            yield self.mapped(ON, 0, directive.on)
-        for name in self.loop_variables(loop):
+            self.require_mapped(directive.on)
+            yield self.render_mapped_array(ON, 0, directive.on)
+        for name in self.control_variables(loop):
             yield f"call weft_check_loop_index({name})"
-        yield from self.clauses(construct, sentinel, directive.clauses)
+        yield from self.render_clauses(construct, sentinel, directive.clauses)
         yield "call weft_check_loop_start()"
 
-    def must_be_mapped(self, reference: Reference) -> None:
-        """Complain where an array of ON has no distribution."""
+    def require_mapped(self, reference: Reference) -> None:
+        """Raise DirectiveError if an array of ON has no distribution."""
         found = self.marks.program.owner(self.unit, reference.name)
         if found is None:
             raise DirectiveError(
                 reference.place, f"`{reference.name}` in ON is declared nowhere; name a distributed array or a template"
             )
-        if self.marks.mapping(reference.name) is None and not found[1].dummy:
+        if self.marks.find_mapping(reference.name) is None and not found[1].dummy:
             raise DirectiveError(
                 reference.place,
                 f"`{reference.name}` in ON has no distribution; add DISTRIBUTE or ALIGN for it, or name another array",
             )
         if reference.subscripts is not None:
-            self.marks.fits(reference.name, len(reference.subscripts), reference.place)
+            self.marks.require_rank(reference.name, len(reference.subscripts), reference.place)
 
-    def loop_variables(self, loop: DoLoop) -> list[str]:
+    def control_variables(self, loop: DoLoop) -> list[str]:
         """Return the variables of loops in a parallel loop that live in memory: their accesses are control, not
         work.
         """
@@ -162,10 +164,10 @@ class LoopDirectives:
             for inner in self.marks.loops.values()
             if loop.first <= inner.first and inner.last <= loop.last and inner.variable
         }
-        # What a clause or a construct of this unit names lives in memory, too: the runtime is told its address.
-        return sorted(name for name in names if name in self.named or self.escapes(name))
+        # What a clause or a construct of this unit names lives in memory, too: the runtime gets its address.
+        return sorted(name for name in names if name in self.named or self.is_in_memory(name))
 
-    def escapes(self, name: str) -> bool:
+    def is_in_memory(self, name: str) -> bool:
         """Return whether a scalar lives in memory: it is shared, or passed to something."""
         found = self.marks.program.owner(self.unit, name)
         if found and (found[0] is not self.unit or found[1].static or found[1].dummy or found[1].shared):
@@ -189,57 +191,59 @@ class LoopDirectives:
         found = self.marks.program.owner(self.unit, name)
         return found is None or not (found[1].array or found[1].pointer)
 
-    def mapped(self, what: int, group: int, reference: Reference) -> str:
+    def render_mapped_array(self, what: int, group: int, reference: Reference) -> str:
         """Return an array with a map of the loop's indices."""
         if reference.subscripts is None:
-            rank = self.marks.symbol(reference.name, reference.place)[1].rank or 1
+            rank = self.marks.resolve_symbol(reference.name, reference.place)[1].rank or 1
             axis, coefficient, offset = [ALL] * rank, ["0"] * rank, ["0"] * rank
         else:
-            axis, coefficient, offset = triples(reference.subscripts)
-        number = self.marks.data(reference.name, reference.place)
+            axis, coefficient, offset = mapping_arrays(reference.subscripts)
+        number = self.marks.data_number(reference.name, reference.place)
         return (
             f"call weft_check_mapped({what}, {group}, {number}, {len(axis)}, {int_array(axis)}, "
             f"{long_array(coefficient)}, "
             f"{long_array(offset)}{self.marks.base(reference.name)})"
         )
 
-    def clauses(self, construct: int, sentinel: Sentinel, clauses: Sequence[syntax.Clause]) -> Iterator[str]:
+    def render_clauses(self, construct: int, sentinel: Sentinel, clauses: Sequence[syntax.Clause]) -> Iterator[str]:
         """Yield what the clauses of a loop or task region say."""
         for clause in clauses:
             match clause:
                 case syntax.Private():
                     for reference in clause.names:
-                        number = self.marks.data(reference.name, reference.place)
+                        number = self.marks.data_number(reference.name, reference.place)
                         yield f"call weft_check_loop_private({number}, {reference.name})"
                 case syntax.Consistent():
                     group = self.marks.group(clause.group, sentinel.place) if clause.group else 0
                     for reference in clause.items:
-                        yield self.mapped(CONSISTENT, group, reference)
+                        yield self.render_mapped_array(CONSISTENT, group, reference)
                 case syntax.Reductions():
-                    yield from self.reductions(clause, sentinel.place)
+                    yield from self.render_reductions(clause, sentinel.place)
                 case syntax.ShadowRenew():
                     for item in clause.items:
-                        yield self.edges(RENEW, construct, 0, item)
+                        yield self.render_edges(RENEW, construct, 0, item)
                         array = item.array
                         yield from fortran_scattered.render_edge_renewals(
                             self.marks, array.name, item.widths, array.place
                         )
                 case syntax.ShadowUse(kind="compute"):
-                    computed = [clause.array] if clause.array else self.computed(sentinel)
+                    computed = [clause.array] if clause.array else self.computed_arrays(sentinel)
                     for item in computed:
-                        yield self.edges(COMPUTE, construct, 0, item)
+                        yield self.render_edges(COMPUTE, construct, 0, item)
                 case syntax.Across():
                     for dependence in clause.items:
-                        yield self.edges(ACROSS, construct, 0, syntax.Renewal(dependence.array, dependence.widths))
+                        yield self.render_edges(
+                            ACROSS, construct, 0, syntax.Renewal(dependence.array, dependence.widths)
+                        )
                 case syntax.Remote():
                     group = self.marks.group(clause.group, sentinel.place) if clause.group else 0
                     for reference in clause.items:
-                        yield self.mapped(REMOTE, group, reference)
+                        yield self.render_mapped_array(REMOTE, group, reference)
                 case syntax.Tie():
                     for reference in clause.items:
-                        yield self.mapped(TIE, 0, reference)
+                        yield self.render_mapped_array(TIE, 0, reference)
 
-    def computed(self, sentinel: Sentinel) -> list[syntax.Renewal]:
+    def computed_arrays(self, sentinel: Sentinel) -> list[syntax.Renewal]:
         """Return the distributed arrays that the loop behind a directive writes: SHADOW_COMPUTE computes their edges
         too.
         """
@@ -250,43 +254,43 @@ class LoopDirectives:
         arrays = [name for name in sorted(names) if self.marks.distributed(name)]
         return [syntax.Renewal(Reference(name, None, sentinel.place), None) for name in arrays]
 
-    def reductions(self, clause: syntax.Reductions, place: Position) -> Iterator[str]:
-        """`reduction(group: sum(s), maxloc(m, l))`."""
+    def render_reductions(self, clause: syntax.Reductions, place: Position) -> Iterator[str]:
+        """Yield the calls for `reduction(group: sum(s), maxloc(m, l))`."""
         for one in clause.items:
             name = one.variable.name
             location = f", location={one.location.name}" if one.location else ""
-            number = self.marks.data(name, one.variable.place)
+            number = self.marks.data_number(name, one.variable.place)
             yield f"call weft_check_loop_reduction({number}, {OPERATIONS[one.operator]}, {name}{location})"
         if clause.group:
             yield f"call weft_check_loop_reduction_group({self.marks.group(clause.group, place)})"
 
-    def edges(self, what: int, construct: int, group: int, item: syntax.Renewal) -> str:
+    def render_edges(self, what: int, construct: int, group: int, item: syntax.Renewal) -> str:
         """Return an array with widths for each dimension; none: the declared ones."""
         array = item.array
         widths = item.widths
         low, high = self.marks.widths(widths) if widths is not None else ([], [])
         if low:
-            self.marks.fits(array.name, len(low), array.place)
-        number = self.marks.data(array.name, array.place)
+            self.marks.require_rank(array.name, len(low), array.place)
+        number = self.marks.data_number(array.name, array.place)
         return (
             f"call weft_check_edges({what}, {construct}, {group}, {number}, {int(item.corner)}, {len(low)}, "
             f"{long_array(low)}, {long_array(high)}{self.marks.base(array.name)})"
         )
 
-    def task_loop(self, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop) -> None:
-        """`parallel (i) on mb(i)`: each iteration is a task."""
+    def mark_task_loop(self, sentinel: Sentinel, directive: syntax.Parallel, loop: DoLoop) -> None:
+        """Insert the calls for `parallel (i) on mb(i)`, where each iteration is a task."""
         construct = self.marks.construct("on", sentinel, directive.indices)
         head, last = self.statement_at(loop.first), self.statement_at(loop.last)
         self.marks.parallel.pop()
         index = directive.indices[0]
         assert directive.on is not None
-        calls = [f"call weft_check_task_begin({construct}, int({only_index(directive.on, index)}, 8))"]
+        calls = [f"call weft_check_task_begin({construct}, int({single_index(directive.on, index)}, 8))"]
         if index in self.named:
             calls.append(f"call weft_check_task_index({index})")
         self.marks.after(head.last, head.place, *calls)
-        self.before_end(last, sentinel.place, f"call weft_check_task_end({construct})")
+        self.insert_before_end(last, sentinel.place, f"call weft_check_task_end({construct})")
 
-    def before_end(self, last: FortranStatement, place: Position, text: str) -> None:
+    def insert_before_end(self, last: FortranStatement, place: Position, text: str) -> None:
         """Put a call at the end of a loop's body."""
         if last.label and last.code != "continue":
             raise DirectiveError(last.place, "a loop over tasks must end with END DO or CONTINUE")

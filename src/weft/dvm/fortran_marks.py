@@ -26,7 +26,7 @@ from weft.dvm.fortran_lines import FortranStatement, Sentinel
 from weft.dvm.fortran_mappings import UnitMappings
 from weft.dvm.fortran_model import DoLoop, FortranSymbol, ProgramUnit
 from weft.dvm.fortran_names import ArrayMapping, InsertedText
-from weft.dvm.fortran_text import NAME, split_assignment, split_condition, split_top, top_level
+from weft.dvm.fortran_text import NAME, split_assignment, split_condition, split_top, top_level_indices
 from weft.dvm.syntax import Position
 
 ITEM: Final = re.compile(r"([a-z]\w*)(\([^()]*\))?((?:%[a-z]\w*(?:\([^()]*\))?)*)")
@@ -40,23 +40,23 @@ class UnitMarks(UnitMappings):
 
     # --- the whole unit ---------------------------------------------------------------------------------------------
 
-    def enter(self) -> None:
-        """Put in what is said when the unit is entered."""
+    def mark_entry(self) -> None:
+        """Insert the calls that are made when the unit is entered."""
         unit = self.unit
         if unit.executable is None:
             return
         self.loose = [
             symbol
             for symbol in fortran_values.variables_possibly_unset(unit)
-            if symbol.name not in self.named and not (symbol.array and self.directs)
+            if symbol.name not in self.named and not (symbol.array and self.has_directives)
         ]
-        # Else the compiler may read them ahead of the branch that would, and that would be told.
+        # Else the compiler may read them ahead of the branch that would, and that would be reported.
         attributes = [f"volatile :: {symbol.name}" for symbol in self.loose if not symbol.array]
-        calls = [f"call weft_check_scalar({self.data(one.name, one.place)}, {one.name})" for one in self.loose]
-        if self.directs:
+        calls = [f"call weft_check_scalar({self.data_number(one.name, one.place)}, {one.name})" for one in self.loose]
+        if self.has_directives:
             begin = ["call weft_check_program()"] if unit.kind == "program" else []
-            calls[:0] = [*begin, *self.of_modules(), *self.entry()]
-        elif fortran_values.is_watchable(unit) and (known := list(self.of_modules())):
+            calls[:0] = [*begin, *self.module_calls(), *self.entry_calls()]
+        elif fortran_values.is_watchable(unit) and (known := list(self.module_calls())):
             attributes.append("logical, save :: weft_known = .false.")
             calls[:0] = ["if (.not. weft_known) then", *known, "weft_known = .true.", "end if"]
         if attributes or calls:
@@ -64,31 +64,31 @@ class UnitMarks(UnitMappings):
             self.before(first.first, first.place, *attributes, *calls)
 
     @cached_property
-    def directs(self) -> bool:
+    def has_directives(self) -> bool:
         """Return whether directives mean the unit's own data: those in it, or in what stands in it."""
         if self.unit.kind == "program" or self.unit.directed:
             return True
         return any(one.directed and one.within(self.unit) for one in self.program.units)
 
-    def plain(self) -> None:
-        """Put in what belongs to statements without a directive, and make the interfaces known."""
+    def mark_statements(self) -> None:
+        """Insert the calls for statements without a directive, and the USE of the interfaces."""
         unit = self.unit
         for at, item in enumerate(unit.items):
             if isinstance(item, FortranStatement) and unit.executable is not None and at >= unit.executable:
-                self.allocation(item)
-                self.printed(item, at)
+                self.mark_allocation(item)
+                self.mark_output(item, at)
                 if not self.inside(at):
-                    self.statement(item)
+                    self.mark_statement(item)
         for line, place, text in self.late:
             self.after(line, place, text)
         if self.used:
-            self.use()
+            self.insert_use()
 
     def inside(self, at: int) -> bool:
         """Return whether an item stands in a parallel loop."""
         return any(first <= at <= last for first, last in self.parallel)
 
-    def use(self) -> None:
+    def insert_use(self) -> None:
         """Make the interfaces known in the unit."""
         unit = self.unit
         if unit.header is not None:
@@ -101,56 +101,55 @@ class UnitMarks(UnitMappings):
 
     # --- at the entry -----------------------------------------------------------------------------------------------
 
-    def entry(self) -> Iterator[str]:
-        """Yield what is said when the unit is entered: its data, templates and mappings."""
+    def entry_calls(self) -> Iterator[str]:
+        """Yield the calls that are made when the unit is entered: for its data, templates and mappings."""
         unit = self.unit
-        yield from self.arrays()
-        yield from self.scalars()
+        yield from self.array_calls()
+        yield from self.scalar_calls()
         for name in self.mappings.tasks(unit):
-            yield from self.task_array(name)
-        yield from self.mapped(self.mappings.of(unit))
+            yield from self.render_task_array(name)
+        yield from self.render_mappings(self.mappings.of(unit))
 
-    def of_modules(self) -> Iterator[str]:
-        """Yield what is said of the data of modules that the unit mentions: they are the same each time."""
+    def module_calls(self) -> Iterator[str]:
+        """Yield the calls for the data of modules that the unit mentions, which are the same in each unit."""
         for module in self.used_modules(self.unit):
-            yield from self.arrays_of(module)
+            yield from self.module_array_calls(module)
         for module in self.used_modules(self.unit):
-            yield from self.mapped(self.of_module(module))
+            yield from self.render_mappings(self.needed_mappings(module))
 
-    def of_module(self, module: ProgramUnit) -> dict[str, ArrayMapping]:
+    def needed_mappings(self, module: ProgramUnit) -> dict[str, ArrayMapping]:
         """Return the mappings of a module that this unit needs, under the names that it has for them."""
         held = self.mappings.of(module)
         names = mentioned_names(self.unit)
-        wanted = [name for name in held if self.program.called(self.unit, module, name) in names]
+        wanted = [name for name in held if self.program.name_in_unit(self.unit, module, name) in names]
         for name in wanted:  # an array needs what it is aligned with
             alignment = held[name].alignment
             if alignment and alignment.target and alignment.target.name in held and alignment.target.name not in wanted:
                 wanted.append(alignment.target.name)
-        found = [self.renamed(held[name], module) for name in held if name in wanted]
+        found = [self.rename_mapping(held[name], module) for name in held if name in wanted]
         return {one.name: one for one in found if one is not None}
 
-    def renamed(self, mapping: ArrayMapping, module: ProgramUnit) -> ArrayMapping | None:
-        """Return a module's mapping under the names of this unit; None where they cannot be had."""
-        name = self.local(module, mapping.name)
+    def rename_mapping(self, mapping: ArrayMapping, module: ProgramUnit) -> ArrayMapping | None:
+        """Return a module's mapping under the names of this unit; None if they are not visible here."""
+        name = self.local_name(module, mapping.name)
         alignment = mapping.alignment
         if name is None:
             return None
         if alignment is not None and alignment.target is not None:
             found = self.program.owner(module, alignment.target.name)
-            target = self.local(*((found[0], found[1].name) if found else (module, alignment.target.name)))
+            target = self.local_name(*((found[0], found[1].name) if found else (module, alignment.target.name)))
             if target is None:
                 return None
             alignment = replace(alignment, target=replace(alignment.target, name=target))
         return replace(mapping, name=name, alignment=alignment)
 
-    def local(self, module: ProgramUnit, name: str) -> str | None:
-        """Return what this unit calls a module's name; one that ONLY leaves out is brought in under a name of our
-        own.
-        """
-        called = self.program.called(self.unit, module, name)
+    def local_name(self, module: ProgramUnit, name: str) -> str | None:
+        """Return what this unit calls a module's name; a name that ONLY leaves out is made visible under one of our
+        own."""
+        called = self.program.name_in_unit(self.unit, module, name)
         if called is not None or name not in module.symbols:
             return called or name
-        if module.kind != "module" or module.hides(name) or self.unit.within(module):
+        if module.kind != "module" or module.is_private(name) or self.unit.within(module):
             return None
         alias = f"weft_{name}_{module.name}"[:63]
         self.unit.renamed[alias] = (module.name, name)
@@ -173,8 +172,8 @@ class UnitMarks(UnitMappings):
                 waiting.extend(module.uses)
         return found
 
-    def arrays(self) -> Iterator[str]:
-        """Arrays that have their memory when the unit is entered."""
+    def array_calls(self) -> Iterator[str]:
+        """Yield the calls for arrays that have their memory when the unit is entered."""
         unit = self.unit
         saved_all = "*save" in unit.symbols
         for symbol in list(unit.symbols.values()):
@@ -186,27 +185,28 @@ class UnitMarks(UnitMappings):
             role = ARGUMENT if symbol.dummy else STATIC if static and unit.kind != "program" else LOCAL
             if symbol.common:
                 role = STATIC
-            yield self.declared(symbol.name, role)
-            if self.fresh(symbol):
+            yield self.render_array_declaration(symbol.name, role)
+            if self.has_no_value_at_entry(symbol):
                 yield f"call weft_check_clear({symbol.name})"
 
-    def arrays_of(self, module: ProgramUnit) -> Iterator[str]:
-        """Arrays of a module that have their memory before the program begins, and that the unit mentions or needs."""
-        needed = {mapping.name for mapping in self.of_module(module).values()}
-        wanted = needed | mentioned_names(self.unit) if self.directs else needed
+    def module_array_calls(self, module: ProgramUnit) -> Iterator[str]:
+        """Yield the calls for arrays of a module that have their memory before the program begins, and that the unit
+        mentions or needs."""
+        needed = {mapping.name for mapping in self.needed_mappings(module).values()}
+        wanted = needed | mentioned_names(self.unit) if self.has_directives else needed
         for symbol in list(module.symbols.values()):
-            name = self.program.called(self.unit, module, symbol.name)
+            name = self.program.name_in_unit(self.unit, module, symbol.name)
             given = symbol.constant or symbol.allocatable or symbol.pointer
             if symbol.array and name in wanted and name and not (given or self.is_template(name)):
-                yield self.declared(name, STATIC)
+                yield self.render_array_declaration(name, STATIC)
 
-    def declared(self, name: str, role: int) -> str:
+    def render_array_declaration(self, name: str, role: int) -> str:
         """Return the call that says what an array is."""
-        _, symbol = self.symbol(name, self.unit.items[0].place)
-        number = self.data(name, symbol.place)
+        _, symbol = self.resolve_symbol(name, self.unit.items[0].place)
+        number = self.data_number(name, symbol.place)
         return f"call weft_check_array({number}, {role}, '{name}'//achar(0), int(lbound({name}), 8), {name})"
 
-    def fresh(self, symbol: FortranSymbol) -> bool:
+    def has_no_value_at_entry(self, symbol: FortranSymbol) -> bool:
         """Return whether a variable has no value when the unit is entered."""
         if symbol.dummy or symbol.initialised or symbol.shared or symbol.derived or symbol.procedure or symbol.module:
             return False
@@ -215,19 +215,19 @@ class UnitMarks(UnitMappings):
         saved = symbol.saved or "*save" in self.unit.symbols
         return self.unit.kind == "program" or not saved
 
-    def scalars(self) -> Iterator[str]:
-        """Scalars that a parallel construct writes or names."""
-        for name, place in self.concerned().items():
-            owner, symbol = self.symbol(name, place)
+    def scalar_calls(self) -> Iterator[str]:
+        """Yield the calls for scalars that a parallel construct writes or names."""
+        for name, place in self.names_in_constructs().items():
+            owner, symbol = self.resolve_symbol(name, place)
             if symbol.array or symbol.constant or symbol.procedure or symbol.allocatable or symbol.pointer:
                 continue
             if self.is_template(name) or self.is_tasks(name):
                 continue
-            yield f"call weft_check_data({self.data(name, place)}, {name})"
-            if owner is self.unit and self.fresh(symbol):
+            yield f"call weft_check_data({self.data_number(name, place)}, {name})"
+            if owner is self.unit and self.has_no_value_at_entry(symbol):
                 yield f"call weft_check_clear({name})"
 
-    def concerned(self) -> dict[str, Position]:
+    def names_in_constructs(self) -> dict[str, Position]:
         """Return names that parallel constructs write, or that their clauses name, with a place."""
         found: dict[str, Position] = {}
         for at, item in enumerate(self.unit.items):
@@ -244,21 +244,21 @@ class UnitMarks(UnitMappings):
             if isinstance(directive, syntax.Actual):
                 for reference in directive.items or ():
                     found.setdefault(reference.name, reference.place)
-            for first, last in self.extent(at, item):
+            for first, last in self.covered_items(at, item):
                 for statement in self.unit.statements(first, last):
                     for name in assigned_names(statement):
                         if not self.controls(name, first, last):
                             found.setdefault(name, statement.place)
         return found
 
-    def extent(self, at: int, item: Sentinel) -> Iterator[tuple[int, int]]:
+    def covered_items(self, at: int, item: Sentinel) -> Iterator[tuple[int, int]]:
         """Yield the items that a construct covers."""
         if isinstance(item.directive, syntax.Parallel):
             loop = self.loop_behind(at)
             if loop:
                 yield loop.first, loop.last
         elif isinstance(item.directive, syntax.On):
-            end = self.end_of(at, "on")
+            end = self.find_end(at, "on")
             yield at, end if end is not None else at
 
     def controls(self, name: str, first: int, last: int) -> bool:
@@ -280,7 +280,7 @@ class UnitMarks(UnitMappings):
                 return None
         return None
 
-    def end_of(self, at: int, kind: str) -> int | None:
+    def find_end(self, at: int, kind: str) -> int | None:
         """Return the index of the directive that ends what begins at an item."""
         for later in range(at + 1, len(self.unit.items)):
             item = self.unit.items[later]
@@ -290,36 +290,36 @@ class UnitMarks(UnitMappings):
 
     # --- statements -------------------------------------------------------------------------------------------------
 
-    def allocation(self, statement: FortranStatement) -> None:
-        """Behind ALLOCATE: what the new arrays are, and how they are mapped."""
+    def mark_allocation(self, statement: FortranStatement) -> None:
+        """Insert after ALLOCATE what the new arrays are, and how they are mapped."""
         _, action = split_condition(statement.code)
         if not action.startswith("allocate("):
             return
         names = [found[0] for part in split_top(action[9:-1]) if (found := re.match(r"[a-z]\w*(?=\()", part))]
         calls: list[str] = []
         for name in names:
-            owner, symbol = self.symbol(name, statement.place)
+            owner, symbol = self.resolve_symbol(name, statement.place)
             mapping = self.mappings.of(owner).get(symbol.name)
-            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.directs):
+            if not (symbol.allocatable or symbol.pointer) or not (mapping or self.has_directives):
                 continue
             test = "associated" if symbol.pointer else "allocated"
-            calls.append(f"if ({test}({name})) {self.declared(name, LOCAL)}")
+            calls.append(f"if ({test}({name})) {self.render_array_declaration(name, LOCAL)}")
         for name in names:
-            owner, symbol = self.symbol(name, statement.place)
+            owner, symbol = self.resolve_symbol(name, statement.place)
             mapping = self.mappings.of(owner).get(symbol.name)
             if mapping and owner is not self.unit:
-                mapping = self.renamed(mapping, owner)
+                mapping = self.rename_mapping(mapping, owner)
             if mapping:
-                calls.extend(guard_by_presence(name, self.mapping_calls(mapping, allocated=True), symbol.pointer))
+                calls.extend(guard_by_presence(name, self.render_mapping(mapping, allocated=True), symbol.pointer))
         if calls:
             self.after(statement.last, statement.place, *calls)
 
-    def statement(self, statement: FortranStatement) -> None:
-        """A statement outside of parallel loops: own computations, input and output."""
+    def mark_statement(self, statement: FortranStatement) -> None:
+        """Insert the calls for a statement outside of parallel loops: own computations, input and output."""
         _, action = split_condition(statement.code)
         found = split_assignment(action)
         if found and self.distributed(found[0]):
-            self.own(statement, found[0], found[1])
+            self.mark_own_assignment(statement, found[0], found[1])
         elif (
             re.match(r"(print|read|write)[(*\d'\"]", action)
             and not re.search(r"\b(end|err|eor)=\d", action)  # the statement may be left by a jump
@@ -328,17 +328,19 @@ class UnitMarks(UnitMappings):
             self.before(statement.first, statement.place, "call weft_check_io_begin()")
             self.after(statement.last, statement.place, "call weft_check_io_end()")
 
-    def printed(self, statement: FortranStatement, at: int) -> None:
-        """What PRINT and WRITE read is read by the library, without hooks: it is asked for before."""
+    def mark_output(self, statement: FortranStatement, at: int) -> None:
+        """Insert the calls that check what PRINT and WRITE read, as the library reads it without hooks."""
         condition, action = split_condition(statement.code)
         if re.search(r"['\"]|[a-z]\w*\(", condition):  # it would be evaluated twice
             return
-        if statement.label and any(loop.last == at for loop in self.unit.loops().values()):  # the label ends a loop
+        if statement.label and any(
+            loop.last == at for loop in self.unit.find_loops().values()
+        ):  # the label ends a loop
             return
         for part in (*printed_names(action), *self.groups.get(named_group(action), ())):
             repeated = IMPLIED.fullmatch(part)
             items = split_top(repeated[1]) if repeated else [part]
-            calls = [call for item in items for call in self.put_out(statement, item)]
+            calls = [call for item in items for call in self.render_output_checks(statement, item)]
             if repeated and calls:  # the statement itself leaves its index as this loop does
                 calls = [f"do {repeated[2]}", *calls, "end do"]
             if condition and calls:
@@ -350,10 +352,9 @@ class UnitMarks(UnitMappings):
             for one in calls:
                 self.before(statement.first, statement.place, one)
 
-    def put_out(self, statement: FortranStatement, part: str) -> list[str]:
-        """Return the calls that ask for one item of an output list; none where it is more than a variable or a part
-        of one.
-        """
+    def render_output_checks(self, statement: FortranStatement, part: str) -> list[str]:
+        """Return the calls that check one item of an output list; none if it is more than a variable or a part of
+        one."""
         found = ITEM.fullmatch(part)
         known = self.program.owner(self.unit, found[1]) if found else None
         if found is None or known is None:
@@ -362,7 +363,7 @@ class UnitMarks(UnitMappings):
         if symbol.procedure or symbol.constant or symbol.allocatable or symbol.pointer or symbol.optional:
             return []
         whole = symbol.derived and not found[3]
-        if (whole and not self.program.printable(symbol.type)) or (found[2] and not symbol.array):
+        if (whole and not self.program.is_printable_type(symbol.type)) or (found[2] and not symbol.array):
             return []
         place = statement.place
         number = self.texts.add_place(place.file, place.line, place.column, self.unit.name)
@@ -378,18 +379,19 @@ class UnitMarks(UnitMappings):
 
     @cached_property
     def named(self) -> frozenset[str]:
-        """Return the scalars that live in memory because the runtime is told their address."""
-        return frozenset(self.concerned())
+        """Return the scalars that live in memory because the runtime gets their address."""
+        return frozenset(self.names_in_constructs())
 
     def distributed(self, name: str) -> bool:
         """Return whether a name is an array that directives map."""
-        mapping = self.mapping(name)
+        mapping = self.find_mapping(name)
         return mapping is not None and mapping.template is None and not self.is_tasks(name)
 
-    def own(self, statement: FortranStatement, name: str, rest: str) -> None:
-        """`a(i,j) = …`: run by the owner of the element; whole arrays and sections by all, each its own part."""
+    def mark_own_assignment(self, statement: FortranStatement, name: str, rest: str) -> None:
+        """Mark `a(i,j) = …`, which the owner of the element runs; whole arrays and sections are run by all, each its
+        own part."""
         parts = split_top(rest[1:-1]) if rest.startswith("(") and rest.endswith(")") else []
-        if not parts or any(True for part in parts for _ in top_level(part, ":")):
+        if not parts or any(True for part in parts for _ in top_level_indices(part, ":")):
             self.before(statement.first, statement.place, "call weft_check_io_begin()")
             self.after(statement.last, statement.place, "call weft_check_io_end()")
             return
@@ -398,7 +400,7 @@ class UnitMarks(UnitMappings):
         self.before(
             statement.first,
             place,
-            f"call weft_check_own_begin({construct}, {self.data(name, place)}, {len(parts)}, "
+            f"call weft_check_own_begin({construct}, {self.data_number(name, place)}, {len(parts)}, "
             f"{long_array(parts)}, {name})",
         )
         self.after(statement.last, place, f"call weft_check_own_end({construct})")

@@ -48,7 +48,7 @@ class FortranSymbol:
 
     @property
     def rank(self) -> int:
-        """Return how many."""
+        """Return the number of its dimensions."""
         return len(self.sizes or ())
 
     @property
@@ -89,7 +89,7 @@ class ProgramUnit:
     plain: dict[str, bool] = field(default_factory=dict)
     """By derived type that it defines: whether that has no procedures of its own."""
 
-    def hides(self, name: str) -> bool:
+    def is_private(self, name: str) -> bool:
         """Return whether a module keeps a name for itself."""
         private = public = False
         for statement in self.statements(0, len(self.items)):
@@ -124,7 +124,7 @@ class ProgramUnit:
         header = self.header.code if self.header is not None else ""
         return re.match(r".*?(pure|elemental)\w*(sub|func)", header) is not None
 
-    def declares(self) -> Iterator[syntax.Declare]:
+    def declaring_directives(self) -> Iterator[syntax.Declare]:
         """Yield the directives that declare."""
         for item in self.items:
             if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Declare):
@@ -141,7 +141,7 @@ class ProgramUnit:
             if isinstance(item, FortranStatement):
                 yield item
 
-    def loops(self) -> dict[int, DoLoop]:
+    def find_loops(self) -> dict[int, DoLoop]:
         """Return its DO constructs by the index of their DO statement."""
         found: dict[int, DoLoop] = {}
         stack: list[tuple[int, str, str]] = []

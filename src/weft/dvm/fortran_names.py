@@ -52,14 +52,14 @@ class VariableNumbers:
         self.held: dict[tuple[int, str], int] = {}
         self.edges: dict[str, int] = {}
 
-    def of(self, unit: ProgramUnit, name: str, place: Position, what: str = "variable") -> int:
+    def number_of(self, unit: ProgramUnit, name: str, place: Position, what: str = "variable") -> int:
         """Return the id of a name that this unit declares."""
         key = (id(unit), name)
         if key not in self.held:
             self.held[key] = self.texts.add_variable(name, place.file, place.line, what)  # type: ignore[arg-type]
         return self.held[key]
 
-    def group(self, unit: ProgramUnit, name: str, place: Position) -> int:
+    def number_of_group(self, unit: ProgramUnit, name: str, place: Position) -> int:
         """Return the id of a group: its name may be a variable's too."""
         key = (id(unit), "group " + name)
         if key not in self.held:
@@ -78,7 +78,7 @@ class ArrayMappings:
             self.task_arrays[id(unit)] = {}
             for item in unit.items:
                 if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Declare):
-                    self._declare(unit, item, item.directive, texts)
+                    self._add_declaration(unit, item, item.directive, texts)
         for unit in program.units:
             for item in unit.items:
                 if isinstance(item, Sentinel) and isinstance(item.directive, syntax.Redistribute | syntax.Realign):
@@ -97,7 +97,10 @@ class ArrayMappings:
         """Return the task arrays that a unit declares."""
         return self.task_arrays[id(unit)]
 
-    def _declare(self, unit: ProgramUnit, sentinel: Sentinel, directive: syntax.Declare, texts: SourceMap) -> None:
+    def _add_declaration(
+        self, unit: ProgramUnit, sentinel: Sentinel, directive: syntax.Declare, texts: SourceMap
+    ) -> None:
+        """Add what a directive declares of its names to the mappings of a unit."""
         traits = {
             attribute.kind: attribute for attribute in directive.attributes if isinstance(attribute, syntax.Trait)
         }
@@ -165,7 +168,7 @@ class UnitNames:
         """Scalars that may be read without a value."""
         self.aliases: dict[str, str] = {}
         """USE statements that bring in what a module's mappings are about."""
-        self.loops = unit.loops()
+        self.loops = unit.find_loops()
         self.parallel: list[tuple[int, int]] = []
         """The items of parallel loops, first to last."""
         self.late: list[tuple[int, Position, str]] = []
@@ -181,25 +184,24 @@ class UnitNames:
         self.used = True
         self.marks.after.setdefault(line, []).extend(InsertedText(text, place) for text in texts)
 
-    def symbol(self, name: str, place: Position) -> tuple[ProgramUnit, FortranSymbol]:
-        """Return the declaration of a name; one that is declared nowhere is a scalar of this unit by the implicit
-        rules.
-        """
+    def resolve_symbol(self, name: str, place: Position) -> tuple[ProgramUnit, FortranSymbol]:
+        """Return the unit that declares a name and its symbol; a name that is declared nowhere is a scalar of this
+        unit by the implicit rules."""
         found = self.program.owner(self.unit, name)
         if found:
             return found
         self.unit.symbols[name] = FortranSymbol(name, place)
         return self.unit, self.unit.symbols[name]
 
-    def data(self, name: str, place: Position) -> int:
+    def data_number(self, name: str, place: Position) -> int:
         """Return the id of a variable, array or template."""
-        owner, symbol = self.symbol(name, place)
+        owner, symbol = self.resolve_symbol(name, place)
         mapping = self.mappings.of(owner).get(symbol.name)
         template = mapping is not None and mapping.template is not None
         what = "template" if template else "array" if symbol.array else "variable"
-        return self.numbers.of(owner, symbol.name, symbol.place, what)
+        return self.numbers.number_of(owner, symbol.name, symbol.place, what)
 
-    def mapping(self, name: str) -> ArrayMapping | None:
+    def find_mapping(self, name: str) -> ArrayMapping | None:
         """Return what the directives say of a name that is visible here."""
         own = self.mappings.of(self.unit).get(name)
         if own:
@@ -209,7 +211,7 @@ class UnitNames:
 
     def is_template(self, name: str) -> bool:
         """Return whether a name is a template: it has no memory."""
-        mapping = self.mapping(name)
+        mapping = self.find_mapping(name)
         return mapping is not None and mapping.template is not None
 
     def base(self, name: str, word: str = "base") -> str:
@@ -218,11 +220,11 @@ class UnitNames:
 
     def group(self, name: str, place: Position) -> int:
         """Return the id of a group."""
-        return self.numbers.group(self.unit, name, place)
+        return self.numbers.number_of_group(self.unit, name, place)
 
     def tasks(self, name: str, place: Position) -> int:
         """Return the id of a task array."""
-        return self.numbers.of(self.unit, name, place, "tasks")
+        return self.numbers.number_of(self.unit, name, place, "tasks")
 
     def is_tasks(self, name: str) -> bool:
         """Return whether a name is a task array."""

@@ -12,7 +12,7 @@ from weft.dvm.syntax import Axis, Derived, DirectiveError, NamedEdges, Position,
 
 def render_owner_calls(marks: UnitMarks, name: str, axes: Sequence[Axis], place: Position) -> Iterator[str]:
     """Yield the calls that tell the runtime who owns the elements of dimensions that tables distribute."""
-    number = marks.data(name, place)
+    number = marks.data_number(name, place)
     for d, axis in enumerate(axes):
         if axis.kind == "indirect" and axis.argument is not None:
             yield f"call weft_check_owners({number}, {d}, {axis.argument.text}{marks.base(name)})"
@@ -31,7 +31,7 @@ def resolve_derived(marks: UnitMarks, derived: Derived, place: Position) -> tupl
     dummies = [(d, one) for d, one in enumerate(derived.subscripts) if isinstance(one, str)]
     if len(dummies) != 1:
         raise DirectiveError(place, f"`derived` takes one dummy of `{derived.target}`: {derived.target}(@i)")
-    return (marks.data(derived.target, place), *dummies[0])
+    return (marks.data_number(derived.target, place), *dummies[0])
 
 
 def render_element_loop(marks: UnitMarks, derived: Derived, place: Position, one: str) -> Iterator[str]:
@@ -72,12 +72,12 @@ def render_shadow_add(marks: UnitMarks, sentinel: Sentinel, directive: syntax.Sh
     construct = marks.construct("shadow_add", sentinel)
     yield (
         f"call weft_check_edge_begin({construct}, {edge_id(marks, directive.edge, place)}, "
-        f"{marks.data(name, place)}, {directive.axis}, {target}, {axis}, {beside}{marks.base(name)}"
+        f"{marks.data_number(name, place)}, {directive.axis}, {target}, {axis}, {beside}{marks.base(name)}"
         f"{marks.base(derived.target, 'goal')})"
     )
     yield from render_element_loop(marks, derived, place, f"call weft_check_edge_element(int({dummy}, 8), weft_e)")
     for array in directive.include:
-        yield f"call weft_check_edge_include({marks.data(array, place)}{marks.base(array)})"
+        yield f"call weft_check_edge_include({marks.data_number(array, place)}{marks.base(array)})"
     yield "call weft_check_edge_end()"
 
 
@@ -88,7 +88,7 @@ def render_edge_renewals(
     for width in widths or ():
         if isinstance(width, NamedEdges):
             for edge in width.names:
-                number = marks.data(name, place)
+                number = marks.data_number(name, place)
                 yield f"call weft_check_edge_renew(0, {edge_id(marks, edge, place)}, {number}{marks.base(name)})"
 
 
@@ -96,7 +96,8 @@ def render_localize(marks: UnitMarks, sentinel: Sentinel, directive: syntax.Loca
     """Return the call that turns element numbers into indices of an array."""
     place = directive.place
     return (
-        f"call weft_check_localize({marks.construct('localize', sentinel)}, {marks.data(directive.array, place)}, "
-        f"{marks.data(directive.target, place)}, {directive.axis or 0}{marks.base(directive.array)}"
+        f"call weft_check_localize({marks.construct('localize', sentinel)}, "
+        f"{marks.data_number(directive.array, place)}, {marks.data_number(directive.target, place)}, "
+        f"{directive.axis or 0}{marks.base(directive.array)}"
         f"{marks.base(directive.target, 'goal')})"
     )

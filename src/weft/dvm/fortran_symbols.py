@@ -8,7 +8,7 @@ from typing import Final
 from weft.dvm import syntax
 from weft.dvm.fortran_lines import FortranStatement, Sentinel
 from weft.dvm.fortran_model import FortranSymbol, ProgramUnit
-from weft.dvm.fortran_text import DO, NAME, is_assignment, split_assignment, split_top, top_level
+from weft.dvm.fortran_text import DO, NAME, is_assignment, split_assignment, split_top, top_level_indices
 from weft.dvm.syntax import Position
 
 TYPED: Final = re.compile(
@@ -44,6 +44,7 @@ def _is_visible_array(unit: ProgramUnit, name: str) -> bool:
 
 
 def read_symbols(unit: ProgramUnit) -> None:
+    """Read the symbols of a unit from its specifications."""
     for at, item in enumerate(unit.items):
         if isinstance(item, Sentinel):
             if unit.executable is None and not isinstance(item.directive, syntax.Declare | syntax.Note):
@@ -88,6 +89,7 @@ def _read_entity(unit: ProgramUnit, text: str, place: Position) -> tuple[Fortran
 
 
 def _read_specification(unit: ProgramUnit, statement: FortranStatement) -> None:
+    """Read what one specification statement says of the unit's names."""
     code, place = statement.code, statement.place
     if code.startswith("use") and (matched := re.match(r"use(?:,[a-z]+::|::)?([a-z]\w*)", code)):
         unit.uses.append(matched[1])
@@ -115,7 +117,7 @@ def _read_specification(unit: ProgramUnit, statement: FortranStatement) -> None:
 
 
 def _read_use(unit: ProgramUnit, module: str, rest: str) -> None:
-    """`a => b, c` or `only: a => b, c` behind a USE."""
+    """Read `a => b, c` or `only: a => b, c` after a USE."""
     only = rest.startswith("only:")
     names = unit.only.setdefault(module, set()) if only else None
     for part in split_top(rest.removeprefix("only:")):
@@ -127,6 +129,7 @@ def _read_use(unit: ProgramUnit, module: str, rest: str) -> None:
 
 
 def _read_attributes(unit: ProgramUnit, keyword: str, rest: str, place: Position) -> None:
+    """Read the attributes that a statement such as SAVE or DIMENSION gives to names."""
     if keyword == "save" and not rest:
         unit.symbols.setdefault("*save", FortranSymbol("*save", place))
     for part in split_top(rest):
@@ -163,7 +166,7 @@ def _read_type_declaration(unit: ProgramUnit, code: str, place: Position) -> Non
                 rest = rest[at + 1 :]
                 break
     attributes: list[str] = []
-    colons = next((at for at in top_level(rest, ":") if rest[at : at + 2] == "::"), None)
+    colons = next((at for at in top_level_indices(rest, ":") if rest[at : at + 2] == "::"), None)
     if colons is not None:
         attributes = split_top(rest[:colons])
         rest = rest[colons + 2 :]

@@ -18,7 +18,7 @@ DO: Final = re.compile(
 END_DO: Final = re.compile(r"enddo\w*$")
 
 
-def top_level(code: str, signs: str) -> Iterator[int]:
+def top_level_indices(code: str, signs: str) -> Iterator[int]:
     """Yield the indices at which `signs` occur outside brackets and strings."""
     depth, quote = 0, ""
     for at, sign in enumerate(code):
@@ -36,13 +36,13 @@ def top_level(code: str, signs: str) -> Iterator[int]:
 
 def split_top(code: str, sign: str = ",") -> list[str]:
     """Return the parts between these signs outside of brackets."""
-    cuts = [-1, *top_level(code, sign), len(code)]
+    cuts = [-1, *top_level_indices(code, sign), len(code)]
     return [code[a + 1 : b] for a, b in itertools.pairwise(cuts)]
 
 
 def _find_assignment_sign(code: str) -> int | None:
     """Return where the `=` of an assignment stands."""
-    for at in top_level(code, "="):
+    for at in top_level_indices(code, "="):
         if code[at + 1 : at + 2] in ("=", ">") or code[at - 1 : at] in ("=", "/", "<", ">"):
             continue
         return at
@@ -59,10 +59,10 @@ def is_assignment(code: str) -> bool:
 def split_assignment(code: str) -> tuple[str, str, int] | None:
     """Return the name, the text after it on the left, and the index of `=`; None if this is not an assignment."""
     at = _find_assignment_sign(code)
-    if at is None or DO.match(code) or any(cut < at for cut in top_level(code, ":,")):
+    if at is None or DO.match(code) or any(cut < at for cut in top_level_indices(code, ":,")):
         return None
     matched = TARGET.match(code[:at])
-    if matched is None or any(True for _ in top_level(code[at:], ",")):
+    if matched is None or any(True for _ in top_level_indices(code[at:], ",")):
         return None
     if matched[1] in ("if", "forall", "where") and matched[2].startswith("(") and not _is_one_bracket(matched[2]):
         return None

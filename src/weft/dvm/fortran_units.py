@@ -85,6 +85,7 @@ def _begin_unit(unit: ProgramUnit, found: list[ProgramUnit]) -> ProgramUnit:
 
 
 def _match_header(code: str) -> tuple[UnitKind, re.Match[str]] | None:
+    """Return the kind of a program unit and the match of its header, None for other statements."""
     if code.startswith("end") or is_assignment(code):
         return None
     for kind, pattern in HEADERS:
@@ -94,6 +95,7 @@ def _match_header(code: str) -> tuple[UnitKind, re.Match[str]] | None:
 
 
 def _read_dummies(unit: ProgramUnit, matched: re.Match[str], item: FortranStatement) -> None:
+    """Add the dummy arguments and the result of a procedure to its symbols."""
     if unit.kind not in ("function", "subroutine"):
         return
     for name in (matched[2] or "").split(","):
@@ -115,14 +117,14 @@ class FortranProgram:
         """Return its modules by name."""
         return {unit.name: unit for unit in self.units if unit.kind == "module"}
 
-    def printable(self, name: str) -> bool:
+    def is_printable_type(self, name: str) -> bool:
         """Return whether a derived type's variables can be handed on whole: it is known, without procedures of its
         own.
         """
         known = [unit.plain[name] for unit in self.units if name in unit.plain]
         return bool(known) and all(known)
 
-    def called(self, unit: ProgramUnit, module: ProgramUnit, name: str) -> str | None:
+    def name_in_unit(self, unit: ProgramUnit, module: ProgramUnit, name: str) -> str | None:
         """Return what a unit calls a name of a module; None where it is not visible there."""
         here = [local for local, (_, there) in unit.renamed.items() if there == name]
         for local in (name, *here):
@@ -133,9 +135,13 @@ class FortranProgram:
 
     def owner(self, unit: ProgramUnit, name: str) -> tuple[ProgramUnit, FortranSymbol] | None:
         """Return the unit that declares a name that is visible here, and the symbol there."""
-        return self._owner(unit, name, frozenset())
+        return self._find_owner(unit, name, frozenset())
 
-    def _owner(self, unit: ProgramUnit, name: str, seen: frozenset[int]) -> tuple[ProgramUnit, FortranSymbol] | None:
+    def _find_owner(
+        self, unit: ProgramUnit, name: str, seen: frozenset[int]
+    ) -> tuple[ProgramUnit, FortranSymbol] | None:
+        """Return the unit that declares a name and its symbol, looking through hosts and modules. `seen`: units that
+        were looked at."""
         if id(unit) in seen:
             return None
         if name in unit.symbols:
@@ -144,10 +150,10 @@ class FortranProgram:
         if name in unit.renamed:
             used, there = unit.renamed[name]
             module = self.modules.get(used)
-            return self._owner(module, there, seen) if module else None
+            return self._find_owner(module, there, seen) if module else None
         for used in unit.uses:
             module = self.modules.get(used)
             hidden = (used in unit.only and name not in unit.only[used]) or (used, name) in unit.renamed.values()
-            if module and not hidden and (found := self._owner(module, name, seen)):
+            if module and not hidden and (found := self._find_owner(module, name, seen)):
                 return found
-        return self._owner(unit.parent, name, seen) if unit.parent else None
+        return self._find_owner(unit.parent, name, seen) if unit.parent else None

@@ -24,7 +24,7 @@ def variables_possibly_unset(unit: ProgramUnit) -> list[FortranSymbol]:
     used: dict[str, list[int]] = {}
     for at in range(unit.executable, len(unit.items)):
         item = unit.items[at]
-        if isinstance(item, FortranStatement):  # what a directive names is told to the runtime for its own sake
+        if isinstance(item, FortranStatement):  # what a directive names is reported to the runtime anyway
             for name in set(NAME.findall(item.code)) | {do_variable(item)}:
                 used.setdefault(name, []).append(at)
     wanted = (symbol for symbol in local_variables(unit) if used.get(symbol.name))
@@ -69,7 +69,7 @@ def do_variable(item: FortranStatement | Sentinel) -> str:
 
 def straight_segments(unit: ProgramUnit) -> list[tuple[int, int]]:
     """Return first and last item of what may be skipped as a whole: bodies of loops, branches of conditions."""
-    found = [(loop.first + 1, loop.last) for loop in unit.loops().values()]
+    found = [(loop.first + 1, loop.last) for loop in unit.find_loops().values()]
     stack: list[int] = []
     for at, item in enumerate(unit.items):
         if not isinstance(item, FortranStatement):

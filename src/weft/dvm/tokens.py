@@ -118,7 +118,7 @@ class TokenCursor:
         """Complain about a word (the next one)."""
         raise DirectiveError((word or self.word).place, what)
 
-    def next(self) -> Token:
+    def take(self) -> Token:
         """Take a word."""
         word = self.word
         if not self.ended:
@@ -137,25 +137,25 @@ class TokenCursor:
         if self.text != text or self.ended:
             shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
             self.fail(f"{shown} where `{text}` is expected")
-        return self.next()
+        return self.take()
 
-    def name(self, what: str = "a name") -> Token:
+    def take_name(self, what: str = "a name") -> Token:
         """Take a name or complain."""
         if self.word.kind != "name":
             shown = "the directive ends" if self.ended else f"`{self.word.text}` stands"
             self.fail(f"{shown} where {what} is expected")
-        return self.next()
+        return self.take()
 
-    def named(self, what: str = "a name") -> str:
+    def take_name_text(self, what: str = "a name") -> str:
         """Take a name and give its text."""
-        return self.fold(self.name(what))
+        return self.fold(self.take_name(what))
 
     def finish(self) -> None:
         """Complain if anything is left."""
         if not self.ended:
-            self.fail(f"`{self.word.text}` stands where the directive should end")
+            self.fail(f"`{self.word.text}` is where the directive should end")
 
-    def listed(self, one: Callable[[], T], close: str = ")") -> tuple[T, ...]:
+    def read_list(self, one: Callable[[], T], close: str = ")") -> tuple[T, ...]:
         """Read `one, one, …` and the closing bracket."""
         found = [one()]
         while self.accept(","):
@@ -165,7 +165,7 @@ class TokenCursor:
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
-    def until(self, stops: frozenset[str]) -> list[Token]:
+    def take_until(self, stops: frozenset[str]) -> list[Token]:
         """Take words up to one of `stops` outside of brackets, or a closing bracket that was not opened here."""
         taken: list[Token] = []
         open_brackets: list[str] = []
@@ -183,20 +183,20 @@ class TokenCursor:
                 choices += 1
             if word.text in OPENING:
                 open_brackets.append(OPENING[word.text])
-            taken.append(self.next())
+            taken.append(self.take())
         if open_brackets:
             self.fail(f"`{open_brackets[-1]}` is missing")
         return taken
 
-    def expression(self, *stops: str) -> Expression:
+    def read_expression(self, *stops: str) -> Expression:
         """Read an expression up to one of `stops` or a closing bracket."""
         start = self.word
-        taken = self.until(frozenset((*stops, ",")))
+        taken = self.take_until(frozenset((*stops, ",")))
         if not taken:
             self.fail("an expression is expected", start)
-        return self.expressed(taken)
+        return self.make_expression(taken)
 
-    def expressed(self, taken: Sequence[Token]) -> Expression:
+    def make_expression(self, taken: Sequence[Token]) -> Expression:
         """Return the expression that these words are."""
         names = [
             self.fold(word)
@@ -205,34 +205,34 @@ class TokenCursor:
         ]
         return Expression(join_tokens(taken), tuple(dict.fromkeys(names)), taken[0].place)
 
-    def subscript(self, *stops: str, whole: tuple[str, ...] = ("*",)) -> Subscript:
+    def read_subscript(self, *stops: str, whole: tuple[str, ...] = ("*",)) -> Subscript:
         """Read one subscript: nothing or a sign of `whole`, low:high, or an expression, maybe of a dummy."""
         if self.text in whole and (self.peek() in (",", "]", ")")):
-            self.next()
+            self.take()
             return Whole()
-        taken = self.until(frozenset((*stops, ",", ":")))
+        taken = self.take_until(frozenset((*stops, ",", ":")))
         if self.accept(":"):
-            high = self.until(frozenset((*stops, ",", ":")))
+            high = self.take_until(frozenset((*stops, ",", ":")))
             if not taken and not high:
                 return Whole()
-            return Section(self.expressed(taken) if taken else None, self.expressed(high) if high else None)
+            return Section(self.make_expression(taken) if taken else None, self.make_expression(high) if high else None)
         if not taken:
             return Whole()
-        return self.mapped(taken)
+        return self.make_affine(taken)
 
-    def mapped(self, taken: Sequence[Token]) -> Constant | Affine:
+    def make_affine(self, taken: Sequence[Token]) -> Constant | Affine:
         """Return an expression as a map of one dummy, or a constant where none stands in it.
 
         The coefficient and the offset are the expression itself at 1 and at 0: the program works them out.
         """
         uses = [k for k, word in enumerate(taken) if word.kind == "name" and self.fold(word) in self.dummies]
         if not uses:
-            return Constant(self.expressed(taken))
+            return Constant(self.make_expression(taken))
         at = uses[0]
         if len(uses) > 1 or not is_linear(taken, at):
             self.fail(f"`{join_tokens(taken)}` is not of the form a*{taken[at].text}+b", taken[0])
         dummy = self.dummies.index(self.fold(taken[at]))
-        one, zero = (self.expressed(replace_name(taken, at, value)) for value in ("1", "0"))
+        one, zero = (self.make_expression(replace_name(taken, at, value)) for value in ("1", "0"))
         if len(taken) == 1:
             return Affine(dummy, one, zero)
         place = taken[0].place
@@ -278,13 +278,13 @@ class Reader:
         self.place = cursor.word.place
         self.last_line = cursor.words[-1].place.line
 
-    def width(self) -> Width:
+    def read_width(self) -> Width:
         """Read `low:high`, or one number for both."""
-        low = self.cursor.expression(":")
-        return Width(low, self.cursor.expression() if self.cursor.accept(":") else low)
+        low = self.cursor.read_expression(":")
+        return Width(low, self.cursor.read_expression() if self.cursor.accept(":") else low)
 
-    def string(self) -> str:
+    def read_string(self) -> str:
         """Read a string."""
         if self.cursor.word.kind != "string":
             self.cursor.fail("the name of an edge, in quotes, is expected")
-        return self.cursor.next().text[1:-1]
+        return self.cursor.take().text[1:-1]

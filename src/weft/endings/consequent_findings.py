@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from weft.deadlock.blocked_ranks import Standstill
-from weft.endings.end_causes import How, ends, own_finalize
-from weft.endings.findings import KINDS, moved
-from weft.evidence import Absent, Deadlock, Ended, Epoch, Refused
+from weft.endings.end_causes import How, find_ends, own_finalize
+from weft.endings.findings import KINDS, may_have_moved
+from weft.evidence import NO_EVIDENCE, Absent, Deadlock, Ended, Epoch, Refused
 from weft.findings import Finding
 from weft.terms.rank_progress import LEFT
 from weft.trace import Trace
@@ -40,7 +40,7 @@ class Consequences:
         self._of: dict[int, int] = {}
         self._behind: defaultdict[int, list[str]] = defaultdict(list)
 
-    def put(self, following: Finding, cause: Finding | None) -> None:
+    def add(self, following: Finding, cause: Finding | None) -> None:
         """Note that one finding follows from another, or (None) from what ended the run from outside."""
         self._of[id(following)] = id(cause)
         if cause is None:
@@ -49,35 +49,36 @@ class Consequences:
         if len(told) < MAX_TOLD and following.kind != "deadlock":
             told.append(f"{following.message} [{following.kind}]")
 
-    def of(self, finding: Finding) -> bool:
+    def is_consequence(self, finding: Finding) -> bool:
         """Return whether a finding only follows from another."""
         return id(finding) in self._of
 
-    def behind(self, finding: Finding) -> list[str]:
+    def describe_consequences(self, finding: Finding) -> list[str]:
         """Return what follows from a finding, in words; a deadlock is left out, as the end's own message tells it."""
         return self._behind.get(id(finding), [])
 
 
-def consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
+def find_consequences(trace: Trace, findings: Iterable[Finding]) -> Consequences:
     """Return which of the findings follow from ends of ranks that others of them report."""
     found = list(findings)
-    causes: dict[int, Finding | None] = dict.fromkeys(_interrupted(trace))
+    causes: dict[int, Finding | None] = dict.fromkeys(_ranks_ended_from_outside(trace))
     causes |= {rank: one for one in reversed(found) if one.kind in KINDS.values() for rank in one.ranks}
     result = Consequences()
-    for one, cause in _too_late(trace, found):
-        result.put(one, cause)
+    for one, cause in _collectives_after_finalize(trace, found):
+        result.add(one, cause)
     if not causes:
         return result
-    alone = _alone(trace, sorted(causes))
+    alone = _ranks_stuck_anyway(trace, sorted(causes))
     for one in found:
-        rank = _cause(trace, one, causes, alone) if one.kind in CONSEQUENT else None
+        exhausts = one.kind == "resource-leak" and one.severity == "error"
+        rank = _find_cause(trace, one, causes, alone) if one.kind in CONSEQUENT and not exhausts else None
         if rank is not None and _may_follow(trace, one, causes[rank]):
-            result.put(one, causes[rank])
-    for one, reason in _refusals(found, result):
-        result.put(one, reason)
+            result.add(one, causes[rank])
+    for one, reason in _explained_refusals(found, result):
+        result.add(one, reason)
     for one in found:
-        if one.kind in KINDS.values() and (why := _why(one, found, result)) is not None:
-            result.put(*why)
+        if one.kind in KINDS.values() and (why := _same_error(one, found, result)) is not None:
+            result.add(*why)
     return result
 
 
@@ -87,7 +88,7 @@ def _may_follow(trace: Trace, one: Finding, end: Finding | None) -> bool:
     MPI may end a rank inside the very call that is wrong, or in MPI_Finalize, when it had done all that it does.
     Exceptions are different: calls on the way out come after.
     """
-    how = _how(end) if end is not None else None
+    how = _manner_of_end(end) if end is not None else None
     if end is None or how == How.EXCEPTION:
         return True
     if how == How.ERROR and one.kind != "deadlock" and (LEFT in end.message or _in_finalize(trace, end)):
@@ -97,7 +98,7 @@ def _may_follow(trace: Trace, one: Finding, end: Finding | None) -> bool:
     return one.kind != "epoch-misuse" or (isinstance(one.evidence, Epoch) and one.evidence.left_open)
 
 
-def _how(end: Finding) -> str | None:
+def _manner_of_end(end: Finding) -> str | None:
     return end.evidence.how if isinstance(end.evidence, Ended) else None
 
 
@@ -105,25 +106,27 @@ def _in_finalize(trace: Trace, end: Finding) -> bool:
     return all((last := own_finalize(trace.ranks[rank])) is not None and last.open for rank in end.ranks)
 
 
-def _refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Finding, Finding]]:
-    """Yield calls for which only MPI's own words are known, each with the finding that says what was wrong with
-    them.
-    """
+def _explained_refusals(found: list[Finding], result: Consequences) -> Iterator[tuple[Finding, Finding]]:
+    """Yield calls of which only MPI's own words are known, each with the finding that says what was wrong with them."""
     for one in found:
         if one.kind != "invalid-argument" or not isinstance(one.evidence, Refused):
             continue
         for other in found:
             if (
                 other is not one
-                and other.kind in ARGUMENTS
-                and not result.of(other)
-                and _tells(other, one, one.evidence)
+                and not result.is_consequence(other)
+                and (_exhausts(other, one) or (other.kind in ARGUMENTS and _explains_refusal(other, one, one.evidence)))
             ):
                 yield one, other
                 break
 
 
-def _tells(other: Finding, refused: Finding, how: Refused) -> bool:
+def _exhausts(leak: Finding, end: Finding) -> bool:
+    """Return whether a leak left a rank without communicators, for which MPI ended it."""
+    return leak.kind == "resource-leak" and leak.severity == "error" and bool(set(leak.ranks) & set(end.ranks))
+
+
+def _explains_refusal(other: Finding, refused: Finding, how: Refused) -> bool:
     """Return whether a finding says more of the call that MPI refused: it names that call, or what MPI's words name."""
     if set(other.events) & set(refused.events):
         return True
@@ -131,8 +134,8 @@ def _tells(other: Finding, refused: Finding, how: Refused) -> bool:
     return other.kind == "epoch-misuse" and on_window and set(refused.ranks) <= set(other.ranks)
 
 
-def _too_late(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Finding]]:
-    """Yield collectives that some ranks call after MPI_Finalize, each with the finding that says that."""
+def _collectives_after_finalize(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Finding]]:
+    """Yield collectives that some ranks call after MPI_Finalize, each with the finding that says so."""
     told = {event: one for one in found if one.kind == "invalid-argument" for event in one.events}
     for one in found:
         if one.kind == "collective-mismatch":
@@ -143,20 +146,20 @@ def _too_late(trace: Trace, found: list[Finding]) -> Iterator[tuple[Finding, Fin
                     break
 
 
-def _interrupted(trace: Trace) -> list[int]:
-    """Return the ranks that a signal from outside ended: what they have not done says nothing of the program."""
+def _ranks_ended_from_outside(trace: Trace) -> list[int]:
+    """Return the ranks that a signal from outside ended: what they did not do says nothing about the program."""
     if trace.run.get("ended") not in ("interrupted", "killed"):
         return []
-    return [end.rank.index for end in ends(trace) if end.how is How.SIGNAL and not end.open_calls]
+    return [end.rank.index for end in find_ends(trace) if end.how is How.SIGNAL and not end.open_calls]
 
 
-def _alone(trace: Trace, ended: list[int]) -> frozenset[int]:
+def _ranks_stuck_anyway(trace: Trace, ended: list[int]) -> frozenset[int]:
     """Return the ranks that could never go on even if those that ended had gone on."""
-    standstill = Standstill(trace, ended, buffering=moved(trace))
-    return standstill.stuck_with(ended) - standstill.gone
+    standstill = Standstill(trace, ended, buffering=may_have_moved(trace))
+    return standstill.stuck_despite(ended) - standstill.gone
 
 
-def _cause(trace: Trace, one: Finding, causes: Collection[int], alone: frozenset[int]) -> int | None:
+def _find_cause(trace: Trace, one: Finding, causes: Collection[int], alone: frozenset[int]) -> int | None:
     """Return the rank whose end a finding follows from, None if there is none."""
     if one.kind == "deadlock":
         if alone.intersection(one.ranks):
@@ -164,10 +167,10 @@ def _cause(trace: Trace, one: Finding, causes: Collection[int], alone: frozenset
         waits = one.evidence.waits if isinstance(one.evidence, Deadlock) else ()
         named = {rank for wait in waits for rank in wait.for_}
         return next((rank for rank in sorted(named) if rank in causes), min(causes))
-    return next((rank for rank in sorted(_touched(trace, one)) if rank in causes), None)
+    return next((rank for rank in sorted(_find_involved_ranks(trace, one)) if rank in causes), None)
 
 
-def _touched(trace: Trace, one: Finding) -> set[int]:
+def _find_involved_ranks(trace: Trace, one: Finding) -> set[int]:
     """Return the ranks that a finding is about, and those that its calls deal with."""
     ranks = set(one.ranks) | set(one.evidence.absent if isinstance(one.evidence, Absent) else ())
     for rank, index in one.events[:64]:
@@ -178,25 +181,29 @@ def _touched(trace: Trace, one: Finding) -> set[int]:
     return ranks
 
 
-def _why(end: Finding, found: list[Finding], result: Consequences) -> tuple[Finding, Finding] | None:
+def _same_error(end: Finding, found: list[Finding], result: Consequences) -> tuple[Finding, Finding] | None:
     """Return (what follows, its cause) if another finding reports the same error as an end, else None.
 
     mpi4py raises what MPI returns: the exception says it all. If MPI itself ended the process, the finding that says
     what was wrong with the call says more than its end.
     """
-    how = _how(end)
+    how = _manner_of_end(end)
     raised = how == How.EXCEPTION and isinstance(end.evidence, Ended) and "mpi4py" in (end.evidence.name or "")
     if not raised and how != How.ERROR:
         return None
     events, places = set(end.events), {(s.rank, s.file, s.line) for s in end.sites}
     left = LEFT in end.message
-    for other in sorted(found, key=result.of):  # what says more than MPI's own words in front
-        if left and other.kind == "unmatched-send" and not result.of(other):
+    # What says more than MPI's own words in front.
+    for other in sorted(found, key=lambda other: (result.is_consequence(other), other.evidence is NO_EVIDENCE)):
+        if left and other.kind == "unmatched-send" and not result.is_consequence(other):
+            return end, other
+        if _exhausts(other, end):
             return end, other
         if raised and other.kind in BETWEEN:
             continue
         if other.kind in ARGUMENTS and (
             events & set(other.events) or places & {(s.rank, s.file, s.line) for s in other.sites}
         ):
-            return (other, end) if raised else (end, other)
+            says_more = other.kind == "truncation" and other.evidence is not NO_EVIDENCE
+            return (other, end) if raised and not says_more else (end, other)
     return None

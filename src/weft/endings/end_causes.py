@@ -90,24 +90,21 @@ class End:
 
     @property
     def time_ns(self) -> int:
-        """Return when, on the run's axis; of one that tells no end of its own the largest number."""
+        """Return the time of the end, in ns on the run's axis; the largest number if the record has no end."""
         return self.ending.time_ns if self.ending else 2**63 - 1
 
 
-def ends(trace: Trace) -> list[End]:
-    """Return the end of every rank, in order of rank. A run of level `outcomes` only knows those whose process reported
-    it.
-    """
-    found = [_end(rank) for rank in trace.at_end.ranks]
-    felled = _felled(trace, found)
+def find_ends(trace: Trace) -> list[End]:
+    """Return the end of every rank, in order of rank. A run of level `outcomes` only knows those whose process
+    reported it."""
+    found = [_find_end(rank) for rank in trace.at_end.ranks]
+    felled = _ranks_ended_by_weft(trace, found)
     return [replace(end, how=How.CUT_OFF, ending=None) if end.rank.index in felled else end for end in found]
 
 
-def _felled(trace: Trace, found: list[End]) -> frozenset[int]:
-    """Return ranks that MPI ended inside calls which could never have failed, as Weft had ended their partners before.
-
-    Weft ends a job only once it has proven a deadlock; then no rank in it can reach an error of its own.
-    """
+def _ranks_ended_by_weft(trace: Trace, found: list[End]) -> frozenset[int]:
+    """1 Return ranks that MPI ended inside calls which could never have failed, as Weft had ended their partners
+    before."""
     inside = {end.rank.index for end in found if end.how is How.ERROR and end.open_calls}
     if trace.run.get("ended") != "deadlock" or not inside:
         return frozenset()
@@ -115,27 +112,28 @@ def _felled(trace: Trace, found: list[End]) -> frozenset[int]:
     return Standstill(trace, others).stuck & inside
 
 
-def _end(rank: Rank) -> End:
+def _find_end(rank: Rank) -> End:
+    """Return the end of one rank, from all that its record says of ends."""
     if rank.missing:
         return End(rank, How.MISSING)
     told = rank.endings
     threads = tuple(one for one in told if one.kind is EndingKind.EXCEPTION and one.who)
-    how, ending = _cause(rank, told)
+    how, ending = _decide_cause(rank, told)
     return End(rank, how, ending, threads)
 
 
-def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
-    """Return how a rank ended, and the record of that end. `told`: all that the record says of ends."""
-    interrupted = _first(told, EndingKind.WARNED)
-    exception = next((e for e in told if e.kind is EndingKind.EXCEPTION and not e.who), None)
+def _decide_cause(rank: Rank, recorded: list[Ending]) -> tuple[How, Ending | None]:
+    """Return how a rank ended, and the record of that end. `recorded`: all that the record says of ends."""
+    interrupted = _first(recorded, EndingKind.WARNED)
+    exception = next((e for e in recorded if e.kind is EndingKind.EXCEPTION and not e.who), None)
     if exception is not None and not (interrupted and exception.name == "KeyboardInterrupt"):
         return How.EXCEPTION, exception
-    if crash := _first(told, EndingKind.SIGNAL):
+    if crash := _first(recorded, EndingKind.SIGNAL):
         return How.WEFT if crash.part_of_weft else How.CRASH, crash
-    if abort := _first(told, EndingKind.ABORT):
+    if abort := _first(recorded, EndingKind.ABORT):
         is_way_out = interrupted is not None and interrupted.time_ns <= abort.time_ns and _is_ended_from_outside(rank)
         return (How.SIGNAL, interrupted) if is_way_out else (How.ABORT, abort)
-    left = _first(told, EndingKind.EXIT)
+    left = _first(recorded, EndingKind.EXIT)
     if rank.definitions.ended is not None:
         return How.ERROR, left
     if interrupted and not (left and left.time_ns < interrupted.time_ns):
@@ -144,7 +142,7 @@ def _cause(rank: Rank, told: list[Ending]) -> tuple[How, Ending | None]:
         return (How.STOPPED if rank.state == "stopped" else How.MISSING), None
     if rank.state == "aborted":
         return How.ABORT, None
-    return _way_out(rank, left)
+    return _quiet_end(rank, left)
 
 
 def _is_ended_from_outside(rank: Rank) -> bool:
@@ -152,7 +150,7 @@ def _is_ended_from_outside(rank: Rank) -> bool:
     return rank.trace.run.get("ended") in ("interrupted", "killed")
 
 
-def _way_out(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
+def _quiet_end(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
     """Return how a rank ended that reports nothing bad: it finished, exited too soon, or was cut off."""
     if (last := own_finalize(rank)) is not None:
         return How.ERROR if last.error else How.CUT_OFF if last.open else How.FINISHED, left

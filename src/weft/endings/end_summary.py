@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from weft.base.words import plural, printable, rank_words
-from weft.endings.end_causes import OWN, End, How, ends
+from weft.endings.end_causes import OWN, End, How, find_ends
 from weft.endings.waits_at_end import describe_waits
-from weft.endings.wording import words
+from weft.endings.wording import describe_end
 from weft.trace import Level, Trace
 
 MAX_LINES: Final = 8
@@ -16,28 +16,26 @@ MAX_LINES: Final = 8
 _ORDER: Final = list(How)
 
 
-def lines(trace: Trace, told: Collection[int] = ()) -> list[str]:
-    """Return a line for all ranks that ended alike, those of their own doing first; none for a run that finished.
-
-    `told`: ranks whose end a finding reports; they are left out of these lines.
-    """
+def describe_ends(trace: Trace, reported: Collection[int] = ()) -> list[str]:
+    """1 Return a line for all ranks that ended alike, those of their own doing first; none for a run that finished.
+    `reported`: ranks whose end a finding reports; they are left out of these lines."""
     if trace.level == Level.OUTCOMES:
         return []
-    found = ends(trace)
+    found = find_ends(trace)
     bad = trace.run.get("ended") in ("crashed", "killed", "interrupted") or any(
         end.how not in (How.FINISHED, How.STOPPED, How.CUT_OFF) for end in found
     )
     if not bad or trace.run.get("ended") in ("running", "deadlock"):
         return []
-    groups = [one for one in _groups(trace, found) if not all(end.rank.index in told for end in one[1])]
+    groups = [one for one in _group_ends(trace, found) if not all(end.rank.index in reported for end in one[1])]
     said = [printable(f"{rank_words(end.rank.index for end in group)} {text}") for text, group in groups[:MAX_LINES]]
     if len(groups) > MAX_LINES:
         left = sum(len(group) for _, group in groups[MAX_LINES:])
         said.append(f"and {plural(left, 'more rank')} elsewhere: weft view --text {printable(str(trace.path))}")
-    return describe_waits(trace, found) + said + _killed(trace, found)
+    return describe_waits(trace, found) + said + _explain_kill(trace, found)
 
 
-def _killed(trace: Trace, found: list[End]) -> list[str]:
+def _explain_kill(trace: Trace, found: list[End]) -> list[str]:
     """Return what is known if SIGKILL ended the job and no rank says why."""
     own = any(end.how in OWN for end in found)
     if own or trace.run.get("ended") != "crashed" or trace.run.get("exit_code") not in (9, 137):
@@ -54,8 +52,9 @@ def _killed(trace: Trace, found: list[End]) -> list[str]:
     ]
 
 
-def _groups(trace: Trace, found: list[End]) -> list[tuple[str, list[End]]]:
-    """Group ranks that ended alike, each with its sentence; a silent end comes before the launcher's signal."""
+def _group_ends(trace: Trace, found: list[End]) -> list[tuple[str, list[End]]]:
+    """Return ranks that ended alike in groups, each with its sentence; a silent end comes before the launcher's
+    signal."""
     outside = trace.run.get("ended") in ("interrupted", "killed", "running", "deadlock")
     fell = not outside and any(end.how in OWN for end in found)
     order = {
@@ -64,8 +63,8 @@ def _groups(trace: Trace, found: list[End]) -> list[tuple[str, list[End]]]:
     }
     groups: dict[str, list[End]] = {}
     for end in sorted(found, key=lambda end: (order[end.how], bool(end.open_calls), end.rank.index)):
-        groups.setdefault(words(end, fell=fell), []).append(end)
-    return [(words(group[0], len(group), fell=fell), group) for group in groups.values()]
+        groups.setdefault(describe_end(end, fell=fell), []).append(end)
+    return [(describe_end(group[0], len(group), fell=fell), group) for group in groups.values()]
 
 
 def to_json(trace: Trace) -> list[dict[str, Any]]:
@@ -74,10 +73,11 @@ def to_json(trace: Trace) -> list[dict[str, Any]]:
     """
     if trace.level == Level.OUTCOMES:
         return []
-    return [_json(said, group) for said, group in _groups(trace, ends(trace))]
+    return [_group_to_json(said, group) for said, group in _group_ends(trace, find_ends(trace))]
 
 
-def _json(said: str, group: list[End]) -> dict[str, object]:
+def _group_to_json(said: str, group: list[End]) -> dict[str, object]:
+    """Return a group of ranks that ended alike for the report's JSON."""
     first = group[0]
     told: dict[str, Any] = {
         "ranks": [end.rank.index for end in group], "how": first.how.value, "message": printable(said),

@@ -7,8 +7,8 @@ from typing import Final
 
 from weft.base.words import listed, rank_words
 from weft.deadlock.blocked_ranks import Standstill
-from weft.endings.end_causes import End, How, callers, ends, own_line
-from weft.endings.wording import of_thread, words
+from weft.endings.end_causes import End, How, callers, find_ends, own_line
+from weft.endings.wording import describe_end, describe_thread_end
 from weft.evidence import Ended, Frame, Waiting
 from weft.findings import Finding, Site
 from weft.terms import describe
@@ -25,15 +25,14 @@ MAX_WAITS: Final = 4
 
 
 def find(trace: Trace) -> list[Finding]:
-    """Report ranks that ended by their own doing, one finding for all that ended alike, with the ranks that wait for
-    them for ever.
-    """
+    """Return findings about ranks that ended by their own doing, one for all that ended alike, with the ranks that
+    wait for them for ever."""
     if trace.level == Level.OUTCOMES:
         return []
-    everyone = ends(trace)
-    scene = Scene(trace, everyone)
-    found = [_thread(end, one) for end in everyone for one in end.threads]
-    return sorted(found + [scene.tell(group) for group in _alike(scene.guilty)], key=_when)
+    everyone = find_ends(trace)
+    scene = RunEnd(trace, everyone)
+    found = [_thread_finding(end, one) for end in everyone for one in end.threads]
+    return sorted(found + [scene.make_finding(group) for group in _group_alike(scene.guilty)], key=_when)
 
 
 def _when(one: Finding) -> int:
@@ -41,23 +40,23 @@ def _when(one: Finding) -> int:
     return 2**63 if at is None else at
 
 
-class Scene:
+class RunEnd:
     """A run at its end: which ranks ended by their own doing, and which can never go on because of that."""
 
     def __init__(self, trace: Trace, everyone: list[End]) -> None:
         self.trace = trace
         own = [end for end in everyone if end.how in KINDS]
-        self.standstill = Standstill(trace, [end.rank.index for end in own], buffering=moved(trace))
+        self.standstill = Standstill(trace, [end.rank.index for end in own], buffering=may_have_moved(trace))
         self.waiting = self._waiting({end.rank.index for end in own})
-        self.guilty = [end for end in own if end.how is not How.EXIT or self._too_soon(end)]
+        self.guilty = [end for end in own if end.how is not How.EXIT or self._is_exit_a_fault(end)]
 
     def _waiting(self, gone: set[int]) -> frozenset[int]:
         """Return the ranks that could go on if the ranks `gone` were there, and cannot without them."""
         if not gone:
             return frozenset()
-        return self.standstill.stuck - self.standstill.stuck_with(gone)
+        return self.standstill.stuck - self.standstill.stuck_despite(gone)
 
-    def _too_soon(self, end: End) -> bool:
+    def _is_exit_a_fault(self, end: End) -> bool:
         """Return whether an exit is a fault: others wait for that rank, or its process never reached MPI_Finalize."""
         return not (called_finalize(end.rank) or _on_its_way(end)) or bool(self.waiting_for({end.rank.index}))
 
@@ -69,14 +68,16 @@ class Scene:
             found |= more
         return frozenset(found)
 
-    def tell(self, group: list[End]) -> Finding:
+    def make_finding(self, group: list[End]) -> Finding:
         """Make the finding for ranks that ended alike."""
         first = group[0]
         ranks = [end.rank.index for end in group]
-        message = f"{rank_words(ranks)} {words(first, len(ranks))}"
+        message = f"{rank_words(ranks)} {describe_end(first, len(ranks))}"
         behind = self.waiting_for(set(ranks))
         if behind:
-            message += f"; {self._waits(behind, 'it' if len(ranks) == 1 else 'them', ended=_ends_all(first))}"
+            message += (
+                f"; {self._describe_waiting(behind, 'it' if len(ranks) == 1 else 'them', ended=_ends_all(first))}"
+            )
         lost = _lost(self.trace) if first.how is How.ERROR else []
         if lost:
             were, them = "was" if len(lost) == 1 else "were", "it" if len(ranks) == 1 else "them"
@@ -89,15 +90,15 @@ class Scene:
             message=message,
             ranks=tuple(ranks),
             sites=(
-                *(s for end in group for s in sites(end)),
+                *(s for end in group for s in end_sites(end)),
                 *dict.fromkeys(describe.finding_site(e) for e in events[:64]),
             ),
             events=tuple(event.id for event in [*_last_events(group), *events]),
-            evidence=_evidence(first, [(i, self.standstill.open_calls[i][0]) for i in sorted(behind)]),
+            evidence=_make_evidence(first, [(i, self.standstill.open_calls[i][0]) for i in sorted(behind)]),
             cause=f"{first.how} {message}",
         )
 
-    def _waits(self, behind: frozenset[int], whom: str, *, ended: bool) -> str:
+    def _describe_waiting(self, behind: frozenset[int], whom: str, *, ended: bool) -> str:
         """Return `ranks 0 and 2 wait for it in barrier at exc.py:7`; with `ended`: `were ended by it in barrier`."""
         one, many, link = ("was ended", "were ended", "by") if ended else ("waits", "wait", "for")
         groups: dict[str, list[int]] = {}
@@ -129,13 +130,13 @@ def _lost(trace: Trace) -> list[str]:
     return [f"host {one.get('host')}" for one in lost if isinstance(one, dict)] if isinstance(lost, list) else []
 
 
-def moved(trace: Trace) -> bool:
+def may_have_moved(trace: Trace) -> bool:
     """Return whether nobody saw the ranks stand still: then a standard send that is open need not be waiting."""
     return trace.run.get("ended") not in ("running", "deadlock", None)
 
 
-def _alike(guilty: list[End]) -> list[list[End]]:
-    """Group ranks that ended in one way at one place, the earliest first."""
+def _group_alike(guilty: list[End]) -> list[list[End]]:
+    """Return ranks that ended in one way at one place in groups, the earliest first."""
     groups: dict[tuple[object, ...], list[End]] = {}
     for end in guilty:
         ending = end.ending
@@ -148,17 +149,18 @@ def _alike(guilty: list[End]) -> list[list[End]]:
     return sorted(groups.values(), key=lambda group: min(end.time_ns for end in group))
 
 
-def sites(end: End) -> list[Site]:
+def end_sites(end: End) -> list[Site]:
     """Return the call site of an end in the form that findings hold, or else that of the last call."""
     if end.how is How.WEFT:
         return []
     if end.ending is None or (at := own_line(end.ending)) is None:
         return [describe.finding_site(event) for event in _last_events([end])]
     behind = tuple((s.file or "", s.line, s.function or "") for s in callers(end.ending)[:6])
-    return [Site(end.rank.index, _call(end), at.file or "", at.line, at.function or "", behind)]
+    return [Site(end.rank.index, _last_function(end), at.file or "", at.line, at.function or "", behind)]
 
 
-def _call(end: End) -> str:
+def _last_function(end: End) -> str:
+    """Return the name of the function or exception in which a rank ended."""
     assert end.ending is not None
     if end.how is How.ABORT:
         return "MPI_Abort"
@@ -169,10 +171,10 @@ def _last_events(group: list[End]) -> list[Event]:
     return [end.rank.event(len(end.rank) - 1) for end in group[:64] if len(end.rank)]
 
 
-def _evidence(end: End, behind: list[tuple[int, Event]]) -> Ended:
+def _make_evidence(end: End, waiting_calls: list[tuple[int, Event]]) -> Ended:
     """Return the facts of an end for the finding. `behind`: ranks that wait for it, with their calls."""
     ending = end.ending
-    waiting = tuple(Waiting(rank=index, call=describe.call_words(event)) for index, event in behind[:64])
+    waiting = tuple(Waiting(rank=index, call=describe.call_words(event)) for index, event in waiting_calls[:64])
     if ending is None:
         return Ended(how=end.how.value, waiting=waiting)
     own = bool(ending.part_of_weft)
@@ -195,8 +197,8 @@ def _frames(stack: tuple[CallSite, ...]) -> list[Frame]:
     return [Frame(file=s.file or s.module or "", line=s.line, function=s.function or "") for s in stack]
 
 
-def _thread(end: End, one: Ending) -> Finding:
-    """Make the finding for an exception in a thread or a task, which the rank itself may outlive."""
+def _thread_finding(end: End, one: Ending) -> Finding:
+    """Return the finding for an exception in a thread or a task, which the rank itself may outlive."""
     at = own_line(one)
     behind = tuple((s.file or "", s.line, s.function or "") for s in callers(one)[:6])
     rank = end.rank.index
@@ -205,10 +207,10 @@ def _thread(end: End, one: Ending) -> Finding:
         kind="uncaught-exception",
         severity="error",
         certainty="certain",
-        message=f"{who} of rank {rank} {of_thread(one)}",
+        message=f"{who} of rank {rank} {describe_thread_end(one)}",
         ranks=(rank,),
         sites=(Site(rank, one.name, at.file or "", at.line, at.function or "", behind),) if at else (),
         events=tuple(event.id for event in _last_events([end])),
-        evidence=_evidence(End(end.rank, How.EXCEPTION, one), []),
+        evidence=_make_evidence(End(end.rank, How.EXCEPTION, one), []),
         cause=f"{one.name} {at.file if at else ''} {at.line if at else ''}",
     )

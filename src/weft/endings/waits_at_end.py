@@ -31,7 +31,7 @@ def describe_waits(trace: Trace, found: Sequence[End]) -> list[str]:
         return []
     standstill = Standstill(trace.at_end)
     outside = [end.rank.index for end in found if end.how is How.SIGNAL and not end.open_calls]
-    told = standstill.stuck_with(outside)  # the finding of the deadlock says that
+    told = standstill.stuck_despite(outside)  # the finding of the deadlock says that
     groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
     reasons: dict[tuple[str, tuple[int, ...]], Reason] = {}
     for rank, blocked in sorted(standstill.blocked.items()):

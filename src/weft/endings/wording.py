@@ -18,14 +18,14 @@ from weft.trace import Ending, EndingKind, Event, ExitKind
 from weft.trace.sites import CallSite
 
 MAX_TEXT: Final = 160
-_STACK: Final = re.compile(r"\w+\(\d+\)\.*: (.+)")
+_STACK: Final = re.compile(r"(?:\w+\(\d+\)|\(unknown\)\(\))\.*: (.+)")
 """A line of MPICH's error stack."""
 _ASSERTION: Final = re.compile(r"Assertion `(.*)' failed", re.DOTALL)
 
 _FAULTS: Final[dict[tuple[int, int], str]] = {
     (signal.SIGSEGV, 1): "nothing is there", (signal.SIGSEGV, 2): "the program may not use it in this way",
     (signal.SIGBUS, 1): "it is not aligned",
-    (signal.SIGBUS, 2): "no memory lies behind it, as past the end of a mapped file",
+    (signal.SIGBUS, 2): "no memory is there, as past the end of a mapped file",
     (signal.SIGFPE, 1): "an integer division by zero", (signal.SIGFPE, 2): "an integer overflow",
     (signal.SIGFPE, 3): "a division by zero", (signal.SIGFPE, 4): "an overflow", (signal.SIGFPE, 5): "an underflow",
     (signal.SIGFPE, 7): "an invalid operation", (signal.SIGILL, 1): "an illegal instruction",
@@ -33,22 +33,19 @@ _FAULTS: Final[dict[tuple[int, int], str]] = {
 _ENTRY: Final = frozenset(("<module>", "main", "MAIN__"))
 
 
-def words(end: End, ranks: int = 1, *, fell: bool = False) -> str:
-    """Return what follows `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`.
-
-    `ranks`: how many ranks the sentence is about. `fell`: another rank's end made the launcher end the job.
-    """
+def describe_end(end: End, ranks: int = 1, *, fell: bool = False) -> str:
+    """1 Return what follows `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`."""
     taken_along = fell and end.how in (How.SIGNAL, How.CUT_OFF)
-    said = f"was ended with the job, while{_stood(end)}" if taken_along else _WORDS[end.how](end)
+    said = f"was ended with the job, while{_describe_position(end)}" if taken_along else _WORDS[end.how](end)
     for one, many in (("was ", "were "), ("is ", "are "), ("has ", "have ")):
         if ranks > 1 and said.startswith(one):
             said = many + said.removeprefix(one)
     return printable(said)
 
 
-def of_thread(ending: Ending) -> str:
+def describe_thread_end(ending: Ending) -> str:
     """Return the same for a thread or task: what follows `thread writer of rank 1`."""
-    return printable(f"ended by {_exception(ending)}{at(ending)}")
+    return printable(f"ended by {_exception(ending)}{describe_line(ending)}")
 
 
 def _exception(ending: Ending) -> str:
@@ -58,20 +55,21 @@ def _exception(ending: Ending) -> str:
 
 def _by_exception(end: End) -> str:
     assert end.ending is not None
-    return f"ended by {_exception(end.ending)}{at(end.ending)}"
+    return f"ended by {_exception(end.ending)}{describe_line(end.ending)}"
 
 
-def _by_crash(end: End) -> str:
+def _describe_crash(end: End) -> str:
+    """Return the words for a crash: the signal or failed assertion, and where."""
     ending = end.ending
     assert ending is not None
     if ending.code == signal.SIGABRT:
         failed = _ASSERTION.search(ending.text)
         said = f"assertion `{failed[1]}' failed" if failed else first_line(ending.text) or "it called abort()"
-        return f"crashed by {signal_name(ending.code)}: {said}{at(ending)}"
-    return f"crashed by {_fault(ending)},{at(ending) or ' at an unknown line'}"
+        return f"crashed by {signal_name(ending.code)}: {said}{describe_line(ending)}"
+    return f"crashed by {_describe_fault(ending)},{describe_line(ending) or ' at an unknown line'}"
 
 
-def _fault(ending: Ending) -> str:
+def _describe_fault(ending: Ending) -> str:
     """`SIGSEGV at address 0x8 (nothing is there)`."""
     why = _FAULTS.get((ending.code, ending.detail), "")
     touched = ending.code in (signal.SIGSEGV, signal.SIGBUS) and ending.detail > 0
@@ -80,37 +78,39 @@ def _fault(ending: Ending) -> str:
 
 
 _WORKS: Final[Mapping[str, str]] = {
-    "heap": "it looked for blocks of malloc's behind buffers", "buffers": "it looked at buffers of pending operations",
+    "heap": "it looked up the malloc blocks of buffers", "buffers": "it looked at buffers of pending operations",
     "hashes": "it hashed messages", "accesses": "it noted accesses of a program built with `weft cc`",
     "halo": "it looked at ghost cells", "lines": "it looked where a call is made",
 }  # fmt: skip
 """What the parts of the recorder do that WEFT_WITHOUT leaves out (weft.launch.recorder)."""
 
 
-def _by_weft(end: End) -> str:
-    """Say that the fault is Weft's own, what to send, and how to record without the faulty part; never a line of the
-    program.
-    """
+def _describe_error_of_weft(end: End) -> str:
+    """Return that the fault is Weft's own, what to send, and how to record without the faulty part; never a line of
+    the program."""
     ending = end.ending
     assert ending is not None
     part = ending.part_of_weft
     around = f"; WEFT_WITHOUT={part} records without that" if part in _WORKS else ""
     return (
         f"was ended by Weft's error, not the program's (to have it mended, send {end.rank.trace.path} and what "
-        f"`weft doctor --bug-report` says{around}): its recorder crashed by {_fault(ending)} while "
+        f"`weft doctor --bug-report` says{around}): its recorder crashed by {_describe_fault(ending)} while "
         f"{_WORKS.get(part, 'it recorded a call')}"
     )
 
 
 def _by_abort(end: End) -> str:
     if end.ending is None:
-        return "called MPI_Abort" + _last(end)
-    return f"called MPI_Abort(errorcode={end.ending.code}){at(end.ending)}"
+        return "called MPI_Abort" + _describe_last_call(end)
+    return f"called MPI_Abort(errorcode={end.ending.code}){describe_line(end.ending)}"
 
 
-def _by_error(end: End) -> str:
+def _describe_mpi_error(end: End) -> str:
+    """Return the words for an error inside MPI: the call, its line, and the reason that MPI gives."""
     if end.ending is not None and end.ending.kind is EndingKind.NOT_INITIALISED:
-        return f"was ended by MPI inside {end.ending.name}{at(end.ending)}, called before MPI was initialised"
+        return (
+            f"was ended by MPI inside {end.ending.name}{describe_line(end.ending)}, called before MPI was initialised"
+        )
     last = own_finalize(end.rank)
     if last is not None and last.error:
         return f"came to an error in {call_words(last)}{at_place(last)} (class {last.error})"
@@ -127,16 +127,19 @@ def error_text(text: str) -> str:
     return stack[-1] if stack else next((line for line in lines if "MPI_ERR" in line), lines[-1] if lines else "")
 
 
-def _by_exit(end: End) -> str:
+def _describe_exit(end: End) -> str:
+    """Return the words for an exit before the end of MPI, and where."""
     ending = end.ending
     if ending is None:
-        return f"ended without {end.rank.trace.system.last}{_last(end)}"
+        return f"ended without {end.rank.trace.system.last}{_describe_last_call(end)}"
     finalized = ending.how is ExitKind.PYTHON
-    return f"{left_by(ending)}{at(ending)}" + ("" if finalized else f", without {end.rank.trace.system.last}")
+    return f"{describe_exit_call(ending)}{describe_line(ending)}" + (
+        "" if finalized else f", without {end.rank.trace.system.last}"
+    )
 
 
-def left_by(ending: Ending) -> str:
-    """`ended by sys.exit(3)`, `returned 1 from main`."""
+def describe_exit_call(ending: Ending) -> str:
+    """Return how the program exited: `ended by sys.exit(3)`, `returned 1 from main`."""
     code = ending.code
     if ending.how is ExitKind.RETURN:
         return f"returned {code} from main"
@@ -154,43 +157,48 @@ def left_by(ending: Ending) -> str:
 
 def _by_signal(end: End) -> str:
     assert end.ending is not None
-    return f"got {signal_name(end.ending.code)}{_stood(end)}{_went_on(end)}"
+    return f"got {signal_name(end.ending.code)}{_describe_position(end)}{_describe_handled_signal(end)}"
 
 
-def _went_on(end: End) -> str:
-    """Say where the record of a rank ends that handled the signal."""
+def _describe_handled_signal(end: End) -> str:
+    """Return where the record of a rank ends that handled the signal."""
     if not end.went_on:
         return ""
     if own_finalize(end.rank) is not None and not end.open_calls:
         return ", handled it and finished"
-    return f", handled it and went on; its record ends{_last_place(end)}"
+    return f", handled it and went on; its record ends{_describe_end_of_record(end)}"
 
 
 def _cut_off(end: End) -> str:
     verb = {"running": "is", "interrupted": "was", "killed": "was", "deadlock": "was"}
-    return verb.get(str(end.rank.trace.run.get("ended")), "ended") + _stood(end)
+    return verb.get(str(end.rank.trace.run.get("ended")), "ended") + _describe_position(end)
 
 
-def _stood(end: End) -> str:
-    """Say where the rank was: in its open calls, at the line where it was asked, or after its last call."""
+def _describe_position(end: End) -> str:
+    """Return where the rank was: in its open calls, at the line where it was asked, or after its last call."""
     if end.stood_in:
-        return _inside(end.stood_in)
+        return _describe_calls(end.stood_in)
     if end.rank.state == "starting" and not len(end.rank):
         return f" inside {end.rank.trace.system.name}'s initialisation, or before it"
     if end.ending is not None and (site := own_line(end.ending)) is not None:
         return f" outside {end.rank.trace.system.name}{_at(site)}{_called(end.ending)}"
-    return f" outside {end.rank.trace.system.name}" + ("" if end.went_on else _last(end))
+    return f" outside {end.rank.trace.system.name}" + ("" if end.went_on else _describe_last_call(end))
 
 
-def _last_place(end: End) -> str:
-    return _inside(end.open_calls) if end.open_calls else f" outside {end.rank.trace.system.name}{_last(end)}"
+def _describe_end_of_record(end: End) -> str:
+    return (
+        _describe_calls(end.open_calls)
+        if end.open_calls
+        else f" outside {end.rank.trace.system.name}{_describe_last_call(end)}"
+    )
 
 
-def _inside(events: list[Event]) -> str:
+def _describe_calls(events: list[Event]) -> str:
     return " in " + listed([call_words(e) + at_place(e) + task_suffix(e) for e in events])
 
 
-def _last(end: End) -> str:
+def _describe_last_call(end: End) -> str:
+    """Return `, after` and the last call of a rank before its end; empty if it made none."""
     before = int(np.count_nonzero(end.rank.enter_ns() < end.time_ns)) if len(end.rank) else 0
     if not before:
         return ""
@@ -200,15 +208,17 @@ def _last(end: End) -> str:
 
 _WORDS: Final[Mapping[How, Callable[[End], str]]] = {
     How.EXCEPTION: _by_exception,
-    How.CRASH: _by_crash,
-    How.WEFT: _by_weft,
+    How.CRASH: _describe_crash,
+    How.WEFT: _describe_error_of_weft,
     How.ABORT: _by_abort,
-    How.ERROR: _by_error,
-    How.EXIT: _by_exit,
+    How.ERROR: _describe_mpi_error,
+    How.EXIT: _describe_exit,
     How.SIGNAL: _by_signal,
     How.CUT_OFF: _cut_off,
-    How.STOPPED: lambda end: "went on unrecorded: Weft gave up recording" + _last(end),
-    How.MISSING: lambda end: "left no record" if end.rank.missing else "has a damaged record" + _last(end),
+    How.STOPPED: lambda end: "went on unrecorded: Weft gave up recording" + _describe_last_call(end),
+    How.MISSING: lambda end: (
+        "left no record" if end.rank.missing else "has a damaged record" + _describe_last_call(end)
+    ),
     How.FINISHED: lambda end: "finished",
 }
 
@@ -224,7 +234,7 @@ def first_line(text: str) -> str:
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."
 
 
-def at(ending: Ending) -> str:
+def describe_line(ending: Ending) -> str:
     """Return ` at exc.py:4 in work (called at exc.py:6)`; empty if no line is known."""
     site = own_line(ending)
     if site is None:

@@ -127,6 +127,7 @@ class CallLineWriter:
         return self._table.align_cell("where", escaped(site.text))
 
     def _task_column(self, part: RankCalls) -> NDArray[np.uint32]:
+        """Return the numbers of the texts of the tasks that made some calls."""
         tasks = part.rank.tasks
         ids = tasks.ids[part.index] if tasks is not None else np.zeros(len(part.index), np.int64)
         return self._text_numbers(

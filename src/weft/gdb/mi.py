@@ -19,7 +19,7 @@ from weft.errors import DebuggerError
 from weft.gdb.point import Point
 
 ENDING = 10.0
-"""Seconds in which it does nothing after it was told to end."""
+"""Seconds in which it does nothing after it was asked to end."""
 _OF_WATCHES = {"wpnum": "watchpoint-scope", "wpt": "watchpoint-trigger", "value": "watchpoint-trigger"}
 """Fields of a stop that gdb says of watchpoints, and the reason that they belong to."""
 SETTINGS = ("set mi-async on", "set width 0", "set style enabled off", "set print elements 40", "set print repeats 12",
@@ -90,6 +90,8 @@ class Mi:
         self.logged: list[str] = []
         """What log points have said and nobody has taken yet."""
         self._has_log_points = False
+        self.last_error = ""
+        """The last line of gdb's own error output: of a traceback, what was raised."""
         # pygdbmi waits that long for more after each answer; with its own 0.2, or 0, every command takes 50 ms.
         # In a session of its own: the terminal's Ctrl-C is Weft's, which halts the program by it.
         self._gdb: Any = GdbController(["setsid", *command(gdb), "--interpreter=mi3"], 1e-4)
@@ -108,6 +110,7 @@ class Mi:
             return self._taken(seconds)
 
     def _taken(self, seconds: float) -> list[dict[str, Any]]:
+        """Return the messages that gdb sends within a time. Raises DebuggerError if gdb has ended."""
         try:
             found: list[dict[str, Any]] = self._gdb.get_gdb_response(timeout_sec=seconds, raise_error_on_timeout=False)
         except Exception as error:  # pygdbmi raises several kinds when gdb has gone
@@ -122,6 +125,9 @@ class Mi:
                     self.logged.append(str(json.loads(text.removeprefix(LOG_MARK))))
                 else:
                     self._console.append(text)
+            elif message["type"] == "log":
+                lines = _COLOURS.sub("", str(message["payload"])).strip().splitlines()
+                self.last_error = lines[-1] if lines else self.last_error
             elif message["message"] == "running" and message["type"] in ("notify", "result"):
                 self.running = True
         return found
@@ -132,6 +138,7 @@ class Mi:
             return self._answer(command, patience)
 
     def _answer(self, command: str, patience: float) -> dict[str, Any]:
+        """Send a command and return its result. Raises DebuggerError with gdb's own words."""
         self._token += 1
         line = require_one_line(f"{self._token}{command}")
         try:
@@ -257,7 +264,7 @@ class Mi:
 
 
 def _no_code(point: Point, at: int | None) -> DebuggerError:
-    onward = f"; the next line with code is {at}" if at else ", nor in one behind it"
+    onward = f"; the next line with code is {at}" if at else ", nor in a later one"
     return DebuggerError(f"there is no code in line {point.line}{onward}")
 
 

@@ -10,7 +10,7 @@ import gdb
 
 MARK = "weft-parts:"
 MANY = 100
-"""Parts of a value that are told at once, where nobody says how many."""
+"""Parts of a value that are listed at once if no number is given."""
 Row = tuple[str, Any, str]
 """Name, value, and the expression that means it (empty where none does)."""
 
@@ -24,6 +24,7 @@ def weft_parts(text: str, start: int, count: int) -> None:
     """Print the variables of the selected frame, or the parts of the value of an expression there."""
 
     def found() -> list[dict[str, Any]]:
+        """Return the variables of the frame, or some of the parts of the value."""
         if not text:
             return [part(*row) for row in variables(gdb.selected_frame())]
         rows = rows_of(gdb.parse_and_eval(text), text)

@@ -27,7 +27,7 @@ class Point:
     """An expression of the program's language: it stops only where that is true."""
     pedigree: str = ""
     log: str = ""
-    """The message of a log point, with expressions in braces: it is said at each visit, and nothing stops."""
+    """The message of a log point, with expressions in braces: it is printed at each visit, and nothing stops."""
 
     @property
     def text(self) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.errors import WeftError
-from weft.halo.global_arrays import Placed
-from weft.halo.rank_history import Story, stored
+from weft.halo.global_arrays import PlacedPart
+from weft.halo.rank_history import RankHistory, stored_places
 from weft.terms.argument_columns import Ints
 
 NOT_YET = -1
@@ -22,10 +22,10 @@ MOST = 1 << 28
 """Bytes of one table of stores by cells."""
 
 
-class Covering:
+class StoreCoverage:
     """Which uses store which of the cells of a part that neighbours copy."""
 
-    def __init__(self, story: Story, part: Placed) -> None:
+    def __init__(self, story: RankHistory, part: PlacedPart) -> None:
         self.part = part
         self.uses = [n for n, use in story.uses.items() if use.what == "store" and use.part == part.of.number]
         if len(self.uses) * len(part.edge) > MOST:
@@ -34,31 +34,32 @@ class Covering:
             )
         self.table = np.zeros((len(self.uses), len(part.edge) + 1), bool)  # the last column is of no such cell
         for row, number in enumerate(self.uses):
-            cells = part.edge_of[stored(story.uses[number], part.of).ravel()]
+            cells = part.edge_of[stored_places(story.uses[number], part.of).ravel()]
             self.table[row, cells[cells >= 0]] = True
 
-    def of(self, places: Ints) -> tuple[list[tuple[int, ...]], Ints]:
-        """Return the sets of uses that store some places of the part, and of each place which of them it is."""
+    def group_stores(self, places: Ints) -> tuple[list[tuple[int, ...]], Ints]:
+        """Return the sets of uses that store some places of the part, and for each place which of these sets it is."""
         cells = self.part.edge_of[places]
         columns, which = np.unique(self.table[:, cells], axis=1, return_inverse=True)
         return [tuple(self.uses[row] for row in np.flatnonzero(column).tolist()) for column in columns.T], which.ravel()
 
 
-class Pace:
+class BorderProgress:
     """The stores on either side of a border."""
 
     def __init__(
-        self, own: Story, mine: Sequence[int], other: Story, theirs: Sequence[int], looks: Sequence[int]
+        self, own: RankHistory, mine: Sequence[int], other: RankHistory, theirs: Sequence[int], looks: Sequence[int]
     ) -> None:
-        self.own, self.theirs = own.times(mine), other.times(theirs)
+        self.own, self.theirs = own.find_runs(mine), other.find_runs(theirs)
         self.looks = looks
-        lines = own.lines(self.own), other.lines(self.theirs)
+        lines = own.lines_of_runs(self.own), other.lines_of_runs(self.theirs)
         differ = (k for k, (a, b) in enumerate(zip(*lines, strict=False)) if a != b)
         self.common = next(differ, min(len(one) for one in lines))
 
-    def needed(self, runs: int) -> int:
-        """Return which look at the owner's cells a rank needs after `runs` uses; NOT_YET if that is not known."""
-        count = bisect_left(self.own, runs)
+    def needed_look(self, uses_made: int) -> int:
+        """Return which look at the owner's cells a rank needs after some number of uses; NOT_YET if that is not
+        known."""
+        count = bisect_left(self.own, uses_made)
         if not 0 < count <= self.common:
             return NOT_YET
         return bisect_right(self.looks, self.theirs[count - 1] + 1) - 1

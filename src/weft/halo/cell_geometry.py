@@ -13,10 +13,9 @@ Cells = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Elements of a part: bytes behind its first, shape and strides."""
 
 
-def numbers(cells: Cells, shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
-    """Return the flat indices of some elements in an array of this shape and these strides; all of them must lie
-    in the array.
-    """
+def flat_indices(cells: Cells, shape: Sequence[int], strides: Sequence[int]) -> NDArray[np.int64]:
+    """Return the flat indices of some elements in an array of this shape and these strides; the array must contain
+    them all."""
     offset, form, steps = cells
     at = np.full(form, offset, np.int64)
     for axis, step in enumerate(steps):
@@ -30,22 +29,24 @@ def numbers(cells: Cells, shape: Sequence[int], strides: Sequence[int]) -> NDArr
     return number
 
 
-def inside(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return by dimension the first element that is owned, and the end."""
+def owned_ranges(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return for each dimension the first element that is owned, and the end."""
     return [(low, n - high) for n, (low, high) in zip(shape, halo, strict=True)]
 
 
-def around(shape: Sequence[int], layers: int) -> NDArray[np.bool_]:
-    """Return which elements lie within `layers` layers of the ends of some dimension."""
+def shell_mask(shape: Sequence[int], layers: int) -> NDArray[np.bool_]:
+    """Return which elements are within `layers` layers of the ends of some dimension, as a mask of the array's
+    shape."""
     made = np.ones(shape, bool)
     made[tuple(slice(min(layers, n), max(n - layers, 0)) for n in shape)] = False
     return made
 
 
-def edges(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Return which elements are owned and so near to an edge that a neighbour has a copy."""
+def edge_mask(shape: Sequence[int], halo: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Return which elements are owned and so near to an edge that a neighbour has a copy, as a mask of the array's
+    shape."""
     made = np.zeros(shape, bool)
-    whole = [slice(*one) for one in inside(shape, halo)]
+    whole = [slice(*one) for one in owned_ranges(shape, halo)]
     for axis, (low, high) in enumerate(halo):
         first, last = whole[axis].start, whole[axis].stop
         for part in (slice(first, min(first + high, last)), slice(max(last - low, first), last)):

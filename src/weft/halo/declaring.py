@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft.halo.log_writer import Array, Log, Part, Recorder
-from weft.halo.watched_array import Watched
+from weft.halo.log_writer import Array, Log, Recorder, SharedPart
+from weft.halo.watched_array import WatchedPart
 
 INFERRED: Final = "inferred"
-"""In place of widths: they are told by where receives put data."""
+"""In place of widths: receives show them, by where they put data."""
 
 
 class _Known:
@@ -20,8 +20,8 @@ class _Known:
     asked = False
 
 
-def watch(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[tuple[int, int]] | None) -> Array:
-    """Return the array to use in place of `values`: `values` itself if nothing is recorded."""
+def watch_array(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[tuple[int, int]] | None) -> Array:
+    """Return the array to use in place of `values`: a watched one, or `values` itself if nothing is recorded."""
     if not _Known.asked:
         try:
             recorder = Recorder()
@@ -35,29 +35,31 @@ def watch(run: Path, values: Array, facts: dict[str, Any], halo: Sequence[tuple[
         except OSError:
             return values
     log = _Known.log
-    if log is None or not log.here():
+    if log is None or not log.is_recording():
         return values
-    made = values.view(Watched)
-    made._part = Part(log, values, facts, halo)
+    made = values.view(WatchedPart)
+    made._part = SharedPart(log, values, facts, halo)
     return made
 
 
-def declared(run: Path, values: Any, halo: Any, at: tuple[str, int, str], said: Mapping[str, Any]) -> Any:
-    """Return what `weft.part(values, halo=...)` gives under `weft run`. ValueError if the widths cannot be right."""
-    if not isinstance(values, np.ndarray) or isinstance(values, Watched):
+def declare_part(
+    run: Path, values: Any, halo: Any, call_site: tuple[str, int, str], arguments: Mapping[str, Any]
+) -> Any:
+    """Return what `weft.part(values, halo=...)` returns under `weft run`. ValueError if the widths cannot be right."""
+    if not isinstance(values, np.ndarray) or isinstance(values, WatchedPart):
         return values
-    width = None if halo == INFERRED else widths(halo, values.shape)
+    width = None if halo == INFERRED else parse_widths(halo, values.shape)
     if values.dtype.kind not in "iufcb" or any(step <= 0 for step in values.strides):
         return values
-    comm = said["comm"]
+    comm = arguments["comm"]
     grid = {
         "dims": list(getattr(comm, "dims", None) or ([comm.size] if comm is not None else [])),
         "coordinates": list(getattr(comm, "coords", None) or ([comm.rank] if comm is not None else [])),
         "periods": [bool(one) for one in getattr(comm, "periods", None) or []],
     }
-    listed = {name: _listed(said[name], values.ndim) for name in ("lower", "whole", "periodic")}
-    facts = {"of": said["of"] or "", **listed, "lag": said["lag"], "grid": grid, "at": at}
-    return watch(run, values, facts, width)
+    listed = {name: _listed(arguments[name], values.ndim) for name in ("lower", "whole", "periodic")}
+    facts = {"of": arguments["of"] or "", **listed, "lag": arguments["lag"], "grid": grid, "at": call_site}
+    return watch_array(run, values, facts, width)
 
 
 def _listed(given: Any, dimensions: int) -> list[int] | None:
@@ -66,10 +68,9 @@ def _listed(given: Any, dimensions: int) -> list[int] | None:
     return [int(given)] * dimensions if np.ndim(given) == 0 else [int(one) for one in given]
 
 
-def widths(halo: Any, shape: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the ghost cells below and above by dimension, out of a number for all, one for each, or pairs.
-    ValueError if they do not fit.
-    """
+def parse_widths(halo: Any, shape: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the ghost cells below and above for each dimension, from one number for all, one for each, or pairs.
+    ValueError if they do not fit."""
     listed: Iterable[Any] = [halo] * len(shape) if np.ndim(halo) == 0 else halo
     found = [(int(one), int(one)) if np.ndim(one) == 0 else (int(one[0]), int(one[1])) for one in listed]
     if len(found) != len(shape):

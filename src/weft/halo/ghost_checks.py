@@ -19,11 +19,22 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.findings import Finding
 from weft.halo import messages
-from weft.halo.border_progress import Covering, Pace
-from weft.halo.global_arrays import Field, Placed, fields
-from weft.halo.rank_history import Done, Ghosts, Look, Read, Story, Use, ghosts_of, note, stored, stories
-from weft.halo.width_inference import settled
-from weft.halo.wrong_ghosts import Case, Wrong
+from weft.halo.border_progress import BorderProgress, StoreCoverage
+from weft.halo.global_arrays import GlobalArray, PlacedPart, make_global_arrays
+from weft.halo.rank_history import (
+    Done,
+    Ghosts,
+    Look,
+    RankHistory,
+    Read,
+    Use,
+    find_ghosts,
+    note_unseen_uses,
+    read_histories,
+    stored_places,
+)
+from weft.halo.width_inference import settle_widths
+from weft.halo.wrong_ghosts import GhostCase, WrongGhosts
 from weft.order import Order
 from weft.terms.argument_columns import Ints
 from weft.trace import Trace
@@ -31,45 +42,45 @@ from weft.trace import Trace
 CLOSE: Final = 2e-6
 """Values that lie so near to each other, in relation to the larger, may be rounded."""
 _MOST: Final = 64
-"""Times of one use that are told."""
+"""Runs of one use that are reported."""
 
 
-class Judge:
+class GhostChecker:
     """The judge of one run's ghost cells."""
 
     def __init__(self, trace: Trace, order: Order) -> None:
         self.trace, self.order = trace, order
-        self.stories = settled(trace, stories(trace))
-        found = fields(
+        self.stories = settle_widths(trace, read_histories(trace))
+        found = make_global_arrays(
             part
             for _, story in sorted(self.stories.items())
             for part in story.parts.values()
             if part.number not in story.unclear
         )
-        self.fields: dict[tuple[int, int], Field] = {
+        self.fields: dict[tuple[int, int], GlobalArray] = {
             (rank, placed.of.number): field for field in found for rank, placed in field.parts.items()
         }
-        self._covering: dict[tuple[int, int], Covering] = {}
+        self._covering: dict[tuple[int, int], StoreCoverage] = {}
         self._started: dict[tuple[int, int], NDArray[np.int64]] = {}
 
-    def placed(self, rank: int, part: int) -> Placed | None:
+    def find_part(self, rank: int, part: int) -> PlacedPart | None:
         """Return a part with its place; None where that is not known."""
         field = self.fields.get((rank, part))
         return field.parts[rank] if field else None
 
-    def covering(self, part: Placed) -> Covering:
+    def stores_of_part(self, part: PlacedPart) -> StoreCoverage:
         """Return which uses of its rank store which cells of a part."""
         key = (part.of.rank, part.of.number)
         if key not in self._covering:
-            self._covering[key] = Covering(self.stories[part.of.rank], part)
+            self._covering[key] = StoreCoverage(self.stories[part.of.rank], part)
         return self._covering[key]
 
     def find(self) -> Iterator[Finding]:
-        """Report wrong ghost cells, for each use and owner the first."""
+        """Report wrong ghost cells, the first for each use and owner."""
         for rank, story in self.stories.items():
-            yield from _OfRank(self, rank, story).find()
+            yield from _RankChecker(self, rank, story).find_wrong_ghosts()
 
-    def started(self, rank: int, moment: int) -> NDArray[np.int64]:
+    def calls_known_started(self, rank: int, moment: int) -> NDArray[np.int64]:
         """Return for each rank how many of its calls a rank knows to have begun after `moment` calls of its own."""
         key = (rank, moment)
         if key not in self._started:
@@ -80,181 +91,195 @@ class Judge:
         return self._started[key]
 
 
-class _OfRank:
+class _RankChecker:
     """The uses of one rank in their order."""
 
-    def __init__(self, judge: Judge, rank: int, story: Story) -> None:
+    def __init__(self, judge: GhostChecker, rank: int, story: RankHistory) -> None:
         self.judge, self.rank, self.story = judge, rank, story
         self.cached: dict[tuple[int, int], Ghosts] = {}
-        self.paces: dict[tuple[int, int, int], list[tuple[Ints, Pace]]] = {}
+        self.paces: dict[tuple[int, int, int], list[tuple[Ints, BorderProgress]]] = {}
         self.told: set[tuple[object, ...]] = set()
         self._reached: dict[tuple[int, int], bool] = {}
         self.stores: dict[int, list[tuple[Use, int]]] = defaultdict(list)
         """By part the stores that reach ghosts, each with how many looks at ghosts there were behind it."""
 
-    def find(self) -> Iterator[Finding]:
+    def find_wrong_ghosts(self) -> Iterator[Finding]:
+        """Yield a finding for each use of ghost cells by this rank that did not hold what their owner had."""
         for number, done in enumerate(self.story.done):
             use = self.story.uses[done.use]
             for k, (read, (_, look, _)) in enumerate(zip(use.reads, done.reads, strict=True)):
-                for wrong in self._wrong(use, read, k, done):
-                    yield from self._finding(wrong, look)
+                for wrong in self._find_wrong(use, read, k, done):
+                    yield from self._explain(wrong, look)
             if use.what == "store":
                 self.stores[use.part].append((use, number))
-        for part in self._unused():
-            note(self.story.rank, messages.unused(self.story.parts[part]))
+        for part in self._find_parts_without_uses():
+            note_unseen_uses(self.story.rank, messages.ghosts_without_use(self.story.parts[part]))
 
-    def _unused(self) -> list[int]:
-        """Parts of a native program whose ghosts are loaded, and that no stored cell is seen to be made of."""
+    def _find_parts_without_uses(self) -> list[int]:
+        """Return the parts of a native program whose ghosts are loaded, and that no stored cell is seen to be made
+        of."""
         loaded: dict[int, bool] = {}
         for done in self.story.done:
             use = self.story.uses[done.use]
             for k, read in enumerate(use.reads):
-                source = self.judge.placed(self.rank, read.part) if read.pairs else None
+                source = self.judge.find_part(self.rank, read.part) if read.pairs else None
                 if source is None or loaded.get(read.part):
                     continue
                 ghosts = source.ghost_of[[ghost for ghost, _ in read.pairs]]
                 if (source.owner[ghosts] >= 0).any():
-                    loaded[read.part] = len(self._ghosts(use, read, k, done).ghost) > 0
+                    loaded[read.part] = len(self._ghosts_of_read(use, read, k, done).ghost) > 0
         return sorted(part for part, used in loaded.items() if not used)
 
-    def _ghosts(self, use: Use, read: Read, number: int, done: Done) -> Ghosts:
+    def _ghosts_of_read(self, use: Use, read: Read, number: int, done: Done) -> Ghosts:
+        """Return the ghosts that the `number`-th read of a use takes."""
         key = (done.use, number)
         if key not in self.cached:
-            source = self.judge.placed(self.rank, read.part)
-            target = self.judge.placed(self.rank, use.part)
+            source = self.judge.find_part(self.rank, read.part)
+            target = self.judge.find_part(self.rank, use.part)
             nothing = np.zeros(0, np.int64)
-            self.cached[key] = ghosts_of(use, read, source, target) if source else Ghosts(nothing, nothing)
-            if source and source.of.unfilled and len(ghosts_of(use, read, source, target, source.unfilled).ghost):
-                note(self.story.rank, messages.unfilled(source.of))
+            self.cached[key] = find_ghosts(use, read, source, target) if source else Ghosts(nothing, nothing)
+            if source and source.of.unfilled and len(find_ghosts(use, read, source, target, source.unfilled).ghost):
+                note_unseen_uses(self.story.rank, messages.ghosts_unfilled(source.of))
         return self.cached[key]
 
-    def _wrong(self, use: Use, read: Read, k: int, done: Done) -> Iterator[Wrong]:
+    def _find_wrong(self, use: Use, read: Read, k: int, done: Done) -> Iterator[WrongGhosts]:
         """Yield the ghosts of a read that are older than what the rank knows of, or than what it has come to itself."""
         moment, look, runs = done.reads[k]
-        ghosts = self._ghosts(use, read, k, done).ghost
+        ghosts = self._ghosts_of_read(use, read, k, done).ghost
         looks = self.story.ghosts[read.part]
         if not len(ghosts) or not 0 < look <= len(looks):
             return
-        source = self.judge.placed(self.rank, read.part)
+        source = self.judge.find_part(self.rank, read.part)
         assert source is not None
         values, owners = looks[look - 1].values, source.owner[ghosts]
-        started = self.judge.started(self.rank, moment)
+        started = self.judge.calls_known_started(self.rank, moment)
         for owner in np.unique(owners).tolist():
             mine = ghosts[owners == owner]
-            history, part = self._history(read, owner)
+            history, part = self._looks_at_owner(read, owner)
             if not history:
                 continue
-            known = max(self.judge.stories[owner].known(part, int(started[owner])), 0)
+            known = max(self.judge.stories[owner].last_known_look(part, int(started[owner])), 0)
             needed = []
-            for some, pace in self._paces(done.use, k, owner):
-                version = pace.needed(runs)
-                if version > known and not self._later(moment, owner, history[version].moment):
+            for some, pace in self._border_progress(done.use, k, owner):
+                version = pace.needed_look(runs)
+                if version > known and not self._changed_after_read(moment, owner, history[version].moment):
                     needed.append((some, version))
             for some, version in (*needed, (mine, known)):
                 cells = source.cell[some]
-                bad = ~close(values[some], history[version].values[cells])
+                bad = ~are_close(values[some], history[version].values[cells])
                 for later in history[version + 1 :] if bad.any() else ():
-                    bad[bad] = ~close(values[some[bad]], later.values[cells[bad]])
+                    bad[bad] = ~are_close(values[some[bad]], later.values[cells[bad]])
                 if bad.any():
                     should = history[version].values[cells[bad]]
                     held = values[some[bad]]
                     told = version == known
-                    yield Wrong(self.rank, use, read, done, moment, owner, some[bad], held, should, version, told)
+                    yield WrongGhosts(self.rank, use, read, done, moment, owner, some[bad], held, should, version, told)
 
-    def _later(self, moment: int, owner: int, changed: int) -> bool:
-        """Return whether a change of the owner comes behind a read."""
+    def _changed_after_read(self, moment: int, owner: int, changed: int) -> bool:
+        """Return whether a change of the owner comes after a read."""
         if moment >= len(self.judge.trace.ranks[self.rank]) or not 0 < changed <= len(self.judge.trace.ranks[owner]):
             return False
         return self.judge.order.reaches(EventId(self.rank, moment), EventId(owner, changed - 1))
 
-    def _paces(self, use: int, k: int, owner: int) -> list[tuple[Ints, Pace]]:
+    def _border_progress(self, use: int, k: int, owner: int) -> list[tuple[Ints, BorderProgress]]:
+        """Return how far owner and reader have come at their border, for the ghosts of a read (cached)."""
         key = (use, k, owner)
         if key not in self.paces:
-            self.paces[key] = self._paced(self.story.uses[use], use, k, owner)
+            self.paces[key] = self._compute_border_progress(self.story.uses[use], use, k, owner)
         return self.paces[key]
 
-    def _paced(self, use: Use, number: int, k: int, owner: int) -> list[tuple[Ints, Pace]]:
-        """Return the ghosts of a read, by how often their owner and this rank have stored on either side of the
-        border.
-        """
+    def _compute_border_progress(self, use: Use, number: int, k: int, owner: int) -> list[tuple[Ints, BorderProgress]]:
+        """Return the ghosts of a read, grouped by the stores that their owner and this rank make on either side of
+        the border."""
         read, ghosts = use.reads[k], self.cached[number, k]
-        source, target = self.judge.placed(self.rank, read.part), self.judge.placed(self.rank, use.part)
+        source, target = self.judge.find_part(self.rank, read.part), self.judge.find_part(self.rank, use.part)
         if use.what != "store" or source is None or target is None or source.of.size != target.of.size:
             return []
         mine = source.owner[ghosts.ghost] == owner
-        ghost, beside = ghosts.ghost[mine], source.locally(target.globally(ghosts.target[mine]))
+        ghost, beside = ghosts.ghost[mine], source.to_local(target.to_global(ghosts.target[mine]))
         other = self.judge.fields[self.rank, read.part].parts[owner]
         if source.of.late or other.of.late:
             return []  # how often each has stored is not known
         story = self.judge.stories[owner]
-        own = self.judge.covering(source).of(beside)
-        theirs = self.judge.covering(other).of(other.edge[source.cell[ghost]])
+        own = self.judge.stores_of_part(source).group_stores(beside)
+        theirs = self.judge.stores_of_part(other).group_stores(other.edge[source.cell[ghost]])
         pairs, of = np.unique(np.stack([own[1], theirs[1]]), axis=1, return_inverse=True)
         looks = [look.done for look in story.owned[other.of.number]]
         return [
-            (ghost[of.ravel() == row], Pace(self.story, own[0][int(a)], story, theirs[0][int(b)], looks))
+            (ghost[of.ravel() == row], BorderProgress(self.story, own[0][int(a)], story, theirs[0][int(b)], looks))
             for row, (a, b) in enumerate(pairs.T)
         ]
 
-    def _history(self, read: Read, owner: int) -> tuple[list[Look], int]:
+    def _looks_at_owner(self, read: Read, owner: int) -> tuple[list[Look], int]:
         field = self.judge.fields[self.rank, read.part]
         part = field.parts[owner].of.number
         return self.judge.stories[owner].owned[part], part
 
-    def _finding(self, wrong: Wrong, look: int) -> Iterator[Finding]:
+    def _explain(self, wrong: WrongGhosts, look: int) -> Iterator[Finding]:
+        """Yield the finding that explains wrong ghosts, the first explanation that fits; none if this line was
+        reported."""
         key = (wrong.use.at, wrong.read, wrong.owner)
         if key in self.told:
             return
-        guessed = partial(self._written, computed=None)
-        for explain in (self._stale, self._never, self._written, self._elsewhere, guessed, self._brought):
+        guessed = partial(self._explain_own_store, computed=None)
+        for explain in (
+            self._explain_stale,
+            self._explain_never_filled,
+            self._explain_own_store,
+            self._explain_other_cell,
+            guessed,
+            self._explain_foreign_value,
+        ):
             found = explain(wrong, look)
             if found is not None:
                 self.told.add(key)
                 yield found
                 return
 
-    def _stale(self, wrong: Wrong, look: int) -> Finding | None:
-        """Return the ghost holds an older value of its owner's cell, and has been renewed at some time."""
-        source, history, part, cells = self._source(wrong)
+    def _explain_stale(self, wrong: WrongGhosts, look: int) -> Finding | None:
+        """Return a finding if the ghost holds an older value of its owner's cell."""
+        source, history, part, cells = self._owner_side(wrong)
         for k, cell in enumerate(cells.tolist()):
             column = np.array([one.values[cell] for one in history[: wrong.known + 1]])
-            same = np.flatnonzero(close(column, wrong.held[k]))
+            same = np.flatnonzero(are_close(column, wrong.held[k]))
             if not len(same):
                 continue
             changed = (
-                np.flatnonzero(~close(column[int(same[-1]) + 1 :], column[int(same[-1]) : -1])) + int(same[-1]) + 1
+                np.flatnonzero(~are_close(column[int(same[-1]) + 1 :], column[int(same[-1]) : -1])) + int(same[-1]) + 1
             )
             if len(changed) <= source.of.lag:
                 continue
-            ever = self._ever_changed(wrong, int(wrong.ghosts[k]))
-            store = self.judge.stories[wrong.owner].store_before(history[int(changed[0])], part)
+            ever = self._has_ever_changed(wrong, int(wrong.ghosts[k]))
+            store = self.judge.stories[wrong.owner].find_store_before(history[int(changed[0])], part)
             moment = history[int(changed[0])].moment
-            return messages.stale(self._case(wrong, k), store, moment, ever=ever)
+            return messages.stale_ghost(self._make_case(wrong, k), store, moment, ever=ever)
         return None
 
-    def _case(self, wrong: Wrong, k: int) -> Case:
-        return Case(self.judge.fields[self.rank, wrong.read.part], wrong, k)
+    def _make_case(self, wrong: WrongGhosts, k: int) -> GhostCase:
+        return GhostCase(self.judge.fields[self.rank, wrong.read.part], wrong, k)
 
-    def _ever_changed(self, wrong: Wrong, ghost: int) -> bool:
+    def _has_ever_changed(self, wrong: WrongGhosts, ghost: int) -> bool:
         looks = self.story.ghosts[wrong.read.part]
-        return any(not close(one.values[ghost], looks[0].values[ghost]) for one in looks[1:])
+        return any(not are_close(one.values[ghost], looks[0].values[ghost]) for one in looks[1:])
 
-    def _never(self, wrong: Wrong, look: int) -> Finding | None:
-        """Return the ghost still holds what it held when it was declared, and that was never its owner's value."""
+    def _explain_never_filled(self, wrong: WrongGhosts, look: int) -> Finding | None:
+        """Return a finding if the ghost still holds what it held when it was declared, which was never its owner's
+        value."""
         looks = self.story.ghosts[wrong.read.part][:look]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
-            if not self._foreign(wrong, k) or self._stored(wrong, ghost) is not None:
+            if not self._never_had_value(wrong, k) or self._last_store_to(wrong, ghost) is not None:
                 continue
-            if all(close(one.values[ghost], looks[0].values[ghost]) for one in looks):
-                return messages.never(self._case(wrong, k))
+            if all(are_close(one.values[ghost], looks[0].values[ghost]) for one in looks):
+                return messages.never_filled(self._make_case(wrong, k))
         return None
 
-    def _written(self, wrong: Wrong, look: int, computed: bool | None = True) -> Finding | None:
-        """Return the ghost holds what this rank itself stored there; `computed`: what is known of such a store."""
+    def _explain_own_store(self, wrong: WrongGhosts, look: int, computed: bool | None = True) -> Finding | None:
+        """Return a finding if the ghost holds what this rank itself stored there; `computed`: what is known of such
+        a store."""
         looks = self.story.ghosts[wrong.read.part]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
-            found = self._stored(wrong, ghost)
-            if found is None or not self._foreign(wrong, k):
+            found = self._last_store_to(wrong, ghost)
+            if found is None or not self._never_had_value(wrong, k):
                 continue
             use, number = found
             behind = [one for one in looks[:look] if one.done > number]
@@ -262,79 +287,82 @@ class _OfRank:
             if behind and not wrong.read.pairs and behind[0].moment > self.story.done[number].moment:
                 behind = []  # Python's are looked at when they are stored: what came later was brought
             held = (behind or before[-1:])[:1]
-            if use.computed is computed and held and close(held[0].values[ghost], wrong.held[k]):
-                redundant = self._owner_stores(wrong, k, use)
-                return messages.written(self._case(wrong, k), use, redundant=redundant)
+            if use.computed is computed and held and are_close(held[0].values[ghost], wrong.held[k]):
+                redundant = self._owner_stores_by_line(wrong, k, use)
+                return messages.locally_written(self._make_case(wrong, k), use, redundant=redundant)
         return None
 
-    def _owner_stores(self, wrong: Wrong, k: int, use: Use) -> bool:
-        """Return whether the ghost's owner stores the cell by the same line."""
-        _, _, part, cells = self._source(wrong)
+    def _owner_stores_by_line(self, wrong: WrongGhosts, k: int, use: Use) -> bool:
+        """Return whether the ghost's owner stores the cell by the same line as a use."""
+        _, _, part, cells = self._owner_side(wrong)
         other = self.judge.fields[self.rank, wrong.read.part].parts[wrong.owner]
         place = int(other.edge[int(cells[k])])
         story = self.judge.stories[wrong.owner]
         uses = (one for one in story.uses.values() if one.what == "store" and one.part == part and one.at == use.at)
-        return any(place in stored(one, other.of) for one in uses)
+        return any(place in stored_places(one, other.of) for one in uses)
 
-    def _elsewhere(self, wrong: Wrong, look: int) -> Finding | None:
-        """Return the ghost holds what is at another place of the array."""
+    def _explain_other_cell(self, wrong: WrongGhosts, look: int) -> Finding | None:
+        """Return a finding if the ghost holds what is at another place of the array."""
         field = self.judge.fields[self.rank, wrong.read.part]
         source = field.parts[self.rank]
         for k in range(len(wrong.ghosts)):
             value = wrong.held[k]
-            if not self._foreign(wrong, k) or not np.isfinite(value) or value == 0:
+            if not self._never_had_value(wrong, k) or not np.isfinite(value) or value == 0:
                 continue
-            cell = source.globally(source.ghosts[wrong.ghosts[k : k + 1]])
+            cell = source.to_global(source.ghosts[wrong.ghosts[k : k + 1]])
             found = [
                 (int(np.abs(where - cell).sum()), rank, where.tolist())
                 for rank, other in field.parts.items() if rank != self.rank
                 for one in self.judge.stories[rank].owned[other.of.number]
-                for where in other.globally(other.edge[np.flatnonzero(one.values == value)])
+                for where in other.to_global(other.edge[np.flatnonzero(one.values == value)])
             ]  # fmt: skip
             if found:  # of several places the nearest
                 _, rank, where = min(found)
-                return messages.elsewhere(self._case(wrong, k), rank, where)
+                return messages.other_cell_copied(self._make_case(wrong, k), rank, where)
         return None
 
-    def _brought(self, wrong: Wrong, look: int) -> Finding | None:
-        """Return the ghost has changed since it was declared, to what its owner's cell never had."""
+    def _explain_foreign_value(self, wrong: WrongGhosts, look: int) -> Finding | None:
+        """Return a finding if the ghost has changed since it was declared, to a value that its owner's cell never
+        had."""
         looks = self.story.ghosts[wrong.read.part][:look]
         for k, ghost in enumerate(wrong.ghosts.tolist()):
-            if self._foreign(wrong, k) and not close(looks[0].values[ghost], wrong.held[k]):
-                return messages.brought(self._case(wrong, k))
+            if self._never_had_value(wrong, k) and not are_close(looks[0].values[ghost], wrong.held[k]):
+                return messages.foreign_value_received(self._make_case(wrong, k))
         return None
 
-    def _foreign(self, wrong: Wrong, k: int) -> bool:
-        """Return whether the owner's cell never had the value, for all that is known."""
-        source, history, part, cells = self._source(wrong)
-        if not self.judge.stories[wrong.owner].complete(part) or source.of.lag > 0:
+    def _never_had_value(self, wrong: WrongGhosts, k: int) -> bool:
+        """Return whether the owner's cell never had the ghost's value, as far as is known."""
+        source, history, part, cells = self._owner_side(wrong)
+        if not self.judge.stories[wrong.owner].saw_all_changes(part) or source.of.lag > 0:
             return False
-        return not any(close(one.values[int(cells[k])], wrong.held[k]) for one in history)
+        return not any(are_close(one.values[int(cells[k])], wrong.held[k]) for one in history)
 
-    def _stored(self, wrong: Wrong, ghost: int) -> tuple[Use, int] | None:
-        """Return the last store of this rank to a ghost before a use."""
-        source, *_ = self._source(wrong)
+    def _last_store_to(self, wrong: WrongGhosts, ghost: int) -> tuple[Use, int] | None:
+        """Return the last store of this rank to a ghost before a use, with its number."""
+        source, *_ = self._owner_side(wrong)
         place = int(source.ghosts[ghost])
         for use, number in reversed(self.stores[wrong.read.part]):
-            if self._reaches(use, place):
+            if self._stores_place(use, place):
                 return use, number
         return None
 
-    def _reaches(self, use: Use, place: int) -> bool:
+    def _stores_place(self, use: Use, place: int) -> bool:
         """Return whether a use stores a place of its part."""
         key = (id(use), place)
         if key not in self._reached:
-            self._reached[key] = bool((stored(use, self.story.parts[use.part]) == place).any())
+            self._reached[key] = bool((stored_places(use, self.story.parts[use.part]) == place).any())
         return self._reached[key]
 
-    def _source(self, wrong: Wrong) -> tuple[Placed, list[Look], int, Ints]:
-        source = self.judge.placed(self.rank, wrong.read.part)
+    def _owner_side(self, wrong: WrongGhosts) -> tuple[PlacedPart, list[Look], int, Ints]:
+        """Return the part with the ghosts, the looks at its owner's cells, the owner's part number, and the cells of
+        the ghosts."""
+        source = self.judge.find_part(self.rank, wrong.read.part)
         assert source is not None
-        history, part = self._history(wrong.read, wrong.owner)
+        history, part = self._looks_at_owner(wrong.read, wrong.owner)
         return source, history, part, source.cell[wrong.ghosts]
 
 
-def close(one: object, other: object) -> NDArray[np.bool_]:
+def are_close(one: object, other: object) -> NDArray[np.bool_]:
     """Return whether values may be the same number, rounded in another way."""
     a, b = np.asarray(one, np.float64), np.asarray(other, np.float64)
     with np.errstate(all="ignore"):
@@ -344,5 +372,5 @@ def close(one: object, other: object) -> NDArray[np.bool_]:
 
 
 def find(trace: Trace, order: Order) -> list[Finding]:
-    """Uses of ghost cells that did not hold what they should."""
-    return list(Judge(trace, order).find())
+    """Return the findings about uses of ghost cells that did not hold what they should."""
+    return list(GhostChecker(trace, order).find())

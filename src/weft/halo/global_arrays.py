@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.halo.cell_geometry import edges, inside
+from weft.halo.cell_geometry import edge_mask, owned_ranges
 from weft.terms.argument_columns import Ints
 
 NOBODY: Final = -1
@@ -22,7 +22,7 @@ Side = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredPart:
     """A part of a global array as a rank declared it."""
 
     rank: int
@@ -60,34 +60,34 @@ class Declared:
     @property
     def size(self) -> tuple[int, ...]:
         """Return how many elements of each dimension are owned."""
-        return tuple(last - first for first, last in inside(self.shape, self.halo))
+        return tuple(last - first for first, last in owned_ranges(self.shape, self.halo))
 
-    def told(self, index: list[int]) -> list[int]:
-        """Return an index as the program has it."""
+    def to_program_index(self, index: list[int]) -> list[int]:
+        """Return an index as the program writes it."""
         return [one + 1 for one in reversed(index)] if self.reversed else index
 
 
-class Placed:
+class PlacedPart:
     """A part with its place in the global array.
 
     `owner` and `cell` are by ghost: the rank that owns the cell, and its number among the owner's edge cells; NOBODY at
     physical boundaries, and for the rank's own cells. `unfilled` is the owner of a ghost that no receive fills.
     """
 
-    def __init__(self, of: Declared, lower: Sequence[int]) -> None:
+    def __init__(self, of: DeclaredPart, lower: Sequence[int]) -> None:
         self.of, self.lower = of, tuple(lower)
         owned = np.zeros(of.shape, bool)
-        owned[tuple(slice(*one) for one in inside(of.shape, of.halo))] = True
+        owned[tuple(slice(*one) for one in owned_ranges(of.shape, of.halo))] = True
         self.owned = owned.ravel()
         self.ghosts: Ints = np.flatnonzero(~self.owned)
-        self.edge: Ints = np.flatnonzero(edges(of.shape, of.halo))
+        self.edge: Ints = np.flatnonzero(edge_mask(of.shape, of.halo))
         self.ghost_of = _inverse(self.ghosts, self.owned.size)
         self.edge_of = _inverse(self.edge, self.owned.size)
         self.owner: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
         self.cell: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
         self.unfilled: Ints = np.full(len(self.ghosts), NOBODY, np.int64)
 
-    def leave_unfilled(self) -> None:
+    def clear_unfilled_ghosts(self) -> None:
         """Mark the ghosts that no receive fills as copies of no cell."""
         index = np.stack(np.unravel_index(self.ghosts, self.of.shape))
         for axis, end in self.of.unfilled:
@@ -96,13 +96,13 @@ class Placed:
             self.unfilled[there] = np.maximum(self.owner[there], self.unfilled[there])
             self.owner[there] = NOBODY
 
-    def globally(self, places: Ints) -> Ints:
+    def to_global(self, places: Ints) -> Ints:
         """Return the indices in the global array of some places in the part, a row for each."""
         local = np.stack(np.unravel_index(places, self.of.shape), axis=-1).astype(np.int64)
         shift = np.array([low - h for low, (h, _) in zip(self.lower, self.of.halo, strict=True)], np.int64)
         return np.asarray(local + shift)
 
-    def locally(self, indices: Ints) -> Ints:
+    def to_local(self, indices: Ints) -> Ints:
         """Return the places in the part of some global indices, NOBODY for those that the part does not own."""
         first = np.array(self.lower)
         own = indices - first
@@ -113,52 +113,52 @@ class Placed:
             places[there] = np.ravel_multi_index(tuple(own[there].T), self.of.shape)
         return places
 
-    def index(self, ghost: int) -> list[int]:
+    def ghost_index(self, ghost: int) -> list[int]:
         """Return the local index of a ghost."""
         return [int(one) for one in np.unravel_index(int(self.ghosts[ghost]), self.of.shape)]
 
 
-class Field:
+class GlobalArray:
     """A global array: the part of each rank."""
 
-    def __init__(self, parts: Sequence[Declared]) -> None:
-        self.parts: dict[int, Placed] = {}
-        lowers = _lowers(parts)
+    def __init__(self, parts: Sequence[DeclaredPart]) -> None:
+        self.parts: dict[int, PlacedPart] = {}
+        lowers = _find_lower_corners(parts)
         if lowers is None:
             return
-        self.whole, self.periodic = lowers[1], _periodic(parts)
-        self.parts = {part.rank: Placed(part, lower) for part, lower in zip(parts, lowers[0], strict=True)}
-        if self._overlap():
+        self.whole, self.periodic = lowers[1], _periodic_axes(parts)
+        self.parts = {part.rank: PlacedPart(part, lower) for part, lower in zip(parts, lowers[0], strict=True)}
+        if self._parts_overlap():
             self.parts = {}
         for one in self.parts.values():
-            self._owners(one)
+            self._set_owners(one)
 
-    def _overlap(self) -> bool:
+    def _parts_overlap(self) -> bool:
         cells = sum(int(np.prod(one.of.size)) for one in self.parts.values())
         return cells > int(np.prod(self.whole))
 
-    def _owners(self, one: Placed) -> None:
-        where = self.wrapped(one.globally(one.ghosts))
+    def _set_owners(self, one: PlacedPart) -> None:
+        """Set for each ghost of a part the rank that owns the cell, and the number of the cell there."""
+        where = self.wrap_indices(one.to_global(one.ghosts))
         for rank, other in self.parts.items():
             if rank == one.of.rank:
                 continue
-            places = other.locally(where)
+            places = other.to_local(where)
             cells = np.where(places >= 0, other.edge_of[places], NOBODY)
             one.owner[cells >= 0] = rank
             one.cell[cells >= 0] = cells[cells >= 0]
-        one.leave_unfilled()
+        one.clear_unfilled_ghosts()
 
-    def wrapped(self, indices: Ints) -> Ints:
+    def wrap_indices(self, indices: Ints) -> Ints:
         """Global indices, of periodic dimensions within the array."""
         whole = np.array(self.whole)
         return np.where(np.array(self.periodic), indices % whole, indices)
 
 
-def gathered(parts: Iterable[Declared]) -> list[list[Declared]]:
-    """Group the parts of one array: those that ranks declared with one name, at one line if it has none, in the
-    same order.
-    """
-    groups: dict[Key, list[Declared]] = defaultdict(list)
+def group_parts(parts: Iterable[DeclaredPart]) -> list[list[DeclaredPart]]:
+    """Group the parts of each array: those that ranks declared with one name, at one line if it has none, in the
+    same order."""
+    groups: dict[Key, list[DeclaredPart]] = defaultdict(list)
     counts: dict[Key, int] = defaultdict(int)
     for part in parts:
         key = (part.name, None if part.name else part.at[:2], part.copy)
@@ -168,9 +168,9 @@ def gathered(parts: Iterable[Declared]) -> list[list[Declared]]:
     return list(groups.values())
 
 
-def fields(parts: Iterable[Declared]) -> list[Field]:
+def make_global_arrays(parts: Iterable[DeclaredPart]) -> list[GlobalArray]:
     """Return the global arrays."""
-    return [Field(group) for group in gathered(parts)]
+    return [GlobalArray(group) for group in group_parts(parts)]
 
 
 def _inverse(places: Ints, size: int) -> NDArray[np.int32]:
@@ -179,13 +179,13 @@ def _inverse(places: Ints, size: int) -> NDArray[np.int32]:
     return made
 
 
-def _lowers(parts: Sequence[Declared]) -> tuple[list[tuple[int, ...]], tuple[int, ...]] | None:
-    """Return where each part begins, and the shape of the whole array; None if that is not known."""
+def _find_lower_corners(parts: Sequence[DeclaredPart]) -> tuple[list[tuple[int, ...]], tuple[int, ...]] | None:
+    """Return where each part begins in the whole array, and the shape of the whole array; None if that is not known."""
     dimensions = {len(part.shape) for part in parts}
     if len(dimensions) != 1:
         return None
     said = [part.lower for part in parts if part.lower is not None]
-    lowers = said if len(said) == len(parts) else _by_grid(parts)
+    lowers = said if len(said) == len(parts) else _corners_by_grid(parts)
     if lowers is None:
         return None
     ends = np.array([np.add(lower, part.size) for lower, part in zip(lowers, parts, strict=True)])
@@ -193,24 +193,24 @@ def _lowers(parts: Sequence[Declared]) -> tuple[list[tuple[int, ...]], tuple[int
     return lowers, whole if whole is not None and said else tuple(int(one) for one in ends.max(axis=0))
 
 
-def axes(part: Declared) -> list[int]:
-    """Return the dimensions of the array that those of the communicator cut."""
+def divided_axes(part: DeclaredPart) -> list[int]:
+    """Return the dimensions of the array that are divided by the dimensions of the communicator."""
     every = list(range(len(part.shape)))
     if part.inferred and len(part.dims) == len(every):
         return every  # one that has no neighbours anywhere shows no ghosts
-    return (cut_axes(part) or every)[: len(part.dims)]
+    return (axes_with_ghosts(part) or every)[: len(part.dims)]
 
 
-def cut_axes(part: Declared) -> list[int]:
+def axes_with_ghosts(part: DeclaredPart) -> list[int]:
     """Return the dimensions that have ghosts."""
     return [axis for axis, width in enumerate(part.halo) if width != (0, 0)]
 
 
-def neighbours(part: Declared, all_: Iterable[Declared]) -> set[Side]:
+def find_neighbour_sides(part: DeclaredPart, all_parts: Iterable[DeclaredPart]) -> set[Side]:
     """Return the sides at which a part has a neighbour, as its communicator or the place of each part says."""
     found = set()
     if part.lower is not None:
-        ends = np.array([np.add(one.lower, one.size) for one in all_ if one.lower is not None]).max(axis=0)
+        ends = np.array([np.add(one.lower, one.size) for one in all_parts if one.lower is not None]).max(axis=0)
         whole, periodic = part.whole or ends, part.periodic or (False,) * len(part.shape)
         for axis, (first, n) in enumerate(zip(part.lower, part.size, strict=True)):
             round_ = periodic[axis] and n < whole[axis]
@@ -218,23 +218,24 @@ def neighbours(part: Declared, all_: Iterable[Declared]) -> set[Side]:
             found |= {(axis, HIGH)} if first + n < whole[axis] or round_ else set()
         return found
     periods = part.periods or (False,) * len(part.dims)
-    for axis, at, n, period in zip(axes(part), part.coordinates, part.dims, periods, strict=False):
+    for axis, at, n, period in zip(divided_axes(part), part.coordinates, part.dims, periods, strict=False):
         round_ = n > 1 and (part.periodic[axis] if part.periodic is not None else period)
         found |= {(axis, LOW)} if at > 0 or round_ else set()
         found |= {(axis, HIGH)} if at + 1 < n or round_ else set()
     return found
 
 
-def _by_grid(parts: Sequence[Declared]) -> list[tuple[int, ...]] | None:
+def _corners_by_grid(parts: Sequence[DeclaredPart]) -> list[tuple[int, ...]] | None:
+    """Return where each part begins, computed from the coordinates of its rank in the grid; None if sizes differ."""
     sizes: dict[tuple[int, int], int] = {}
     for part in parts:
-        for axis, at in zip(axes(part), part.coordinates, strict=False):
+        for axis, at in zip(divided_axes(part), part.coordinates, strict=False):
             if sizes.setdefault((axis, at), part.size[axis]) != part.size[axis]:
                 return None
     lowers = []
     for part in parts:
         lower = [0] * len(part.shape)
-        for axis, at in zip(axes(part), part.coordinates, strict=False):
+        for axis, at in zip(divided_axes(part), part.coordinates, strict=False):
             before = [sizes.get((axis, k)) for k in range(at)]
             if None in before:
                 return None
@@ -243,11 +244,12 @@ def _by_grid(parts: Sequence[Declared]) -> list[tuple[int, ...]] | None:
     return lowers if all(part.dims for part in parts) else None
 
 
-def _periodic(parts: Sequence[Declared]) -> tuple[bool, ...]:
+def _periodic_axes(parts: Sequence[DeclaredPart]) -> tuple[bool, ...]:
+    """Return for each dimension of the array whether it is periodic."""
     part = parts[0]
     if part.periodic is not None:
         return part.periodic
     made = [False] * len(part.shape)
-    for axis, period in zip(axes(part), part.periods, strict=False):
+    for axis, period in zip(divided_axes(part), part.periods, strict=False):
         made[axis] = period
     return tuple(made)

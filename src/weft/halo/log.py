@@ -44,7 +44,7 @@ class Record(NamedTuple):
         return made
 
     def number(self) -> int:
-        """Return of a RUN the use, of values and an ENDED the part."""
+        """Return the number in the record: of the use for a RUN, of the part for values and ENDED."""
         return int(NUMBER.unpack_from(self.payload)[0])
 
     def values(self) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -52,5 +52,5 @@ class Record(NamedTuple):
         return np.frombuffer(self.payload, np.float32, offset=NUMBER.size)
 
     def reads(self) -> list[tuple[int, int, int]]:
-        """Return of a RUN each of its reads."""
+        """Return the reads of a RUN record: moment, looks at ghosts, uses."""
         return [(moment, ghosts, runs) for moment, ghosts, runs in READ.iter_unpack(self.payload[NUMBER.size :])]

@@ -13,8 +13,8 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from weft.halo.cell_geometry import Cells, inside
-from weft.halo.global_arrays import Declared
+from weft.halo.cell_geometry import Cells, owned_ranges
+from weft.halo.global_arrays import DeclaredPart
 from weft.halo.log import HEAD, MAGIC, MOST, Record
 from weft.native.headers.halo_kinds import HaloKind as Kind
 from weft.trace.rankfile import open_record
@@ -30,8 +30,9 @@ class Damaged(ValueError):
     """A file is not what a rank writes, from some byte on."""
 
 
-def content(path: Path, run: Path) -> bytes:
-    """Return a file of a run. RunError if it cannot be read or leads out of the run, Damaged if it is too large."""
+def read_log(path: Path, run: Path) -> bytes:
+    """Return the bytes of a log of a run. RunError if it cannot be read or leads out of the run, Damaged if it is
+    too large."""
     with os.fdopen(open_record(path, run), "rb") as file:
         found = file.read(2 * MOST)
     if len(found) == 2 * MOST:
@@ -39,10 +40,9 @@ def content(path: Path, run: Path) -> bytes:
     return found
 
 
-def each(name: str, data: bytes, take: Callable[[Record], None]) -> None:
-    """Pass each whole record of a file to `take`. Damaged for another kind of file, or if `take` cannot use a
-    record.
-    """
+def for_each_record(name: str, data: bytes, take: Callable[[Record], None]) -> None:
+    """1 Pass each whole record of a file to `take`. Damaged for another kind of file, or if `take` cannot use a
+    record."""
     at = len(MAGIC)
     if data[:at] != MAGIC:
         raise Damaged(f"{name} is not a file of ghost cells")
@@ -53,61 +53,67 @@ def each(name: str, data: bytes, take: Callable[[Record], None]) -> None:
         try:
             take(Record(Kind(kind), moment, data[at + HEAD.size : at + HEAD.size + size]))
         except _MISTAKES as error:
-            raise Damaged(f"{name} is damaged from byte {at:,} on: what stands before is read") from error
+            raise Damaged(f"{name} is damaged from byte {at:,} on: what comes before is read") from error
         at += HEAD.size + size
 
 
-def whole(value: Any, low: int = 0, high: int = _FAR) -> int:
-    """Return a whole number in a range. ValueError for anything else."""
+def require_integer(value: Any, low: int = 0, high: int = _FAR) -> int:
+    """Return a value that is an integer in a range. ValueError for anything else."""
     if type(value) is not int or not low <= value < high:
         raise ValueError(f"{value!r} is not a number from {low} to {high - 1}")
     return value
 
 
-def wholes(values: Any, length: int | None = None, low: int = 0, high: int = _FAR) -> tuple[int, ...]:
-    """So many whole numbers in a range, without `length` any number up to an array's dimensions. ValueError else."""
-    found = tuple(whole(one, low, high) for one in values)
+def require_integers(values: Any, length: int | None = None, low: int = 0, high: int = _FAR) -> tuple[int, ...]:
+    """Return `length` integers in a range; without `length` any number up to the dimensions of an array. ValueError
+    otherwise."""
+    found = tuple(require_integer(one, low, high) for one in values)
     if len(found) > MOST_DIMENSIONS or length not in (None, len(found)):
         raise ValueError(f"{len(found)} numbers are too few or too many")
     return found
 
 
-def line(given: Any) -> tuple[str, int, str]:
-    """File, line and function."""
+def parse_line(given: Any) -> tuple[str, int, str]:
+    """Return file, line and function from the fields of a record."""
     file, number, function = given
-    return str(file), whole(number), str(function)
+    return str(file), require_integer(number), str(function)
 
 
-def declared(rank: int, fields: Mapping[str, Any]) -> Declared:
-    """Return the part that a record PART declares. ValueError, KeyError or TypeError if it is invalid."""
+def parse_part(rank: int, fields: Mapping[str, Any]) -> DeclaredPart:
+    """Return the part that a PART record declares. ValueError, KeyError or TypeError if it is invalid."""
     grid, periodic = fields["grid"], fields["periodic"]
-    shape = wholes(fields["shape"], None, 1)
+    shape = require_integers(fields["shape"], None, 1)
     given = fields["halo"]
-    halo = tuple((0, 0) for _ in shape) if given is None else tuple((whole(low), whole(high)) for low, high in given)
-    strides = wholes(fields["strides"], len(shape), 1)
-    if not shape or len(halo) != len(shape) or any(last <= first for first, last in inside(shape, halo)):
+    halo = (
+        tuple((0, 0) for _ in shape)
+        if given is None
+        else tuple((require_integer(low), require_integer(high)) for low, high in given)
+    )
+    strides = require_integers(fields["strides"], len(shape), 1)
+    if not shape or len(halo) != len(shape) or any(last <= first for first, last in owned_ranges(shape, halo)):
         raise ValueError("the part owns nothing")
-    if not _apart(shape, strides):
-        raise ValueError("elements of the part lie on each other")
-    dims = wholes(grid["dims"], None, 0, 1 << 20)
-    return Declared(
-        rank=rank, number=whole(fields["id"]), name=str(fields["of"]), at=line(fields["at"]), shape=shape,
-        strides=strides, halo=halo, lower=_places(fields["lower"], len(shape)),
-        whole=_places(fields["whole"], len(shape)),
-        periodic=None if periodic is None else tuple(bool(one) for one in wholes(periodic, len(shape), 0, 2)),
-        lag=whole(fields["lag"]), dims=dims, coordinates=wholes(grid["coordinates"], len(dims), 0, 1 << 20),
+    if not _elements_are_distinct(shape, strides):
+        raise ValueError("elements of the part overlap")
+    dims = require_integers(grid["dims"], None, 0, 1 << 20)
+    return DeclaredPart(
+        rank=rank, number=require_integer(fields["id"]), name=str(fields["of"]), at=parse_line(fields["at"]),
+        shape=shape, strides=strides, halo=halo, lower=_optional_integers(fields["lower"], len(shape)),
+        whole=_optional_integers(fields["whole"], len(shape)),
+        periodic=None if periodic is None else tuple(bool(one) for one in require_integers(periodic, len(shape), 0, 2)),
+        lag=require_integer(fields["lag"]), dims=dims,
+        coordinates=require_integers(grid["coordinates"], len(dims), 0, 1 << 20),
         periods=tuple(bool(one) for one in grid["periods"][:MOST_DIMENSIONS]), copy="like" in fields,
         reversed=bool(fields.get("reversed")), inferred=given is None or bool(fields.get("inferred")),
         guessed=given is not None and bool(fields.get("inferred")), late="again" in fields,
     )  # fmt: skip
 
 
-def _places(given: Any, dimensions: int) -> tuple[int, ...] | None:
-    return None if given is None else wholes(given, dimensions, -_FAR)
+def _optional_integers(given: Any, dimensions: int) -> tuple[int, ...] | None:
+    return None if given is None else require_integers(given, dimensions, -_FAR)
 
 
-def _apart(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether no two elements have one place."""
+def _elements_are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether no two elements share a place in memory."""
     reach = 0
     for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
         if stride <= reach:
@@ -116,10 +122,11 @@ def _apart(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-def cells_of(given: Any, part: Declared) -> Cells:
-    """Return elements of a part. ValueError if some lie outside, or there are too many."""
-    offset, form = whole(given[0]), wholes(given[1])
-    steps = wholes(given[2], len(form), -_FAR)
+def parse_cells(given: Any, part: DeclaredPart) -> Cells:
+    """Return elements of a part, as offset, shape and steps. ValueError if some are outside of it, or there are too
+    many."""
+    offset, form = require_integer(given[0]), require_integers(given[1])
+    steps = require_integers(given[2], len(form), -_FAR)
     ways = [(n - 1) * step for n, step in zip(form, steps, strict=True)]
     last = sum((n - 1) * stride for n, stride in zip(part.shape, part.strides, strict=True))
     first, end = offset + sum(min(way, 0) for way in ways), offset + sum(max(way, 0) for way in ways)
@@ -129,20 +136,20 @@ def cells_of(given: Any, part: Declared) -> Cells:
     return offset, form, steps
 
 
-def places_of(given: Any, part: Declared) -> tuple[int, ...]:
-    """Return numbers of elements of a part. ValueError where there are no such."""
+def parse_places(given: Any, part: DeclaredPart) -> tuple[int, ...]:
+    """Return numbers of elements of a part. ValueError if the part has no such elements."""
     size = prod(part.shape)
-    return tuple(whole(one, 0, size) for one in given)
+    return tuple(require_integer(one, 0, size) for one in given)
 
 
-def pairs_of(given: Any, part: Declared, into: Declared) -> tuple[tuple[int, int], ...]:
-    """Elements of one part, each with one of another. ValueError where there are no such."""
+def parse_pairs(given: Any, part: DeclaredPart, into: DeclaredPart) -> tuple[tuple[int, int], ...]:
+    """Return pairs of an element of one part and an element of another. ValueError if a part has no such element."""
     sizes = prod(part.shape), prod(into.shape)
-    return tuple((whole(one, 0, sizes[0]), whole(other, 0, sizes[1])) for one, other in given)
+    return tuple((require_integer(one, 0, sizes[0]), require_integer(other, 0, sizes[1])) for one, other in given)
 
 
-def values_of(kind: Kind, part: Declared, shell: int | None = None) -> int:
-    """Return how many values a record OWNED, UNSEEN or GHOSTS of a part has; of one with a shell those there."""
+def count_values(kind: Kind, part: DeclaredPart, shell: int | None = None) -> int:
+    """Return how many values a record OWNED, UNSEEN or GHOSTS of a part has; of one with a shell those in the shell."""
     if shell is not None:
         return prod(part.shape) - prod(max(n - 2 * shell, 0) for n in part.shape)
     if kind is Kind.GHOSTS:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.halo.cell_geometry import Cells, around, edges, inside, numbers
+from weft.halo.cell_geometry import Cells, edge_mask, flat_indices, owned_ranges, shell_mask
 from weft.halo.log import FOLDER, HEAD, MAGIC, MOST, NUMBER, READ, SUFFIX
 from weft.native.headers.halo_kinds import HaloKind as Kind
 
@@ -50,8 +50,8 @@ class Recorder:
         if self.records:
             _keep_memory(library)
 
-    def accessed(self, low: int, item: int, cells: Cells, kind: int) -> None:
-        """The program reads (1) or writes (2) elements of a part that begins at an address."""
+    def report_access(self, low: int, item: int, cells: Cells, kind: int) -> None:
+        """Tell the recorder that the program reads (1) or writes (2) elements of a part that begins at an address."""
         if not self._held.value:
             return
         offset, shape, strides = cells
@@ -93,7 +93,7 @@ class Log:
         self._uses: dict[Any, int] = {}
         self.parts = self.runs = self._last = 0
         self._copies: dict[Place, int] = defaultdict(int)
-        atexit.register(self._end)
+        atexit.register(self._close)
         os.register_at_fork(after_in_child=self.stop)
 
     def stop(self) -> None:
@@ -101,40 +101,42 @@ class Log:
         self.on = False
         self._file = None  # type: ignore[assignment]
 
-    def _end(self) -> None:
+    def _close(self) -> None:
+        """Write the last record and close the file."""
         with suppress(Exception):
             if self._file:
-                self.write(Kind.END, b"") if self.on else None
+                self.write_record(Kind.END, b"") if self.on else None
                 self._file.close()
         self.on = False
 
-    def fail(self, why: str) -> None:
-        """Give up: what is written down from here on would not be whole."""
+    def give_up(self, why: str) -> None:
+        """Stop recording, as what would be written from here on is incomplete; the reason goes into the file."""
         with suppress(Exception):
-            self.write(Kind.GAVE_UP, why.encode(errors="replace"))
+            self.write_record(Kind.GAVE_UP, why.encode(errors="replace"))
             self._file.flush()
         self.on = False
 
-    def here(self) -> bool:
+    def is_recording(self) -> bool:
         """Return whether an access of this thread is to be recorded; an access of another thread ends the recording."""
         if self.on and threading.get_ident() != self.thread:
-            self.fail("another thread than the one that declared the arrays uses them")
+            self.give_up("another thread than the one that declared the arrays uses them")
         return self.on
 
-    def another(self, at: Place) -> bool:
+    def is_copy_followed(self, at: Place) -> bool:
         """Return whether one more array that a line makes of a part is to be a part: of many few are."""
         self._copies[at] += 1
         return self._copies[at] <= MOST_COPIES
 
-    def moment(self) -> int:
+    def count_calls(self) -> int:
         """Return how many calls of MPI the rank has made."""
         return self.recorder.moment()
 
-    def write(self, kind: Kind, payload: bytes, moment: int | None = None) -> None:
-        """Add a record."""
+    def write_record(self, kind: Kind, payload: bytes, moment: int | None = None) -> None:
+        """Add a record to the file. `moment`: the number of MPI calls that it is written for, the current one by
+        default."""
         self._written += HEAD.size + len(payload)
         if self._written > MOST and kind is not Kind.GAVE_UP:
-            self.fail(f"more than {MOST >> 20} MB of accesses")
+            self.give_up(f"more than {MOST >> 20} MB of accesses")
             return
         at = self.recorder.moment() if moment is None else moment
         if at == _NO_EVENTS:  # MPI is finalized: nobody gets anything any more
@@ -142,38 +144,38 @@ class Log:
         self._last = at
         self._file.write(HEAD.pack(kind, len(payload), at) + payload)
 
-    def json(self, kind: Kind, fields: dict[str, Any]) -> None:
+    def write_json(self, kind: Kind, fields: dict[str, Any]) -> None:
         """Add a record of facts."""
-        self.write(kind, json.dumps(fields).encode())
+        self.write_record(kind, json.dumps(fields).encode())
 
-    def use(self, key: Any, fields: Callable[[], dict[str, Any]]) -> int:
-        """Return the number of a use; it is written down with its facts when it comes for the first time."""
+    def number_of_use(self, key: Any, fields: Callable[[], dict[str, Any]]) -> int:
+        """Return the number of a use; its facts are written when it occurs for the first time."""
         number = self._uses.get(key)
         if number is None:
             number = self._uses[key] = len(self._uses)
-            self.json(Kind.USE, {"id": number, **fields()})
+            self.write_json(Kind.USE, {"id": number, **fields()})
         return number
 
-    def run(self, use: int, reads: Sequence[tuple[int, int, int]]) -> None:
+    def write_run(self, use: int, reads: Sequence[tuple[int, int, int]]) -> None:
         """A use has come once more."""
-        self.write(Kind.RUN, NUMBER.pack(use, len(reads)) + b"".join(READ.pack(*one) for one in reads))
+        self.write_record(Kind.RUN, NUMBER.pack(use, len(reads)) + b"".join(READ.pack(*one) for one in reads))
         self.runs += 1
 
-    def values(self, kind: Kind, part: int, values: bytes) -> None:
+    def write_values(self, kind: Kind, part: int, values: bytes) -> None:
         """Values of a part have changed."""
-        self.write(kind, NUMBER.pack(part, 0) + values)
+        self.write_record(kind, NUMBER.pack(part, 0) + values)
 
 
-def place() -> Place:
-    """Return the line of the program that is at work."""
+def current_place() -> Place:
+    """Return the line of the program that is being executed, outside of Weft and NumPy."""
     frame = sys._getframe(2)
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(_OWN):
         frame = frame.f_back
     return frame.f_code, frame.f_lineno
 
 
-def shown(at: Place) -> tuple[str, int, str]:
-    """File, line and function."""
+def describe_place(at: Place) -> tuple[str, int, str]:
+    """Return file, line and function of a place."""
     return at[0].co_filename, at[1], at[0].co_qualname
 
 
@@ -189,20 +191,19 @@ def _stored(array: Array) -> int:
     return _WORD(id(array) + _HEAD).value
 
 
-def _quickest() -> Callable[[Array], int]:
-    """Return how an array's address is read: numpy keeps it first in the object, and makes a dictionary for who
-    asks.
-    """
+def _choose_address_reader() -> Callable[[Array], int]:
+    """Return the quickest way to read an array's address: NumPy keeps it first in the object, and makes a dictionary
+    for who asks."""
     whole = np.zeros((3, 3))
     some = (whole, whole[1:, 2:], whole[1], np.zeros(()))
     return _stored if all(_stored(one) == _said(one) for one in some) else _said
 
 
-address: Final = _quickest()
+address: Final = _choose_address_reader()
 """Of an array's first element."""
 
 
-class Part:
+class SharedPart:
     """An array of this rank with ghost cells around what it owns, and where it lies in memory.
 
     `halo` None: how wide they are receives tell when the run is over. What may be ghosts, or be copied by neighbours,
@@ -217,11 +218,11 @@ class Part:
         self.shape, self.strides, self.item = array.shape, array.strides, array.itemsize
         self.high = self.low + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + self.item
         if halo is None:  # which are ghosts receives tell when the run is over
-            self.is_ghost = self.is_edge = around(self.shape, SHELL)
+            self.is_ghost = self.is_edge = shell_mask(self.shape, SHELL)
         else:
             self.is_ghost = np.ones(self.shape, bool)
-            self.is_ghost[tuple(slice(*one) for one in inside(self.shape, halo))] = False
-            self.is_edge = edges(self.shape, halo)
+            self.is_ghost[tuple(slice(*one) for one in owned_ranges(self.shape, halo))] = False
+            self.is_edge = edge_mask(self.shape, halo)
         self.edge, self.ghosts = np.flatnonzero(self.is_edge), np.flatnonzero(self.is_ghost)
         self._numbers = np.arange(array.size).reshape(self.shape)
         self._exact: dict[Kind, bytes] = {}
@@ -230,42 +231,42 @@ class Part:
         self._looked = self._unseen = (-1, -1)
         self.changes = 0
         self._meets: dict[tuple[Cells, bool], bool] = {}
-        log.json(
+        log.write_json(
             Kind.PART,
             {
                 "id": self.number, "shape": self.shape, "strides": self.strides, "item": self.item, "halo": halo,
                 "pid": os.getpid(), "address": self.low, **({"shell": SHELL} if halo is None else {}), **facts,
             },
         )  # fmt: skip
-        self.look(Kind.OWNED)
-        self.look_at_ghosts(log.moment())
+        self.record_values(Kind.OWNED)
+        self.record_ghosts(log.count_calls())
 
-    def like(self, array: Array) -> Part:
+    def make_similar(self, array: Array) -> SharedPart:
         """Return a part for another array of the same form."""
-        return Part(self.log, array, {**self.facts, "of": self.facts["of"], "like": self.number}, self.halo)
+        return SharedPart(self.log, array, {**self.facts, "of": self.facts["of"], "like": self.number}, self.halo)
 
-    def cells(self, view: Array) -> Cells | None:
-        """Return which elements of the part a view is; None: it lies elsewhere."""
+    def cells_of_view(self, view: Array) -> Cells | None:
+        """Return which elements of the part a view has; None if it is elsewhere in memory."""
         low = address(view)
         if not self.low <= low < self.high or not view.size:
             return None
         return low - self.low, view.shape, view.strides
 
-    def reaches(self, cells: Cells, ghosts: bool) -> bool:
-        """Return whether some elements are ghosts, or such that neighbours copy."""
+    def touches(self, cells: Cells, ghosts: bool) -> bool:
+        """Return whether some elements are ghosts, or with `ghosts` false such that neighbours copy."""
         key = (cells, ghosts)
         known = self._meets.get(key)
         if known is None:
             which = self.is_ghost if ghosts else self.is_edge
-            known = self._meets[key] = bool(which.ravel()[self.places(cells)].any())
+            known = self._meets[key] = bool(which.ravel()[self.flat_indices(cells)].any())
         return known
 
-    def places(self, cells: Cells) -> NDArray[np.int64]:
+    def flat_indices(self, cells: Cells) -> NDArray[np.int64]:
         """Return numbers of some elements, in the order of memory with the last index fastest."""
-        return numbers(cells, self.shape, self.strides)
+        return flat_indices(cells, self.shape, self.strides)
 
-    def look(self, kind: Kind, found: Kind | None = None) -> None:
-        """Record the values of OWNED or GHOSTS if they have changed; as a record of kind `found` if that is given."""
+    def record_values(self, kind: Kind, as_kind: Kind | None = None) -> None:
+        """Record the values of OWNED or GHOSTS if they have changed; as a record of kind `as_kind` if that is given."""
         which = self.edge if kind is Kind.OWNED else self.ghosts
         if not len(which):
             return
@@ -274,46 +275,44 @@ class Part:
         if exact == self._exact.get(kind):
             return
         self._exact[kind] = exact
-        values = _floats(taken).tobytes()
+        values = _to_float32(taken).tobytes()
         if values == self._seen.get(kind):
             return
         self._seen[kind] = values
-        self.log.values(found or kind, self.number, values)
+        self.log.write_values(as_kind or kind, self.number, values)
         if kind is Kind.GHOSTS or self.halo is None:
             self.ghosts_seen += 1
 
-    def look_at_ghosts(self, moment: int) -> int:
+    def record_ghosts(self, moment: int) -> int:
         """Record the ghosts' values if something can have changed them; return how many looks there were."""
         if self._looked != (moment, self.changes):
             self._looked = (moment, self.changes)
-            self.look_for_unseen(moment)
+            self.record_unseen_changes(moment)
             if self.halo is not None:
-                self.look(Kind.GHOSTS)
+                self.record_values(Kind.GHOSTS)
         return self.ghosts_seen
 
-    def look_for_unseen(self, moment: int) -> None:
-        """Record changes of what neighbours copy that no seen store made: by MPI, or under another name.
-
-        What changed between two calls of MPI, no message could have taken away.
-        """
+    def record_unseen_changes(self, moment: int) -> None:
+        """1 Record changes of what neighbours copy that no seen store made: by MPI, or under another name."""
         if self._unseen != (moment, self.changes):
             self._unseen = (moment, self.changes)
-            self.look(Kind.OWNED, Kind.UNSEEN)
+            self.record_values(Kind.OWNED, Kind.UNSEEN)
 
-    def stored(self, cells: Cells | None) -> None:
-        """Elements have been stored; None: some."""
+    def record_store(self, cells: Cells | None) -> None:
+        """Record the values after elements have been stored. `cells` None: it is not known which."""
         self.changes += 1
-        self.look(Kind.OWNED)
-        self._unseen = (self.log.moment(), self.changes)
-        if cells is None or self.reaches(cells, ghosts=True):
-            self.look_at_ghosts(self._unseen[0])
+        self.record_values(Kind.OWNED)
+        self._unseen = (self.log.count_calls(), self.changes)
+        if cells is None or self.touches(cells, ghosts=True):
+            self.record_ghosts(self._unseen[0])
 
-    def accessed(self, cells: Cells, kind: int) -> None:
+    def report_access(self, cells: Cells, kind: int) -> None:
         """Tell the recorder, which knows who has this memory."""
-        self.log.recorder.accessed(self.low, self.item, cells, kind)
+        self.log.recorder.report_access(self.low, self.item, cells, kind)
 
 
-def _floats(values: Array) -> NDArray[np.float32]:
+def _to_float32(values: Array) -> NDArray[np.float32]:
+    """Return values as 32-bit floats; of complex numbers a mix of both parts."""
     if values.dtype.kind == "c":
         values = values.real + 0.618 * values.imag
     with np.errstate(all="ignore"):

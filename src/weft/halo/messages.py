@@ -8,10 +8,10 @@ from pathlib import Path
 from weft.base.event_id import EventId
 from weft.evidence import Evidence
 from weft.findings import Finding, Site
-from weft.halo.global_arrays import LOW, Declared, Placed, Side
+from weft.halo.global_arrays import LOW, DeclaredPart, PlacedPart, Side
 from weft.halo.rank_history import Line, Use
 from weft.halo.receive_boxes import Box
-from weft.halo.wrong_ghosts import Case
+from weft.halo.wrong_ghosts import GhostCase
 from weft.kinds import KINDS, Certainty
 
 
@@ -34,41 +34,39 @@ class Ghost(Evidence):
     from_: Sequence[int | list[int]] | None = None
 
 
-def stale(case: Case, store: Use | None, moment: int, *, ever: bool) -> Finding:
-    """Return the ghost is older than its owner's value."""
+def stale_ghost(case: GhostCase, store: Use | None, moment: int, *, ever: bool) -> Finding:
+    """Return the finding that a ghost is older than its owner's value. `ever`: whether it was renewed at some time."""
     wrong = case.wrong
     line = f" at {_at(store.at)}" if store else ""
     never = "" if ever else ", and nothing ever brings it here"
     kind = "stale-halo-read" if ever else "remote-access"
     sites = [Site(wrong.owner, "store", *_file(store.at))] if store else []
     words = f"it is older than what rank {wrong.owner} stored{line}{never}"
-    return _made(kind, case, words, sites, changed=[wrong.owner, moment], sure=wrong.told)
+    return _make_finding(kind, case, words, sites, changed=[wrong.owner, moment], sure=wrong.told)
 
 
-def never(case: Case) -> Finding:
-    """Return the ghost was never renewed."""
-    return _made("remote-access", case, "no message ever brings it here", [])
+def never_filled(case: GhostCase) -> Finding:
+    """Return the finding that a ghost was never renewed."""
+    return _make_finding("remote-access", case, "no message ever brings it here", [])
 
 
-def written(case: Case, use: Use, *, redundant: bool) -> Finding:
-    """Return the ghost was written here: by a line that its owner computes it by, from what was too old, or by
-    another.
-    """
+def locally_written(case: GhostCase, use: Use, *, redundant: bool) -> Finding:
+    """Return the finding that this rank wrote the ghost: by the line by which its owner computes it, or by another."""
     rank, owner = case.wrong.rank, case.wrong.owner
     words = f"rank {rank} itself {'computed' if redundant else 'wrote'} the copy at {_at(use.at)}"
     words += f", not as rank {owner} did" if redundant else ""
     kind = "stale-halo-read" if redundant else "halo-write"
-    return _made(kind, case, words, [Site(rank, "store", *_file(use.at))])
+    return _make_finding(kind, case, words, [Site(rank, "store", *_file(use.at))])
 
 
-def elsewhere(case: Case, rank: int, where: list[int]) -> Finding:
-    """Return the ghost holds another element."""
-    where = case.source.of.told(where)
+def other_cell_copied(case: GhostCase, rank: int, where: list[int]) -> Finding:
+    """Return the finding that a ghost holds another element of the array."""
+    where = case.source.of.to_program_index(where)
     words = f"the copy holds what rank {rank} has at {_name(case.source)}{where}"
-    return _made("remote-access", case, words, [], from_=[rank, where])
+    return _make_finding("remote-access", case, words, [], from_=[rank, where])
 
 
-def unused(part: Declared) -> str:
+def ghosts_without_use(part: DeclaredPart) -> str:
     """Ghosts are loaded, and what is made of them was not seen."""
     name = f" of {part.name}" if part.name else ""
     return f"what is made of those{name} goes to no array that is declared: declare it, too, with halo 0 if it has none"
@@ -77,71 +75,73 @@ def unused(part: Declared) -> str:
 _REMEDY = "say how wide its ghost cells are (halo)"
 
 
-def differ(parts: Mapping[int, Declared], side: Side, wide: Mapping[int, int]) -> str:
-    """Return ranks receive other numbers of layers."""
+def widths_differ(parts: Mapping[int, DeclaredPart], side: Side, wide: Mapping[int, int]) -> str:
+    """Return the note that ranks receive different numbers of layers at one side."""
     fewest, most = (pick(wide, key=lambda rank: (wide[rank], rank)) for pick in (min, max))
-    where = f"{_end(parts[fewest], side)} of {_array(parts[fewest])}"
+    where = f"{_describe_end(parts[fewest], side)} of {_array(parts[fewest])}"
     return f"rank {fewest} receives {_layers(wide[fewest])} {where}, rank {most} {wide[most]}: {_REMEDY}"
 
 
-def gap(part: Declared, side: Side) -> str:
-    """Return the outermost layer is never filled."""
-    return f"receives fill {_array(part)} {_end(part, side)}, but not all layers from the outermost on: {_REMEDY}"
+def layers_missing(part: DeclaredPart, side: Side) -> str:
+    """Return the note that the outermost layer is never filled."""
+    return (
+        f"receives fill {_array(part)} {_describe_end(part, side)}, but not all layers from the outermost on: {_REMEDY}"
+    )
 
 
-def unknown(part: Declared, event: int) -> str:
-    """Return a receive of which it is not known what it fills."""
+def receive_not_followed(part: DeclaredPart, event: int) -> str:
+    """Return the note that it is not known what a receive fills."""
     return f"what call {event:,} of rank {part.rank} receives into {_array(part)} is not followed: {_REMEDY}"
 
 
-def middle(part: Declared, box: Box, event: int) -> str:
-    """Return a receive that fills no layer at an end."""
-    first, last = part.told([one for one, _ in box]), part.told([one for _, one in box])
+def receive_inside(part: DeclaredPart, box: Box, event: int) -> str:
+    """Return the note that a receive fills no layer at an end of the array."""
+    first, last = part.to_program_index([one for one, _ in box]), part.to_program_index([one for _, one in box])
     into = f"call {event:,} of rank {part.rank} receives into {_array(part)} from {first} to {last}"
     return f"{into}, which is not a layer at one end: {_REMEDY}"
 
 
-def unlike(part: Declared, side: Side, wide: Sequence[int]) -> str:
-    """Arrays of one form have other widths, and this one shows none."""
+def width_not_shown(part: DeclaredPart, side: Side, wide: Sequence[int]) -> str:
+    """Return the note that arrays of one form have other widths, and this one shows none."""
     return (
-        f"no receive fills {_array(part)} {_end(part, side)}, where others of its form have {wide[0]} and {wide[-1]} "
-        f"layers: {_REMEDY}"
+        f"no receive fills {_array(part)} {_describe_end(part, side)}, where others of its form have {wide[0]} "
+        f"and {wide[-1]} layers: {_REMEDY}"
     )
 
 
-def nothing_left(part: Declared) -> str:
+def receives_fill_everything(part: DeclaredPart) -> str:
     """Ghosts everywhere."""
     return f"receives fill all of {_array(part)} on rank {part.rank}: {_REMEDY}"
 
 
-def no_grid(part: Declared) -> str:
-    """Return the communicator has another grid than the ghosts."""
+def grid_differs(part: DeclaredPart) -> str:
+    """Return the note that the communicator has another grid than the ghosts."""
     why = "has ghost cells in another number of dimensions than its communicator"
     return f"{_array(part)} {why}: {_REMEDY}, and where it lies"
 
 
-def missing(part: Declared, side: Side) -> str:
-    """Return a rank that has a neighbour receives nothing from it."""
-    return f"rank {part.rank} receives nothing {_end(part, side)} of {_array(part)}, and others do: {_REMEDY}"
+def receive_missing(part: DeclaredPart, side: Side) -> str:
+    """Return the note that a rank that has a neighbour receives nothing from it."""
+    return f"rank {part.rank} receives nothing {_describe_end(part, side)} of {_array(part)}, and others do: {_REMEDY}"
 
 
-def unfilled(part: Declared) -> str:
+def ghosts_unfilled(part: DeclaredPart) -> str:
     """Ghosts are used that no receive ever fills, on no rank."""
     return f"ghost cells of {_array(part)} are used that no receive fills on any rank: {_REMEDY}"
 
 
-def bare(part: Declared) -> str:
-    """Return no receive fills anything of an array."""
+def nothing_received(part: DeclaredPart) -> str:
+    """Return the note that no receive fills anything of an array."""
     copied = "what is copied there out of another buffer is not seen"
     return f"no receive puts data into {_array(part)} ({copied}): {_REMEDY}"
 
 
-def other(part: Declared) -> str:
+def widths_changed(part: DeclaredPart) -> str:
     """Return a native program's widths that it was watched with are not those of all receives."""
     return f"the receives of all ranks show other ghost cells of {_array(part)} than the first ones did: {_REMEDY}"
 
 
-def _array(part: Declared) -> str:
+def _array(part: DeclaredPart) -> str:
     return part.name or f"the array of {_at(part.at)}"
 
 
@@ -149,29 +149,30 @@ def _layers(n: int) -> str:
     return f"{n} layer{'s' * (n > 1)}"
 
 
-def _end(part: Declared, side: Side) -> str:
+def _describe_end(part: DeclaredPart, side: Side) -> str:
     axis = len(part.shape) - 1 - side[0] if part.reversed else side[0]
     return f"at the {'low' if side[1] == LOW else 'high'} end of dimension {axis + 1}"
 
 
-def brought(case: Case) -> Finding:
+def foreign_value_received(case: GhostCase) -> Finding:
     """Return the ghost holds what its owner's cell never had, and where that is from is not known."""
     words = f"the copy holds what rank {case.wrong.owner} never had there"
-    return _made("remote-access", case, words, [], sure=False)
+    return _make_finding("remote-access", case, words, [], sure=False)
 
 
-def _made(
-    kind: str, case: Case, why: str, others: list[Site], *, changed: Sequence[int] | None = None,
+def _make_finding(
+    kind: str, case: GhostCase, why: str, others: list[Site], *, changed: Sequence[int] | None = None,
     from_: Sequence[int | list[int]] | None = None, sure: bool = True,
 ) -> Finding:  # fmt: skip
-    """`sure`: whether it is proven that the reader should have had what the owner has.
+    """Return a finding of some kind about a ghost, with words that say why.
 
-    Of compiled code it is not: that it loaded the ghost and then stored the cell leaves out a factor of 0.
+    `sure`: whether it is proven that the reader should have had what the owner has. For compiled code it is not:
+    that it loaded the ghost and then stored the cell leaves out a factor of 0.
     """
     wrong, source = case.wrong, case.source
     read, ghost = wrong.read, int(wrong.ghosts[case.k])
-    cell = source.of.told(case.field.wrapped(source.globally(source.ghosts[[ghost]]))[0].tolist())
-    name, local = _name(source), source.of.told(source.index(ghost))
+    cell = source.of.to_program_index(case.field.wrap_indices(source.to_global(source.ghosts[[ghost]]))[0].tolist())
+    name, local = _name(source), source.of.to_program_index(source.ghost_index(ghost))
     held, should = float(wrong.held[case.k]), float(wrong.should[case.k])
     many = f", and {len(wrong.ghosts) - 1:,} more of rank {wrong.owner}" if len(wrong.ghosts) > 1 else ""
     message = (
@@ -190,7 +191,7 @@ def _made(
     return Finding(kind, KINDS[kind].severity, certainty, message, ranks, sites, tuple(events), evidence, cause)
 
 
-def _name(source: Placed) -> str:
+def _name(source: PlacedPart) -> str:
     return source.of.name or "the array"
 
 

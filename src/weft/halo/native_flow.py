@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.halo.global_arrays import Placed
+from weft.halo.global_arrays import PlacedPart
 from weft.terms.argument_columns import Ints
 
 Line = tuple[str, int, str]
@@ -20,15 +20,14 @@ NEAR: Final = 5
 """Lines between a load and a store that may be one statement."""
 
 
-def used(load: Line, store: Line, source: Placed, target: Placed, pairs: Ints) -> NDArray[np.bool_]:
+def is_ghost_used(load: Line, store: Line, source: PlacedPart, target: PlacedPart, pairs: Ints) -> NDArray[np.bool_]:
     """Return for pairs (ghost, cell) whether the ghost went into the cell. `load`, `store`: lines; `source`,
-    `target`: parts.
-    """
+    `target`: parts."""
     if load[:2] == store[:2]:
         return np.ones(len(pairs), bool)
     if source.of.size != target.of.size:
         return np.zeros(len(pairs), bool)
-    away = target.globally(pairs[:, 1]) - source.globally(pairs[:, 0])
+    away = target.to_global(pairs[:, 1]) - source.to_global(pairs[:, 0])
     wide = np.array([max(width) for width in source.of.halo])
     reached: NDArray[np.bool_] = (np.abs(away) <= np.maximum(wide, 1)).all(axis=1)
     if load[0] == store[0] and load[2] == store[2] and abs(load[1] - store[1]) <= NEAR:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.errors import RunError
 from weft.halo import log, log_reader
-from weft.halo.cell_geometry import Cells, around, numbers
-from weft.halo.global_arrays import NOBODY, Declared, Placed
-from weft.halo.native_flow import used
+from weft.halo.cell_geometry import Cells, flat_indices, shell_mask
+from weft.halo.global_arrays import NOBODY, DeclaredPart, PlacedPart
+from weft.halo.native_flow import is_ghost_used
 from weft.native.headers.halo_kinds import HaloKind as Kind
 from weft.terms.argument_columns import Ints
 from weft.trace import Rank, Trace
@@ -88,12 +88,12 @@ class Waiting:
     shell: int | None
 
 
-class Story:
+class RankHistory:
     """A rank's log. `whole`: the rank came to its end with it; `problem`: from where on it is not one, or empty."""
 
     def __init__(self, rank: Rank, name: str, data: bytes) -> None:
         self.rank, self._calls = rank, len(rank)
-        self.parts: dict[int, Declared] = {}
+        self.parts: dict[int, DeclaredPart] = {}
         self.uses: dict[int, Use] = {}
         self.done: list[Done] = []
         self.owned: dict[int, list[Look]] = defaultdict(list)
@@ -105,26 +105,27 @@ class Story:
         self.whole = False
         self.gave_up = self.problem = ""
         try:
-            log_reader.each(name, data, self._take)
+            log_reader.for_each_record(name, data, self._add_record)
         except log_reader.Damaged as error:
             self.problem, self.whole = str(error), False
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
 
-    def settle(self, found: Mapping[int, Declared]) -> None:
-        """Set the widths of parts that were not declared; parts that are not in `found` are unclear."""
+    def set_widths(self, with_widths: Mapping[int, DeclaredPart]) -> None:
+        """Set the widths of parts that were not declared; the widths of parts that are not in `with_widths` are
+        unclear."""
         seen: dict[int, list[int]] = {}
         for number, waiting in self.waiting.items():
-            if number not in found:
+            if number not in with_widths:
                 self.unclear.add(number)
                 continue
             looks = self.owned.pop(number, []) if waiting.shell is not None else []
-            part = self.parts[number] = found[number]
+            part = self.parts[number] = with_widths[number]
             if waiting.shell is not None:
-                self.owned[number], self.ghosts[number], seen[number] = _apart(looks, part, waiting.shell)
-        self.done = [self._seen(done, seen) for done in self.done]
+                self.owned[number], self.ghosts[number], seen[number] = _split_shell(looks, part, waiting.shell)
+        self.done = [self._with_ghost_looks(done, seen) for done in self.done]
         self._moments = {part: [look.moment for look in looks] for part, looks in self.owned.items()}
 
-    def _seen(self, done: Done, seen: Mapping[int, list[int]]) -> Done:
+    def _with_ghost_looks(self, done: Done, seen: Mapping[int, list[int]]) -> Done:
         """Return what was done, with looks at ghosts in place of looks at a shell."""
         parts = [read.part for read in self.uses[done.use].reads]
         if not any(part in seen for part in parts):
@@ -135,7 +136,8 @@ class Story:
         ]
         return Done(done.use, done.moment, tuple(reads))
 
-    def _take(self, record: log.Record) -> None:
+    def _add_record(self, record: log.Record) -> None:
+        """Add a record of the log to the history. ValueError if it is invalid."""
         kind, moment = record.kind, min(record.moment, self._calls)
         if kind is Kind.RUN:
             use, reads = self.uses[record.number()], record.reads()
@@ -147,18 +149,18 @@ class Story:
             looks, values = self.ghosts if kind is Kind.GHOSTS else self.owned, record.values()
             number = record.number()
             shell = self.waiting[number].shell if number in self.waiting else None
-            if len(values) != log_reader.values_of(kind, self.parts[number], shell):
+            if len(values) != log_reader.count_values(kind, self.parts[number], shell):
                 raise ValueError("a part has other cells each time")
             looks[record.number()].append(Look(moment, len(self.done), kind is Kind.UNSEEN, values))
         elif kind is Kind.USE:
             fields = record.json()
-            self.uses[log_reader.whole(fields["id"])] = self._use(fields)
+            self.uses[log_reader.require_integer(fields["id"])] = self._parse_use(fields)
         elif kind is Kind.PART:
             fields = record.json()
-            part = log_reader.declared(self.rank.index, fields)
+            part = log_reader.parse_part(self.rank.index, fields)
             self.parts[part.number] = part
             if part.inferred:
-                self._wait(part, fields, moment)
+                self._add_undeclared(part, fields, moment)
         elif kind is Kind.ENDED:
             number = record.number()
             self.waiting[number] = replace(self.waiting[number], end=moment)
@@ -167,61 +169,62 @@ class Story:
         else:
             self.whole = True
 
-    def _wait(self, part: Declared, fields: dict[str, Any], moment: int) -> None:
-        """Widths of a part are not declared; it may take the place of one that had others."""
-        shell = None if fields.get("shell") is None else log_reader.whole(fields["shell"], 1, 1 << 20)
+    def _add_undeclared(self, part: DeclaredPart, fields: dict[str, Any], moment: int) -> None:
+        """Remember a part whose widths are not declared; it may replace a part with other widths."""
+        shell = None if fields.get("shell") is None else log_reader.require_integer(fields["shell"], 1, 1 << 20)
         if "again" in fields:
             moment = self.waiting.pop(fields["again"]).since
             self.unclear.add(fields["again"])
-        address = log_reader.whole(fields["address"], 0, 1 << 64)
+        address = log_reader.require_integer(fields["address"], 0, 1 << 64)
         self.waiting[part.number] = Waiting(address, moment, len(self.rank), shell)
 
-    def _use(self, fields: dict[str, Any]) -> Use:
+    def _parse_use(self, fields: dict[str, Any]) -> Use:
+        """Return the use that a USE record describes."""
         part, cells = self.parts[fields["part"]], fields.get("cells")
-        places = log_reader.places_of(cells["places"], part) if isinstance(cells, dict) else None
+        places = log_reader.parse_places(cells["places"], part) if isinstance(cells, dict) else None
         return Use(
-            part=part.number, what=str(fields["what"]), at=self._line(fields["at"]),
-            cells=None if places is not None or cells is None else log_reader.cells_of(cells, part), places=places,
+            part=part.number, what=str(fields["what"]), at=self._parse_line(fields["at"]),
+            cells=None if places is not None or cells is None else log_reader.parse_cells(cells, part), places=places,
             computed=None if "computed" in fields and fields["computed"] is None else bool(fields.get("computed")),
-            reads=tuple(self._read(one, part) for one in fields["reads"]),
+            reads=tuple(self._parse_read(one, part) for one in fields["reads"]),
         )  # fmt: skip
 
-    def _read(self, fields: dict[str, Any], into: Declared) -> Read:
-        part, at = self.parts[fields["part"]], self._line(fields["at"])
+    def _parse_read(self, fields: dict[str, Any], into: DeclaredPart) -> Read:
+        """Return the read that a part of a USE record describes."""
+        part, at = self.parts[fields["part"]], self._parse_line(fields["at"])
         if "pairs" in fields:
-            return Read(part.number, None, at, log_reader.pairs_of(fields["pairs"], part, into))
-        return Read(part.number, log_reader.cells_of(fields["cells"], part), at)
+            return Read(part.number, None, at, log_reader.parse_pairs(fields["pairs"], part, into))
+        return Read(part.number, log_reader.parse_cells(fields["cells"], part), at)
 
-    def _line(self, given: Any) -> Line:
-        """File, line and function, of a native program by the number of a site."""
+    def _parse_line(self, given: Any) -> Line:
+        """Return file, line and function; for a native program from the number of a call site."""
         if not isinstance(given, int):
-            return log_reader.line(given)
-        site = self.rank.site(log_reader.whole(given))
+            return log_reader.parse_line(given)
+        site = self.rank.site(log_reader.require_integer(given))
         return site.file or Path(site.module or "?").name, site.line, site.function or ""
 
-    def known(self, part: int, started: int) -> int:
-        """Return the last look at what a rank owns that another rank knows of, which knows that `started` of its
-        calls began.
-        """
-        return bisect_right(self._moments.get(part, []), started - 1) - 1
+    def last_known_look(self, part: int, calls_started: int) -> int:
+        """Return the last look at what a rank owns that another rank knows of, which knows that so many of its calls
+        began."""
+        return bisect_right(self._moments.get(part, []), calls_started - 1) - 1
 
-    def complete(self, part: int) -> bool:
+    def saw_all_changes(self, part: int) -> bool:
         """Return whether each change of what neighbours copy was seen when it was made, to the end."""
         return self.whole and not self.parts[part].late and not any(look.unseen for look in self.owned[part])
 
-    def times(self, uses: Sequence[int]) -> list[int]:
-        """Return when some uses came, as numbers of what was done."""
+    def find_runs(self, uses: Sequence[int]) -> list[int]:
+        """Return when some uses ran, as indices of `done`."""
         chosen = frozenset(uses)
         if chosen not in self._times:
             self._times[chosen] = [k for k, done in enumerate(self.done) if done.use in chosen]
         return self._times[chosen]
 
-    def lines(self, times: Sequence[int]) -> list[tuple[str, int]]:
-        """Return the lines of what was done then."""
+    def lines_of_runs(self, times: Sequence[int]) -> list[tuple[str, int]]:
+        """Return the file and line of each of some runs of uses."""
         return [self.uses[self.done[k].use].at[:2] for k in times]
 
-    def store_before(self, look: Look, part: int) -> Use | None:
-        """Return the store that a look followed."""
+    def find_store_before(self, look: Look, part: int) -> Use | None:
+        """Return the last store to a part before a look, None if there was none."""
         for at in range(look.done - 1, -1, -1):
             use = self.uses[self.done[at].use]
             if use.what == "store" and use.part == part:
@@ -229,11 +232,11 @@ class Story:
         return None
 
 
-def _apart(looks: Sequence[Look], part: Declared, shell: int) -> tuple[list[Look], list[Look], list[int]]:
-    """Looks at what is owned and at ghosts, out of those at a shell, and after how many of these there were how many
-    at ghosts."""
-    placed = Placed(part, (0,) * len(part.shape))
-    places = np.flatnonzero(around(part.shape, shell))
+def _split_shell(looks: Sequence[Look], part: DeclaredPart, shell: int) -> tuple[list[Look], list[Look], list[int]]:
+    """Return the looks at owned cells and at ghosts that looks at a shell contain, and for each number of looks at
+    the shell how many looks at ghosts there were."""
+    placed = PlacedPart(part, (0,) * len(part.shape))
+    places = np.flatnonzero(shell_mask(part.shape, shell))
     owned: list[Look] = []
     ghosts: list[Look] = []
     seen = [0]
@@ -246,26 +249,24 @@ def _apart(looks: Sequence[Look], part: Declared, shell: int) -> tuple[list[Look
     return owned, ghosts, seen
 
 
-def stored(use: Use, part: Declared) -> Ints:
+def stored_places(use: Use, part: DeclaredPart) -> Ints:
     """Return the places in the part that a use stores."""
     if use.places is not None:
         return np.array(use.places, np.int64)
-    return numbers(use.cells, part.shape, part.strides) if use.cells else np.zeros(0, np.int64)
+    return flat_indices(use.cells, part.shape, part.strides) if use.cells else np.zeros(0, np.int64)
 
 
-def stories(trace: Trace) -> dict[int, Story]:
-    """Read the logs of the run by rank, of ranks that call MPI from one thread, as moments count the calls of one.
-
-    What cannot be read, or is too large, becomes a problem of the trace.
-    """
-    found: dict[int, Story] = {}
+def read_histories(trace: Trace) -> dict[int, RankHistory]:
+    """1 Read the logs of the run by rank, of ranks that call MPI from one thread, as moments count the calls of one
+    thread."""
+    found: dict[int, RankHistory] = {}
     room, cells = MOST_OF_RUN, log_reader.MOST_CELLS
-    for rank, path in _files(trace):
+    for rank, path in _find_logs(trace):
         try:
-            data = log_reader.content(path, trace.path)
+            data = log_reader.read_log(path, trace.path)
             if len(data) > room:
                 raise log_reader.Damaged(f"{log.FOLDER} holds more than {MOST_OF_RUN >> 30} GB")
-            story = Story(rank, path.name, data)
+            story = RankHistory(rank, path.name, data)
         except (log_reader.Damaged, RunError) as error:
             trace.add_problem(f"{error}: ghost cells of rank {rank.index} are not looked at")
             continue
@@ -280,13 +281,13 @@ def stories(trace: Trace) -> dict[int, Story]:
         if story.problem:
             trace.add_problem(story.problem)
         if story.gave_up:
-            note(rank, story.gave_up)
+            note_unseen_uses(rank, story.gave_up)
         found[rank.index] = story
     return found
 
 
-def _files(trace: Trace) -> Iterator[tuple[Rank, Path]]:
-    """Yield the ranks that have a log, and call MPI from one thread."""
+def _find_logs(trace: Trace) -> Iterator[tuple[Rank, Path]]:
+    """Yield the ranks that have a log and call MPI from one thread, each with its log."""
     folder = trace.path / log.FOLDER
     if folder.is_symlink() or not folder.is_dir():
         return
@@ -298,11 +299,11 @@ def _files(trace: Trace) -> Iterator[tuple[Rank, Path]]:
         if len(rank.threads) == 1:
             yield rank, path
         else:
-            note(rank, "several of its threads call MPI")
+            note_unseen_uses(rank, "several of its threads call MPI")
 
 
-def note(rank: Rank, why: str) -> None:
-    """Say, with what else the recorder did not see, that the uses of ghost cells were not all seen."""
+def note_unseen_uses(rank: Rank, why: str) -> None:
+    """Note, with all else that the recorder did not see, that the uses of ghost cells were not all seen."""
     note = f"uses of ghost cells: {why}"
     if note not in rank.definitions.notes:
         rank.definitions.notes.append(note)
@@ -320,10 +321,16 @@ class Ghosts:
     target: Ints
 
 
-def ghosts_of(use: Use, read: Read, source: Placed, target: Placed | None, owner: Ints | None = None) -> Ghosts:
+def find_ghosts(
+    use: Use, read: Read, source: PlacedPart, target: PlacedPart | None, owner: Ints | None = None
+) -> Ghosts:
     """Return the ghosts of other ranks among what is read, without those that only go to where they came from."""
     owner = source.owner if owner is None else owner
-    found = _paired(use, read, source, target) if read.cells is None else _aimed(use, read.cells, source, target)
+    found = (
+        _stored_pairs(use, read, source, target)
+        if read.cells is None
+        else _pair_with_targets(use, read.cells, source, target)
+    )
     if found is None:
         return Ghosts(np.zeros(0, np.int64), np.zeros(0, np.int64))
     places, aims = found
@@ -332,29 +339,32 @@ def ghosts_of(use: Use, read: Read, source: Placed, target: Placed | None, owner
     chosen[chosen] &= owner[ghost[chosen]] >= 0
     if use.what == "store" and target is not None:
         chosen &= target.owned[aims]
-        moved = source.globally(places[chosen]) != target.globally(aims[chosen])
+        moved = source.to_global(places[chosen]) != target.to_global(aims[chosen])
         chosen[chosen] = moved.any(axis=1)
     ghost, first = np.unique(ghost[chosen], return_index=True)
     return Ghosts(ghost, aims[chosen][first])
 
 
-def _paired(use: Use, read: Read, source: Placed, target: Placed | None) -> tuple[Ints, Ints] | None:
-    """Return what was loaded before a store, and the cells that were stored, where one went into the other."""
+def _stored_pairs(use: Use, read: Read, source: PlacedPart, target: PlacedPart | None) -> tuple[Ints, Ints] | None:
+    """Return the places that were loaded before a store and the cells that were stored, where one went into the
+    other."""
     if target is None or not read.pairs:
         return None
     pairs = np.array(read.pairs, np.int64)
-    pairs = pairs[used(read.at, use.at, source, target, pairs)]
+    pairs = pairs[is_ghost_used(read.at, use.at, source, target, pairs)]
     return pairs[:, 0], pairs[:, 1]
 
 
-def _aimed(use: Use, cells: Cells, source: Placed, target: Placed | None) -> tuple[Ints, Ints] | None:
-    """Return what was read, and the elements that each of it was stored at."""
-    places = numbers(cells, source.of.shape, source.of.strides)
+def _pair_with_targets(
+    use: Use, cells: Cells, source: PlacedPart, target: PlacedPart | None
+) -> tuple[Ints, Ints] | None:
+    """Return the places that were read, and for each the element at which it was stored."""
+    places = flat_indices(cells, source.of.shape, source.of.strides)
     if use.what != "store":
         return places.ravel(), np.full(places.size, NOBODY, np.int64)
     if use.cells is None or target is None:
         return None
-    aims = numbers(use.cells, target.of.shape, target.of.strides)
+    aims = flat_indices(use.cells, target.of.shape, target.of.strides)
     try:
         return np.broadcast_to(places, aims.shape).ravel(), aims.ravel()
     except ValueError:

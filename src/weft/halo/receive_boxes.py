@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft.base.lazy import dataclass
-from weft.halo.global_arrays import Declared
+from weft.halo.global_arrays import DeclaredPart
 from weft.terms.argument_columns import Ints
 from weft.terms.calls import (
     GETS,
@@ -42,10 +42,10 @@ Box = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class WatchedArray:
     """An array of a rank in its memory, from one of its calls on to another."""
 
-    part: Declared
+    part: DeclaredPart
     address: int
     first: int
     end: int
@@ -59,20 +59,21 @@ class Received:
     box: Box | None
 
 
-def received(rank: Rank, places: list[Place]) -> dict[int, list[Received]]:
+def find_received_boxes(rank: Rank, places: list[WatchedArray]) -> dict[int, list[Received]]:
     """Return for each part what receives put there, each box once, in the order of the calls."""
     found: dict[int, dict[Box | None, int]] = {place.part.number: {} for place in places}
-    for event in _calls(rank):
-        for address, datatype, count in _written(rank.event(event)):
+    for event in _receiving_calls(rank):
+        for address, datatype, count in _receive_buffers(rank.event(event)):
             for place in places:
-                if place.first <= event < place.end and 0 <= address - place.address < _bytes(place.part):
-                    box = _box(place.part, address - place.address, datatype, count)
+                if place.first <= event < place.end and 0 <= address - place.address < _size_in_bytes(place.part):
+                    box = _find_box(place.part, address - place.address, datatype, count)
                     found[place.part.number].setdefault(box, event)
     return {number: [Received(event, box) for box, event in boxes.items()] for number, boxes in found.items()}
 
 
-def _calls(rank: Rank) -> list[int]:
-    """Return the calls that receive, without those that equal an earlier one in all that a row of the record holds."""
+def _receiving_calls(rank: Rank) -> list[int]:
+    """Return the calls that receive, without those that equal an earlier one in all fields of their rows in the
+    record."""
     of = masks_of(rank.trace.functions)
     rows, others = of.where(rank, _IN_ROW), of.where(rank, _OTHERS)
     alike = np.stack([rank.events[name][rows].astype(np.uint64) for name in ("buffer", "count", "datatype")])
@@ -80,57 +81,57 @@ def _calls(rank: Rank) -> list[int]:
     return sorted([*rows[np.sort(first)].tolist()[:MOST_CALLS], *others.tolist()[:MOST_CALLS]])
 
 
-def _written(event: Event) -> Iterator[tuple[int, Datatype | None, int]]:
+def _receive_buffers(event: Event) -> Iterator[tuple[int, Datatype | None, int]]:
     """Yield the buffers that a call receives into: address, datatype and count; -1 if the count is unknown."""
     name, args = masks_of(event.rank.trace.functions).name(event.function.id), event.args
     if event.error:
         return
     if name in _NEIGHBOURS:
-        yield from _of_neighbours(event, args)
+        yield from _neighbour_buffers(event, args)
     elif "recvbuf" in args:
-        yield from _one(event, args["recvbuf"], args.get("recvtype"), args.get("recvcount"))
+        yield from _known_buffer(event, args["recvbuf"], args.get("recvtype"), args.get("recvcount"))
     elif "origin_addr" in args:
-        yield from _one(event, args["origin_addr"], args.get("origin_datatype"), args.get("origin_count"))
+        yield from _known_buffer(event, args["origin_addr"], args.get("origin_datatype"), args.get("origin_count"))
     else:
-        yield from _one(event, args.get("buf"), args.get("datatype"), args.get("count"))
+        yield from _known_buffer(event, args.get("buf"), args.get("datatype"), args.get("count"))
 
 
-def _one(event: Event, address: Any, datatype: Any, count: Any) -> Iterator[tuple[int, Datatype | None, int]]:
+def _known_buffer(event: Event, address: Any, datatype: Any, count: Any) -> Iterator[tuple[int, Datatype | None, int]]:
     if isinstance(address, int) and address not in (0, IN_PLACE) and isinstance(count, int) and count != 0:
         yield address, event.rank.datatype(datatype) if isinstance(datatype, int) else None, count
 
 
-def _of_neighbours(event: Event, args: dict[str, Any]) -> Iterator[tuple[int, Datatype | None, int]]:
-    """Yield what comes of each neighbour; where all are alike how many there are is not known."""
+def _neighbour_buffers(event: Event, args: dict[str, Any]) -> Iterator[tuple[int, Datatype | None, int]]:
+    """Yield the buffers of a neighbourhood collective, one for each neighbour, or one of unknown size if all are
+    alike."""
     address, counts, where = args.get("recvbuf"), args.get("recvcounts"), args.get("rdispls", args.get("displs"))
     if not isinstance(counts, list) or not isinstance(where, list) or not isinstance(address, int):
-        yield from _one(event, address, args.get("recvtype"), -1)
+        yield from _known_buffer(event, address, args.get("recvtype"), -1)
         return
     one = args.get("recvtype")
     types = args["recvtypes"] if "recvtypes" in args else [one] * len(counts)
     datatype = event.rank.datatype(one) if isinstance(one, int) else None
     step = 1 if "recvtypes" in args else (datatype.extent if datatype is not None else None) or 0
     for count, at, kind in zip(counts, where, types, strict=False):
-        yield from _one(event, address + at * step, kind, count)
+        yield from _known_buffer(event, address + at * step, kind, count)
 
 
-def _bytes(part: Declared) -> int:
+def _size_in_bytes(part: DeclaredPart) -> int:
     return sum((n - 1) * stride for n, stride in zip(part.shape, part.strides, strict=True)) + part.item
 
 
-def _box(part: Declared, offset: int, datatype: Datatype | None, count: int) -> Box | None:
-    """Return the elements of a part between which a buffer lies that begins `offset` bytes after the part's first;
-    None if unknown.
-    """
+def _find_box(part: DeclaredPart, offset: int, datatype: Datatype | None, count: int) -> Box | None:
+    """Return the box of elements of a part that a buffer spans which begins `offset` bytes after the part's first
+    element; None if it is unknown."""
     layout = layout_of_elements(datatype, count) if count > 0 else None
     found = layout.blocks() if layout else None
     if found is None:
         return None
     at, length = found
     first, last = offset + at, offset + at + length - part.item
-    if first.min() < 0 or last.max() >= _bytes(part):
+    if first.min() < 0 or last.max() >= _size_in_bytes(part):
         return None
-    low, high = _indices(part, first), _indices(part, last)
+    low, high = _indices_by_axis(part, first), _indices_by_axis(part, last)
     widest = sorted(range(len(part.shape)), key=lambda axis: -part.strides[axis])
     apart = np.zeros(len(first), bool)
     box = {}
@@ -142,8 +143,8 @@ def _box(part: Declared, offset: int, datatype: Datatype | None, count: int) -> 
     return tuple(box[axis] for axis in range(len(part.shape)))
 
 
-def _indices(part: Declared, offsets: Ints) -> dict[int, Ints]:
-    """Return by dimension the indices of elements."""
+def _indices_by_axis(part: DeclaredPart, offsets: Ints) -> dict[int, Ints]:
+    """Return for each dimension the indices of the elements at some byte offsets."""
     found = {}
     for axis in sorted(range(len(part.shape)), key=lambda axis: -part.strides[axis]):
         index = offsets // part.strides[axis] if part.shape[axis] > 1 else offsets * 0

@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from weft.halo.expression_origins import Origin, Remembering, guarded, plain_of, read, told
-from weft.halo.log_writer import Array, Part, Place, place
+from weft.halo.expression_origins import Origin, TracedArray, read_operand, record_safely, record_use, strip_watched
+from weft.halo.log_writer import Array, Place, SharedPart, current_place
 
 WRITE: Final = 2
 
 
-class Made(NamedTuple):
+class StoredValue(NamedTuple):
     """What is stored, where it is known already."""
 
     origins: tuple[Origin, ...]
@@ -21,7 +21,7 @@ class Made(NamedTuple):
     plain: Array | None
 
 
-class Stored(NamedTuple):
+class Store(NamedTuple):
     """What is stored where: the elements, None if a list of indices chooses them; the array and the key; the value."""
 
     target: Array | None
@@ -30,65 +30,69 @@ class Stored(NamedTuple):
     value: Any
 
 
-def storing(part: Part, what: Stored, store: Callable[[], object]) -> None:
+def record_around_store(part: SharedPart, recorded: Store, store: Callable[[], object]) -> None:
     """Call `store`, and record where and what was stored."""
     ready: list[Any] = []
 
-    def before(of: Part) -> None:
-        at = place()
-        cells = of.cells(what.target) if what.target is not None else chosen(of, what.whole, what.key)
-        made = what.value if isinstance(what.value, Made) else value_of(what.value, at)
-        of.look_for_unseen(of.log.moment())
+    def record_before(of: SharedPart) -> None:
+        at = current_place()
+        cells = (
+            of.cells_of_view(recorded.target)
+            if recorded.target is not None
+            else chosen_elements(of, recorded.whole, recorded.key)
+        )
+        made = recorded.value if isinstance(recorded.value, StoredValue) else describe_value(recorded.value, at)
+        of.record_unseen_changes(of.log.count_calls())
         ready.extend((at, cells, made))
 
-    def after(of: Part) -> None:
+    def record_after(of: SharedPart) -> None:
         at, cells, made = ready
         if cells is None:
             return
         if isinstance(cells, tuple):
-            of.accessed(cells, WRITE)
-        origins = [o for o in made.origins if not _pointwise(o, of, cells)]
+            of.report_access(cells, WRITE)
+        origins = [o for o in made.origins if not _comes_from_same_places(o, of, cells)]
         from_memory = made.plain is not None
         fields = {"what": "store", "cells": cells, "computed": made.computed and not from_memory}
         shown = cells if isinstance(cells, tuple) else tuple(cells["places"])
-        told(of, ("store", at, shown, fields["computed"]), origins, at, fields)
-        of.stored(cells if isinstance(cells, tuple) else None)
+        record_use(of, ("store", at, shown, fields["computed"]), origins, at, fields)
+        of.record_store(cells if isinstance(cells, tuple) else None)
 
-    guarded(part, before)
+    record_safely(part, record_before)
     store()
     if ready:
-        guarded(part, after)
+        record_safely(part, record_after)
 
 
-def _pointwise(origin: Origin, part: Part, cells: Any) -> bool:
-    """Return whether elements come from the same places that they are stored at."""
+def _comes_from_same_places(origin: Origin, part: SharedPart, cells: Any) -> bool:
+    """Return whether elements come from the same places at which they are stored."""
     other = origin.part
     same = other.shape == part.shape and other.strides == part.strides
-    return same and isinstance(cells, tuple) and other.cells(origin.view) == cells
+    return same and isinstance(cells, tuple) and other.cells_of_view(origin.view) == cells
 
 
-def value_of(value: Any, at: Place) -> Made:
-    """Return what is known of a value that is stored."""
-    if isinstance(value, Remembering):
-        origins = read(value, at)
-        return Made(origins, bool(origins) or value._computed, None)
+def describe_value(value: Any, at: Place) -> StoredValue:
+    """Return what is known of a value that is stored: its origins, and whether it was computed."""
+    if isinstance(value, TracedArray):
+        origins = read_operand(value, at)
+        return StoredValue(origins, bool(origins) or value._computed, None)
     if isinstance(value, np.ndarray):
-        return Made((), False, value)
-    return Made((), isinstance(value, (bool, int, float, complex, np.number, np.bool_)), None)
+        return StoredValue((), False, value)
+    return StoredValue((), isinstance(value, (bool, int, float, complex, np.number, np.bool_)), None)
 
 
-def chosen(part: Part, view: Array, key: Any) -> dict[str, Any] | None:
-    """Return the elements that lists of indices or truth values choose."""
-    cells = part.cells(view)
+def chosen_elements(part: SharedPart, view: Array, key: Any) -> dict[str, Any] | None:
+    """Return the elements that lists of indices or truth values choose, None if the array is not inside the part."""
+    cells = part.cells_of_view(view)
     if cells is None:
         return None
     mask = np.zeros(view.shape, bool)
-    mask[plain_of(key)] = True
-    return {"places": part.places(cells)[mask].tolist()}
+    mask[strip_watched(key)] = True
+    return {"places": part.flat_indices(cells)[mask].tolist()}
 
 
-def unknown(array: Remembering) -> None:
-    """Something is stored somewhere in an array."""
+def record_unknown_store(array: TracedArray) -> None:
+    """Record that something is stored somewhere in an array."""
     part = array._part
     if part is not None:
-        guarded(part, lambda of: setattr(of, "changes", of.changes + 1))
+        record_safely(part, lambda of: setattr(of, "changes", of.changes + 1))

@@ -12,27 +12,27 @@ import numpy as np
 
 from weft.halo.expression_origins import (
     Origin,
-    Remembering,
-    bare,
-    basic,
-    element,
-    guarded,
+    TracedArray,
+    are_same_elements,
+    broadcast_origins,
+    find_origins,
+    is_basic_key,
     log_of,
-    origins_of,
-    plain_of,
-    read,
-    same,
-    spread,
-    summed,
+    read_operand,
+    record_element_read,
+    record_safely,
+    record_sum,
+    strip_key,
+    strip_watched,
     view_of,
 )
-from weft.halo.log_writer import Array, place
-from weft.halo.store_recording import Made, Stored, storing, unknown
+from weft.halo.log_writer import Array, current_place
+from weft.halo.store_recording import Store, StoredValue, record_around_store, record_unknown_store
 
 _LIKE: Final = frozenset((np.empty_like, np.zeros_like, np.ones_like, np.full_like, np.copy))
 
 
-class Watched(Remembering):
+class WatchedPart(TracedArray):
     """An array of which this rank has a part with ghost cells, or what an expression made of one."""
 
     def __array_finalize__(self, made_of: Any) -> None:
@@ -41,12 +41,12 @@ class Watched(Remembering):
             self._part = part
 
     def __getitem__(self, key: Any) -> Any:
-        got = super().__getitem__(bare(key))
+        got = super().__getitem__(strip_key(key))
         if not isinstance(got, np.ndarray):
             if self._part is not None:
-                guarded(self._part, lambda part: element(part, self, key, place()))
-        elif self._from and isinstance(got, Watched):
-            if basic(key):
+                record_safely(self._part, lambda part: record_element_read(part, self, key, current_place()))
+        elif self._from and isinstance(got, WatchedPart):
+            if is_basic_key(key):
                 got._from = tuple(one._replace(view=one.view[key]) for one in self._from)
             got._part, got._computed = None, self._computed
         return got
@@ -54,58 +54,60 @@ class Watched(Remembering):
     def __setitem__(self, key: Any, value: Any) -> None:
         plain = self.view(np.ndarray)
         part = self._part
-        if part is None or not part.log.here():
+        if part is None or not part.log.is_recording():
             self._from, self._computed = (), True
-            plain[plain_of(key)] = plain_of(value)
+            plain[strip_watched(key)] = strip_watched(value)
             return
-        target = view_of(plain, key) if basic(key) else None
-        if target is not None and isinstance(value, Watched) and same(target, value):
+        target = view_of(plain, key) if is_basic_key(key) else None
+        if target is not None and isinstance(value, WatchedPart) and are_same_elements(target, value):
             return  # x[k] += y has stored it already
-        storing(part, Stored(target, plain, key, value), lambda: plain.__setitem__(bare(key), plain_of(value)))
+        record_around_store(
+            part, Store(target, plain, key, value), lambda: plain.__setitem__(strip_key(key), strip_watched(value))
+        )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         log, watched, plain = None, [], []
         for one in inputs:
-            if type(one) is Watched:
+            if type(one) is WatchedPart:
                 watched.append(one)
                 plain.append(one.view(np.ndarray))
                 log = log or log_of(one)
-            elif _foreign(one):
+            elif _has_own_arithmetic(one):
                 return NotImplemented
             else:
                 plain.append(one)
         outs = options.pop("out", None) or ()
         outs = outs if isinstance(outs, tuple) else (outs,)
         if outs:
-            options["out"] = tuple(plain_of(one) for one in outs)
+            options["out"] = tuple(strip_watched(one) for one in outs)
             log = log or next((log for log in map(log_of, outs) if log), None)
         call = ufunc if method == "__call__" else getattr(ufunc, method)
-        if log is None or not log.here():
-            return _returned(call(*plain, **plain_of(options)), outs)
+        if log is None or not log.is_recording():
+            return _result_or_outs(call(*plain, **strip_watched(options)), outs)
         if method == "__call__" and not outs and "where" not in options:
-            origins = origins_of(ufunc, inputs, watched, place())
-            return _made_of(call(*plain, **options), origins)
-        return _unusual(_Call(ufunc, method, inputs, plain, outs, plain_of(options), watched))
+            origins = find_origins(ufunc, inputs, watched, current_place())
+            return _remember_origins(call(*plain, **options), origins)
+        return _call_storing_ufunc(_Call(ufunc, method, inputs, plain, outs, strip_watched(options), watched))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function in _LIKE and args and isinstance(args[0], Watched) and kwargs.get("subok", True):
-            made = function(plain_of(args[0]), *args[1:], **kwargs)
-            return _alike(args[0], made, copied=False) if function is not np.copy else made
+        if function in _LIKE and args and isinstance(args[0], WatchedPart) and kwargs.get("subok", True):
+            made = function(strip_watched(args[0]), *args[1:], **kwargs)
+            return _make_same_form(args[0], made, copied=False) if function is not np.copy else made
         if function is np.copyto and len(args) == 2 and not kwargs:
-            if isinstance(args[0], Watched):
+            if isinstance(args[0], WatchedPart):
                 args[0][...] = args[1]
             else:
-                np.copyto(args[0], plain_of(args[1]))
+                np.copyto(args[0], strip_watched(args[1]))
             return None
-        targets = [one for one in (*args[:1], kwargs.get("out")) if isinstance(one, Watched)]
+        targets = [one for one in (*args[:1], kwargs.get("out")) if isinstance(one, WatchedPart)]
         for one in targets if function in _IN_PLACE or "out" in kwargs else ():
-            unknown(one)
-        return function(*plain_of(args), **plain_of(kwargs))
+            record_unknown_store(one)
+        return function(*strip_watched(args), **strip_watched(kwargs))
 
     def weft_shared(self) -> tuple[Array, str, list[int], list[int] | None] | None:
-        """Return what this rank owns of a whole part, its name and its place, for probes; None where it has none."""
+        """Return what this rank owns of a whole part, its name and its place, for probes; None if it has none."""
         part = self._part
-        if part is None or part.halo is None or not same(part.array, self):
+        if part is None or part.halo is None or not are_same_elements(part.array, self):
             return None
         if not part.facts["of"] or part.facts["lower"] is None:
             return None
@@ -113,8 +115,8 @@ class Watched(Remembering):
         return part.array[own], part.facts["of"], part.facts["lower"], part.facts["whole"]
 
     def copy(self, order: Any = "C") -> Any:
-        """Return as numpy's; of a whole part it is one of the same form."""
-        return _alike(self, self.view(np.ndarray).copy(order), copied=True)
+        """Return a copy as numpy's; the copy of a whole part is watched, too."""
+        return _make_same_form(self, self.view(np.ndarray).copy(order), copied=True)
 
     def fill(self, value: Any) -> None:
         """As numpy's."""
@@ -122,12 +124,12 @@ class Watched(Remembering):
 
     def sort(self, *args: Any, **kwargs: Any) -> None:
         """As numpy's."""
-        unknown(self)
+        record_unknown_store(self)
         self.view(np.ndarray).sort(*args, **kwargs)
 
     def put(self, *args: Any, **kwargs: Any) -> None:
         """As numpy's."""
-        unknown(self)
+        record_unknown_store(self)
         self.view(np.ndarray).put(*args, **kwargs)
 
     def __reduce__(self) -> Any:
@@ -156,13 +158,13 @@ _IN_PLACE: Final = frozenset(
 )
 
 
-def _foreign(value: Any) -> bool:
+def _has_own_arithmetic(value: Any) -> bool:
     """Return whether a value has arithmetic of its own."""
     kind = type(value)
     if kind is np.ndarray or kind is float or kind is int:
         return False
     own = getattr(kind, "__array_ufunc__", _NUMPY)
-    return own is not _NUMPY and not isinstance(value, Watched)
+    return own is not _NUMPY and not isinstance(value, WatchedPart)
 
 
 _NUMPY: Final = np.ndarray.__array_ufunc__
@@ -177,71 +179,71 @@ class _Call(NamedTuple):
     plain: Sequence[Any]
     outs: Sequence[Any]
     options: dict[str, Any]
-    watched: Sequence[Watched]
+    watched: Sequence[WatchedPart]
 
 
-def _unusual(call: _Call) -> Any:
-    """Return a ufunc that stores in what is there, reduces, or chooses."""
+def _call_storing_ufunc(call: _Call) -> Any:
+    """Call a ufunc that stores into an existing array, reduces, or chooses, and record what it does."""
     work = getattr(call.ufunc, call.method)
     results: list[Any] = []
 
     def store() -> None:
         results.append(work(*call.plain, **call.options))
 
-    stored = next((one for one in call.outs if isinstance(one, Watched) and one._part is not None), None)
+    stored = next((one for one in call.outs if isinstance(one, WatchedPart) and one._part is not None), None)
     known = "where" not in call.options and call.method in ("__call__", "reduce")
-    origins = origins_of(call.ufunc, call.inputs, call.watched, place()) if known else ()
+    origins = find_origins(call.ufunc, call.inputs, call.watched, current_place()) if known else ()
     first = call.watched[0] if call.watched and call.watched[0] is call.inputs[0] else None
     if call.method == "at" and first is not None and first._part is not None:
-        storing(first._part, Stored(None, call.plain[0], call.inputs[1], None), store)
+        record_around_store(first._part, Store(None, call.plain[0], call.inputs[1], None), store)
     elif stored is not None and stored._part is not None:
         target = stored.view(np.ndarray)
         known = known and call.method == "__call__"
-        made = Made(spread(origins, target.shape) if known else (), computed=known, plain=None)
-        storing(stored._part, Stored(target, target, ..., made), store)
+        made = StoredValue(broadcast_origins(origins, target.shape) if known else (), computed=known, plain=None)
+        record_around_store(stored._part, Store(target, target, ..., made), store)
     else:
         store()
     if call.method == "reduce" and origins:
-        guarded(origins[0].part, lambda part: summed(part, origins, place()))
-    return _returned(results[0], call.outs)
+        record_safely(origins[0].part, lambda part: record_sum(part, origins, current_place()))
+    return _result_or_outs(results[0], call.outs)
 
 
-def _made_of(result: Any, origins: tuple[Origin, ...]) -> Any:
-    """Return a new result as what remembers its origins."""
+def _remember_origins(result: Any, origins: tuple[Origin, ...]) -> Any:
+    """Return a new result as an array that remembers its origins."""
     if isinstance(result, tuple):
-        return tuple(_made_of(one, origins) for one in result)
+        return tuple(_remember_origins(one, origins) for one in result)
     if not isinstance(result, np.ndarray):
         return result
-    made = result.view(Watched)
-    made._from, made._computed = spread(origins, result.shape), True
+    made = result.view(WatchedPart)
+    made._from, made._computed = broadcast_origins(origins, result.shape), True
     return made
 
 
-def _returned(result: Any, outs: Sequence[Any]) -> Any:
-    """Return what a ufunc gives back: the arrays that it was given to store in."""
-    if not outs or not any(isinstance(one, Watched) for one in outs):
+def _result_or_outs(result: Any, outs: Sequence[Any]) -> Any:
+    """Return what a ufunc returns: the arrays that it was given to store in, if some of them are watched."""
+    if not outs or not any(isinstance(one, WatchedPart) for one in outs):
         return result
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
-def _alike(old: Watched, made: Array, *, copied: bool) -> Array:
-    """Return a new array of the form of a whole part is one, too; what is stored in it counts."""
+def _make_same_form(old: WatchedPart, made: Array, *, copied: bool) -> Array:
+    """Return a new array of the form of a part as one that is watched, too; what is stored in it counts."""
     part = old._part
-    if part is None or made.shape != part.shape or not part.log.here():
-        result = made.view(Watched)
+    if part is None or made.shape != part.shape or not part.log.is_recording():
+        result = made.view(WatchedPart)
         result._part, result._computed = None, True
         return result
     try:
-        at = place()
-        origins = read(old, at)
-        if not origins or not same(origins[0].view, part.array):
+        at = current_place()
+        origins = read_operand(old, at)
+        if not origins or not are_same_elements(origins[0].view, part.array):
             return made
-        result = made.view(Watched)
-        if part.log.another(at):
-            result._part = part.like(made)
+        result = made.view(WatchedPart)
+        if part.log.is_copy_followed(at):
+            result._part = part.make_similar(made)
         else:
             result._from, result._computed = origins if copied else (), True
         return result
     except Exception as error:  # the program goes on, whatever is wrong here
-        part.log.fail(f"{type(error).__name__}: {error} (copies)")
+        part.log.give_up(f"{type(error).__name__}: {error} (copies)")
         return made

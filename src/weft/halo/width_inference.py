@@ -15,9 +15,9 @@ from typing import Final
 
 from weft.base.lazy import dataclass
 from weft.halo import messages
-from weft.halo.global_arrays import HIGH, LOW, Declared, Side, cut_axes, gathered, neighbours
-from weft.halo.rank_history import Story, note
-from weft.halo.receive_boxes import Box, Place, Received, received
+from weft.halo.global_arrays import HIGH, LOW, DeclaredPart, Side, axes_with_ghosts, find_neighbour_sides, group_parts
+from weft.halo.rank_history import RankHistory, note_unseen_uses
+from weft.halo.receive_boxes import Box, Received, WatchedArray, find_received_boxes
 from weft.trace import Trace
 
 MOST_WIDE: Final = 4
@@ -32,59 +32,59 @@ class Unclear(Exception):
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownWidths:
     """What the receives of all ranks show of one array: by rank the layers, and by side how many there are."""
 
-    parts: dict[int, Declared]
+    parts: dict[int, DeclaredPart]
     layers: dict[int, Layers] = field(default_factory=dict)
     wide: dict[Side, int] = field(default_factory=dict)
 
-    def copies(self, other: Shown) -> bool:
+    def copies(self, other: ShownWidths) -> bool:
         """Return whether the program made this array of the other one, ghosts and all."""
         (one, *_), (of, *_) = self.parts.values(), other.parts.values()
         return one.copy and not of.copy and one.name == of.name
 
 
-def inferred(
-    parts: Sequence[Declared], got: Mapping[tuple[int, int], Sequence[Received]]
-) -> Iterator[tuple[Declared, str]]:
-    """Yield the parts with their widths, or one part of an array and why its widths are unclear. `got`: receives
-    by rank and part.
-    """
-    known: list[Shown] = []
-    for group in gathered(parts):
+def infer_widths(
+    parts: Sequence[DeclaredPart], received: Mapping[tuple[int, int], Sequence[Received]]
+) -> Iterator[tuple[DeclaredPart, str]]:
+    """Yield the parts with their widths, or one part of an array and why its widths are unclear. `received`:
+    receives by rank and part."""
+    known: list[ShownWidths] = []
+    for group in group_parts(parts):
         try:
-            known.append(_shown({part.rank: part for part in group}, got))
+            known.append(_collect_widths({part.rank: part for part in group}, received))
         except Unclear as error:
             yield min(group, key=lambda part: part.rank), str(error)
     for shown in known:
         try:
-            yield from _widths(shown, known)
+            yield from _assign_widths(shown, known)
         except Unclear as error:
             yield shown.parts[min(shown.parts)], str(error)
 
 
-def _shown(parts: dict[int, Declared], got: Mapping[tuple[int, int], Sequence[Received]]) -> Shown:
-    shown = Shown(parts)
+def _collect_widths(parts: dict[int, DeclaredPart], got: Mapping[tuple[int, int], Sequence[Received]]) -> ShownWidths:
+    """Return what the receives of all ranks show of one array. Raises Unclear if they contradict each other."""
+    shown = ShownWidths(parts)
     for rank, part in parts.items():
-        shown.layers[rank] = _layers(part, got.get((rank, part.number), ()))
+        shown.layers[rank] = _filled_layers(part, got.get((rank, part.number), ()))
     for side in {side for layers in shown.layers.values() for side in layers}:
         deep = {rank: max(layers[side]) + 1 for rank, layers in shown.layers.items() if side in layers}
         if len(set(deep.values())) > 1:
-            raise Unclear(messages.differ(parts, side, deep))
+            raise Unclear(messages.widths_differ(parts, side, deep))
         shown.wide[side] = max(deep.values())
     return shown
 
 
-def _layers(part: Declared, got: Sequence[Received]) -> Layers:
+def _filled_layers(part: DeclaredPart, got: Sequence[Received]) -> Layers:
     """Return the layers of each side that receives of a rank fill. Raises Unclear."""
     found: Layers = defaultdict(set)
     first: int | None = None
     middle: list[Received] = []
     for one in got:
         if one.box is None:
-            raise Unclear(messages.unknown(part, one.event))
-        face = _face(part, one.box)
+            raise Unclear(messages.receive_not_followed(part, one.event))
+        face = _find_side(part, one.box)
         if face is None:
             middle.append(one)
             continue
@@ -93,26 +93,26 @@ def _layers(part: Declared, got: Sequence[Received]) -> Layers:
         first = one.event if first is None else min(first, one.event)
     for one in middle:
         assert one.box is not None
-        if first is not None and one.event > first and not _among(part, one.box, found):
-            raise Unclear(messages.middle(part, one.box, one.event))
+        if first is not None and one.event > first and not _is_within_layers(part, one.box, found):
+            raise Unclear(messages.receive_inside(part, one.box, one.event))
     if first is None and middle:
-        thin = next((one for one in middle if one.box and any(_thin(part, one.box))), None)
+        thin = next((one for one in middle if one.box and any(_is_thin(part, one.box))), None)
         if thin is not None and thin.box:
-            raise Unclear(messages.middle(part, thin.box, thin.event))
+            raise Unclear(messages.receive_inside(part, thin.box, thin.event))
     return dict(found)
 
 
-def _thin(part: Declared, box: Box) -> list[bool]:
-    """Return by dimension whether a box is no wider there than ghosts are, and leaves as much beside it."""
+def _is_thin(part: DeclaredPart, box: Box) -> list[bool]:
+    """Return for each dimension whether a box is no wider there than ghosts are, and leaves as much beside it."""
     return [
         last - first < MOST_WIDE and 2 * (last - first + 1) < n
         for (first, last), n in zip(box, part.shape, strict=True)
     ]
 
 
-def _face(part: Declared, box: Box) -> tuple[Side, range] | None:
-    """Return the side at which a box lies, and its layers there; None if there is none or more than one."""
-    thin = [axis for axis, is_thin in enumerate(_thin(part, box)) if is_thin]
+def _find_side(part: DeclaredPart, box: Box) -> tuple[Side, range] | None:
+    """Return the side at which a box is, and its layers there; None if there is none or more than one."""
+    thin = [axis for axis, is_thin in enumerate(_is_thin(part, box)) if is_thin]
     outer = [axis for axis in thin if box[axis][0] == 0 or box[axis][1] == part.shape[axis] - 1]
     if len(thin) > 1:
         thin = outer
@@ -126,8 +126,8 @@ def _face(part: Declared, box: Box) -> tuple[Side, range] | None:
     return ((axis, LOW), range(first, last + 1)) if below < above else ((axis, HIGH), range(n - 1 - last, n - first))
 
 
-def _among(part: Declared, box: Box, layers: Layers) -> bool:
-    """Return whether all of a box lies in layers that are filled, as corners do."""
+def _is_within_layers(part: DeclaredPart, box: Box, layers: Layers) -> bool:
+    """Return whether all of a box is inside layers that are filled, as corners are."""
     for (axis, end), filled in layers.items():
         (first, last), n = box[axis], part.shape[axis]
         if (last if end == LOW else n - 1 - first) <= max(filled):
@@ -135,59 +135,64 @@ def _among(part: Declared, box: Box, layers: Layers) -> bool:
     return False
 
 
-def _widths(shown: Shown, known: Sequence[Shown]) -> Iterator[tuple[Declared, str]]:
-    alike = [other for other in known if other is not shown and _alike(shown, other)]
+def _assign_widths(shown: ShownWidths, known: Sequence[ShownWidths]) -> Iterator[tuple[DeclaredPart, str]]:
+    """Yield the parts of an array with their widths, with those of arrays of the same form where its own receives
+    show none. Raises Unclear."""
+    alike = [other for other in known if other is not shown and _have_same_form(shown, other)]
     lent: dict[Side, int] = {}
     for side, width in (item for other in alike for item in other.wide.items() if item[0] not in shown.wide):
         if lent.setdefault(side, width) != width:
-            raise Unclear(messages.unlike(shown.parts[min(shown.parts)], side, sorted((lent[side], width))))
+            raise Unclear(messages.width_not_shown(shown.parts[min(shown.parts)], side, sorted((lent[side], width))))
     for side, width in shown.wide.items():
         filled = [layers.get(side, set()) for one in (shown, *alike) for layers in one.layers.values()]
         if set(range(width)) - set().union(*filled):
-            raise Unclear(messages.gap(shown.parts[min(shown.parts)], side))
+            raise Unclear(messages.layers_missing(shown.parts[min(shown.parts)], side))
     copied = {side for other in alike if shown.copies(other) for side in other.wide}
-    made = {rank: _with(part, shown.wide | lent, frozenset(lent) - copied) for rank, part in shown.parts.items()}
-    made = _as_watched(shown.parts, made)
+    made = {rank: _with_widths(part, shown.wide | lent, frozenset(lent) - copied) for rank, part in shown.parts.items()}
+    made = _require_watched_widths(shown.parts, made)
     for rank, part in made.items():
         if min(part.size) <= 0:
-            raise Unclear(messages.nothing_left(part))
-        if part.lower is None and len(part.dims) not in (len(part.shape), len(cut_axes(part)), 0) and cut_axes(part):
-            raise Unclear(messages.no_grid(part))
-        for side in sorted(neighbours(part, made.values()) & set(shown.wide)):
+            raise Unclear(messages.receives_fill_everything(part))
+        if (
+            part.lower is None
+            and len(part.dims) not in (len(part.shape), len(axes_with_ghosts(part)), 0)
+            and axes_with_ghosts(part)
+        ):
+            raise Unclear(messages.grid_differs(part))
+        for side in sorted(find_neighbour_sides(part, made.values()) & set(shown.wide)):
             if not any(side in one.layers.get(rank, ()) for one in (shown, *alike)):
-                raise Unclear(messages.missing(part, side))
+                raise Unclear(messages.receive_missing(part, side))
     for part in made.values():
         yield part, ""
 
 
-def _as_watched(parts: Mapping[int, Declared], made: dict[int, Declared]) -> dict[int, Declared]:
-    """Check native programs' parts, which were watched with guessed widths, against the inferred ones. Raises
-    Unclear.
-
-    If no rank has a neighbour the ghosts belong to nobody, and make no difference.
-    """
+def _require_watched_widths(
+    parts: Mapping[int, DeclaredPart], inferred_parts: dict[int, DeclaredPart]
+) -> dict[int, DeclaredPart]:
+    """1 Check native programs' parts, which were watched with guessed widths, against the inferred ones. Raises
+    Unclear."""
     if not any(part.guessed for part in parts.values()):
-        return made
-    beside = {side for part in made.values() for side in neighbours(part, made.values())}
+        return inferred_parts
+    beside = {side for part in inferred_parts.values() for side in find_neighbour_sides(part, inferred_parts.values())}
     kept = {}
-    for rank, part in made.items():
-        wide = {side: n for side, n in _sides(part).items() if n or side in beside}
-        kept[rank] = _with(part, {**_sides(parts[rank]), **wide}, part.unfilled)
+    for rank, part in inferred_parts.items():
+        wide = {side: n for side, n in _widths_by_side(part).items() if n or side in beside}
+        kept[rank] = _with_widths(part, {**_widths_by_side(parts[rank]), **wide}, part.unfilled)
         if kept[rank].halo != parts[rank].halo:
-            raise Unclear(messages.other(part) if cut_axes(part) else messages.bare(part))
+            raise Unclear(messages.widths_changed(part) if axes_with_ghosts(part) else messages.nothing_received(part))
     return kept
 
 
-def _sides(part: Declared) -> dict[Side, int]:
+def _widths_by_side(part: DeclaredPart) -> dict[Side, int]:
     return {(axis, end): width[end] for axis, width in enumerate(part.halo) for end in (LOW, HIGH)}
 
 
-def _with(part: Declared, wide: Mapping[Side, int], unfilled: frozenset[Side]) -> Declared:
+def _with_widths(part: DeclaredPart, wide: Mapping[Side, int], unfilled: frozenset[Side]) -> DeclaredPart:
     halo = tuple((wide.get((axis, LOW), 0), wide.get((axis, HIGH), 0)) for axis in range(len(part.shape)))
     return replace(part, halo=halo, inferred=True, unfilled=unfilled)
 
 
-def _alike(one: Shown, other: Shown) -> bool:
+def _have_same_form(one: ShownWidths, other: ShownWidths) -> bool:
     """Return whether two arrays have the same form on each rank."""
     return one.parts.keys() == other.parts.keys() and all(
         (part.shape, part.lower, part.dims, part.coordinates) ==
@@ -196,39 +201,45 @@ def _alike(one: Shown, other: Shown) -> bool:
     )  # fmt: skip
 
 
-def settled(trace: Trace, stories: dict[int, Story]) -> dict[int, Story]:
+def settle_widths(trace: Trace, stories: dict[int, RankHistory]) -> dict[int, RankHistory]:
     """Return the histories with all widths set; a part whose widths receives do not show is noted as not seen."""
     waiting = {rank: story for rank, story in stories.items() if story.waiting}
     if not waiting:
         return stories
-    got = {(rank, number): found for rank, story in waiting.items() for number, found in _received(story).items()}
+    got = {
+        (rank, number): found
+        for rank, story in waiting.items()
+        for number, found in _boxes_of_undeclared(story).items()
+    }
     parts = [story.parts[number] for _, story in sorted(waiting.items()) for number in story.waiting]
-    made: dict[int, dict[int, Declared]] = defaultdict(dict)
-    for part, why in inferred(parts, got):
+    made: dict[int, dict[int, DeclaredPart]] = defaultdict(dict)
+    for part, why in infer_widths(parts, got):
         if why:
-            note(stories[part.rank].rank, why)
+            note_unseen_uses(stories[part.rank].rank, why)
         else:
             made[part.rank][part.number] = part
     for rank, story in waiting.items():
-        story.settle(made[rank])
+        story.set_widths(made[rank])
     if len(trace.ranks) > 1:
-        _tell_bare(stories)
+        _note_arrays_without_receives(stories)
     return stories
 
 
-def _received(story: Story) -> dict[int, list[Received]]:
-    places = [Place(story.parts[number], one.address, one.since, one.end) for number, one in story.waiting.items()]
-    return received(story.rank, places)
+def _boxes_of_undeclared(story: RankHistory) -> dict[int, list[Received]]:
+    places = [
+        WatchedArray(story.parts[number], one.address, one.since, one.end) for number, one in story.waiting.items()
+    ]
+    return find_received_boxes(story.rank, places)
 
 
-def _tell_bare(stories: Mapping[int, Story]) -> None:
-    """Tell the arrays that no receive fills, but those that have another one's size without its ghosts."""
+def _note_arrays_without_receives(stories: Mapping[int, RankHistory]) -> None:
+    """Note the arrays that no receive fills, except those that have another one's size without its ghosts."""
     told = set()
     for story in stories.values():
-        inner = {part.size for part in story.parts.values() if cut_axes(part)}
+        inner = {part.size for part in story.parts.values() if axes_with_ghosts(part)}
         for number in story.waiting:
             part = story.parts[number]
-            shown = number in story.unclear or cut_axes(part) or part.shape in inner
+            shown = number in story.unclear or axes_with_ghosts(part) or part.shape in inner
             if not shown and part.name not in told:
                 told.add(part.name)
-                note(story.rank, messages.bare(part))
+                note_unseen_uses(story.rank, messages.nothing_received(part))

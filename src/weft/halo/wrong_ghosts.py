@@ -1,4 +1,4 @@
-"""Ghost cells that did not hold what they should, and one of them to be told of."""
+"""Ghost cells that did not hold what they should, and one of them to be reported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.halo.global_arrays import Field, Placed
+from weft.halo.global_arrays import GlobalArray, PlacedPart
 from weft.halo.rank_history import Done, Read, Use
 from weft.terms.argument_columns import Ints
 
@@ -14,7 +14,7 @@ Values = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Wrong:
+class WrongGhosts:
     """Ghosts that one read of a use took from one owner, and that did not hold what they should."""
 
     rank: int
@@ -33,14 +33,14 @@ class Wrong:
 
 
 @dataclass(frozen=True)
-class Case:
+class GhostCase:
     """One of the ghosts, with the global array."""
 
-    field: Field
-    wrong: Wrong
+    field: GlobalArray
+    wrong: WrongGhosts
     k: int
 
     @property
-    def source(self) -> Placed:
+    def source(self) -> PlacedPart:
         """Return the part that has the ghost."""
         return self.field.parts[self.wrong.rank]

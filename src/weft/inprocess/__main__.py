@@ -21,7 +21,7 @@ if sys.version_info < (3, 11) or "free-threading" in sys.version:
 
 
 RETRY_STATUS = "75"
-"""What is told of a program that is just importing asyncio (EX_TEMPFAIL)."""
+"""The answer for a program that is just importing asyncio (EX_TEMPFAIL)."""
 
 
 def load_agent_module(module_name: str = "agent") -> types.ModuleType:

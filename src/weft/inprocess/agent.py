@@ -53,7 +53,7 @@ FOREIGN_LOOPS = {"uvloop", "rloop", "winloop"}
 OTHER_TASK_LIBRARIES = ("trio", "gevent", "curio")
 """Libraries with tasks of their own."""
 FIRST_IDLE_CHECKS, MOST_IDLE_CHECKS = 2, 64
-"""Looks in a row at which they must stand still for it to be told: at first, and at most."""
+"""Looks in a row at which they must be unmoved before a hang is reported: at first, and at most."""
 PROGRESS_INTERVAL = 0.002
 """Seconds between looks at what MPI has to do for others."""
 SHORT_REPR = reprlib.Repr()
@@ -336,9 +336,14 @@ class Agent:
         """Return number and name of each living process that the program has made by multiprocessing."""
         return list_child_processes()
 
-    def do_hung(self, _: Request) -> Any:
-        """Return a row for each object that tasks or threads wait for: who waits, and who could end the wait."""
+    def do_hung(self, request: Request) -> Any:
+        """Return a row for each object that tasks or threads wait for: who waits, and who could end the wait.
+
+        None for more tasks than the request's `most`, if it has one: all their variables are read.
+        """
         tasks, dead = self.tasks(), find_dead_tasks()
+        if len(tasks) > (request.get("most") or len(tasks)):
+            return []
         return hangs.describe_awaited_objects(
             tasks,
             self.thread_monitor.read_threads(self.thread_monitor.find_sleeping_threads()),

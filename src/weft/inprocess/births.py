@@ -226,11 +226,7 @@ _births: Births
 
 
 def install_births(on_create: OnCreate, library: str, *wait_functions: Callable[[Any], Any]) -> None:
-    """Number all tasks from now on, by the C part if it works in this Python, else in Python.
-
-    `on_create(task, parent)`: is called for new tasks while enabled. `library`: the path of the C part, empty if there
-    is none. `wait_functions`: see FastBirths. asyncio's locks remember their owners from now on.
-    """
+    """Number all tasks from now on, by the C part if it works in this Python, otherwise in Python."""
     global _births  # noqa: PLW0603
     try:
         if not library:

@@ -37,7 +37,7 @@ class FoundCall(NamedTuple):
     is_in_coroutine: bool
 
     def row(self) -> list[Any]:
-        """Return what is told of it: [file, line, text]."""
+        """Return what is reported of it: [file, line, text]."""
         return [self.file, self.line, self.text]
 
 
@@ -50,13 +50,18 @@ def find_thread_calls(function: str, variable: str) -> list[list[Any]]:
     return [call.row() for call in [one for one in found if not one.is_in_coroutine] or found][:MOST_CALLS]
 
 
+@lru_cache(maxsize=MOST_FILES)
 def find_releasing_calls(function: str, variable: str) -> list[FoundCall] | None:
     """Return the calls in the program that can end the wait in `function` on a variable; None if they cannot be found
     by their names.
     """
-    if function in ("Semaphore.acquire", "Lock.acquire", "") or not variable:
+    if not function or not variable:
+        return None  # under another name
+    methods = RELEASES.get(function, ()) + AWAITED_RELEASES.get(function, ())
+    found = _find_calls(methods, variable)
+    if not found and (function in ("Semaphore.acquire", "Lock.acquire") or _find_calls(methods, "")):
         return None  # by the end of a `with`, or under another name
-    return _find_calls(RELEASES.get(function, ()) + AWAITED_RELEASES.get(function, ()), variable)
+    return found
 
 
 def _find_calls(methods: tuple[str, ...], variable: str) -> list[FoundCall]:

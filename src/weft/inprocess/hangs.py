@@ -26,6 +26,7 @@ from .task_deaths import Death
 from .threads import ThreadSnapshot
 from .wait_descriptions import (
     describe_awaited_function,
+    describe_stalled_io,
     describe_state,
     find_awaited_object,
     find_executor_future,
@@ -93,52 +94,101 @@ def describe_awaited_objects(
     took it, for a lock), `thread` (for a future: the number of the thread that will complete it, and whether it works
     on it now), `pool` (as `_describe_pool` returns it), `deaths` (who had it, and died of what: label, exception,
     line), `calls` (the program's calls that release it, if no task is in a function with one; None if that is not
-    known).
+    known), `stalled` (as `describe_stalled_io` returns it).
     """
+    find_releasing_calls.cache_clear()  # the program may have imported more
     by_number = sorted(tasks, key=lambda task: birth(task).id)
-    rows: dict[int, list[tuple[Any, FrameType]]] = {birth(task).id: coroutines_with_frames(task) for task in by_number}
+    rows: Rows = {birth(task).id: coroutines_with_frames(task) for task in by_number}
     rows |= {
         entry.creation.id: [(None, frame) for frame in entry.stack[::-1]] for entry in threads.entries if entry.stack
     }
-    found: dict[int, dict[str, Any]] = {}
-    known = list(deaths)
-    for number, thing, what, function, frames in [*_find_waiting_tasks(tasks, rows), *threads.waits_for_objects()]:
-        one = found.setdefault(
-            id(thing), {"thing": thing, "kind": "", "what": "", "waits": [], "at": [], "thread": None}
-        )
-        one["kind"] = type(thing).__name__
-        one["state"] = describe_state(thing, function) or (
-            "" if function or what else describe_awaited_function(frames)
-        )
-        one["function"], one["frames"] = function, frames
+    found = _group_by_object([*_find_waiting_tasks(tasks, rows), *threads.waits_for_objects()])
+    futures = {id(one["thing"]): one for one in found if asyncio.isfuture(one["thing"])}
+    completing = find_completing_threads([one["thing"] for one in futures.values()], threads.stacks)
+    for key, (ident, is_at_work) in completing.items():
+        futures[key]["thread"] = [threads.current_number(ident), is_at_work]
+    holders, known = _Holders(rows, {id(one["thing"]) for one in found}), list(deaths)
+    for one in found:
+        thing = one["thing"]
+        holder = threads.find_lock_holder(thing, 0) if isinstance(thing, LOCK_TYPES) else None
+        one["inside"] = sorted({*holders.inside.get(id(thing), ()), *([holder] if holder is not None else [])})
+        if isinstance(thing, asyncio.Condition):
+            one["inside"] = []  # who waits for one has entered it, and left it meanwhile
+        one["has"] = [number for number in holders.has.get(id(thing), ()) if number not in one["waits"]]
+        one["owner"] = _describe_lock_owner(thing)
+        one["deaths"] = [[death.label, death.words, death.at] for death in known if id(thing) in death.reached]
+        _add_releases(one, holders)
+        one["pool"] = _describe_pool(one["frames"], set(one["waits"]), rows)
+        lines = ([frame for _, frame in rows[number]] for number in one["has"])
+        one["what"] = one["what"] or next(filter(None, (find_variable_name(thing, frames) for frames in lines)), "")
+        for name in ("thing", "function", "frames"):
+            del one[name]
+    return found
+
+
+Rows = dict[int, list[tuple[Any, FrameType]]]
+"""The coroutines and frames of tasks and threads, from the outermost in, by their numbers."""
+
+
+def _group_by_object(waits: list[tuple[int, object, str, str, list[FrameType]]]) -> list[dict[str, Any]]:
+    """Return a row for each object and function of asyncio that waits for it, with those that wait."""
+    found: dict[tuple[int, str], dict[str, Any]] = {}
+    for number, thing, what, function, frames in waits:
+        if (id(thing), function) not in found:
+            state = describe_state(thing, function)
+            found[id(thing), function] = {
+                "thing": thing, "kind": type(thing).__name__, "what": "", "waits": [], "at": [], "thread": None,
+                "function": function, "frames": frames,
+                "state": state or ("" if function or what else describe_awaited_function(frames)),
+                "stalled": "" if function else describe_stalled_io(frames),
+            }  # fmt: skip
+        one = found[id(thing), function]
         one["what"] = one["what"] or what
         one["waits"].append(number)
         one["at"].append(frame_site(innermost_frame(frames)))
-    futures = {id(one["thing"]): one for one in found.values() if asyncio.isfuture(one["thing"])}
-    for key, (ident, is_at_work) in find_completing_threads(
-        [one["thing"] for one in futures.values()], threads.stacks
-    ).items():
-        futures[key]["thread"] = [threads.current_number(ident), is_at_work]
-    for one in found.values():
-        thing = one.pop("thing")
-        holder = threads.find_lock_holder(thing, 0) if isinstance(thing, LOCK_TYPES) else None
-        is_condition = isinstance(thing, asyncio.Condition)  # who waits for one has entered it, and left it meanwhile
-        one["inside"] = (
-            []
-            if is_condition
-            else [number for number, line in rows.items() if number == holder or _is_inside_manager(thing, line)]
-        )
-        one["has"] = [number for number, line in rows.items()
-                      if number not in one["waits"] and any(_can_reach(frame, thing) for _, frame in line)]  # fmt: skip
-        one["owner"] = _describe_lock_owner(thing)
-        one["pool"] = _describe_pool(one.pop("frames"), set(one["waits"]), rows)
-        one["deaths"] = [[death.label, death.words, death.at] for death in known if death.has(thing)]
-        lines = ([frame for _, frame in rows[number]] for number in one["has"])
-        name, function = one["what"], one.pop("function")
-        is_known = one["inside"] or one["has"] or one["owner"] or one["deaths"]
-        one["calls"] = None if is_known else _find_idle_releases(function, name, rows)
-        one["what"] = name or next(filter(None, (find_variable_name(thing, frames) for frames in lines)), "")
     return list(found.values())
+
+
+class _Holders:
+    """Which tasks and threads have entered some objects or can reach them, found by one walk over all frames.
+
+    `has`, `inside`: numbers by the object's id(); `callers`: numbers by file and function.
+    """
+
+    def __init__(self, rows: Rows, wanted: set[int]) -> None:
+        self.has: dict[int, list[int]] = {}
+        self.inside: dict[int, list[int]] = {}
+        self.callers: dict[tuple[str, str], list[int]] = {}
+        for number, line in rows.items():
+            for coroutine, frame in line:
+                code = frame.f_code
+                self._add(self.callers, (code.co_filename, code.co_name), number)
+                for value in reachable_objects(frame):
+                    if id(value) in wanted:
+                        self._add(self.has, id(value), number)
+                if coroutine is not None and not code.co_filename.startswith(ASYNCIO):
+                    for manager in find_entered_managers(coroutine):
+                        for value in (manager, *(value for _, value in own_attributes(manager))):
+                            if id(value) in wanted:
+                                self._add(self.inside, id(value), number)
+
+    @staticmethod
+    def _add(numbers: dict[Any, list[int]], key: object, number: int) -> None:
+        """Add a number to those of a key, once."""
+        known = numbers.setdefault(key, [])
+        if known[-1:] != [number]:
+            known.append(number)
+
+
+def _add_releases(one: dict[str, Any], holders: _Holders) -> None:
+    """Add the calls that release an object to its row, if nobody comes to one; who has to come to one is inside."""
+    is_known = one["inside"] or one["owner"] or one["deaths"]
+    calls = None if is_known else find_releasing_calls(one["function"], one["what"])
+    living = {number for call in calls or () for number in holders.callers.get((call.file, call.function), ())}
+    is_idle = calls is not None and not living and threading.active_count() == 1
+    one["calls"] = [call.row() for call in (calls or ())[:MOST_CALLS]] if is_idle else None
+    if one["function"] in ("Semaphore.acquire", "Lock.acquire") and not one["inside"]:
+        one["inside"] = sorted(living)  # they have to come to a `release`
 
 
 def _find_waiting_tasks(
@@ -153,7 +203,7 @@ def _find_waiting_tasks(
             continue
         frames = [frame for _, frame in rows[number]]
         thing, function = find_awaited_object(frames) or (waiter, "")
-        if not function and find_target_tasks(waiter, frames):
+        if not function and (find_target_tasks(waiter, frames) or hasattr(waiter, "_children")):
             continue  # the table tells of it; what those wait for is a row
         yield number, thing, find_variable_name(thing, frames), function, frames
 
@@ -176,36 +226,6 @@ def _describe_pool(
         "holders": [[number, frame_site(frame), name, type(part).__name__]
                     for number, (frame, name, part) in holders.items()],
     }  # fmt: skip
-
-
-def _find_idle_releases(
-    function: str, variable: str, rows: dict[int, list[tuple[Any, FrameType]]]
-) -> list[list[Any]] | None:
-    """Return [file, line, text] of the program's calls that end the wait in `function` on a variable; None if they are
-    not known by their names, or a task or thread of `rows` is in a function with such a call.
-    """
-    calls = find_releasing_calls(function, variable)
-    if calls is None or (threading.active_count() > 1 and calls):
-        return None
-    living = {(frame.f_code.co_filename, frame.f_code.co_name) for line in rows.values() for _, frame in line}
-    if any((call.file, call.function) in living for call in calls):
-        return None
-    return [call.row() for call in calls[:MOST_CALLS]]
-
-
-def _is_inside_manager(thing: object, line: list[tuple[Any, FrameType]]) -> bool:
-    """Return whether a coroutine of a stack has entered `thing`, or a context manager that has it as an attribute."""
-    return any(
-        manager is thing or any(value is thing for _, value in own_attributes(manager))
-        for coroutine, frame in line
-        if coroutine is not None and not frame.f_code.co_filename.startswith(ASYNCIO)
-        for manager in find_entered_managers(coroutine)
-    )
-
-
-def _can_reach(frame: FrameType, thing: object) -> bool:
-    """Return whether a frame has an object as a local or used global variable, or as an attribute of its `self`."""
-    return any(value is thing for value in reachable_objects(frame))
 
 
 def _describe_lock_owner(lock: object) -> list[Any] | None:

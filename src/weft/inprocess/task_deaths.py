@@ -28,14 +28,14 @@ MOST_DEATHS = 100
 class Death(NamedTuple):
     """A task or a callback of a loop that an exception has ended.
 
-    `label`: of the task, or of the callback. `words`: of the exception; `at`: the program's line that raised it. `has`:
-    tells whether its frames could reach an object.
+    `label`: of the task, or of the callback. `words`: of the exception; `at`: the program's line that raised it.
+    `reached`: the id() of what its frames could reach and is still there.
     """
 
     label: str
     words: str
     at: list[Any] | None
-    has: Callable[[object], bool]
+    reached: frozenset[int]
 
 
 class TaskDeaths:
@@ -80,7 +80,7 @@ class TaskDeaths:
 
 
 def find_fatal_exception(task: Any) -> BaseException | None:
-    """Return the exception that ended a task, None if none did. asyncio still warns of one that nobody retrieves."""
+    """Return the exception that ended a task, None if none did. asyncio still warns if nobody retrieves it."""
     return None if not task.done() or task.cancelled() else getattr(task, "_exception", None)
 
 
@@ -141,21 +141,19 @@ def describe_dead_task(task: Task) -> Death:
     """Return the death of a task that something still holds."""
     error = find_fatal_exception(task)
     assert error is not None
-    reached = [one for frame in error_frames(error) for one in reachable_objects(frame)]
-    return Death(
-        _task_label(task), describe_exception(error), innermost_error_site(error),
-        lambda thing: any(one is thing for one in reached),
-    )  # fmt: skip
+    reached = frozenset(id(one) for frame in error_frames(error) for one in reachable_objects(frame))
+    return Death(_task_label(task), describe_exception(error), innermost_error_site(error), reached)
 
 
 class UnretrievedErrors:
     """The errors of which asyncio has told the loops' handlers: of tasks that nobody awaited, and of callbacks."""
 
     def __init__(self) -> None:
-        self._deaths: deque[Death] = deque(maxlen=MOST_DEATHS)
+        self._deaths: deque[tuple[Death, list[weakref.ref[Any]]]] = deque(maxlen=MOST_DEATHS)
 
     def __iter__(self) -> Iterator[Death]:
-        return iter(list(self._deaths))
+        for death, refs in list(self._deaths):
+            yield death._replace(reached=frozenset(id(one) for ref in refs if (one := ref()) is not None))
 
     def install(self) -> None:
         """Note each error from now on, before the loop handles it as always."""
@@ -178,10 +176,10 @@ class UnretrievedErrors:
             label = _task_label(task)
         else:
             label = f"the callback {getattr(handle._callback, '__qualname__', type(handle._callback).__name__)}"  # type: ignore[union-attr]
-        refs = []
+        refs: list[weakref.ref[Any]] = []
         for frame in error_frames(error):
             for one in reachable_objects(frame):
                 with suppress(TypeError):
                     refs.append(weakref.ref(one))
-        at = innermost_error_site(error)
-        self._deaths.append(Death(label, describe_exception(error), at, lambda thing: any(r() is thing for r in refs)))
+        death = Death(label, describe_exception(error), innermost_error_site(error), frozenset())
+        self._deaths.append((death, refs))

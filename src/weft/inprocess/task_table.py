@@ -28,7 +28,7 @@ READY, NEW, RUNS, PLAIN, ASK = 0, -1, -2, -3, -4
 """What a task does (`Walk.how`): is about to run, has not begun, runs, waits for a future, or as its frames say."""
 STATES = ("new", "top", "middle", "heap")
 DETAIL_LIMIT = 2000
-"""Tasks up to which each wait is told with what exactly it is for: that takes a look at the variables of its frames."""
+"""Tasks up to which each wait is described in full, which takes a look at the variables of its frames."""
 InstructionOffset = tuple[CodeType, int]
 SiteRow = list[object]
 

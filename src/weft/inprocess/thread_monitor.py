@@ -79,7 +79,7 @@ class ThreadMonitor:
             return True
         return not running and not (self._has_rows and waits(threading.main_thread().ident))
 
-    # What is told
+    # What is reported
 
     def thread_columns(self, threads: ThreadSnapshot) -> dict[str, Any]:
         """Return the rows of all threads, and for each task whose loop's thread is blocked the number that has to go on

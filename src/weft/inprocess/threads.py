@@ -283,7 +283,7 @@ class ThreadSnapshot:
         free = len(busy) < max(len(idents), most)
         return {"kind": "pool", "tasks": busy, "one": True, "free": free or not busy, "what": "", "site": None}
 
-    # What is told
+    # What is reported
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of all threads and works, as dictionaries for the debugger."""
@@ -325,7 +325,7 @@ def _is_in_sync_library(frame: FrameType) -> bool:
 
 
 def _pool_capacity(frame: FrameType) -> int:
-    """Return how many threads a pool may have, by a frame of one of its threads; 0 for other frames."""
+    """Return how many threads a pool may have, from a frame of any of its threads; 0 for other frames."""
     if not is_library_function(frame, POOL_FOLDER, "_worker"):
         return 0
     pool = frame.f_locals["executor_reference"]()

@@ -14,10 +14,18 @@ from .births import ASYNCIO, is_library
 from .creation import display_name
 
 Read = Callable[[Any], str]
+
+
+def _describe_unfinished(queue: Any) -> str:
+    """Return how many items of a queue are not done, and whether they were all taken from it."""
+    count = getattr(queue, "unfinished_tasks", None) or queue._unfinished_tasks
+    return f"join: {count} not done" + (", all taken from it" if queue.empty() else "")
+
+
 _OBJECTS: dict[str, Read] = {
     "Queue.get": lambda queue: "get: empty",
     "Queue.put": lambda queue: f"put: full, {queue.maxsize} in it",
-    "Queue.join": lambda queue: f"join: {getattr(queue, 'unfinished_tasks', None) or queue._unfinished_tasks} not done",
+    "Queue.join": _describe_unfinished,
     "Event.wait": lambda event: "not set",
     "Condition.wait": lambda condition: "",
     "Lock.acquire": lambda lock: "",
@@ -25,6 +33,8 @@ _OBJECTS: dict[str, Read] = {
     "Barrier.wait": lambda barrier: f"{barrier.n_waiting} of {barrier.parties} are here",
 }  # fmt: skip
 """asyncio's functions that wait for an object, and what to say of it."""
+
+
 _TRANSPORTS = ("StreamReader._wait_for_data", "FlowControlMixin._drain_helper", "StreamWriter.wait_closed")
 _PROCESSES = ("Process.wait", "BaseSubprocessTransport._wait", "Process.communicate")
 
@@ -83,6 +93,8 @@ def _describe_awaited(waiter: Any, frames: list[FrameType]) -> str:
         name = code.co_qualname
         if name in _TRANSPORTS:
             return describe_peer(getattr(own.get("self"), "_transport", None))
+        if stalled := _describe_stalled_call(name, own.get("self")):
+            return stalled
         if name in _PROCESSES:
             return f"process {getattr(own.get('self'), '_pid', None) or getattr(own.get('self'), 'pid', '?')}"
         if ".sock_" in name and own.get("sock") is not None:
@@ -96,6 +108,53 @@ def _describe_awaited(waiter: Any, frames: list[FrameType]) -> str:
         if name == "sleep":
             return ""
     return _describe_executor_work(waiter) or find_variable_name(waiter, frames) or describe_awaited_function(frames)
+
+
+def describe_stalled_io(frames: list[FrameType]) -> str:
+    """Return what a task's innermost frames wait for that goes on only if the program or a peer does something else: a
+    child process whose output nobody reads, the connections of a server that closes, a peer that does not read; empty
+    for other waits.
+    """
+    for frame in reversed(frames):
+        code = frame.f_code
+        if not code.co_filename.startswith(ASYNCIO):
+            break
+        if found := _describe_stalled_call(code.co_qualname, frame.f_locals.get("self")):
+            return found
+    return ""
+
+
+def _describe_stalled_call(name: str, thing: Any) -> str:
+    """Return what `describe_stalled_io` does, of the function of a name and its `self`."""
+    if name in _PROCESSES and (unread := find_unread_pipe(thing)):
+        return f"process {getattr(thing, '_pid', None) or getattr(thing, 'pid', '?')}, whose {unread} nobody reads"
+    if name == "Server.wait_closed" and (count := _count_connections(thing)):
+        return f"{count} open connection{'s' * (count > 1)} of the server"
+    if name == "FlowControlMixin._drain_helper":
+        transport: Any = getattr(thing, "_transport", None)
+        left = transport.get_write_buffer_size() if hasattr(transport, "get_write_buffer_size") else 0
+        peer = describe_peer(transport).removeprefix("from ")
+        return f"{peer or 'the other end'} to read {left:,} bytes" if left else ""
+    return ""
+
+
+def find_unread_pipe(process: Any) -> str:
+    """Return the output of a child process that fills its pipe as the program does not read it; empty if none does.
+
+    `process`: asyncio's Process, or its transport.
+    """
+    transport = getattr(process, "_transport", process)
+    protocol = getattr(transport, "_protocol", None)
+    for name in ("stdout", "stderr"):
+        if getattr(getattr(protocol, name, None), "_paused", False):
+            return name
+    return ""
+
+
+def _count_connections(server: Any) -> int:
+    """Return how many connections of a server are open."""
+    clients = getattr(server, "_clients", None)
+    return len(clients) if clients is not None else int(getattr(server, "_active_count", 0))
 
 
 def describe_peer(transport: Any) -> str:

@@ -416,7 +416,8 @@ enum weft_log_kind {
 
 /* WINDOWS, at both levels: what is decided at the target of a window, where no call of the record stands. One row for
  * each lock, written when it is given back, and for each atomic access whose result may depend on others', written when
- * it is known to be complete: fetches, and updates of small values in windows from which the process fetches.
+ * it is known to be complete: fetches, updates of small values in windows from which the process fetches, and updates whose
+ * result may be rounded.
  *
  *    0        8       16     24    32      40        48        56       64        68       72     76     77      78      80
  *    | window | begin | held | end | place | operand | compare | result | ordinal | target | made | kind | bytes | change |
@@ -425,7 +426,8 @@ struct weft_access {
     uint64_t window; /* a name that all members of the window know it by */
     uint64_t begin; /* ticks at which its call began */
     uint64_t held; /* a lock: ticks at which it was held: when its first flush returned, without one when its own call
-                          did, which may be too early with an MPI that only then begins to ask for it */
+                          did, which may be too early with an MPI that only then begins to ask for it;
+                          an access: ticks at which its call returned */
     uint64_t end; /* ticks at which it was complete (a lock: given back) */
     int64_t place; /* displacement in the target's window */
     uint64_t operand;

@@ -75,6 +75,8 @@ class Copies:
         raise NotCopyableError(type(value).__name__)
 
     def _array(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return the copy of an array, which shares memory with the copies of arrays that share memory with it.
+        Raises NotCopyableError."""
         if array.dtype.hasobject:
             raise NotCopyableError("object array")
         root = array
@@ -92,6 +94,8 @@ class Copies:
         return made
 
     def _block(self, root: NDArray[Any]) -> tuple[int, NDArray[Any]]:
+        """Return the address of the memory that an array owns, and a copy of that memory; one copy for all arrays in
+        it."""
         if id(root) not in self._blocks:
             low, high = _byte_bounds(root)
             raw = np.empty(high - low + 64, np.uint8)

@@ -67,9 +67,7 @@ class Compiler:
     # --- lines ------------------------------------------------------------------------------------------------------
 
     def number(self, line: int) -> int:
-        """Return the number that stands for the line being compiled, and for its file, in the module's line
-        information.
-        """
+        """Return the number that encodes the line being compiled, and its file, in the module's line information."""
         at = self._here[-1] if self._here else ("", line, "")
         if at not in self._numbers:
             self._numbers[at] = len(self._lines)
@@ -77,12 +75,18 @@ class Compiler:
         return self._numbers[at]
 
     def number_of(self, chain: Chain) -> int | None:
-        """Return the runtime's number for an access, None where it is none of the program's."""
+        """Return the runtime's number for the place of an access, None if the access is not one of the program's."""
         if chain not in self._places:
             self._places[chain] = self._new_number([self._lines[number] for number in chain])
         return self._places[chain]
 
+    def container_number_of(self, chain: Chain) -> int | None:
+        """Return the runtime's number for a call into a container's library, at the program's line."""
+        lines = [self._lines[number] for number in chain]
+        return self._new_number([line for line in lines if not line[0].startswith(LIBRARIES)])
+
     def _new_number(self, lines: list[tuple[str, int, str]]) -> int | None:
+        """Return the number of a new place in the source map, None if no line of it is the program's."""
         if lines and (lines[-1][0] == MADE or any(file.startswith(CONTAINERS) for file, _, _ in lines)):
             return None
         own = [line for line in lines if line[0] != MADE and not line[0].startswith(LIBRARIES)]
@@ -92,7 +96,7 @@ class Compiler:
     # --- modules ----------------------------------------------------------------------------------------------------
 
     def finish(self, library: Any) -> None:
-        """Put the hooks into a library's module, and take the lines out of what is turned into machine code."""
+        """Insert the hooks into a library's module, and remove the line numbers from what becomes machine code."""
         text = str(library._final_module)
         if "!DILocation" not in text:
             return
@@ -102,6 +106,7 @@ class Compiler:
             guards = ctypes.create_string_buffer(b"\1" * MAX_ARGUMENTS + b"\0")
             known = (self.runtime.stamps(), ctypes.addressof(guards)) if kernel else ()
             module = Module(text, self.number_of, kernel, *known)
+            module.container_number_of = self.container_number_of
             text = module.instrumented()
             shared = _parse_module(text, shared.name)
             self._made[id(library)] = (module, guards)
@@ -115,7 +120,7 @@ class Compiler:
     # --- loops ------------------------------------------------------------------------------------------------------
 
     def lower_loop(self, lower: Callable[[object, object], object], lowerer: Any, parfor: object) -> object:
-        """Numba turns a parallel loop into a kernel and its call."""
+        """Follow Numba as it turns a parallel loop into a kernel and its call."""
         self._instrumented.add(id(lowerer.library))
         self._keep.append(lowerer.library)
         owned: dict[str, OwnElements] = {}
@@ -131,7 +136,7 @@ class Compiler:
             self._loop.pop()
 
     def call_kernel(self, call: Callable[..., object], *given: Any) -> object:
-        """Numba writes the call of a kernel: say before and after it which loop it is."""
+        """Insert calls of the runtime around the call of a kernel, which say which loop it is."""
         lowerer, compiled, signature, _, names, kinds, _, reductions = given[:8]
         listed = [loops.argument_name(name, lowerer.func_ir) for name in names[1:]]
         if loops.is_user_loop(self._loop[-1][1]):
@@ -179,7 +184,7 @@ class Compiler:
         *rest: object,
         **named: object,
     ) -> object:
-        """Numba computes an element's address: its array is at `data`."""
+        """Remember the array while Numba computes the address of one of its elements, whose data are at `data`."""
         self._base, was = data, self._base
         try:
             return original(context, builder, data, *rest, **named)
@@ -196,7 +201,7 @@ class Compiler:
         *rest: object,
         **named: Any,
     ) -> object:
-        """Numba computes an element's address or a slice's."""
+        """Remember the array while Numba computes the address of an element or a slice."""
         self._base, was = array.data, self._base
         try:
             return original(context, builder, kind, array, *rest, **named)
@@ -204,7 +209,8 @@ class Compiler:
             self._base = was
 
     def bounds_check(self, context: Any, builder: Any, index: Any, extent: object, axis: object = None) -> None:
-        """Numba checks an index: tell the runtime of one outside, then raise IndexError as Numba does."""
+        """Insert a check of an index: it tells the runtime of one outside of its bounds, then raises IndexError as
+        Numba does."""
         i32, i64, pointer = cgutils.int32_t, cgutils.intp_t, cgutils.voidptr_t
         kind = cgutils.ir.FunctionType(cgutils.ir.VoidType(), [pointer, i32, i64, i64, i32])
         tell = cgutils.get_or_insert_function(builder.module, kind, BOUNDS)
@@ -217,6 +223,7 @@ class Compiler:
 
 
 def _parse_module(text: str, name: str) -> object:
+    """Return the verified LLVM module of a text, under a name."""
     module = llvm.parse_assembly(text)
     module.name = name
     module.verify()
@@ -255,6 +262,7 @@ def _start_runtime(symbols: dict[str, int]) -> None:
 
 
 def _patch_lines(compiler: Compiler) -> None:
+    """Have Numba emit line information in which a number stands for the file, line and function."""
     finalize, lower = cpu.CPUTargetOptions.finalize, lowering.Lower.lower_inst
 
     def with_lines(self: object, flags: Any, options: object) -> None:
@@ -289,6 +297,7 @@ def _patch_lines(compiler: Compiler) -> None:
 
 
 def _patch_modules(compiler: Compiler) -> None:
+    """Have each module that Numba has optimised get its hooks."""
     optimize = codegen.CPUCodeLibrary._optimize_final_module
 
     def optimized(self: object) -> None:
@@ -305,6 +314,7 @@ def _patch_loops(compiler: Compiler) -> None:
 
 
 def _patch_bounds(compiler: Compiler) -> None:
+    """Have the compiler see each index that Numba computes and check its bounds."""
     original = cgutils.get_item_pointer2
     cgutils.do_boundscheck = compiler.bounds_check
     cgutils.get_item_pointer2 = lambda *given, **named: compiler.item_pointer(original, *given, **named)

@@ -111,7 +111,8 @@ class Loop:
         self._head.sites, self._head.site = len(sites), np.array(sites, np.int32)
 
     def owned(self, own: Mapping[int, OwnElements], numbers: Mapping[str, int]) -> None:
-        """Each iteration has elements of its own of these arguments (from 1); `numbers`: of all by their names."""
+        """Set of which arguments (numbered from 1) each iteration has elements of its own; `numbers`: all arguments
+        by name."""
         bounds = []
         for number, uses in own.items():
             ends = [self._bound(number, d, span, numbers) for d, span in uses.places]
@@ -122,7 +123,7 @@ class Loop:
         self._head.bound, self._head.bounds = as_c_array(bounds, numba.Bound), len(bounds)
 
     def _bound(self, number: int, dimension: int, span: ValueRange, numbers: Mapping[str, int]) -> numba.Bound | None:
-        """Return what the runtime reads of an index's ends; None where it cannot know them."""
+        """Return what the runtime reads of the ends of an index, None if it cannot know them."""
         low, high = self._of(span.low, numbers), self._of(span.high, numbers)
         if low is None or high is None or dimension >= self._each[number - 1].rank:
             return None
@@ -138,7 +139,7 @@ class Loop:
         )
 
     def _of(self, end: BoundSum, numbers: Mapping[str, int]) -> int | None:
-        """Return where the runtime finds the term of a sum."""
+        """Return where the runtime finds the term of a sum, None if it cannot."""
         if end.term not in {numba.OF_EXTENT, numba.OF_VALUE}:
             return end.number
         number = numbers.get(end.name)
@@ -150,7 +151,8 @@ class Loop:
         return int(array.dimension[end.number]) if end.number < array.rank else None
 
     def guard(self, guards: int, stored: Collection[int] | None) -> None:
-        """`guards` has a byte for each argument, the schedule's first; the kernel writes to the arguments `stored`."""
+        """Set the address of the guards, a byte for each argument, the schedule's first; the kernel writes to the
+        arguments `stored`."""
         if stored is not None:
             self._head.guards = guards
             for number, one in enumerate(self._each, 1):
@@ -167,7 +169,7 @@ class Loop:
 
 
 class Runtime:
-    """The loaded library."""
+    """The runtime library of the check, loaded into this process."""
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path.resolve()))
@@ -178,17 +180,18 @@ class Runtime:
         self._library.weft_numba_python(python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_Clear)
 
     def address(self, name: str) -> int:
-        """Return the address of one of its functions."""
+        """Return the address of a function of the library."""
         return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0
 
     def stamps(self) -> Stamps:
-        """Return where the iteration that runs is known by."""
+        """Return the addresses from which compiled code knows the iteration that runs."""
         each = ("weft_now", "weft_numba_loops_run", "weft_numba_known")
         cells = (ctypes.c_uint64 * 2).in_dll(self._library, "weft_numba_cells")
         return Stamps(*cells, *(ctypes.addressof(ctypes.c_char.in_dll(self._library, name)) for name in each))
 
     def symbols(self, allocator: dict[str, int]) -> dict[str, int]:
-        """Addresses by the names that compiled code uses; `allocator`: NRT's own functions by theirs."""
+        """Return addresses by the names that compiled code uses; `allocator`: the functions of Numba's own runtime,
+        by name."""
         real = (ctypes.c_void_p * len(ALLOCATOR))(*(allocator.get(name) for name in ALLOCATOR))
         self._library.weft_numba_runtime(ctypes.byref(real))
         wide = VECTORS if self._library.weft_numba_wide() else ()

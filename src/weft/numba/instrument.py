@@ -40,6 +40,12 @@ _LABEL: Final = re.compile(rf"^({_NAME}):")
 _PHI: Final = re.compile(rf"%({_NAME}) \]")
 _MEMORY: Final = re.compile(r"^\s+(?:tail )?call void @llvm\.(memset|memcpy|memmove)\.[\w.]+\((.*)\)(?:[ ,]|$)")
 _MASKED: Final = re.compile(r"call .*@llvm\.masked\.(load|store|gather|scatter)\.[\w.]+\((.*)\)(?:[ ,]|$)")
+_CONTAINER: Final = re.compile(rf"call [^@]*@numba_((?:list|dict)_\w+)\(ptr [^%]*({_VALUE})")
+CHANGES: Final = frozenset((
+    "list_append", "list_setitem", "list_delitem", "list_delete_slice", "list_pop", "list_resize",
+    "dict_insert", "dict_insert_ez", "dict_delitem", "dict_popitem",
+))  # fmt: skip
+"""Functions of Numba's containers that change them; each other one that has a container reads it."""
 _DEFINE: Final = re.compile(rf"^define .*?@({_NAME})\((.*)\)")
 _HEAD: Final = re.compile(rf"^define [\w ]*\bi32 @({_NAME})\((.*)\) [^()]*\{{$")
 _DEBUG: Final = re.compile(r"!dbg (!\d+)")
@@ -148,13 +154,15 @@ class Module:
     """Whether it raises for an index outside: its iterations are to be run one at a time."""
     arguments: int = 0
     """Of a kernel: how many it has, the schedule among them."""
+    container_number_of: Callable[[Chain], int | None] = lambda chain: None
+    """Gives the number of a call into a container's library."""
     _chains: dict[str, Chain] = field(default_factory=dict)
     _told: dict[str, Chain] = field(default_factory=dict)
     _roots: Roots | None = None
     _used: set[str] = field(default_factory=set)
 
     def instrumented(self) -> str:
-        """Return the text with the calls in it."""
+        """Return the text of the module with the calls of the runtime in it."""
         lines = self.text.split("\n")
         self.bounds = f"@{BOUNDS}(" in self.text
         self._chains = chains(lines)
@@ -201,10 +209,8 @@ class Module:
             yield _PHI.sub(lambda m: f"%{renamed.get(m[1], m[1])} ]", line) if " = phi " in line else line
 
     def _whole(self, head: str, lines: list[str], hooked: list[str]) -> list[str]:
-        """Return the function with its hooks and without them; what has its name calls the one that the runtime wants.
-
-        [] of a function that does not look as Numba's kernels do.
-        """
+        """1 Return the function with its hooks and without them, and a function of its name that calls the one that
+        the runtime wants."""
         found = _HEAD.match(head)
         given = [one.split() for one in split_arguments(found[2])] if found else []
         if not found or not all(re.fullmatch(r"[\w.]+", words[0]) for words in given):
@@ -244,7 +250,7 @@ class Module:
             elif "@llvm.masked.store" in line or "@llvm.masked.scatter" in line:
                 given = split_arguments(_MASKED.search(line)[2])  # type: ignore[index]
                 pointer = next((operand_of_argument(one) for one in given if one.startswith("ptr ")), "?")
-            elif re.search(r"call .*@_ZN", line):
+            elif re.search(r"call .*@_ZN", line) or _CONTAINER.search(line):
                 pointer = "?"
             if not pointer or pointer in own or self._roots.fresh(pointer):
                 continue
@@ -255,9 +261,8 @@ class Module:
                 self.stored.add(root)
 
     def _site(self, line: str, pointer: str = "") -> int | None:
-        """Return the place of an access; of one that optimisation moved, and left without a line, another one's
-        there.
-        """
+        """Return the place of an access; for an access that optimisation moved, and that has no line, the place of
+        another one there."""
         return self.number_of(self._chain(line) or self._told.get(pointer, ()))
 
     def _chain(self, line: str) -> Chain:
@@ -265,7 +270,7 @@ class Module:
         return self._chains.get(found[1], ()) if found else ()
 
     def _tells(self, lines: list[str]) -> Iterator[tuple[str, Chain]]:
-        """Pointers, and a line that computes or uses each."""
+        """Yield pointers, each with a line that computes or uses it."""
         for line in lines:
             if match := _DERIVED.match(line):
                 pointer = match[1]
@@ -277,6 +282,8 @@ class Module:
                 yield pointer, chain
 
     def _before(self, line: str, own: set[str], before: str) -> Iterator[str]:
+        """Yield the calls to insert before an instruction. `own`: pointers into the function's own frame; `before`:
+        the line before."""
         if " = load " in line or line.lstrip().startswith("store "):
             match, what = (_LOAD.match(line), "read") if " = load " in line else (_STORE.match(line), "write")
             if match is None or match[2] in own or f"(ptr {match[2]}," in before:
@@ -299,21 +306,23 @@ class Module:
             for what, pointer in (("write", given[0]), ("read", given[1])):
                 if pointer.startswith("%") and pointer not in own and (what == "write" or match[1] != "memset"):
                     yield from self._guarded(pointer, self._call(what, pointer, length, site))
+        elif match := _CONTAINER.search(line):
+            site = self.container_number_of(self._chain(line))
+            if site is not None and self.kernel and match[2].startswith("%arg."):  # not one of the iteration's own
+                yield self._call("write" if match[1] in CHANGES else "read", match[2], str(WORD), site)
         elif "@get_thread_id()" in line and self._site(line) is not None:
             self.asks_for_thread = True
 
     def _call(self, what: str, pointer: str, length: str, site: int) -> str:
+        """Return the call of the runtime for an access of some bytes."""
         name = f"weft_numba_{what}" if self.kernel else f"weft_numba_{what}_given"
         self._used.add(name)
         self.sites.add(site)
         return f"  call void @{name}(ptr {pointer}, i64 {length}, i32 {site})"
 
     def _guarded(self, pointer: str, call: str, cell: int | None = None) -> Iterator[str]:
-        """Yield a call behind branches past it: of an array that need not be seen; where the iteration wrote the
-        element.
-
-        `cell`: the place of an access of one whole cell, for which the latter is asked.
-        """
+        """1 Yield a call after branches that skip it: for an array that need not be seen, and where the iteration
+        wrote the element before."""
         new = f"weft.{next(_FRESH)}"
         root = self._roots.argument(pointer) if self._roots else None
         lines: list[str] = []
@@ -329,6 +338,7 @@ class Module:
         yield from [*lines, call, f"  br label %{new}.on", f"{new}.on:"] if lines else [call]
 
     def _masked(self, line: str, own: set[str]) -> Iterator[str]:
+        """Yield the calls for a masked access of vectors, one for each element whose mask bit is set."""
         match, site = _MASKED.search(line), self._site(line)
         if match is None or site is None:
             return
@@ -363,10 +373,8 @@ class Module:
 
 
 def _unless_own(new: str, pointer: str, place: int, stamps: Stamps) -> Iterator[str]:
-    """On to the label `on`, where the runtime would do nothing (numba.c, is_mine), else further.
-
-    What an iteration does with an element that it wrote before is right, if the place was seen in this loop.
-    """
+    """1 Yield the code that jumps to the label `on` if the runtime would do nothing (numba.c, is_mine), and
+    continues otherwise."""
     seen = stamps.places + 4 * (place & (PLACES - 1))
     yield f"  %{new}.a = ptrtoint ptr {pointer} to i64"
     yield f"  %{new}.f = and i64 %{new}.a, {stamps.fold}"
@@ -400,6 +408,7 @@ class Roots:
                 self._fresh.add(match[1])
 
     def _root(self, pointer: str) -> str:
+        """Return the pointer from which another one is derived."""
         for _ in range(64):
             if pointer not in self._from:
                 break
@@ -426,7 +435,7 @@ def _is_program(define: str) -> bool:
 
 
 def frames(lines: list[str]) -> set[str]:
-    """Pointers into the function's own frame, and to where it is to leave its result: no data of the program."""
+    """Return pointers into the function's own frame, and to where it leaves its result: no data of the program."""
     own = {"%retptr", "%excinfo"}
     for line in lines:
         if (match := _ALLOCA.match(line)) or ((match := _DERIVED.match(line)) and match[2] in own):

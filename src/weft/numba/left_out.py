@@ -24,7 +24,7 @@ CALLED: Final = (types.ExternalFunctionPointer, types.ExternalFunction, types.Fu
 
 @dataclass(slots=True)
 class Left:
-    """What was made and is not looked at; the places of each."""
+    """What Numba compiles and Weft does not check, with the places of each."""
 
     functions: list[Any] = field(default_factory=list)
     """Parallel functions that hold a prange, called or not."""
@@ -33,7 +33,7 @@ class Left:
     """By what it is: the loops that use it."""
 
     def install(self) -> None:
-        """Note what Numba is asked to make from here on."""
+        """Note what Numba is asked to compile from here on."""
         begin = Dispatcher.__init__
 
         def made(dispatcher: Any, *given: Any, **named: object) -> None:
@@ -46,6 +46,8 @@ class Left:
             builder.__init__ = self._noting(builder.__init__)
 
     def _noting(self, begin: Callable[..., None]) -> Callable[..., None]:
+        """Return the initialisation of a ufunc, which also notes the ufunc."""
+
         def made(builder: Any, function: Any, *given: object, **named: object) -> None:
             begin(builder, function, *given, **named)
             self.ufuncs.append(function)
@@ -53,7 +55,7 @@ class Left:
         return made
 
     def loop(self, parfor: Any, names: Iterable[str], kinds: Iterable[Any]) -> None:
-        """Note what a parallel loop is given that has no hooks."""
+        """Note the arguments of a parallel loop that have no hooks."""
         for name, kind in zip(names, kinds, strict=False):
             if isinstance(kind, CONTAINERS):
                 called = f"the elements of `{name}`" if name else "the elements of a list, set or dictionary"
@@ -62,7 +64,7 @@ class Left:
                 self._in(parfor, f"what `{name}` points to")
 
     def calls(self, lowerer: Any, parfor: Any) -> None:
-        """Note the compiled functions that a parallel loop calls; asked before Numba takes the loop apart."""
+        """Note the compiled functions that a parallel loop calls; called before Numba takes the loop apart."""
         known = lowerer.fndesc.typemap
         for block in parfor.loop_body.values():
             assigned = [one for one in block.find_insts(ir.Assign) if isinstance(one.value, ir.Global | ir.FreeVar)]
@@ -78,7 +80,8 @@ class Left:
         self.in_loops.setdefault(what, set()).add((parfor.loc.filename, parfor.loc.line))
 
     def told(self, compiled: Iterable[Any]) -> Iterator[str]:
-        """Yield a phrase for each; `compiled`: code objects whose loops are known to the runtime."""
+        """Yield a phrase for each thing that is not checked; `compiled`: code objects whose loops are known to the
+        runtime."""
         known = set(compiled)
         for code, one in {one.py_func.__code__: one for one in self.functions if not one.overloads}.items():
             if code not in known and own(code.co_filename) and source.calls_prange(one.py_func):

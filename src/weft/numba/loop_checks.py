@@ -89,7 +89,7 @@ class LoopChecks:
     _compiling: int = 0
 
     def install(self) -> None:
-        """Have calls of compiled functions from Python come here."""
+        """Have calls of compiled functions from Python pass through the checks."""
         call = _dispatcher.Dispatcher.__call__
         compile = Dispatcher.compile
         Dispatcher.compile = lambda function, *args: self.compiled(compile, function, args)
@@ -99,7 +99,7 @@ class LoopChecks:
     def call(
         self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Return one call from Python."""
+        """Return the result of a call from Python, after checking the call if the function has a parallel loop."""
         if self._busy or not self.is_parallel(function):
             return plain(function, *args, **kwargs)
         self._busy = True
@@ -109,7 +109,7 @@ class LoopChecks:
             self._busy = False
 
     def compiled(self, plain: Callable[..., object], function: object, args: tuple[object, ...]) -> Any:
-        """Numba compiles a function, and others for it: at the end of the outermost one its loops are known."""
+        """Let Numba compile a function, and others for it; after the outermost one, tell what its loops are."""
         self._compiling += 1
         try:
             return plain(function, *args)
@@ -129,6 +129,8 @@ class LoopChecks:
     def _checked(
         self, plain: Callable[..., object], function: Any, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> object:
+        """Return the result of a call that is run with its loops checked, and compare it with that of a sequential
+        run."""
         code = function.py_func.__code__
         self.checked[code.co_filename, code.co_qualname] = self.checked.get((code.co_filename, code.co_qualname), 0) + 1
         key = _key(function, args, kwargs)
@@ -153,10 +155,8 @@ class LoopChecks:
         return result
 
     def _due(self, key: tuple[object, ...]) -> bool:
-        """Return whether a call's results are compared: the first ones with arguments like these, then fewer and fewer.
-
-        Where arguments cannot be copied this is never known, and every index of every call is checked instead.
-        """
+        """1 Return whether a call's results are compared: the first ones with arguments like these, then fewer and
+        fewer."""
         calls = self._calls[key] = self._calls.get(key, 0) + 1
         return calls <= ALWAYS or calls & (calls - 1) == 0 or key in self._uncopied
 
@@ -168,9 +168,8 @@ class LoopChecks:
         kwargs: Mapping[str, object],
         key: tuple[object, ...],
     ) -> Expected | None:
-        """Return what a sequential run gives; None where the arguments cannot be copied or Numba cannot compile it
-        so.
-        """
+        """Return what a sequential run of a call leaves; None if the arguments cannot be copied or Numba cannot
+        compile it so."""
         copies = Copies()
         try:
             given = copies.copy(args)
@@ -199,6 +198,8 @@ class LoopChecks:
         *,
         garbage: bool,
     ) -> None:
+        """Compare the result and the arguments of a call with those of a sequential run. `garbage`: the call read
+        memory without a value."""
         if any(kernel.loop.asks for kernel in self._kernels(function)):
             return  # what depends on the number of threads need not be equal
         parts = self.runtime.magnitude()
@@ -223,7 +224,8 @@ class LoopChecks:
         return [kernel for kernels in found for kernel in kernels if kernel.loop.checked]
 
     def _tell(self, function: Any, found: Difference, *, garbage: bool) -> None:
-        """Say which variable explains a difference, or that none does; `garbage`: the call read what has no value."""
+        """Report which variable explains a difference, or that none does; `garbage`: the call read memory without a
+        value."""
         suspects: list[tuple[Any, Suspect]] = []
         for one in self._called(function):
             held = [kernel for kernel in self.compiler.kernels.get(one.py_func.__code__, ()) if kernel.loop.checked]
@@ -250,6 +252,7 @@ class LoopChecks:
         self._add(function, Suspect(kind, name, kernel.line, kernel.line, ""), text, evidence, "possible")
 
     def _add(self, function: Any, suspect: Suspect, text: str, evidence: Mapping[str, object], certainty: str) -> None:
+        """Add what comparing results found at a line, or count it again."""
         code = function.py_func.__code__
         key = (suspect.kind, code.co_filename, suspect.line, suspect.name)
         if key in self.mismatches:
@@ -294,7 +297,7 @@ def _outline(value: object) -> object:
 
 @contextmanager
 def quiet(on: bool) -> Iterator[None]:
-    """Yield no warnings of a function that is compiled a second time: its first compilation gives them."""
+    """Suppress the warnings of a function that is compiled a second time: its first compilation gives them."""
     if not on:
         yield
         return
@@ -305,7 +308,7 @@ def quiet(on: bool) -> Iterator[None]:
 
 @contextmanager
 def same_random() -> Iterator[None]:
-    """Numba's random numbers go on afterwards from where they were."""
+    """Let Numba's random numbers continue afterwards as if none had been drawn."""
     size = _state_bytes()
     kept = [(pointer, ctypes.string_at(pointer, size)) for pointer in (of() for of in RANDOM)]
     try:
@@ -323,7 +326,7 @@ def _state_bytes() -> int:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Yield no output, neither Python's nor C's."""
+    """Suppress all output, Python's and C's."""
     sys.stdout.flush()
     python, kept = sys.stdout, os.dup(1)
     null = os.open(os.devnull, os.O_WRONLY)

@@ -77,6 +77,7 @@ class LoopBody:
             self._note(one)
 
     def _note(self, one: Any) -> None:
+        """Note how a statement uses variables: with an index, or otherwise."""
         if isinstance(one, ir.SetItem | ir.StaticSetItem):
             self._indexed(one.target, one.index, read=False)
             self._other([one.value])
@@ -105,7 +106,8 @@ class LoopBody:
             self.uses.setdefault(one.name, VariableUses()).otherwise = True
 
     def places(self, indices: Iterable[Any], rank: int) -> tuple[tuple[int, ValueRange], ...]:
-        """Return what stands in the dimensions in all of these; () where iterations may meet."""
+        """Return the index ranges that all uses of an array have in common, as (dimension, range); () if iterations
+        may meet."""
         places: dict[tuple[int, ValueRange], None] = {}
         alike: list[ValueRange | None] = []
         for index in indices:
@@ -121,6 +123,7 @@ class LoopBody:
         return tuple(places) if places and held >= set(self.nests.values()) else ()
 
     def _items(self, index: object) -> list[object]:
+        """Return the items of an index, one for each dimension."""
         if isinstance(index, tuple | list):
             return list(index)
         if isinstance(index, ir.Var):
@@ -131,6 +134,7 @@ class LoopBody:
 
 
 def _statements(blocks: Iterable[Any]) -> Iterator[object]:
+    """Yield the statements of some blocks, with those of parallel loops inside."""
     for block in blocks:
         for one in block.body:
             yield one

@@ -50,6 +50,12 @@ def require_numba() -> None:
         )
 
 
+CHANGING: Final = frozenset(
+    "append extend insert pop remove clear sort reverse add discard update setdefault popitem".split()
+)
+"""Methods of lists, sets and dictionaries that change them."""
+
+
 def _verify_syntax(script: Path) -> None:
     """Raise UsageError if the script is not valid Python."""
     try:
@@ -72,7 +78,10 @@ def read_merged_output(findings: Path, texts: SourceMap) -> RuntimeOutput:
         if (
             not one.get("data")
             and place
-            and (name := only_subscripted_array(place.file, place.line, bool(one.get("write"))))
+            and (
+                name := changed_container(place.file, place.line)
+                or only_subscripted_array(place.file, place.line, bool(one.get("write")))
+            )
         ):
             one["symbol"] = f"`{name}`"
     told.raw_findings = {one["id"]: one for one in first}
@@ -115,8 +124,19 @@ def only_subscripted_array(file: str, line: int, stored: bool) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
+def changed_container(file: str, line: int) -> str:
+    """Return the only container that a line changes by a method; "" if there are several or none."""
+    names = {
+        node.func.value.id for node in ast.walk(_parse_file(file))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.lineno == line
+        and node.func.attr in CHANGING and isinstance(node.func.value, ast.Name)
+    }  # fmt: skip
+    return names.pop() if len(names) == 1 else ""
+
+
 @cache
 def _parse_file(file: str) -> ast.AST:
+    """Return the syntax tree of a file; an empty module if it cannot be read or parsed."""
     try:
         return ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -139,6 +159,7 @@ def read_comparison_findings(folder: Path) -> list[Finding]:
 
 
 def _make_finding(one: Mapping[str, Any]) -> Finding:
+    """Return the finding of a difference between results that the process recorded."""
     sites = [Site(0, "compare" if one["line"] == one["loop"] else "assign", one["file"], one["line"], one["function"])]
     if one["loop"] != one["line"]:
         sites.append(Site(0, "prange", one["file"], one["loop"], one["function"]))

@@ -48,6 +48,7 @@ def calls_prange(function: Any) -> bool:
 
 
 def _names_prange(code: CodeType, known: Mapping[str, object]) -> bool:
+    """Return whether code, or a function inside it, uses prange under some name. `known`: the global names."""
     names = (*code.co_names, *code.co_freevars)
     found = (getattr(known.get(name), "__name__", name) for name in names)
     inner = (one for one in code.co_consts if isinstance(one, CodeType))
@@ -77,6 +78,7 @@ def find_parallel_loops(function: FunctionType) -> list[ast.For]:
 
 
 def _is_parallel(loop: ast.For, function: FunctionType) -> bool:
+    """Return whether a loop of a function runs over prange, under whatever name."""
     call = loop.iter
     if not isinstance(call, ast.Call):
         return False
@@ -141,7 +143,7 @@ def _loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collect
                     name,
                     stores[0].line,
                     loop.lineno,
-                    f"it is read at line {last} behind the loop, but Numba knows no reduction in this form: "
+                    f"it is read at line {last} after the loop, but Numba knows no reduction in this form: "
                     f"each worker changes its own copy, which is lost (a reduction is written {name} += ..., "
                     f"{name} *= ..., {name} = max({name}, ...) or {name} = min({name}, ...))",
                 )
@@ -167,7 +169,7 @@ def _loop_suspects(function: ast.FunctionDef, loop: ast.For, reductions: Collect
                 name,
                 stores[0].line,
                 loop.lineno,
-                f"every iteration writes it, and line {after} behind the loop reads it",
+                f"every iteration writes it, and line {after} after the loop reads it",
             )
 
 
@@ -193,6 +195,7 @@ def _nested_statements(statement: ast.AST) -> list[ast.stmt]:
 
 
 def _uses_in_node(node: ast.AST, statement: ast.stmt) -> Iterator[Use]:
+    """Yield each use of a name in a part of a statement; the target of `+=` is read first."""
     augmented = isinstance(statement, ast.AugAssign) and node is statement.target
     for one in ast.walk(node):
         if isinstance(one, ast.Name):
@@ -235,6 +238,7 @@ def _uses_name(node: ast.AST, name: str) -> bool:
 
 
 def _is_assigned_before(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
+    """Return whether a variable is an argument of the function, or assigned in a line before the loop."""
     given = function.args
     if any(one.arg == name for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
         return True
@@ -276,6 +280,8 @@ def _follow_statements(body: Iterable[ast.stmt], name: str, written: bool) -> tu
 
 
 def _follow_statement(statement: ast.stmt, name: str) -> tuple[int | None, bool]:
+    """Return the first line of a statement that reads a variable before writing it, and whether the statement surely
+    writes it."""
     own = [use for use in _variable_uses([_without_nested(statement)]) if use.name == name]
     reads = [use for use in own if not use.stored]
     if reads:
@@ -328,6 +334,7 @@ def comprehension_target(function: FunctionType, line: int) -> str:
 
 @cache
 def _function_indent(function: FunctionType) -> int:
+    """Return the indentation of the first line of a function's source; 0 if there is no source."""
     try:
         first = inspect.getsourcelines(function)[0][0]
     except (OSError, TypeError):

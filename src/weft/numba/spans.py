@@ -99,6 +99,7 @@ class ValueRanges:
         return ValueRange(value, value) if made is None and name in self._given else None
 
     def _of_expression(self, made: Any, steps: int) -> ValueRange | None:
+        """Return the range of an expression; None if the text does not bound it."""
         if made.op == "binop" and made.fn in {operator.add, operator.sub}:
             return self._sum(made, steps)
         if made.op == "pair_first":
@@ -111,6 +112,7 @@ class ValueRanges:
         return None
 
     def _sum(self, made: Any, steps: int) -> ValueRange | None:
+        """Return the range of a sum or difference; None if one side is not bounded, or neither is a constant."""
         left, right = self.of(made.lhs, steps), self.of(made.rhs, steps)
         if left is None or right is None:
             return None
@@ -144,6 +146,7 @@ class ValueRanges:
         return self._of_array(made.value, dimension) if made and made.attr == "shape" and dimension >= 0 else None
 
     def _of_array(self, array: Any, dimension: int) -> ValueRange | None:
+        """Return the extent of an array in a dimension as a range; None for an array that the loop may replace."""
         name = self.name(array)
         if name not in self._given or self._made.get(name) is not None:
             return None

@@ -43,6 +43,7 @@ from weft.openmp.variable_names import (
     VariableNames,
     atomic_statement_line,
     find_single_directive,
+    is_directive,
     is_fortran_place,
     preprocessed_line,
 )
@@ -216,7 +217,9 @@ def read_process_output(path: Path) -> CheckedProcess:
         raise WeftError(NO_ROOM)
     places: dict[int, AccessPlace] = {}
     for pc, frames in told.resolve_frames(collect_program_counters(told)).items():
-        file, line, function = next((one for one in frames if not is_library_file(one[0])), frames[0])
+        own = [one for one in frames if not is_library_file(one[0])] or frames[:1]
+        directive_line = told.lines.get(pc, 0)  # code of a function in the loop's bound may stand before the loop
+        file, line, function = next((one for one in reversed(own) if is_directive(one[0], directive_line)), own[0])
         number = told.lines.get(pc) or atomic_statement_line(file or "", line)
         places[pc] = AccessPlace(str(Path(file)) if file else "", number, 0, OUTLINED.sub("", function or ""))
     ran = [RawConstructRun(one["construct"], one["pc"], one["times"], one["iterations"]) for one in told.constructs]
@@ -419,6 +422,8 @@ def _make_race_finding(races: Sequence[RawOpenMPFinding]) -> Finding:
     said += (
         messages.name_saving_chunk(first)
         or messages.suggest_taskwait(first)
+        or messages.suggest_other_type(first)
+        or messages.suggest_threadprivate(first)
         or messages.suggest_clause(pairs.values(), named, place, fortran)
         or messages.suggest_static_schedule(first)
     )

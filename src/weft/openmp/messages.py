@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterable
 from typing import Final
 
 from weft.base.words import ordinal
 from weft.dataparallel.source_map import AccessPlace
+from weft.openmp.library_functions import INSTEAD
 from weft.openmp.raw_findings import NamedElement, RawOpenMPFinding, Strand
 from weft.openmp.variable_names import preprocessed_line, source_line
 
 _COMPOUND: Final = re.compile(r"(?:[-+*/&|^]|<<|>>)=|\+\+|--")
+
+_END_OF_FUNCTION: Final = re.compile(r"\}|\s*end\s*(?:subroutine|function|program)\b", re.I)
 
 _WORKSHARE: Final = re.compile(r"\bworkshare\b", re.I)
 
@@ -120,6 +124,36 @@ def suggest_clause(races: Iterable[RawOpenMPFinding], named: NamedElement, place
     if all(one.access.write for one in races):  # none reads another one's value: each writes first
         return f"; if each needs a value of its own, `{named.name}` belongs in private"
     return ""
+
+
+def suggest_other_type(record: RawOpenMPFinding) -> str:
+    """Suggest another function for one with data of its own, another type for the elements of a `vector<bool>`."""
+    named, place = record.named, record.access.place
+    if named.library_function:
+        return f"; {INSTEAD[named.library_function]} has none in common"
+    declared = rf"\bvector\s*<\s*bool\s*(?:,[^;]*)?>\s*[&*]?\s*(?:[^;(){{}}]*,\s*)?{re.escape(named.name)}\b"
+    if named.name and any(re.search(declared, text) for text in linecache.getlines(place.file)):
+        return f"; elements of a `vector<bool>` share words: make `{named.name}` a `vector<char>`"
+    return ""
+
+
+def is_declared_around(named: NamedElement, file: str, construct: AccessPlace) -> bool:
+    """Return whether a function's static variable is declared in the function of a construct, before it."""
+    between = linecache.getlines(file)[named.line : construct.line]
+    return (
+        file == construct.file
+        and named.line <= construct.line
+        and not any(_END_OF_FUNCTION.match(text) for text in between)
+    )
+
+
+def suggest_threadprivate(record: RawOpenMPFinding) -> str:
+    """Suggest `threadprivate` for a static variable of a function that the construct calls: no clause can name it."""
+    construct = record.access.strand.at
+    if not record.named.is_local_static or is_declared_around(record.named, record.access.place.file, construct):
+        return ""
+    name = record.named.name
+    return f"; `{name}` is static in a function, where no clause reaches it: make it threadprivate, or a parameter"
 
 
 def name_saving_chunk(record: RawOpenMPFinding) -> str:

@@ -13,12 +13,18 @@ from weft.dataparallel.source_map import AccessPlace
 
 @dataclass(frozen=True, slots=True)
 class NamedElement:
-    """The variable, and its element if it is an array, that a finding is about; `scalar`: it is a single number."""
+    """The variable, and its element if it is an array, that a finding is about.
+
+    `scalar`: it is a single number; `is_local_static`: it is a static variable of a function; `library_function`: it is
+    the own data of this function of the C library.
+    """
 
     name: str = ""
     index: tuple[int, ...] = ()
     scalar: bool = False
     line: int = 0
+    is_local_static: bool = False
+    library_function: str = ""
 
     def render(self, fortran: bool) -> str:
         """Return the element as the program writes it: `a[3][4]`, in Fortran `a(4, 3)`."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from weft.dataparallel.source_map import AccessPlace
 from weft.debuginfo.dwarf import DwarfModule, DwarfVariable, Shape, Symbol
+from weft.openmp.library_functions import called_function
 from weft.openmp.raw_findings import Access, NamedElement, RawOpenMPFinding
 
 _KEYWORDS: Final = frozenset(
@@ -22,12 +23,16 @@ _NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z_]\w*)\b(?!\s*\()")
 _FORTRAN_NAME: Final = re.compile(r"(?<![\w.\"'])([A-Za-z]\w*)")
 _ATOMIC: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|!\$omp)\s+atomic\b", re.I)
 _SINGLE: Final = re.compile(r"\s*(?:#\s*pragma\s+omp|[!c*]\$omp)\b(?!\s*end\b).*\b(?:single|workshare)\b", re.I)
-_PRAGMA: Final = re.compile(r"\s*(?:#\s*pragma|!\$)", re.I)
+_PRAGMA: Final = re.compile(r"\s*(?:#\s*pragma|[!c*]\$)", re.I)
 _ASSIGNED: Final = re.compile(
     r"(?:(?:\+\+|--)\s*)?(?P<name>[A-Za-z_]\w*)\s*(?P<index>(?:\[[^;=]*\]|\([^;=]*\)|->\w+|\.\w+)*)\s*"
     r"(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
 )
 
+_OPERATOR: Final = re.compile(r"\+\+|--|(?:[-+*/%&|^]|<<|>>)=|(?P<assigned>(?P<declared>[A-Za-z_]\w*\s*)?=(?!=))|\[")
+_OPERAND: Final = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\b(?!\s*(?:\[|\(|->|\.))")
+_LOCAL_STATIC: Final = re.compile(r"\.\d+$|^_ZZ")
+"""How the compiler names a static variable of a function."""
 
 MOST_LINES: Final = 60
 """Of a single block, before an access in it."""
@@ -61,6 +66,10 @@ class VariableNames:
         not.
         """
         address, pc = record.address, record.access.pc - self.base
+        if (
+            function := self._function_with_data(record, [preprocessed_line(place) for place, _ in places])
+        ) is not None:
+            return NamedElement(f"{function}()'s own data", library_function=function)
         found = self._name_static_variable(address - self.base, pc, fortran) or self._name_local_variable(
             record, fortran
         )
@@ -86,6 +95,15 @@ class VariableNames:
             v.at <= address - cfa < v.at + v.shape.size and v.at <= near - cfa < v.at + v.shape.size
             for v, cfa in self._frame_variables(record)
         )
+
+    def _function_with_data(self, record: RawOpenMPFinding, lines: Sequence[str]) -> str | None:
+        """Return the function of the C library whose own data a raw finding is about; None if it is about others."""
+        if record.block is not None or record.frame is not None:
+            return None
+        symbol = self._find_symbol(record.address - self.base)
+        if symbol is not None and not symbol.name.startswith("weft_state_of_"):
+            return None
+        return called_function(lines) or None
 
     def _find_symbol(self, address: int) -> Symbol | None:
         before = bisect_right(self.starts, address)
@@ -114,9 +132,10 @@ class VariableNames:
             return None
         known = [v for v in (*self.module.globals(pc - 1), *self.module.statics(pc - 1)) if v.at == symbol.at]
         name = known[0].name if known else re.sub(r"\.\d+$", "", symbol.name)
+        element = NamedElement(name, (), symbol.size <= 8)
         if known:
-            return name_element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
-        return NamedElement(name, (), symbol.size <= 8)
+            element = name_element(name, known[0].shape, address - symbol.at, fortran, known[0].line)
+        return dataclasses.replace(element, is_local_static=bool(_LOCAL_STATIC.search(symbol.name)))
 
     def _name_local_variable(self, record: RawOpenMPFinding, fortran: bool) -> NamedElement | None:
         for one, cfa in self._frame_variables(record):
@@ -195,6 +214,11 @@ def find_single_directive(at: AccessPlace, access: AccessPlace) -> AccessPlace:
     return at
 
 
+def is_directive(file: str | None, line: int) -> bool:
+    """Return whether a directive stands in a line of a file."""
+    return bool(file and line and _PRAGMA.match(linecache.getline(file, line)))
+
+
 def atomic_statement_line(file: str, line: int) -> int:
     """Return the line of the statement after a directive `atomic`, as the compiler gives it the directive's line.
 
@@ -214,6 +238,14 @@ def guess_common_name(places: Sequence[tuple[AccessPlace, bool]], fortran: bool)
     texts = [preprocessed_line(place) for place, _ in places]
     sets = [set(_identifiers(text, fortran)) for text in texts]
     common = set.intersection(*sets) if sets else set()
+    exact = (
+        []
+        if fortran
+        else [_name_at(text, place.column, write) for (place, write), text in zip(places, texts, strict=True)]
+    )
+    for name in exact:
+        if name in common and all(other in ("", name) for other in exact):
+            return name
     for (place, write), text in zip(places, texts, strict=True):
         assigned = list(_ASSIGNED.finditer(text)) if write else []
         here = [found for found in assigned if found.start() < place.column <= _statement_end(text, found.end())]
@@ -231,15 +263,23 @@ def guess_common_name(places: Sequence[tuple[AccessPlace, bool]], fortran: bool)
     return next((name for text in texts for name in _identifiers(text, fortran) if name in common), "")
 
 
-def _subscripted_name(text: str, column: int) -> str:
-    """Return the name whose subscript begins near `column`, as the column of an element's read is its last bracket.
-
-    Macros earlier in the line shift columns a little.
-    """
-    begins = [k for k, one in enumerate(text, 1) if one == "[" and abs(k - column) <= MOST_SHIFTED]
-    if not column or not begins:
+def _name_at(text: str, column: int, write: bool) -> str:
+    """Return the variable of the access whose operator (`=`, `++`, `[`) is at `column`; "" if none is there."""
+    operator = _OPERATOR.match(text, column - 1) if column else None
+    if operator is None:
         return ""
-    before = text[: min(begins, key=lambda k: abs(k - column)) - 1].rstrip()
+    if operator["assigned"] and not write:  # a read for `x = a[i]`
+        read = re.match(r"\s*\**\s*([A-Za-z_]\w*)\s*[\[;,]", text[operator.end() :])
+        return read[1] if read else ""
+    if operator["assigned"] and operator["declared"]:
+        return ""
+    after = _OPERAND.match(text, operator.end()) if operator[0] in ("++", "--") else None
+    return after["name"] if after else _name_before(text, column - 1)
+
+
+def _name_before(text: str, at: int) -> str:
+    """Return the variable of the operand that ends before index `at`, without its subscripts."""
+    before = text[:at].rstrip()
     while before.endswith("]"):
         depth, at = 1, len(before) - 1
         while at and depth:
@@ -248,6 +288,17 @@ def _subscripted_name(text: str, column: int) -> str:
         before = before[:at].rstrip()
     found = re.search(r"[A-Za-z_]\w*$", before)
     return found[0] if found else ""
+
+
+def _subscripted_name(text: str, column: int) -> str:
+    """Return the name whose subscript begins near `column`, as the column of an element's read is its last bracket.
+
+    Macros earlier in the line shift columns a little.
+    """
+    begins = [k for k, one in enumerate(text, 1) if one == "[" and abs(k - column) <= MOST_SHIFTED]
+    if not column or not begins:
+        return ""
+    return _name_before(text, min(begins, key=lambda k: abs(k - column)) - 1)
 
 
 def _statement_end(text: str, at: int) -> int:

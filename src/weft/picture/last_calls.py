@@ -69,6 +69,7 @@ def group_ranks(trace: Trace, depth: int) -> list[RankGroup]:
 
 
 def _make_group(members: Sequence[tuple[Rank, list[CallStep]]], depth: int) -> RankGroup:
+    """Return a group of ranks whose last steps are alike, with the peers of each in every step."""
     rank, first = members[0]
     for place, step in enumerate(first):
         step.peers = tuple(_peer_rank(steps[place].event) for _, steps in members)
@@ -94,6 +95,7 @@ def _last_steps(rank: Rank, depth: int) -> list[CallStep]:
 
 
 def _is_repetition(later: Event, event: Event) -> bool:
+    """Return whether a later call is the same as an event, with the same peer."""
     return (
         not later.open
         and _step_key(CallStep(later)) == _step_key(CallStep(event))

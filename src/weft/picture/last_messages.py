@@ -130,6 +130,7 @@ def _call_site_text(trace: Trace, event: EventId) -> str:
 
 
 def _received_text(trace: Trace, message: Message) -> str:
+    """Return whether and at which line a message was received."""
     if message.received is None:
         return "never received"
     place = _call_site_text(trace, message.received)

@@ -62,6 +62,7 @@ def thread_columns(thread: Thread, borders: Ints, last: int) -> ThreadColumns:
 
 
 def _concatenate_boxes(parts: list[CallBoxes]) -> CallBoxes:
+    """Return the boxes of several parts as one table."""
     none = np.zeros(0, np.int64)
     every = [CallBoxes(none, none, none, np.zeros(0, np.uint8), np.zeros(0, np.bool_)), *parts]
     return CallBoxes(

@@ -76,6 +76,7 @@ def draw_diagram(
 
 
 def _draw_heading(heads: Sequence[str], gap: int) -> str:
+    """Return the line with the names above the columns."""
     text = ""
     for column, head in enumerate(heads):
         text = text.ljust(_MARGIN + column * gap - (len(head) - 1) // 2) + head

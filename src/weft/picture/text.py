@@ -237,6 +237,7 @@ def _colour_sequence(step: CallStep) -> str:
 
 
 def _time_arrow(width: int) -> str:
+    """Return the arrow that shows the direction of time."""
     text = " time "
     return (
         text if width < 12 else "─" * ((width - len(text)) // 2 - 1) + text + "─" * ((width - len(text)) // 2 - 1) + "▶"

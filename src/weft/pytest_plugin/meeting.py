@@ -43,6 +43,7 @@ class SuiteMeeting:
             self._read_files()
 
     def _read_files(self) -> None:
+        """Read what the ranks have newly written into their files of the meeting, into `said`."""
         for number, path in enumerate(self._paths):
             try:
                 with path.open("rb") as file:
@@ -86,6 +87,7 @@ class SuiteMeeting:
         self._poll_until(word, value)  # on one line: who looks at the ranks sees them all stand there (attach/calls.py)
 
     def _poll_until(self, word: str, value: object) -> None:
+        """Wait until all ranks have written this value for a word."""
         pause = SHORTEST
         while True:
             self.read_news()

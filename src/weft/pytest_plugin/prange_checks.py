@@ -117,6 +117,7 @@ class PrangeChecks:
 
 
 def _render_findings(findings: Sequence[Finding]) -> list[str]:
+    """Return a line with file, line and message for each finding."""
     # As in __init__.
     from weft.report.text import finding_line
 

@@ -174,6 +174,11 @@ static uint16_t change_of(const struct weft_did *did) {
     return did->op == MPI_SUM && did->count == 1 && is_integer(did->type) ? WEFT_CHANGE_SUM : WEFT_CHANGE_UNKNOWN;
 }
 
+/* Whether an update may be rounded, so that its result depends on the order of updates. */
+static bool rounds(const struct weft_did *did) {
+    return !did->result && (did->op == MPI_SUM || did->op == MPI_PROD) && !is_integer(did->type);
+}
+
 static uint64_t value_at(const void *from, uint8_t bytes) {
     uint64_t value = 0;
     return from && from != MPI_BOTTOM && bytes && weft_see(&value, from, bytes) ? value : 0;
@@ -197,11 +202,11 @@ void weft_window_accessed(struct weft_thread *thread, const struct weft_did *did
     struct window *w = window_of(did->window);
     if (w && did->result) w->fetched = true;
     uint8_t bytes = w && w->fetched ? value_bytes(did) : 0;
-    struct pending *p = w && w->name && (did->result || bytes) ? pending_new() : NULL;
+    struct pending *p = w && w->name && (did->result || bytes || rounds(did)) ? pending_new() : NULL;
     if (p) {
         *p = (struct pending){.window = did->window, .result = did->result, .request = did->request, .requested = did->requested};
         p->access = (struct weft_access){
-            .window = w->name, .begin = did->begin, .place = did->place, .ordinal = ordinal, .target = did->target,
+            .window = w->name, .begin = did->begin, .held = weft_ticks(weft_clock_kind), .place = did->place, .ordinal = ordinal, .target = did->target,
             .made = thread->made, .kind = did->result ? WEFT_ACCESS_FETCH : WEFT_ACCESS_UPDATE, .bytes = bytes,
             .change = change_of(did), .compare = value_at(did->compare, bytes)};
         if (p->access.change != WEFT_CHANGE_NONE) p->access.operand = value_at(did->operand, bytes); /* else not significant */

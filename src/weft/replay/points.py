@@ -28,6 +28,9 @@ from weft.trace.sites import CallSite
 INSTRUCTION: Final = r"\*[^\s#]+\+(?:0x[0-9a-fA-F]+|\d+)"
 """An instruction, by the file that it is of and its place there: the same in every replay, as addresses are not."""
 
+FUNCTION: Final = r"[A-Za-z_]\w*(?:\.\w+|\.?<[^#]*>|::~?\w+|::operator[^\s#(]+)*(?:\([^#]*\))?"
+"""A function as a stack shows it: of C++ also with classes, template arguments and parameters."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourcePoint:
@@ -55,7 +58,7 @@ def require_event(trace: Trace, event: EventId, text: str) -> EventId:
 
 def parse_place(text: str) -> SourcePoint:
     """Parse [RANK:]FILE:LINE[#N], [RANK:]NAME[#N], or [RANK:]*MODULE+OFFSET[#N]. UsageError if it is none of these."""
-    found = re.fullmatch(rf"(?:(\d+):)?(?:(.+):(\d+)|([A-Za-z_][\w.<>]*|{INSTRUCTION}))(?:#(\d+))?", text)
+    found = re.fullmatch(rf"(?:(\d+):)?(?:(.+):(\d+)|({FUNCTION}|{INSTRUCTION}))(?:#(\d+))?", text)
     if found is None or (found[5] is not None and int(found[5]) < 1):
         raise UsageError(f"{text!r} is not a place: give RANK:EVENT, FILE:LINE, FUNCTION, "
                          "RANK:from=RANK, t=SECONDS or finding:N")  # fmt: skip

@@ -5,6 +5,9 @@ the host's clock an access was active, what it found and what it left. An order 
 if none is put before one that had ended before it began, and each found what the one before it left.
 
 Locks are put in the order in which they were surely held: nobody else had an exclusive one then.
+
+The sum of floating-point numbers depends on the order of its terms. Where ranks add such numbers, no value shows the
+order; all accesses of that target without a value are put in the order in which their calls returned.
 """
 
 from __future__ import annotations
@@ -133,6 +136,10 @@ def _find_channels_of_world(accesses: NDArray[Any], owners: Sequence[Thread]) ->
         if len({owners[row] for row in rows}) > 1:
             place = Location(accesses[rows], [owners[row] for row in rows])
             yield [(rows[i], not place.quiet[i]) for i in place.find_order()]
+    for rows in _find_rounded_targets(accesses):
+        if len({owners[row] for row in rows}) > 1:
+            rows.sort(key=lambda row: int(accesses["held"][row]))
+            yield [(row, bool(accesses["change"][row] != Change.NONE)) for row in rows]
 
 
 def _group_locks(a: NDArray[Any]) -> Iterator[list[int]]:
@@ -149,13 +156,33 @@ def _group_locks(a: NDArray[Any]) -> Iterator[list[int]]:
 
 
 def _group_fetched_places(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Yield for each fetched place the rows of all its atomic accesses."""
+    """Yield for each fetched place the rows of all its accesses, without those of `_find_rounded_targets`."""
+    elsewhere = {row for rows in _find_rounded_targets(a) for row in rows}
+    yield from (
+        rows
+        for rows in _group_by_place(a)
+        if (a["kind"][rows] == AccessKind.FETCH).any() and elsewhere.isdisjoint(rows)
+    )
+
+
+def _find_rounded_targets(a: NDArray[Any]) -> Iterator[list[int]]:
+    """Yield for each target where sums may be rounded the rows of its places without a fetched value."""
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for rows in _group_by_place(a):
+        if not ((a["kind"][rows] == AccessKind.FETCH) & (a["bytes"][rows] > 0)).any():
+            groups[int(a["window"][rows[0]]), int(a["target"][rows[0]])] += rows
+    rounded = (a["kind"] == AccessKind.UPDATE) & (a["change"] == Change.UNKNOWN)
+    yield from (rows for rows in groups.values() if rounded[rows].any())
+
+
+def _group_by_place(a: NDArray[Any]) -> Iterator[list[int]]:
+    """Yield for each place of each window and target the rows of its atomic accesses."""
     groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     atomic = np.flatnonzero(~np.isin(a["kind"], LOCKS))
     keys = zip(*(a[name][atomic].tolist() for name in ("window", "target", "place")), strict=True)
     for row, key in zip(atomic.tolist(), keys, strict=True):
         groups[key].append(row)
-    yield from (rows for rows in groups.values() if (a["kind"][rows] == AccessKind.FETCH).any())
+    yield from groups.values()
 
 
 class Location:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from weft.base.lazy import dataclass
-from weft.endings import consequences
+from weft.endings import find_consequences
 from weft.evidence import Met, Sampled
 from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
 from weft.native.threads import worker_count
 from weft.report.attempt import Found, Progress, call_or_fail, may_find
-from weft.report.causes import follow_from_overruns, put_ends_behind_causes
+from weft.report.causes import follow_from_overruns, follow_from_sizes, put_ends_behind_causes
 from weft.report.explored import add_explored
 from weft.report.failure import AnalysisWarning, Failure, failure_lines
 from weft.report.ground import AnalysisContext
@@ -78,13 +78,13 @@ def run_analyses(
 
 def attach_consequences(ground: AnalysisContext, findings: list[Finding]) -> list[Finding]:
     """Return the findings without those that only follow from how a rank ended; these become its consequences."""
-    findings = follow_from_overruns(remove_sampled(findings))
+    findings = follow_from_sizes(follow_from_overruns(remove_sampled(findings)))
     trace, asked = ground.locate_at_end(findings)
-    following = consequences(trace, asked)
+    following = find_consequences(trace, asked)
     return [
-        replace(one, consequences=tuple(behind)) if (behind := following.behind(at_end)) else one
+        replace(one, consequences=tuple(behind)) if (behind := following.describe_consequences(at_end)) else one
         for one, at_end in zip(findings, asked, strict=True)
-        if not following.of(at_end)
+        if not following.is_consequence(at_end)
     ]
 
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from weft.evidence import Ended, Overlap, Parameter, Sampled
+from weft.evidence import NO_EVIDENCE, Ended, Overlap, Parameter, Sampled
 from weft.findings import Finding, Site
 
 _WRITES: Final = frozenset(("buffer-overrun", "buffer-reuse", "rma-race", "type-mismatch", "invalid-argument"))
 """Kinds after which memory may hold anything, so that the process crashes sooner or later."""
 _ERRORS: Final = _WRITES | {"truncation", "argument-mismatch", "collective-mismatch", "request-misuse"}
 """Kinds for which MPI may end a process, in that call or a later one."""
-_EXPLAINS: Final = {"crash": _WRITES, "error": _ERRORS}
+_EXPLAINS: Final = {"crash": _WRITES | {"truncation"}, "error": _ERRORS, "exception": frozenset(("truncation",))}
 """By how a rank ended, the kinds that explain it."""
 
 
@@ -35,6 +35,20 @@ def follow_from_overruns(findings: Sequence[Finding]) -> list[Finding]:
             kept.append(one)
     return [replace(one, consequences=(*one.consequences, *follows[id(one)])) if id(one) in follows else one
             for one in kept]  # fmt: skip
+
+
+def follow_from_sizes(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those that say only that a message was too long where another says by how much."""
+    if not any(one.kind == "truncation" for one in findings):
+        return list(findings)
+    from weft.usage.messages import Sizes  # few runs have truncated messages
+
+    sized = {one.sites[0].rank for one in findings if one.kind == "truncation" and isinstance(one.evidence, Sizes)}
+    return [
+        one
+        for one in findings
+        if not (one.kind == "truncation" and one.evidence is NO_EVIDENCE and sized.issuperset(one.ranks))
+    ]
 
 
 def _place(site: Site) -> tuple[int, str, str, int]:
@@ -69,4 +83,9 @@ def put_ends_behind_causes(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _how(end: Finding) -> str:
-    return str(end.evidence.how) if isinstance(end.evidence, Ended) else ""
+    """How the ranks of a finding ended; "" for an exception of Python's own, which MPI did not raise."""
+    if not isinstance(end.evidence, Ended) or (
+        end.evidence.how == "exception" and "mpi4py" not in (end.evidence.name or "")
+    ):
+        return ""
+    return str(end.evidence.how)

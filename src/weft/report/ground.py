@@ -26,7 +26,7 @@ from weft.trace.segment import Segment
 if TYPE_CHECKING:
     from weft.order import Cut, Order
     from weft.segments import Cuts
-    from weft.segments.cut_knowledge import Known
+    from weft.segments.cut_knowledge import CutKnowledge
 
 
 MANY: Final = 1 << 16
@@ -111,9 +111,9 @@ class AnalysisContext:
         if not isinstance(self.trace, Segment):
             return past.started, past.ended
         if self.known is not None:
-            from weft.segments.cut_knowledge import points  # only proofs of races ask
+            from weft.segments.cut_knowledge import points_in_run  # only proofs of races ask
 
-            found = points(self.trace, past, self.known())
+            found = points_in_run(self.trace, past, self.known())
             return (found + 1) // 2, found // 2
         first = np.array(self.trace.first, np.int64)
         ahead = np.array([rank.ahead for rank in self.trace.ranks], np.int64)
@@ -211,7 +211,7 @@ class RunSegments:
         self.cuts, self.spans = cuts, spans
         self._last: tuple[tuple[int, int], bool, AnalysisContext] | None = None
         self._calls = 0
-        self._known: Known | None = None
+        self._known: CutKnowledge | None = None
 
     def context_of(self, span: tuple[int, int], *, looking: bool = False) -> AnalysisContext:
         """Return the context of a segment, or of all that it looks at; the last one is kept.
@@ -222,7 +222,7 @@ class RunSegments:
         if self._last is None or self._last[:2] != (span, looking):
             self._last = None  # the one before goes first
             collect_garbage(self._calls)
-            segment = self.cuts.looking(span[0]) if looking else self.cuts.segment(*span)
+            segment = self.cuts.segment_looking_ahead(span[0]) if looking else self.cuts.segment(*span)
             ground, self._calls = AnalysisContext(segment, _match_without_carried(segment)), segment.event_count
             if looking:
                 ground.known = partial(self._known_at, span[0])
@@ -231,10 +231,10 @@ class RunSegments:
 
     def _known_at(self, moment: int) -> NDArray[np.int64]:
         if self._known is None:
-            from weft.segments.cut_knowledge import Known  # as above
+            from weft.segments.cut_knowledge import CutKnowledge  # as above
 
-            self._known = Known(self.cuts)
-        return self._known.at(moment)
+            self._known = CutKnowledge(self.cuts)
+        return self._known.points_at(moment)
 
     def iterate(self) -> Iterator[AnalysisContext]:
         """Yield the context of each segment in turn, one in memory at a time."""
@@ -245,7 +245,7 @@ class RunSegments:
 
     def locate_event(self, event: EventId) -> tuple[AnalysisContext, EventId]:
         """Return the context that has an event of the run, and the event's id there."""
-        place = self.cuts.of(event)
+        place = self.cuts.moment_before(event)
         ground = self.context_of(next(span for span in self.spans if span[0] <= place < span[1]), looking=True)
         here = segment_of(ground).to_segment_event(event)
         assert here is not None
@@ -256,9 +256,9 @@ def _match_without_carried(segment: Segment) -> Match | None:
     """Return the match of a segment without messages that belong to later calls; None if there are none."""
     if not any(map(len, segment.out)):
         return None
-    from weft.segments.greatest_cut import without  # only runs that are cut so
+    from weft.segments.greatest_cut import match_without_carried  # only runs that are cut so
 
-    return without(match_operations(segment), segment)
+    return match_without_carried(match_operations(segment), segment)
 
 
 def segment_of(ground: AnalysisContext) -> Segment:

@@ -7,7 +7,7 @@ from html import escape
 from typing import Final
 
 from weft.base.words import short_function, visible
-from weft.endings import lines
+from weft.endings import describe_ends
 from weft.evidence import Ended
 from weft.findings import Finding, Site
 from weft.report import proof
@@ -68,7 +68,9 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     parts += [f'<p class="failure">{escape(text)}</p>' for text in failure_lines(trace.path, report.failures)]
     parts.append(f"<h1>{title}</h1>")
     parts.append(f'<p class="run"><code>{escape(printable(words))}</code></p>')
-    parts += [f'<p class="end">{escape(printable(text))}</p>' for text in (*describe_scope(trace), *lines(trace))]
+    parts += [
+        f'<p class="end">{escape(printable(text))}</p>' for text in (*describe_scope(trace), *describe_ends(trace))
+    ]
     quotes = Quotes(trace)
     parts += [render_finding(trace, finding, quotes) for finding in report.findings]
     if tables:

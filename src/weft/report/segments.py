@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.base.facts import changed
 from weft.base.lazy import dataclass
-from weft.deadlock.wildcard_alternatives import bounded
-from weft.deadlock.wildcard_alternatives import joined as all_tried
+from weft.deadlock.wildcard_alternatives import is_bound_note
+from weft.deadlock.wildcard_alternatives import join_bound_notes as all_tried
 from weft.evidence import Alternative, Deadlock, Evidence, OrderOnly, OtherMessage, Overlap, WindowOverlap, moved_to
 from weft.findings import Finding
 from weft.match import NONE, Match
@@ -34,29 +34,29 @@ from weft.report.parallel import SingleWorker, Team, divide_ranks
 from weft.report.registry import ANALYSES, Analysis
 from weft.segments import (
     SEGMENT,
-    Ahead,
+    LookAhead,
     Looking,
-    Seen,
+    RankScan,
+    SegmentWalk,
     Sends,
-    Walk,
-    apart,
-    closable,
-    cuts,
-    look,
-    quiet,
-    recalls,
-    sends,
-    sparse,
-    uncut,
-    wild,
-    within,
+    allows_closed_cuts,
+    calls_between_cuts,
+    cancels_requests,
+    cut_between,
+    find_cuts,
+    has_wide_gaps,
+    is_quiet,
+    keep_whole,
+    last_sends,
+    receives_from_any_source,
+    scan_rank,
     worth_cutting,
 )  # fmt: skip
 from weft.systems import MPI
 from weft.trace import Level, Trace
 from weft.trace.mapping import release_pages
 from weft.trace.segment import Segment, view_one_rank
-from weft.waits import Costs, costs_of, told
+from weft.waits import Costs, compute_costs, make_findings
 
 Span = tuple[int, int]
 """A segment, by two moments of the cuts."""
@@ -89,17 +89,17 @@ def analyse_in_segments(
     if trace.level == Level.OUTCOMES or trace.system is not MPI or ground.has_halos or not worth_cutting(trace, least):
         return None
     seen = _scan_ranks(team, trace, progress)
-    whole, of = uncut(trace, seen), cuts(trace, seen, least)
-    closed = closable(trace, whole.called)
-    closed = closed and not (recalls(trace, whole.called) and _wildcard_ranks(team, trace).any())
-    if closed and (of is None or sparse(of, least)):
+    whole, of = keep_whole(trace, seen), find_cuts(trace, seen, least)
+    closed = allows_closed_cuts(trace, whole.called)
+    closed = closed and not (cancels_requests(trace, whole.called) and _wildcard_ranks(team, trace).any())
+    if closed and (of is None or has_wide_gaps(of, least)):
         found = _SegmentedReport(team, ground, progress, RunSegments(whole, []), least).found()
         if found is not None:
             return found
     if of is None:
         return None
     report = _SegmentedReport(team, ground, progress, RunSegments(of, []), least if closed else 0)
-    report.cell = 0 if cells == 1 else apart(least // cells, len(trace.ranks))
+    report.cell = 0 if cells == 1 else calls_between_cuts(least // cells, len(trace.ranks))
     return report.found()
 
 
@@ -108,24 +108,24 @@ def analyse_in_segments_alone(ground: AnalysisContext, progress: Progress | None
     return analyse_in_segments(SingleWorker(), ground, progress or (lambda share, now: None))
 
 
-def _scan_ranks(team: Team | SingleWorker, trace: Trace, progress: Progress) -> list[Seen]:
+def _scan_ranks(team: Team | SingleWorker, trace: Trace, progress: Progress) -> list[RankScan]:
     """Return what a first reading of the calls of each rank finds."""
     mine = []
     for rank in _own_share(team, trace):
         progress(0.1 * rank / len(trace.ranks), "looking for where the run can be cut")
-        mine.append(look(trace.ranks[rank]))
+        mine.append(scan_rank(trace.ranks[rank]))
     return [one for part in team.all_gather(mine) for one in part]
 
 
 def _wildcard_ranks(team: Team | SingleWorker, trace: Trace) -> NDArray[np.bool_]:
     """Return by rank whether it receives from any source."""
-    mine = [wild(trace.ranks[rank]) for rank in _own_share(team, trace)]
+    mine = [receives_from_any_source(trace.ranks[rank]) for rank in _own_share(team, trace)]
     return np.array([one for part in team.all_gather(mine) for one in part], np.bool_)
 
 
 def _sends_by_rank(team: Team | SingleWorker, trace: Trace) -> list[Sends]:
     """Return by rank whom it sends to, and when last."""
-    mine = [sends(trace.ranks[rank]) for rank in _own_share(team, trace)]
+    mine = [last_sends(trace.ranks[rank]) for rank in _own_share(team, trace)]
     return [one for part in team.all_gather(mine) for one in part]
 
 
@@ -180,7 +180,11 @@ class _KeptResults:
         mine = self.found.setdefault(name, [])
         for one in found:
             self.alike[_alike_key(name, one)] += 1 + one.beyond
-            if self.alike[_alike_key(name, one)] <= MOST_ALIKE or isinstance(one.evidence, OrderOnly) or bounded(one):
+            if (
+                self.alike[_alike_key(name, one)] <= MOST_ALIKE
+                or isinstance(one.evidence, OrderOnly)
+                or is_bound_note(one)
+            ):
                 mine.append((number, one))
 
     def keep_costs(self, one: Costs | Failure | None) -> None:
@@ -271,13 +275,13 @@ class _SegmentedReport:
         self.cuts = self.parts.cuts = replace(self.cuts, at=at, carried=carried, looks=looks)
         return start + len(self.parts.spans) - begun
 
-    def _start_walk(self, start: int) -> Walk:
+    def _start_walk(self, start: int) -> SegmentWalk:
         """Return the walk from one of the moments on: it looks ahead if messages are received from any source."""
         looking, of = None, _wildcard_ranks(self.team, self.trace)
         if of.any():
             behind = np.full(len(self.trace.ranks), self.before.races)
             looking = Looking(self.cuts, of, _sends_by_rank(self.team, self.trace), behind)
-        return Walk(self.cuts, self.cuts.at[start], self.closed, looking)
+        return SegmentWalk(self.cuts, self.cuts.at[start], self.closed, looking)
 
     def _analyse_some(self, start: int) -> tuple[list[Span], bool]:
         """Analyse some segments from one of the moments on; return them, and whether the rest is left for the last one.
@@ -331,7 +335,7 @@ class _SegmentedReport:
         quiet and has no findings. Otherwise it is to be analysed whole, as a limit for each line may count differently
         in cells. So the report is the same, however many cells there are.
         """
-        cells = within(self.cuts, *span, self.cell) if self.cell and self._vain < IN_VAIN else None
+        cells = cut_between(self.cuts, *span, self.cell) if self.cell and self._vain < IN_VAIN else None
         if cells is None:
             return None
         told, costs = self._no_counts(quiet=True), list[Costs]()
@@ -358,7 +362,7 @@ class _SegmentedReport:
             match = ground.match
         except Exception:  # the analyses of the last segment, which this one then joins, say why
             return self._no_counts(quiet=False)
-        return self._count_match(match, quiet=not end and quiet(segment_of(ground), match))
+        return self._count_match(match, quiet=not end and is_quiet(segment_of(ground), match))
 
     def _count_match(self, match: Match, *, quiet: bool) -> _SegmentCounts:
         of = match.instances
@@ -389,7 +393,9 @@ AnalysisContext | None = None
                 result.found[analysis.name] = call_or_fail(analysis, partial(_list_findings, analysis, looking))
                 continue
             if analysis.costs:
-                result.costs = call_or_fail(analysis, lambda: costs_of(ground.trace, ground.match).moved(to))
+                result.costs = call_or_fail(
+                    analysis, lambda: compute_costs(ground.trace, ground.match).with_renamed_events(to)
+                )
             else:
                 result.found[analysis.name] = call_or_fail(analysis, partial(_list_findings, analysis, ground))
 
@@ -487,8 +493,8 @@ AnalysisContext | None = None
         """Return the findings, of those that are alike the first, and notes on one line merged."""
         notes: dict[Hashable, list[Finding]] = {}
         rest: dict[Hashable, list[Finding]] = {}
-        untried = [one for one in found if bounded(one)]
-        found = [one for one in found if not bounded(one)]
+        untried = [one for one in found if is_bound_note(one)]
+        found = [one for one in found if not is_bound_note(one)]
         for one in found:
             of = notes if isinstance(one.evidence, OrderOnly) else rest
             of.setdefault(_alike_key(name, one), []).append(one)
@@ -514,7 +520,7 @@ def _release_segment(segment: Segment) -> None:
     collect_garbage(calls)
 
 
-def _lookahead_context(ahead: Ahead | None) -> AnalysisContext | None:
+def _lookahead_context(ahead: LookAhead | None) -> AnalysisContext | None:
     """Return the context of all that a segment looks at."""
     if ahead is None:
         return None
@@ -528,7 +534,7 @@ def _list_findings(analysis: Analysis, ground: AnalysisContext) -> list[Finding]
 
 
 def _cost_findings(trace: Trace, of: Costs) -> list[Finding]:
-    return told(trace, of) if len(trace.ranks) > 1 else []
+    return make_findings(trace, of) if len(trace.ranks) > 1 else []
 
 
 def _translate_evidence(evidence: Evidence, to: Callable[[EventId], EventId]) -> Evidence:

@@ -20,13 +20,13 @@ from weft.waits import (
     Key,
     Ledger,
     Times,
-    blocks,
+    all_profiles,
     ledger_of,
     ledger_of_times,
-    matrix,
-    times,
-    times_of,
-    waiting,
+    merge_blocks,
+    message_matrix,
+    sum_times,
+    waits_of_run,
 )
 from weft.waits.ledger import empty, seconds
 
@@ -57,7 +57,7 @@ def make_tables(trace: Trace, match: Any) -> Tables:
     if trace.level == Level.OUTCOMES:
         nothing = np.zeros((0, 0), np.int64)
         return Tables({key: [] for key in KEYS}, nothing, nothing, empty())
-    return Tables(times(trace, match), *matrix(trace, match), ledger_of(trace, match))
+    return Tables(all_profiles(trace, match), *message_matrix(trace, match), ledger_of(trace, match))
 
 
 def make_tables_of_context(ground: AnalysisContext) -> Tables:
@@ -69,14 +69,14 @@ def make_tables_of_context(ground: AnalysisContext) -> Tables:
     ranks = len(ground.trace.ranks)
     messages, sizes = np.zeros((ranks, ranks), np.int64), np.zeros((ranks, ranks), np.int64)
     for part in ground.parts.iterate():
-        for key, found in times(part.trace, part.match).items():
+        for key, found in all_profiles(part.trace, part.match).items():
             for row in found:
                 sums = rows[key].setdefault(row.name, [0, 0, 0])
                 sums[:] = (old + new for old, new in zip(sums, row[1:], strict=True))
-        more = matrix(part.trace, part.match)
+        more = message_matrix(part.trace, part.match)
         messages += more[0]
         sizes += more[1]
-        own = times_of(waiting(part.trace, part.match))
+        own = sum_times(waits_of_run(part.trace, part.match))
         total = own if total is None else total + own
     assert total is not None
     ordered = {key: sorted((CallTimes(name, *row) for name, row in of.items()), key=lambda row: -row.ns)
@@ -86,12 +86,12 @@ def make_tables_of_context(ground: AnalysisContext) -> Tables:
 
 def to_json(of: Tables) -> dict[str, Any]:
     """Return the keys `waiting`, `times` and `matrix` of a report."""
-    messages, each = blocks(of.messages, MAX_BLOCKS)
+    messages, each = merge_blocks(of.messages, MAX_BLOCKS)
     rows = {
         key: [{"name": r.name, "calls": r.calls, "ns": r.ns, "waiting_ns": r.waiting} for r in found[:MAX_ROWS]]
         for key, found in of.times.items()
     }
-    sizes, _ = blocks(of.bytes, MAX_BLOCKS)
+    sizes, _ = merge_blocks(of.bytes, MAX_BLOCKS)
     return {
         "waiting": of.ledger.to_json(MAX_ROWS),
         "times": rows,
@@ -124,7 +124,7 @@ def matrix_lines(of: Tables, width: int) -> Iterator[str]:
     label = 2 * len(str(max(0, len(of.messages) - 1))) + 2
     most = max(1, (width - label) // _CELL)
     for name, values in (("messages", of.messages), ("bytes", of.bytes)):
-        merged, each = blocks(values, most)
+        merged, each = merge_blocks(values, most)
         of_blocks = f", {each} ranks a row and column" if each > 1 else ""
         yield ""
         yield f"{name} from rank (row) to rank (column){of_blocks}"
@@ -191,8 +191,8 @@ def _render_causes(ledger: Ledger) -> str:
 
 
 def _render_matrix(of: Tables) -> str:
-    sizes, each = blocks(of.bytes, MAX_BLOCKS)
-    messages, _ = blocks(of.messages, MAX_BLOCKS)
+    sizes, each = merge_blocks(of.bytes, MAX_BLOCKS)
+    messages, _ = merge_blocks(of.messages, MAX_BLOCKS)
     if not messages.any():
         return "<p>No messages from rank to rank.</p>"
     # Where no size is known the picture shows the messages.

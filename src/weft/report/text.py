@@ -8,7 +8,7 @@ from typing import Final, TextIO
 
 from weft.base.words import plural, rank_names, rank_set, short_function, visible
 from weft.base.words import printable as printable  # noqa: PLC0414 - known by this name here
-from weft.endings import lines as ends
+from weft.endings import describe_ends as ends
 from weft.evidence import Ended, Race
 from weft.findings import Finding, Site
 from weft.kinds import SEVERITIES
@@ -31,6 +31,8 @@ MAX_FOLLOWING: Final = 3
 SUMMARY_LINES: Final = 20
 CALM_LINES: Final = 3
 UNSEEN_LINES: Final = 4
+DEAR: Final = 0.1
+"""The share of all ranks' time from which on a wait stands on the first screen of a run without errors."""
 WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective", "wait-at-epoch", "imbalance"))
 """Kinds that only cost time."""
 
@@ -52,7 +54,9 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     """Return the lines of `summary` with their styles."""
     loud = [f for f in report.findings if f.severity != "note"]
     calm = [f for f in report.findings if f.severity == "note" and f.kind not in WAITING]
-    notes = len(report.findings) - len(loud) - len(calm)
+    waits = [f for f in report.findings if f.severity == "note" and f.kind in WAITING]
+    dearest = waits[:1] if not loud and waits and _share(waits[0]) >= DEAR else []
+    notes = len(waits) - len(dearest)
     ended = ends(trace)
     first = is_interrupted(trace) or not loud
     lines = failed_lines(trace, report)
@@ -67,9 +71,16 @@ def summary_blocks(trace: Trace, report: Report) -> list[Block]:
     lines += [(finding_line(finding), line_style(finding)) for finding in calm[:CALM_LINES]]
     if len(calm) > CALM_LINES:
         lines.append((f"and {plural(len(calm) - CALM_LINES, 'more note')}", ""))
+    lines += [(finding_line(finding), line_style(finding)) for finding in dearest]
     if notes:
-        lines.append((f"{plural(notes, 'note')} on waiting times: weft report {trace.path}", ""))
+        said = plural(notes, "more note" if dearest else "note")
+        lines.append((f"{said} on waiting times: weft report {trace.path}", ""))
     return lines + ([] if first else [(text, "") for text in ends(trace, ranks_with_ending(report.findings))])
+
+
+def _share(finding: Finding) -> float:
+    """The share of all ranks' time that a wait costs."""
+    return getattr(finding.evidence, "share", 0.0)
 
 
 def _describe_nothing(trace: Trace, *, is_ended: bool) -> str:

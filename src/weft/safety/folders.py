@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 TOLD: Final = "WEFT_INTERNAL_CACHE_TOLD"
-"""In the environment: the cache that was told to be of no use: commands that a command starts do not repeat it."""
+"""In the environment: the cache that was reported as unusable: commands that a command starts do not repeat that."""
 _MAX_LINKS: Final = 40
 """On the way to one path, as the kernel has it."""
 

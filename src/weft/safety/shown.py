@@ -34,6 +34,7 @@ def shown(text: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
+    """Return a character that acts on a terminal as an escape."""
     number = ord(found[0])
     if number < 0x7F:
         return f"\\x{number:02x}"

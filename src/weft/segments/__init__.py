@@ -12,13 +12,45 @@ any source, with a look at what lies behind it (lookahead.py).
 
 from __future__ import annotations
 
-from weft.segments.closed_cuts import Walk, closable, recalls, sparse, uncut, wild
-from weft.segments.cut_points import Cuts, Seen, apart, cuts, look, within, worth_cutting
-from weft.segments.lookahead import Ahead, Looking, Sends, sends
-from weft.segments.quiescence import quiet
+from weft.segments.closed_cuts import (
+    SegmentWalk,
+    allows_closed_cuts,
+    cancels_requests,
+    has_wide_gaps,
+    keep_whole,
+    receives_from_any_source,
+)
+from weft.segments.cut_points import (
+    Cuts,
+    RankScan,
+    calls_between_cuts,
+    cut_between,
+    find_cuts,
+    scan_rank,
+    worth_cutting,
+)
+from weft.segments.lookahead import LookAhead, Looking, Sends, last_sends
+from weft.segments.quiescence import is_quiet
 from weft.trace.segment import SEGMENT
 
 __all__ = [
-    "SEGMENT", "Ahead", "Cuts", "Looking", "Seen", "Sends", "Walk", "apart", "closable", "cuts", "look", "quiet",
-    "recalls", "sends", "sparse", "uncut", "wild", "within", "worth_cutting",
+    "SEGMENT",
+    "Cuts",
+    "LookAhead",
+    "Looking",
+    "RankScan",
+    "SegmentWalk",
+    "Sends",
+    "allows_closed_cuts",
+    "calls_between_cuts",
+    "cancels_requests",
+    "cut_between",
+    "find_cuts",
+    "has_wide_gaps",
+    "is_quiet",
+    "keep_whole",
+    "last_sends",
+    "receives_from_any_source",
+    "scan_rank",
+    "worth_cutting",
 ]  # fmt: skip

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from weft.match import Match, match_operations
 from weft.mpi.meaning import Act, Mode, Over, all_meanings, functions_with
-from weft.segments.cut_points import Cuts, Seen, apart
-from weft.segments.greatest_cut import Descent, Found, before, light
-from weft.segments.lookahead import Ahead, Looking, over
-from weft.segments.untaken_messages import Lost
+from weft.segments.cut_points import Cuts, RankScan, calls_between_cuts
+from weft.segments.greatest_cut import ClosedCut, CutDescent, match_before, receives_that_may_be_pending
+from weft.segments.lookahead import LookAhead, Looking, calls_carried_over
+from weft.segments.untaken_messages import UntakenMessages
 from weft.terms import calls
 from weft.terms.argument_columns import decode_columns, integer_column
 from weft.terms.calls import masks_of, word_set
@@ -57,21 +57,20 @@ _UNDIVIDED: Final = (
 _READY: Final = functions_with(Act.SEND, where=lambda row: row.mode is Mode.READY)
 
 
-def closable(trace: Trace, called: frozenset[int]) -> bool:
-    """Return whether closed cuts are safe for a run that calls these functions; `wild` decides about receives of any
-    source.
-    """
+def allows_closed_cuts(trace: Trace, called: frozenset[int]) -> bool:
+    """Return whether closed cuts are safe for a run that calls these functions; `receives_from_any_source` decides
+    about wildcards."""
     ids = masks_of(trace.functions).ids
-    restarted = recalls(trace, called) and called.intersection(ids(calls.STARTS))
+    restarted = cancels_requests(trace, called) and called.intersection(ids(calls.STARTS))
     return not restarted and not called.intersection(ids(_UNDIVIDED))
 
 
-def recalls(trace: Trace, called: frozenset[int]) -> bool:
+def cancels_requests(trace: Trace, called: frozenset[int]) -> bool:
     """Return whether requests are cancelled: with receives of any source, a look ahead may not see that they are."""
     return bool(called.intersection(masks_of(trace.functions).ids(calls.CANCELS)))
 
 
-def wild(rank: Rank) -> bool:
+def receives_from_any_source(rank: Rank) -> bool:
     """Return whether a rank receives or probes from any source, reading its calls a part at a time."""
     table, events = masks_of(rank.trace.functions).table(calls.SENDRECVS | calls.ISENDRECVS), rank.events
     for start in range(0, len(events), _PART):
@@ -88,19 +87,19 @@ def wild(rank: Rank) -> bool:
     return False
 
 
-def uncut(trace: Trace, seen: Sequence[Seen]) -> Cuts:
+def keep_whole(trace: Trace, seen: Sequence[RankScan]) -> Cuts:
     """Return the start and the end of a run alone."""
     ends = np.array([one.calls for one in seen], np.int64)
     called = frozenset[int]().union(*(one.called for one in seen))
     return Cuts(trace, np.stack([np.zeros_like(ends), ends]), seen, np.full((2, len(ends)), -1, np.int64), called)
 
 
-def sparse(of: Cuts, least: int = SEGMENT) -> bool:
+def has_wide_gaps(cuts: Cuts, least: int = SEGMENT) -> bool:
     """Return whether some of the moments lie much farther apart than wanted."""
-    return int(np.diff(of.at.sum(axis=1)).max()) > WIDER * apart(least, len(of.at[0]))
+    return int(np.diff(cuts.at.sum(axis=1)).max()) > WIDER * calls_between_cuts(least, len(cuts.at[0]))
 
 
-class Walk:
+class SegmentWalk:
     """The segments of a run between closed cuts, from `first` on, each with its match; `at` grows with them.
 
     The last one, which goes to the end of the run, is left out: at[-1] is where it begins. `carried` holds by moment
@@ -110,23 +109,23 @@ class Walk:
 
     def __init__(self, of: Cuts, first: Ints, least: int = SEGMENT, looking: Looking | None = None) -> None:
         self.of, self.ends = of, of.at[-1]
-        self.size = apart(least, len(first))
+        self.size = calls_between_cuts(least, len(first))
         self.at = [first]
         self.carried: dict[int, list[Ints]] = {}
-        self.lost = Lost(of)
+        self.lost = UntakenMessages(of)
         self.looking = looking
         self.looks: dict[int, tuple[Ints, Lookahead, Sequence[Ints]]] = {}
         # Of calls that are carried, and of them alone, a segment does not know the whole order.
         self.carries = of.called.isdisjoint(masks_of(of.run.functions).ids(_READY))
 
-    def __iter__(self) -> Walk:
+    def __iter__(self) -> SegmentWalk:
         return self
 
-    def __next__(self) -> tuple[Segment, Match, Ahead | None]:
+    def __next__(self) -> tuple[Segment, Match, LookAhead | None]:
         # Nothing of a segment is held here while the next one is looked for.
-        found = self._next(self.at[-1])
+        found = self._find_next_segment(self.at[-1])
         if found is None:
-            self._end()
+            self._add_last_look()
             raise StopIteration
         segment, _, ahead = found
         if any(map(len, segment.out)):
@@ -137,16 +136,17 @@ class Walk:
         self.at.append(np.array(segment.last, np.int64))
         return found
 
-    def _end(self) -> None:
-        """What the last segment knows: all that is behind it, and whether races are before it."""
+    def _add_last_look(self) -> None:
+        """Store what the last segment knows: all that comes after its beginning, and whether races are before it."""
         if self.looking is not None:
             rest = self.of.between(self.at[-1], self.ends, self.carried.get(len(self.at) - 1, ()))
             counts = np.array([len(rank) for rank in rest.ranks], np.int64)
             look = Lookahead(counts, self.looking.behind, {})
             self.looks[len(self.at) - 1] = self.ends, look, ()
 
-    def _next(self, first: Ints) -> tuple[Segment, Match, Ahead | None] | None:
-        """Return the next segment: windows of more and more calls, up to one that has a fair part before its cut."""
+    def _find_next_segment(self, first: Ints) -> tuple[Segment, Match, LookAhead | None] | None:
+        """Return the next segment, from windows of more and more calls up to one that has enough calls before its
+        cut; None if only the last segment is left."""
         rest, into = self.ends - first, self.carried.get(len(self.at) - 1, ())
         wanted = self.size
         most = int(rest.sum()) // 2 if self.looking is None else min(int(rest.sum()) // 2, FURTHEST * self.size)
@@ -159,55 +159,63 @@ class Walk:
                 of = match_operations(window)
             except Exception:  # the analyses of the last segment, which then begins here, say why
                 return None
-            found = self._looking(window, of, wanted, into) if self.looking else self._named(window, of, wanted, into)
+            found = (
+                self._segment_with_lookahead(window, of, wanted, into)
+                if self.looking
+                else self._segment_without_wildcards(window, of, wanted, into)
+            )
             if found is not None:
                 return found
             wanted *= WIDER
             window.release()
         return None
 
-    def _looking(
+    def _segment_with_lookahead(
         self, window: Segment, of: Match, wanted: int, into: Sequence[Ints]
-    ) -> tuple[Segment, Match, Ahead] | None:
-        """Return the segment before the cut of a window within which a look goes further."""
+    ) -> tuple[Segment, Match, LookAhead] | None:
+        """Return the segment before the cut of a window within which a look goes further, None if there is no such
+        cut."""
         assert self.looking is not None
         least, found = -(-wanted // WIDER), None
         if not self.carried:
-            found = self.looking.within(window, of, least)
+            found = self.looking.look_within(window, of, least)
         if found is None and self.carries:
-            found = self.looking.within(window, of, least, into, carries=True)
+            found = self.looking.look_within(window, of, least, into, carries=True)
         if found is None:
             return None
         ahead, cut, out = found
         first = np.array(window.first, np.int64)
         segment = self.of.between(first, first + cut.cut - _ahead(window), into, out)
-        return segment, before(ahead.match, segment, cut), ahead
+        return segment, match_before(ahead.match, segment, cut), ahead
 
-    def _named(
+    def _segment_without_wildcards(
         self, window: Segment, of: Match, wanted: int, into: Sequence[Ints]
     ) -> tuple[Segment, Match, None] | None:
-        """Return the segment before the cut of a window, and what is carried over it."""
-        found, first = self._found(window, of, wanted), np.array(window.first, np.int64)
-        if not _fair(found, window, wanted):
+        """Return the segment before the cut of a window without receives of any source, None if too few calls are
+        before the cut."""
+        found, first = self._find_cut(window, of, wanted), np.array(window.first, np.int64)
+        if not _has_enough_calls(found, window, wanted):
             return None
-        segment = self.of.between(first, first + found.cut - _ahead(window), into, over(window, of, found))
-        return segment, before(of, segment, found), None
+        segment = self.of.between(
+            first, first + found.cut - _ahead(window), into, calls_carried_over(window, of, found)
+        )
+        return segment, match_before(of, segment, found), None
 
-    def _found(self, window: Segment, of: Match, wanted: int) -> Found:
-        """Return the cut of a window: with nothing carried over it, but where that is no fair one, or seldom was
-        before.
-        """
+    def _find_cut(self, window: Segment, of: Match, wanted: int) -> ClosedCut:
+        """Return the cut of a window: with nothing carried over it, unless that leaves too little or did so before."""
         if not self.carried:
-            plain = Descent(window, of).found()
-            if not self.carries or _fair(plain, window, wanted):
+            plain = CutDescent(window, of).find_cut()
+            if not self.carries or _has_enough_calls(plain, window, wanted):
                 return plain
-        return Descent(window, of, light(of), self.lost.of_window(of, np.array(window.last, np.int64))).found()
+        return CutDescent(
+            window, of, receives_that_may_be_pending(of), self.lost.untaken_sends(of, np.array(window.last, np.int64))
+        ).find_cut()
 
 
 def _ahead(window: Segment) -> Ints:
     return np.array([rank.ahead for rank in window.ranks], np.int64)
 
 
-def _fair(found: Found, window: Segment, wanted: int) -> bool:
+def _has_enough_calls(found: ClosedCut, window: Segment, wanted: int) -> bool:
     """Return whether enough calls are before a cut."""
     return int((found.cut - _ahead(window)).sum()) * WIDER >= wanted

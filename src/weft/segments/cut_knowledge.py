@@ -12,13 +12,13 @@ from weft.base.event_id import EventId
 from weft.match import match_operations
 from weft.order import Cut, order_events
 from weft.segments.cut_points import Cuts
-from weft.segments.greatest_cut import without
+from weft.segments.greatest_cut import match_without_carried
 from weft.trace.segment import Segment
 
 Points = NDArray[np.int64]
 
 
-class Known:
+class CutKnowledge:
     """By moment, of those behind which segments look ahead, and by rank, the last point of each rank that it knows."""
 
     def __init__(self, of: Cuts) -> None:
@@ -29,33 +29,33 @@ class Known:
         np.fill_diagonal(known, 2 * of.at[first])
         self._at: dict[int, Points] = {first: known}
 
-    def at(self, moment: int) -> Points:
-        """Return ranks by ranks. It is found from the last moment before it that was asked for."""
+    def points_at(self, moment: int) -> Points:
+        """Return ranks by ranks the last point that each knows at a moment, computed from the last moment before it
+        that was asked for."""
         if moment not in self._at:
             place = max(one for one in self._at if one < moment)
             known = self._at[place]
             for low in range(place, moment):
-                known = self._behind(low, known)
+                known = self._points_after(low, known)
             self._at[moment] = known
         return self._at[moment]
 
-    def _behind(self, low: int, known: Points) -> Points:
-        """Return the same behind a segment."""
+    def _points_after(self, low: int, known: Points) -> Points:
+        """Return what is known after the segment that begins at moment `low`, from what was known at its beginning."""
         segment = self.of.segment(low, low + 1)
         matched = match_operations(segment)
-        of = order_events(segment, without(matched, segment) if any(map(len, segment.out)) else matched)
+        of = order_events(segment, match_without_carried(matched, segment) if any(map(len, segment.out)) else matched)
         found = known.copy()
         for rank in segment.ranks:
             if len(rank) > rank.ahead:
-                found[rank.index] = points(segment, of.past(EventId(rank.index, len(rank) - 1)), known)
+                found[rank.index] = points_in_run(segment, of.past(EventId(rank.index, len(rank) - 1)), known)
         segment.release()
         return found
 
 
-def points(segment: Segment, past: Cut, known: Points) -> Points:
+def points_in_run(segment: Segment, past: Cut, known: Points) -> Points:
     """Return for each rank the last point of the run in a causal past of a segment. `known`: what was known at its
-    beginning.
-    """
+    beginning."""
     ahead = np.array([rank.ahead for rank in segment.ranks], np.int64)
     here = past.points.astype(np.int64)
     met = here > 2 * ahead

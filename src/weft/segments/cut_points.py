@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.mpi.meaning import Sync
 from weft.order.edges import plain_fences
-from weft.segments.window_and_file_state import Carried, Following, Now, carried, held
+from weft.segments.window_and_file_state import Carried, Now, StateFollower, count_stored_calls, make_carried
 from weft.terms import calls, kernels
 from weft.terms.argument_columns import Ints
 from weft.terms.calls import masks_of, word_set
@@ -44,7 +44,7 @@ _UNDIVIDED: Final = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class RankScan:
     """What one look at a rank's calls finds.
 
     `called`: ids of the functions. `candidates`: every `stride`-th collective at which a cut may be, of `many`.
@@ -61,7 +61,7 @@ class Seen:
     carried: Carried
     calls: int
 
-    def makers(self, start: int) -> Ints:
+    def request_makers(self, start: int) -> Ints:
         """Return the calls that made the persistent requests that are there at a call."""
         found: Ints = self.earlier[(self.earlier < start) & (self.freed >= start)]
         return found
@@ -79,7 +79,7 @@ class Cuts:
 
     run: Trace
     at: NDArray[np.int64]
-    seen: Sequence[Seen]
+    seen: Sequence[RankScan]
     which: Ints
     called: frozenset[int]
     carried: Mapping[int, Sequence[NDArray[np.int64]]] = field(default_factory=dict)
@@ -91,13 +91,13 @@ class Cuts:
     def segment(self, low: int, high: int) -> Segment:
         """Return the calls between two of the moments."""
         if low in self.looks and high == len(self):
-            return self.looking(low)
+            return self.segment_looking_ahead(low)
         goes_on = low > 0 and any(len(one.carried.calls) for one in self.seen)
-        going = [seen.carried.at(place) for seen, place in zip(self.seen, self.which[low].tolist(), strict=True)] if (
-            goes_on) else ()  # fmt: skip
+        places = self.which[low].tolist() if goes_on else []
+        going = [seen.carried.state_at(place) for seen, place in zip(self.seen, places, strict=False)]
         return self.between(self.at[low], self.at[high], self.carried.get(low, ()), self.carried.get(high, ()), going)
 
-    def looking(self, low: int) -> Segment:
+    def segment_looking_ahead(self, low: int) -> Segment:
         """Return the calls from a moment on, as far as the segment that begins there looks."""
         end, look, out = self.looks[low]
         segment = self.between(self.at[low], end, self.carried.get(low, ()), out)
@@ -108,23 +108,20 @@ class Cuts:
         self, begin: Ints, end: Ints, into: Sequence[Ints] = (), out: Sequence[Ints] = (),
         going: Sequence[tuple[Ints, Ints]] = (),
     ) -> Segment:  # fmt: skip
-        """Return the calls from some on up to before others, one a rank, with what is carried into them and out of
-        them.
-
-        `going`: the calls of each rank that go on there on windows and files, and their fences.
-        """
+        """1 Return the calls from some on up to before others, one a rank, with what is carried into them and out of
+        them."""
         first, last = begin.tolist(), end.tolist()
         before, fenced = [], []
         for place, (rank, seen, start) in enumerate(zip(self.run.ranks, self.seen, first, strict=True)):
-            made = seen.makers(start)
+            made = seen.request_makers(start)
             here, fences = going[place] if going else (NOTHING, NOTHING)
             before.append(np.unique(np.concatenate([made, here, into[place] if into else NOTHING])))
             windows = rank.events["object"][here[fences > 0]]
             fenced.append(dict(zip(windows.tolist(), fences[fences > 0].tolist(), strict=True)))
         return Segment(self.run, first, last, before if any(map(len, before)) else (), out=out, fenced=fenced)
 
-    def of(self, event: tuple[int, int]) -> int:
-        """Return the last moment that is not behind an event, or over which it is carried."""
+    def moment_before(self, event: tuple[int, int]) -> int:
+        """Return the last moment that is not after an event, or over which the event is carried."""
         rank, index = event
         place = min(int(np.searchsorted(self.at[:, rank], index, side="right")) - 1, len(self) - 1)
         while place + 1 in self.carried and index in self.carried[place + 1][rank]:
@@ -136,16 +133,17 @@ def worth_cutting(trace: Trace, least: int = SEGMENT) -> bool:
     """Return whether a run is long, and of a kind that can be cut into segments."""
     if any(rank.file is None for rank in trace.ranks) or len(trace.ranks) < 2:
         return False
-    return trace.event_count >= 2 * apart(least, len(trace.ranks)) and is_divisible(trace)
+    return trace.event_count >= 2 * calls_between_cuts(least, len(trace.ranks)) and is_divisible(trace)
 
 
-def apart(least: int, ranks: int) -> int:
+def calls_between_cuts(least: int, ranks: int) -> int:
     """Return about how many calls of all ranks lie between two cuts."""
     return max(least, A_RANK * ranks)
 
 
-def look(rank: Rank) -> Seen:
-    """Read the calls of a rank once, a part at a time, for collectives at which the run may be cut."""
+def scan_rank(rank: Rank) -> RankScan:
+    """Read the calls of a rank once, a part at a time, and return the collectives at which the run may be cut and
+    what goes on there."""
     trace = rank.trace
     # Neither the catalogue of the whole rank nor its columns are made: they would be as long as the run.
     table = masks_of(trace.functions).table(_GATHERINGS)
@@ -155,7 +153,7 @@ def look(rank: Rank) -> Seen:
     going: list[Now] = []
     earlier: list[Ints] = [NOTHING]
     released: list[Ints] = [NOTHING]
-    following, of_all = Following(rank), _of_all(rank)
+    following, of_all = StateFollower(rank), _objects_of_all_ranks(rank)
     stride, many = 1, 0
     for start in range(0, len(events), _PART):
         part = events[start : start + _PART]
@@ -166,27 +164,24 @@ def look(rank: Rank) -> Seen:
         if (rows := np.flatnonzero(frees[function])).size and len(earlier) > 1:  # of those that are made before
             released.append(rows + start)
         rows = np.flatnonzero(table[function])
-        rows = rows[_gathers(rank, function[rows], rows + start, *of_all)]
+        rows = rows[_gathers_all_ranks(rank, function[rows], rows + start, *of_all)]
         numbers = many + np.arange(len(rows))
         many += len(rows)
         found.append(rows[numbers % stride == stride - 1] + start)
         following.any = bool(counts[following.ids].any())
-        going += following.through(part, function, start, found[-1]) if following.any else [()] * len(found[-1])
-        while len(going) > _MOST or (len(going) > 1 and following.any and held(going) > _MOST_CARRIED):
+        going += following.follow_part(part, function, start, found[-1]) if following.any else [()] * len(found[-1])
+        while len(going) > _MOST or (len(going) > 1 and following.any and count_stored_calls(going) > _MOST_CARRIED):
             stride, found, going = 2 * stride, [np.concatenate(found)[1::2]], going[1::2]
         release_pages(part)
     candidates = np.concatenate([NOTHING, *found]) + 1
     called = frozenset(np.flatnonzero(counts).tolist())
     made = np.concatenate(earlier)
-    freed = _freed(rank, made, np.concatenate(released))
-    return Seen(called, candidates, stride, many, made, freed, carried(going), len(events))
+    freed = _find_releases(rank, made, np.concatenate(released))
+    return RankScan(called, candidates, stride, many, made, freed, make_carried(going), len(events))
 
 
-def _freed(rank: Rank, made: Ints, frees: Ints) -> Ints:
-    """Return the call that frees what each of some calls made; the number of calls if none does.
-
-    Persistent collectives are paired by their order on the communicator, so every rank keeps all of them.
-    """
+def _find_releases(rank: Rank, made: Ints, frees: Ints) -> Ints:
+    """1 Return the call that frees what each of some calls made; the number of calls if none does."""
     if not len(made):
         return made
     found = match_frees_with_makers(rank, made, frees)
@@ -196,10 +191,11 @@ def _freed(rank: Rank, made: Ints, frees: Ints) -> Ints:
     return found
 
 
-def _gathers(rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, windows: Ints) -> NDArray[np.bool_]:
-    """Return which of some calls returned and gather all ranks: those on communicators of all, fences on windows of
-    all.
-    """
+def _gathers_all_ranks(
+    rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, windows: Ints
+) -> NDArray[np.bool_]:
+    """Return which of some calls returned and gather all ranks: those on communicators of all ranks, and fences on
+    windows of all ranks."""
     slots = rank.events[rows]
     good: NDArray[np.bool_] = (slots["flags"] & Flag.CLOSED != 0) & (slots["error"] == 0)
     fences = masks_of(rank.trace.functions).table(_FENCES)[called]
@@ -212,7 +208,7 @@ def _gathers(rank: Rank, called: NDArray[np.uint16], rows: Ints, comms: Ints, wi
     return good
 
 
-def _of_all(rank: Rank) -> tuple[Ints, Ints]:
+def _objects_of_all_ranks(rank: Rank) -> tuple[Ints, Ints]:
     """Return the communicators of which every rank is a member, and the windows of which every rank has a part."""
     everyone = len(rank.trace.ranks)
     comms = {
@@ -223,10 +219,9 @@ def _of_all(rank: Rank) -> tuple[Ints, Ints]:
     return np.array(sorted(comms), np.int64), np.array(windows, np.int64)
 
 
-def cuts(trace: Trace, seen: Sequence[Seen], least: int = SEGMENT) -> Cuts | None:
+def find_cuts(trace: Trace, seen: Sequence[RankScan], least: int = SEGMENT) -> Cuts | None:
     """Return the moments at which the run may be cut, `least` calls apart; None if there are none or it must stay
-    whole.
-    """
+    whole."""
     called = frozenset[int]().union(*(one.called for one in seen))
     if called.intersection(masks_of(trace.functions).ids(_UNDIVIDED)):
         return None
@@ -236,7 +231,7 @@ def cuts(trace: Trace, seen: Sequence[Seen], least: int = SEGMENT) -> Cuts | Non
         return None
     at = np.stack([one.candidates[stride // one.stride - 1 :: stride // one.stride][:many] for one in seen], axis=1)
     ends = np.array([one.calls for one in seen], np.int64)
-    chosen = _apart(at.sum(axis=1), 0, int(ends.sum()), apart(least, len(seen)))
+    chosen = _choose_moments(at.sum(axis=1), 0, int(ends.sum()), calls_between_cuts(least, len(seen)))
     if not chosen:
         return None
     rows = [np.zeros(len(seen), np.int64), *at[chosen], ends]
@@ -245,11 +240,9 @@ def cuts(trace: Trace, seen: Sequence[Seen], least: int = SEGMENT) -> Cuts | Non
     return Cuts(trace, np.stack(rows), seen, which, called)
 
 
-def within(of: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
-    """Return the run cut only between two of its moments, at others about `wanted` calls apart; None if there are none.
-
-    None also if the state of windows or files lasts across moments.
-    """
+def cut_between(of: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
+    """1 Return the run cut only between two of its moments, at others about `wanted` calls apart; None if there are
+    none."""
     if len(of.which) != len(of.at) or any(len(one.carried.calls) for one in of.seen):
         return None
     stride = max(one.stride for one in of.seen)
@@ -261,7 +254,7 @@ def within(of: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
         return None
     which = (numbers[:, None] + 1) * steps - 1
     at = np.stack([one.candidates[column] for one, column in zip(of.seen, which.T, strict=True)], axis=1)
-    chosen = _apart(at.sum(axis=1), int(of.at[low].sum()), int(of.at[high].sum()), wanted)
+    chosen = _choose_moments(at.sum(axis=1), int(of.at[low].sum()), int(of.at[high].sum()), wanted)
     if not chosen:
         return None
     return replace(
@@ -270,8 +263,8 @@ def within(of: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
     )  # fmt: skip
 
 
-def _apart(total: Ints, begin: int, end: int, wanted: int) -> list[int]:
-    """Choose moments that lie about `wanted` calls apart. `total`: how many calls are before each."""
+def _choose_moments(total: Ints, begin: int, end: int, wanted: int) -> list[int]:
+    """Choose moments that are about `wanted` calls apart. `total`: how many calls are before each."""
     chosen: list[int] = []
     before = begin
     for place, calls_ in enumerate(total.tolist()):

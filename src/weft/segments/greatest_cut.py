@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts, group_collectives
 from weft.match.operations import Collectives
-from weft.segments.quiescence import gathered
+from weft.segments.quiescence import collectives_with_all_members
 from weft.terms import calls
 from weft.terms.calls import masks_of
 from weft.trace.segment import Segment
@@ -32,14 +32,14 @@ _HEAVY: Final = (
 
 
 @dataclass(frozen=True)
-class Found:
+class ClosedCut:
     """A closed cut of a window: by rank the first call that is not before it, and the rows that are carried over it."""
 
     cut: Ints
     sends: Mask
     recvs: Mask
 
-    def carried(self, of: Match, ranks: int) -> list[Ints]:
+    def carried_calls(self, of: Match, ranks: int) -> list[Ints]:
         """Return for each rank the calls before the cut whose messages belong after it."""
         found = []
         for rank in range(ranks):
@@ -49,14 +49,14 @@ class Found:
         return found
 
 
-def light(of: Match) -> Mask:
+def receives_that_may_be_pending(of: Match) -> Mask:
     """Return which receives may be pending over a cut: their message is received after it."""
     flags = of.recvs.flags
     found: Mask = (flags & Post.NONBLOCKING != 0) & (flags & _HEAVY == 0)
     return found
 
 
-class Descent:
+class CutDescent:
     """Steps down over what has a part behind the cut, or no other part.
 
     `light`: rows of receives that may be pending over the cut, `lost`: rows of sends that are never received. `most`:
@@ -79,45 +79,50 @@ class Descent:
         self.sent = np.where(self.lost, np.uint32(NONE), sends.event) if self.lost.any() else sends.event
         """The same of a send, whose post it is; none of a lost one."""
         self.parts_rank = of.collectives.ranks()
-        self._out_alone(window)
+        self._exclude_incomplete(window)
         self.between = [
-            self._between(number, *find_cancelled_requests(rank)) for number, rank in enumerate(window.ranks)
+            self._last_settled_calls(number, *find_cancelled_requests(rank)) for number, rank in enumerate(window.ranks)
         ]
         self._ends: dict[int, Ints] = {}
-        self.seen = self._seen()
+        self.seen = self._probes_by_send()
 
-    def found(self) -> Found:
-        """Return the greatest closed cut, of no calls where it takes too many steps."""
-        cut = self._down()
+    def find_cut(self) -> ClosedCut:
+        """Return the greatest closed cut; one before all calls if it takes too many steps."""
+        cut = self._step_down()
         recvs = self.light & (self.of.recvs.event < cut[self.of.recvs.ranks()])
         recvs &= self.of.recvs.completion >= cut[self.of.recvs.ranks()]
-        return Found(cut, self.lost & (self.of.sends.event < cut[self.of.sends.ranks()]), recvs)
+        return ClosedCut(cut, self.lost & (self.of.sends.event < cut[self.of.sends.ranks()]), recvs)
 
-    def _down(self) -> Ints:
-        """Step down rank by rank, over what the steps before have left without its other parts."""
+    def _step_down(self) -> Ints:
+        """Return the cut after stepping down rank by rank, over what the steps before have left without its other
+        parts."""
         done = self.ends.copy()
         steps = 0
         while steps < MOST_STEPS + MOST_OF_A_RANK * len(done):
-            down = np.flatnonzero(self.bound < done) if (self.bound < done).any() else self._unsettled()
+            down = (
+                np.flatnonzero(self.bound < done) if (self.bound < done).any() else self._ranks_with_pending_requests()
+            )
             if not len(down):
                 # What was carried into the window and cannot go on is of all that follows.
                 return self.bound if (self.bound >= self.least).all() else self.least
             for rank in down.tolist():
                 low = self.bound[rank] = int(self.between[rank][self.bound[rank]])
-                self._out(rank, low, int(done[rank]))  # which may lower the rank itself, that sends to itself
+                self._exclude_partners(
+                    rank, low, int(done[rank])
+                )  # which may lower the rank itself, that sends to itself
                 done[rank] = low
             steps += len(down)
         return self.least
 
-    def _unsettled(self) -> Ints:
+    def _ranks_with_pending_requests(self) -> Ints:
         """Return ranks at whose bound a request is pending."""
         return np.array([r for r, one in enumerate(self.between) if one[self.bound[r]] != self.bound[r]], np.int64)
 
     def _lower(self, ranks: NDArray[Any], events: NDArray[Any]) -> None:
         np.minimum.at(self.bound, ranks, events.astype(np.int64))
 
-    def _out_alone(self, window: Segment) -> None:
-        """What has no other part in the window, or is not complete in it, is not before the cut."""
+    def _exclude_incomplete(self, window: Segment) -> None:
+        """Move the cut before what has no other part in the window, or is not complete in it."""
         sends, recvs = self.of.sends, self.of.recvs
         open_ = ((sends.partner == NONE) | (sends.completion == NONE)) & ~self.lost
         self._lower(sends.ranks()[open_], sends.event[open_])
@@ -131,16 +136,13 @@ class Descent:
         self._lower(self.of.probes.ranks()[out], self.of.probes.event[out])
         parts, of = self.of.collectives, self.of.instances
         if len(of):
-            whole = gathered(window, self.of)
+            whole = collectives_with_all_members(window, self.of)
             out = ~whole[parts.instance] | (parts.completion == NONE)
             out |= masks_of(window.functions).table(calls.ENDS)[parts.function]
             self._lower(self.parts_rank[out], parts.event[out])
 
-    def _between(self, rank: int, begun: Ints, ended: Ints) -> NDArray[np.int32]:
-        """Return by call of a rank the last one up to it before which no request is pending.
-
-        What is cancelled is pending from `begun` to `ended`: it has no rows.
-        """
+    def _last_settled_calls(self, rank: int, begun: Ints, ended: Ints) -> NDArray[np.int32]:
+        """1 Return for each call of a rank the last one up to it before which no request is pending."""
         change = np.zeros(int(self.ends[rank]) + 2, np.int64)
         none = np.zeros(len(self.of.collectives), np.bool_)
         carried = (self.lost, self.light, none)
@@ -156,7 +158,7 @@ class Descent:
         last: NDArray[np.int32] = np.maximum.accumulate(np.where(free, np.arange(len(free), dtype=np.int32), 0))
         return last
 
-    def _by_end(self, rank: int) -> Ints:
+    def _light_receives_by_end(self, rank: int) -> Ints:
         """Return the light receives of a rank in the order in which they are complete."""
         if rank not in self._ends:
             part = self.of.recvs.of_rank(rank)
@@ -164,7 +166,7 @@ class Descent:
             self._ends[rank] = rows[np.argsort(self.taken[rows], kind="stable")]
         return self._ends[rank]
 
-    def _seen(self) -> tuple[Ints, Ints, Ints]:
+    def _probes_by_send(self) -> tuple[Ints, Ints, Ints]:
         """Probes by the send that they saw: rows of sends in order, and rank and event of the probe."""
         probes = self.of.probes
         rows = np.flatnonzero(probes.partner != NONE)
@@ -172,22 +174,23 @@ class Descent:
         of, ranks, events = probes.partner[rows], probes.ranks()[rows], probes.event[rows]
         return of.astype(np.int64), ranks.astype(np.int64), events.astype(np.int64)
 
-    def _out(self, rank: int, low: int, high: int) -> None:
-        """Take the other parts of what calls `low` up to before `high` of a rank began, or of what they received."""
+    def _exclude_partners(self, rank: int, low: int, high: int) -> None:
+        """Move the cut before the other parts of what calls `low` up to before `high` of a rank began, or of what
+        they received."""
         sends, recvs, probes = self.of.sends, self.of.recvs, self.of.probes
-        mine = _rows(sends, rank, low, high)
+        mine = _rows_posted_by(sends, rank, low, high)
         self._lower_partners(sends.peer[mine], sends.partner[mine], self.taken)
         rows, by, events = self.seen
         some = slice(int(np.searchsorted(rows, mine.start)), int(np.searchsorted(rows, mine.stop)))
         self._lower(by[some], events[some])
         for posts in (recvs, probes):
-            mine = _rows(posts, rank, low, high)
+            mine = _rows_posted_by(posts, rank, low, high)
             self._lower_partners(posts.peer[mine], posts.partner[mine], self.sent)
-        by_end = self._by_end(rank)
+        by_end = self._light_receives_by_end(rank)
         ended = by_end[slice(*np.searchsorted(self.taken[by_end], (low, high)).tolist())]
         self._lower_partners(recvs.peer[ended], recvs.partner[ended], self.sent)
         parts, of = self.of.collectives, self.of.instances
-        mine = _rows(parts, rank, low, high)
+        mine = _rows_posted_by(parts, rank, low, high)
         if mine.start == mine.stop:
             return
         which = np.unique(parts.instance[mine])
@@ -201,23 +204,23 @@ class Descent:
         self._lower(ranks[there], others[partner[there]])
 
 
-def _rows(rows: Posts | Collectives, rank: int, low: int, high: int) -> slice:
+def _rows_posted_by(rows: Posts | Collectives, rank: int, low: int, high: int) -> slice:
     """Return the rows that calls `low` up to before `high` of a rank posted."""
     part = rows.of_rank(rank)
     first, last = np.searchsorted(rows.event[part], (low, high))
     return slice(part.start + int(first), part.start + int(last))
 
 
-def before(of: Match, segment: Segment, found: Found) -> Match:
+def match_before(of: Match, segment: Segment, found: ClosedCut) -> Match:
     """Return the match of a segment up to a closed cut, out of the match of the window."""
     cut, colls = found.cut, of.collectives
     sends, recvs, probes = (rows.event < cut[rows.ranks()] for rows in (of.sends, of.recvs, of.probes))
-    return _some(
+    return _select_rows(
         of, segment, _Kept(sends & ~found.sends, recvs & ~found.recvs, probes, colls.event < cut[colls.ranks()])
     )
 
 
-def without(of: Match, segment: Segment) -> Match:
+def match_without_carried(of: Match, segment: Segment) -> Match:
     """Return the match of a segment without the messages of its calls that belong after it."""
     kept = []
     for posts in (of.sends, of.recvs):
@@ -226,7 +229,9 @@ def without(of: Match, segment: Segment) -> Match:
             for rank in range(len(segment.ranks))
         ]
         kept.append(~np.concatenate([np.zeros(0, np.bool_), *out]))
-    return _some(of, segment, _Kept(*kept, *(np.ones(len(rows), np.bool_) for rows in (of.probes, of.collectives))))
+    return _select_rows(
+        of, segment, _Kept(*kept, *(np.ones(len(rows), np.bool_) for rows in (of.probes, of.collectives)))
+    )
 
 
 class _Kept(NamedTuple):
@@ -238,12 +243,12 @@ class _Kept(NamedTuple):
     collectives: Mask
 
 
-def _some(of: Match, segment: Segment, kept: _Kept) -> Match:
+def _select_rows(of: Match, segment: Segment, kept: _Kept) -> Match:
     """Return the match of some of the rows, of which each has its partner."""
-    sends, of_sends = _part(of.sends, kept.sends)
-    recvs, of_recvs = _part(of.recvs, kept.recvs)
-    probes, _ = _part(of.probes, kept.probes)
-    colls, _ = _part(of.collectives, kept.collectives)
+    sends, of_sends = _select_part(of.sends, kept.sends)
+    recvs, of_recvs = _select_part(of.recvs, kept.recvs)
+    probes, _ = _select_part(of.probes, kept.probes)
+    colls, _ = _select_part(of.collectives, kept.collectives)
     for posts, to in ((sends, of_recvs), (recvs, of_sends), (probes, of_sends)):
         there = posts.partner != NONE
         posts.partner[there] = to[posts.partner[there]]
@@ -253,8 +258,8 @@ def _some(of: Match, segment: Segment, kept: _Kept) -> Match:
 _Rows = TypeVar("_Rows", Posts, Collectives)
 
 
-def _part(rows: _Rows, kept: Mask) -> tuple[_Rows, NDArray[np.uint32]]:
-    """Return some of the rows, and by row of all which of them it is; NONE for the others."""
+def _select_part(rows: _Rows, kept: Mask) -> tuple[_Rows, NDArray[np.uint32]]:
+    """Return some of the rows, and for each of all rows which of these it is; NONE for the others."""
     number = np.cumsum(kept, dtype=np.int64)
     first = np.concatenate([[0], number])[rows.first.astype(np.int64)].astype(np.uint64)
     some = {one.name: getattr(rows, one.name)[kept] for one in fields(rows) if one.name != "first"}

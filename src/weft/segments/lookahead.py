@@ -23,7 +23,7 @@ from weft.order import Order, order_events
 from weft.races.ahead import first_open_receive, first_undecided_race, last_common_points
 from weft.races.search import CACHE_NAME, detect_among_all, select_before
 from weft.segments.cut_points import Cuts
-from weft.segments.greatest_cut import Descent, Found, before, light
+from weft.segments.greatest_cut import ClosedCut, CutDescent, match_before, receives_that_may_be_pending
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
 from weft.terms.calls import masks_of
@@ -41,8 +41,8 @@ Sends = dict[int, int]
 """By rank that is sent to the last call that may do so."""
 
 
-def sends(rank: Rank) -> Sends:
-    """Whom a rank sends to, and in which call at last."""
+def last_sends(rank: Rank) -> Sends:
+    """Return for each rank that a rank sends to the last call that sends there."""
     table, of = masks_of(rank.trace.functions).table, {id: rank.comm(id) for id in rank.comm_ids()}
     sending, starts, inits = table(_SENDS), table(calls.STARTS), table(calls.SEND_INITS)
     width = len(rank.trace.ranks) + 1
@@ -73,7 +73,7 @@ def sends(rank: Rank) -> Sends:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class LookAhead:
     """The calls that a segment looks at, with those behind it, their match, in which its races are kept, and order."""
 
     segment: Segment
@@ -91,15 +91,15 @@ class Looking:
     def __init__(self, of: Cuts, wild: Mask, sends: Sequence[Sends], behind: Mask) -> None:
         self.of, self.wild, self.sends, self.behind = of, wild, sends, behind
 
-    def light(self, of: Match) -> Mask:
+    def pending_receives(self, of: Match) -> Mask:
         """Receives that may be pending over a cut, of messages that do not wait for them."""
         recvs, sends = of.recvs, of.sends
         waits = np.append(sends.flags & Post.SYNCHRONOUS != 0, [False])[np.minimum(recvs.partner, len(sends))]
-        found: Mask = light(of) & ~self.wild[recvs.ranks()] & ~waits
+        found: Mask = receives_that_may_be_pending(of) & ~self.wild[recvs.ranks()] & ~waits
         return found
 
-    def _behind(self, end: Ints) -> dict[int, list[int]]:
-        """Return by rank who may send it something from some calls on."""
+    def _later_senders(self, end: Ints) -> dict[int, list[int]]:
+        """Return for each rank who may send it something from some calls on."""
         found: dict[int, list[int]] = {}
         for sender, (first, sends) in enumerate(zip(end.tolist(), self.sends, strict=True)):
             for receiver, last in sends.items():
@@ -107,35 +107,31 @@ class Looking:
                     found.setdefault(receiver, []).append(sender)
         return found
 
-    def within(
-        self, window: Segment, of: Match, least: int, into: Sequence[Ints] = (), *, carries: bool = False
-    ) -> tuple[Ahead, Found, list[Ints]] | None:  # fmt: skip
-        """Return as far as a window can be looked at, and the cut in it before which nothing is open; what goes over
-        that.
-
-        `into`: what goes over its beginning; with `carries` some may go on. None where fewer calls than `least` are
-        before the cut.
-        """
+    def look_within(
+        self, window: Segment, of: Match, least: int, carried_in: Sequence[Ints] = (), *, carries: bool = False
+    ) -> tuple[LookAhead, ClosedCut, list[Ints]] | None:  # fmt: skip
+        """1 Return as far as a window can be looked at, the cut in it before which nothing is open, and what is
+        carried over that cut."""
         ahead = np.array([rank.ahead for rank in window.ranks], np.int64)
-        far = Descent(window, of, self.light(of) if carries else None).found()
+        far = CutDescent(window, of, self.pending_receives(of) if carries else None).find_cut()
         begin, end = np.array(window.first, np.int64), np.array(window.first, np.int64) + far.cut - ahead
         if int((far.cut - ahead).sum()) < least:
             return None
-        out = over(window, of, far)
-        segment = self.of.between(begin, end, into, out)
-        look = Lookahead(far.cut, self.behind, self._behind(end))
+        out = calls_carried_over(window, of, far)
+        segment = self.of.between(begin, end, carried_in, out)
+        look = Lookahead(far.cut, self.behind, self._later_senders(end))
         segment.look = look
-        match = before(of, segment, far)
+        match = match_before(of, segment, far)
         ordered = order_events(segment, match)
         known = last_common_points(match, ordered, look.sends)
-        most, pending = first_open_receive(match, known), self.light(match) if carries else None
-        found = Descent(segment, match, pending, most=most).found()
+        most, pending = first_open_receive(match, known), self.pending_receives(match) if carries else None
+        found = CutDescent(segment, match, pending, most=most).find_cut()
         if int((found.cut - ahead).sum()) < least:
             return None
         races, after = detect_among_all(match, ordered)
         most = np.minimum(most, first_undecided_race(match, ordered, races, known))
         if (most < found.cut).any():
-            found = Descent(segment, match, pending, most=most).found()
+            found = CutDescent(segment, match, pending, most=most).find_cut()
             if int((found.cut - ahead).sum()) < least:
                 return None
         segment.look = replace(look, told=found.cut)
@@ -143,13 +139,13 @@ class Looking:
         self.behind = self.behind | (after <= 2 * found.cut)
         near = begin + found.cut - ahead
         both = [np.union1d(mine, far_[far_ < last]) for mine, far_, last in zip(
-            over(segment, match, found), out, near.tolist(), strict=True)]  # fmt: skip
-        return Ahead(segment, match, ordered), found, both
+            calls_carried_over(segment, match, found), out, near.tolist(), strict=True)]  # fmt: skip
+        return LookAhead(segment, match, ordered), found, both
 
 
-def over(window: Segment, of: Match, found: Found) -> list[Ints]:
-    """Return by rank the calls of the run whose messages go over a cut of a window."""
+def calls_carried_over(window: Segment, of: Match, found: ClosedCut) -> list[Ints]:
+    """Return for each rank the calls of the run whose messages go over a cut of a window."""
     return [
         np.array([window.to_run_event(EventId(rank, event)).event for event in events.tolist()], np.int64)
-        for rank, events in enumerate(found.carried(of, len(window.ranks)))
+        for rank, events in enumerate(found.carried_calls(of, len(window.ranks)))
     ]

@@ -16,33 +16,34 @@ from weft.trace.segment import Segment
 from weft.usage import file_races, rma_quiescence
 
 
-def quiet(segment: Segment, match: Match) -> bool:
+def is_quiet(segment: Segment, match: Match) -> bool:
     """Return whether every message was sent and taken, every request is complete, and every collective has all its
     members.
 
-    Every one-sided operation must be complete at its target, no epoch with anything pending may be open, and what was
-    written to files must be visible to all that read them. The last call of every rank is then one collective, which no
-    rank left before all had come.
+    Every one-sided operation must be complete at its target, no epoch with anything pending may be open, and what
+    was written to files must be visible to all that read them. The last call of every rank is then one collective,
+    which no rank left before all had come.
     """
     return (
-        _taken(match.sends) and _taken(match.recvs) and _gathered(segment, match)
+        _all_taken(match.sends) and _all_taken(match.recvs) and _all_collectives_complete(segment, match)
         and rma_quiescence.is_rma_quiescent(segment, match) and file_races.are_files_quiescent(segment, match)
     )  # fmt: skip
 
 
-def _taken(posts: Posts) -> bool:
+def _all_taken(posts: Posts) -> bool:
     cancelled = posts.flags & Post.CANCELLED != 0
     return bool(((posts.partner != NONE) | cancelled).all() and (posts.completion != NONE).all())
 
 
-def _gathered(segment: Segment, match: Match) -> bool:
+def _all_collectives_complete(segment: Segment, match: Match) -> bool:
+    """Return whether every collective is complete, has all its members, and the last one is common to all ranks."""
     parts, of = match.collectives, match.instances
     if not len(of) or (parts.completion == NONE).any():
         return False
-    return bool(gathered(segment, match).all()) and _together(segment, match)
+    return bool(collectives_with_all_members(segment, match).all()) and _end_in_one_collective(segment, match)
 
 
-def gathered(segment: Segment, match: Match) -> NDArray[np.bool_]:
+def collectives_with_all_members(segment: Segment, match: Match) -> NDArray[np.bool_]:
     """Return for each collective whether all its members are there and call the same function."""
     parts, of = match.collectives, match.instances
     members = np.array([len({*c.members, *c.remote_members} - {-1}) for c in segment.communicators], np.int64)
@@ -58,7 +59,7 @@ def gathered(segment: Segment, match: Match) -> NDArray[np.bool_]:
     return found
 
 
-def _together(segment: Segment, match: Match) -> bool:
+def _end_in_one_collective(segment: Segment, match: Match) -> bool:
     """Return whether the last calls of all ranks are one collective, which no rank leaves before all have come."""
     parts = match.collectives
     if (np.diff(parts.first) == 0).any():

@@ -34,7 +34,7 @@ class _Channel(NamedTuple):
     tag: int
 
 
-class Lost:
+class UntakenMessages:
     """What is known of messages that nobody takes, as a run is gone through."""
 
     def __init__(self, of: Cuts) -> None:
@@ -46,7 +46,7 @@ class Lost:
         self._left = 0
         """How many channels are yet to be looked for at this cut."""
 
-    def of_window(self, of: Match, ends: Ints) -> Mask:
+    def untaken_sends(self, of: Match, ends: Ints) -> Mask:
         """Return which sends of a window no receive takes, neither in the window nor after its end. `ends`: its last
         call by rank.
         """
@@ -60,44 +60,45 @@ class Lost:
         channels, which = np.unique(keys, axis=0, return_inverse=True)
         never = np.zeros(len(channels), np.bool_)
         self._left = MOST
-        # Which message a pending receive of any tag takes is told behind the window.
+        # Which message a pending receive of any tag takes is only known after the window.
         open_ = np.flatnonzero(of.recvs.flags & Post.UNDECIDED)
         columns = (of.recvs.comm, of.recvs.peer, of.recvs.ranks())
         takers = set(zip(*(column[open_].tolist() for column in columns), strict=True))
         for place, row in enumerate(channels.tolist()):
-            never[place] = tuple(row[:3]) not in takers and self._never(_Channel(*row), ends)
+            never[place] = tuple(row[:3]) not in takers and self._is_never_taken(_Channel(*row), ends)
         found[rows] = never[which.reshape(-1)]
         return found
 
-    def _never(self, channel: _Channel, ends: Ints) -> bool:
+    def _is_never_taken(self, channel: _Channel, ends: Ints) -> bool:
+        """Return whether no receive after the window's end takes a message of a channel."""
         start, length = int(ends[channel.receiver]), len(self.run.ranks[channel.receiver])
         known = self._next.get(channel, -1)
         if known < start and self._left:
             self._left -= 1
-            known = self._next[channel] = self._taken_from(channel, start)
+            known = self._next[channel] = self._first_taking_call(channel, start)
         return known >= length
 
-    def _taken_from(self, channel: _Channel, start: int) -> int:
+    def _first_taking_call(self, channel: _Channel, start: int) -> int:
         """Return the first call of the receiver from `start` on that may take a message of a channel; its number of
-        calls if none.
-        """
+        calls if none."""
         rank, comm = self.run.ranks[channel.receiver], self.run.communicators[channel.comm]
         local, events, peers = comm.local_ids.get(rank.index), rank.events, comm.peers(rank.index)
         if local is None or channel.source not in peers:
             return start
         source, step = peers.index(channel.source), _PART
         inits = events[self.of.seen[rank.index].earlier]
-        if len(inits) and self._takes(inits, local, source, channel.tag).any():
+        if len(inits) and self._may_take(inits, local, source, channel.tag).any():
             return start
         while start < len(events):
             part = events[start : start + step]
-            if (hit := self._takes(part, local, source, channel.tag)).any():
+            if (hit := self._may_take(part, local, source, channel.tag)).any():
                 return start + int(hit.argmax())
             release_pages(part)
             start, step = start + step, min(2 * step, _MOST_PART)
         return len(events)
 
-    def _takes(self, part: NDArray[np.void], local: int, source: int, tag: int) -> Mask:
+    def _may_take(self, part: NDArray[np.void], local: int, source: int, tag: int) -> Mask:
+        """Return which calls of a part may take a message with these properties."""
         function = part["function"]
         named = self.takes[function] & (part["peer"] == source)
         named &= (part["tag"] == tag) | (part["flags"] & Flag.ANY_TAG != 0) | (part["tag"] < 0)

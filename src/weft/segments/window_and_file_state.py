@@ -57,7 +57,7 @@ class Carried:
     calls: Ints
     fences: Ints
 
-    def at(self, moment: int) -> tuple[Ints, Ints]:
+    def state_at(self, moment: int) -> tuple[Ints, Ints]:
         """Return the calls that make up the state at a moment, and their fences."""
         state = self.state[moment]
         part = slice(int(self.starts[state]), int(self.starts[state + 1]))
@@ -69,10 +69,9 @@ Now = tuple[tuple[int, int], ...]
 
 
 @cache
-def _followed(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.bool_], Ints]:
+def _state_tables(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.bool_], Ints]:
     """Return by function id which state it changes, and whether it begins something; and the ids of all such
-    functions.
-    """
+    functions."""
     table = masks_of(functions).table
     of, begin = np.zeros(65536, np.uint8), np.zeros(65536, np.bool_)
     for sort, begins, ends in _SORTS:
@@ -81,11 +80,11 @@ def _followed(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.b
     return of, begin, np.flatnonzero(of)
 
 
-class Following:
+class StateFollower:
     """Follows the calls of a rank on windows and files, a part of them at a time."""
 
     def __init__(self, rank: Rank) -> None:
-        self._sort, self._begins, self.ids = _followed(rank.trace.functions)
+        self._sort, self._begins, self.ids = _state_tables(rank.trace.functions)
         self.any = False
         """Whether any of them was called."""
         self._open: dict[int, dict[tuple[int, int], int]] = {}
@@ -93,7 +92,7 @@ class Following:
         self._fences: dict[int, int] = {}
         self._now: Now | None = ()
 
-    def through(self, part: NDArray[Any], function: NDArray[np.uint16], start: int, moments: Ints) -> list[Now]:
+    def follow_part(self, part: NDArray[Any], function: NDArray[np.uint16], start: int, moments: Ints) -> list[Now]:
         """Follow a part of the calls, from call `start` of the rank on; return the state after each of `moments`."""
         rows = np.flatnonzero(self._sort[function])
         of, sort = part["object"][rows].astype(np.int64), self._sort[function[rows]]
@@ -103,21 +102,21 @@ class Following:
         rows, of, sort, peer = rows[known], of[known], sort[known], peer[known]
         of += np.where(sort >= _OPENED, _OF_FILES, 0)
         if not len(rows):
-            return [self._known()] * len(moments)
+            return [self._current_state()] * len(moments)
         address = part["buffer"][rows].view(np.int64)
         about = np.where(sort == _LOCKED, peer, np.where(sort == _ATTACHED, address, 0))
         until = np.searchsorted(moments, rows + start)
-        last, many = _last_of(until, of, sort, about)
+        last, many = _last_rows_before(until, of, sort, about)
         found: list[Now] = []
         for row, fences in zip(last.tolist(), many.tolist(), strict=True):
             while len(found) < until[row]:
-                found.append(self._known())
+                found.append(self._current_state())
             call, what = int(rows[row]), (int(sort[row]), int(about[row]))
             begins = bool(self._begins[function[call]])
-            self._take(int(of[row]), what, call + start, fences if sort[row] == _FENCED else 0, begins=begins)
-        return found + [self._known()] * (len(moments) - len(found))
+            self._apply_call(int(of[row]), what, call + start, fences if sort[row] == _FENCED else 0, begins=begins)
+        return found + [self._current_state()] * (len(moments) - len(found))
 
-    def _take(self, of: int, what: tuple[int, int], call: int, fences: int, *, begins: bool) -> None:
+    def _apply_call(self, of: int, what: tuple[int, int], call: int, fences: int, *, begins: bool) -> None:
         """Take the last call of its kind up to a moment, and how many fences there were of it."""
         self._now = None
         if what[0] in (_GONE, _CLOSED):
@@ -132,7 +131,8 @@ class Following:
         if fences:
             self._fences[of] = self._fences.get(of, 0) + fences
 
-    def _known(self) -> Now:
+    def _current_state(self) -> Now:
+        """Return the calls that make up the state now, each with the number of fences before the last one."""
         if self._now is None:
             self._now = tuple(sorted(
                 (call, max(self._fences.get(of, 0) - 1, 0))
@@ -141,11 +141,11 @@ class Following:
         return self._now
 
 
-def _last_of(until: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Return the last row of each key up to each moment, in order, and how many rows each stands for."""
-    by = np.lexsort((*key, until))
+def _last_rows_before(moments: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Return the last row of each key up to each moment, in order, and how many rows each counts for."""
+    by = np.lexsort((*key, moments))
     differs = np.zeros(max(len(by) - 1, 0), np.bool_)
-    for column in (until, *key):
+    for column in (moments, *key):
         differs |= np.diff(column[by]) != 0
     ends = np.append(np.flatnonzero(differs), len(by) - 1)
     last, many = by[ends], np.diff(ends, prepend=-1)
@@ -153,19 +153,19 @@ def _last_of(until: Ints, *key: NDArray[Any]) -> tuple[Ints, Ints]:
     return last[order], many[order]
 
 
-def _changes(moments: Sequence[Now]) -> list[bool]:
-    """Return of which moments the calls that go on are not those of the one before."""
+def _differs_from_previous(moments: Sequence[Now]) -> list[bool]:
+    """Return for each moment whether its state differs from that of the moment before."""
     return [k == 0 or now is not moments[k - 1] for k, now in enumerate(moments)]
 
 
-def held(moments: Sequence[Now]) -> int:
+def count_stored_calls(moments: Sequence[Now]) -> int:
     """Return how many calls are stored for some moments."""
-    return sum(len(now) for now, new in zip(moments, _changes(moments), strict=True) if new)
+    return sum(len(now) for now, new in zip(moments, _differs_from_previous(moments), strict=True) if new)
 
 
-def carried(moments: Sequence[Now]) -> Carried:
+def make_carried(moments: Sequence[Now]) -> Carried:
     """Make the columns of Carried out of the state at each moment."""
-    new = _changes(moments)
+    new = _differs_from_previous(moments)
     states = [now for now, first in zip(moments, new, strict=True) if first]
     starts = np.concatenate([[0], np.cumsum([len(now) for now in states])]).astype(np.int64)
     rows = np.array([row for now in states for row in now], np.int64).reshape(-1, 2)

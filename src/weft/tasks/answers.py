@@ -67,7 +67,13 @@ def _render_stop(answer: Answer) -> list[str]:
     }
     moved = "" if answer["from"] in (None, answer["task"]) or why == "joined" else f"from task {answer['from']}: "
     source = f"  {answer['source']}" if answer["source"] else ""
-    return [f"{mark.get(why, '')}{moved}{label} at {_render_line(at)} in {at['function']}{source}"]
+    stays = answer.get("stays")
+    moved = "" if stays else moved
+    lines = [f"{mark.get(why, '')}{moved}{label} at {_render_line(at)} in {at['function']}{source}"]
+    if stays:
+        lines.append(f"{stays['label']} stays in hand, at {_render_line(stays['at'])}: `next` goes on with it, "
+                     f"`task {answer['task']}` goes to the other")  # fmt: skip
+    return lines
 
 
 def _render_wait(wait: Answer | None) -> str:

@@ -46,12 +46,12 @@ MOST_INTERPRETERS: Final = 1000
 CALLS: Final = frozenset((0, 7, 23, 35, 43, 45, 47, 61, 230, 232, 247, 270, 271, 281, 288, 441))
 """System calls in which Python has let go of its lock, by their numbers on x86-64: read, poll, select, nanosleep,
 accept, epoll, waits for a process."""
-FUTEX, FUTEX_WAIT_BITSET = 202, 9
+FUTEX, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_PRIVATE, PAGE = 202, 0, 9, 128, 4096
 """A wait for a lock of Python's, by that operation of futex; in the others it may hold what Python's own lock needs."""
 RESTARTED: Final = frozenset((-512, -513, -514))
 RESTART_BLOCK, RESTART_SYSCALL = -516, 219
 """What the kernel means to do with an interrupted system call, as it stands in rax, and the call that takes it up."""
-R12, RBX, RAX, RSI, ORIG_RAX, RIP, CS, FLAGS, RSP = 3, 5, 10, 13, 15, 16, 17, 18, 19
+R12, RBX, RAX, RSI, RDI, ORIG_RAX, RIP, CS, FLAGS, RSP = 3, 5, 10, 13, 14, 15, 16, 17, 18, 19
 """Places of registers in `struct user_regs_struct`."""
 SAVED: Final = 15
 """The first of them, which the code below takes from the stack in that order."""
@@ -199,8 +199,14 @@ class MainThreadCall:
 
 
 def is_in_blocking_call(registers: list[int]) -> bool:
-    """Return whether a thread is in a system call during which Python has released its lock."""
+    """Return whether a thread is in a system call during which Python has released its lock.
+
+    A poll or a sleep that was interrupted before goes on as `restart_syscall`, with the arguments that it had; so does
+    the wait for a lock, whose first argument is an address and whose second one is its operation.
+    """
     number = registers[ORIG_RAX]
+    if number == RESTART_SYSCALL:
+        return registers[RDI] < PAGE or registers[RSI] not in (FUTEX_WAIT, FUTEX_WAIT | FUTEX_PRIVATE)
     return number in CALLS or (number == FUTEX and registers[RSI] & 127 == FUTEX_WAIT_BITSET)
 
 

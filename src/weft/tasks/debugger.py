@@ -86,7 +86,10 @@ class TaskDebugger:
         """Advance several times, and stop earlier at anything but a line."""
         answer: Answer = {}
         for _ in range(times):
+            before = self.focus
             answer = self._record_stop(self._advance_once(how))
+            if how != "continue" and self.stop.why in ("breakpoint", "watch"):
+                answer |= self._keep_in_hand(before)
             if self.stop.why in (
                 "ended",
                 "deadlock",
@@ -100,6 +103,16 @@ class TaskDebugger:
             ):
                 break
         return answer
+
+    def _keep_in_hand(self, task: int | None) -> Answer:
+        """Leave the task that was stepped in focus if another one has come to a breakpoint meanwhile; return what to
+        say of it.
+        """
+        row = next((row for row in self.read_rows() if row.id == task), None)
+        if row is None or row.kind != "task" or self.stop.task == task:
+            return {}
+        self.focus, self.kind = row.id, row.kind
+        return {"stays": {"task": row.id, "label": row.label, "at": row.at.as_dict() if row.at else None}}
 
     def _advance_once(self, how: How) -> Stop:
         """Advance once; Ctrl-C or the time limit interrupts the program."""

@@ -23,6 +23,7 @@ def render_hang(told: list[dict[str, Any]], cancelled: list[dict[str, Any]], row
     told = sorted(told, key=lambda thing: _rank_as_cause(thing, known))
     lines = [_render_ignored_cancellation(row, known) for row in cancelled]
     lines += [_render_awaited_object(thing, known) for thing in told]
+    lines = _render_pool_shutdown(rows) + lines
     proof = f"{_render_counts(rows)}, and no timer, I/O or thread that could wake one"
     if not lines:
         return f"{STUCK}: {proof}"
@@ -30,7 +31,7 @@ def render_hang(told: list[dict[str, Any]], cancelled: list[dict[str, Any]], row
     return "\n".join([f"{STUCK}: {lines[0]}", f"  {proof}", *(f"  {line}" for line in lines[1:MOST]), *more])
 
 
-def _rank_as_cause(thing: dict[str, Any], rows: dict[int, TaskRow]) -> tuple[int, int, int]:
+def _rank_as_cause(thing: dict[str, Any], rows: dict[int, TaskRow]) -> tuple[int, bool, int, int]:
     """Return a key that sorts objects: first those that certainly nobody releases, then those with many that wait."""
     waits = set(thing["waits"])
     inside = [rows[id_] for id_ in thing["inside"] if id_ in rows]
@@ -38,11 +39,13 @@ def _rank_as_cause(thing: dict[str, Any], rows: dict[int, TaskRow]) -> tuple[int
     has_dead_owner = thing["owner"] and thing["owner"][2]
     if thing["deaths"] or has_dead_owner or waits & set(thing["inside"]) or is_in_circle:
         rank = 0
-    elif not inside and not thing["has"] and not thing["owner"]:
+    elif not inside and not thing["owner"] and (thing["calls"] or not thing["has"]):
         rank = 1
     else:
         rank = 2
-    return rank, -len(waits), min(waits)
+    if thing["kind"] == "Future" and not thing["deaths"]:
+        rank = 1 if thing["stalled"] else 3
+    return rank, thing["kind"] == "Future", -len(waits), min(waits)
 
 
 def _find_awaited_tasks(row: TaskRow, rows: dict[int, TaskRow]) -> set[int]:
@@ -93,6 +96,7 @@ def render_delays(delays: dict[str, Any], told: list[dict[str, Any]], rows: list
     """
     known = {row.id: row for row in rows}
     lines = [_render_blocked_loop(loop, known) for loop in delays["blocked"]]
+    lines += _render_pool_shutdown(rows)
     lines += [_render_ignored_cancellation(row, known) for row in delays["cancelled"]]
     objects = sorted(told, key=lambda thing: _rank_as_cause(thing, known))
     at_work = {thing["thread"][0]: thing["waits"] for thing in told if thing["thread"] and thing["thread"][1]}
@@ -111,10 +115,19 @@ def _render_ahead(tasks: list[int], rows: dict[int, TaskRow]) -> str:
 
 def _is_worth_telling(thing: dict[str, Any], rows: dict[int, TaskRow]) -> bool:
     """Return whether an object holds tasks up as far as can be seen, although the program goes on."""
-    rank, _, _ = _rank_as_cause(thing, rows)
+    rank = _rank_as_cause(thing, rows)[0]
     is_queued = thing["thread"] is not None and not thing["thread"][1]
     has_holder = len(thing["waits"]) > 1 and bool(thing["inside"] or thing["owner"])
-    return rank == 0 or thing["pool"] is not None or is_queued or has_holder
+    return rank == 0 or bool(thing["stalled"]) or thing["pool"] is not None or is_queued or has_holder
+
+
+def _render_pool_shutdown(rows: list[TaskRow]) -> list[str]:
+    """Return a line if asyncio.run ends and waits for works of the loop's own pool: the works."""
+    works = [row for row in rows if row.kind == "work" and row.state == "running"]
+    if not works or not any(row.kind == "thread" and row.name.endswith("(_do_shutdown)") for row in rows):
+        return []
+    parts = [f"{row.label}, which is at {row.at or '?'}" + (f" ({row.wait.what})" if row.wait else "") for row in works]
+    return [f"asyncio.run is ending and waits for {listed(parts[:MOST])}"]
 
 
 def _render_blocked_loop(loop: dict[str, Any], rows: dict[int, TaskRow]) -> str:
@@ -181,6 +194,8 @@ def render_only_held(rows: list[TaskRow]) -> str:
 
 def _render_awaited_object(thing: dict[str, Any], rows: dict[int, TaskRow]) -> str:
     waiting = _render_waiting_tasks([rows[id_] for id_ in sorted(thing["waits"]) if id_ in rows])
+    if thing["stalled"]:
+        return f"{waiting} for {thing['stalled']}"
     if (pool := thing["pool"]) is not None:
         held = [_render_pool_holder(holder, rows) for holder in pool["holders"][:MOST]]
         return f"{waiting} in {pool['function']} for {pool['kind']}; {listed(held)}"
@@ -240,14 +255,8 @@ def _render_holder(thing: dict[str, Any], rows: dict[int, TaskRow]) -> str:
         them = " for tasks that wait for it" if circle else ""
         return f"{render_labels(inside)} {conjugate(inside, 'are')} inside of it: {_render_waiting_tasks(inside)}{them}"
     has = [rows[id_] for id_ in thing["has"] if id_ in rows]
-    if has:
-        return f"who else has it: {_render_waiting_tasks(has)}"
-    return "no other task has it" + _render_calls(thing["calls"])
-
-
-def _render_calls(calls: list[list[Any]] | None) -> str:
-    """Return where the program could release an object that nobody has, after which nobody comes there."""
-    if calls is None:
-        return ""
-    places = [f"{text} at {_render_site([file, line, ''])}" for file, line, text in calls]
-    return f", and no task comes to {listed(places, 'or')}" if places else ", and the program never releases it"
+    others = f"who else has it: {_render_waiting_tasks(has)}" if has else "no other task has it"
+    if thing["calls"]:
+        places = [f"{text} at {_render_site([file, line, ''])}" for file, line, text in thing["calls"]]
+        return f"no task comes to {listed(places, 'or')}; {others}"
+    return others + (", and the program has no call that releases it" if thing["calls"] is not None else "")

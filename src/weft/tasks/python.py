@@ -37,6 +37,8 @@ ANSWER = 30.0
 """Seconds for the program to answer a question."""
 MOST = 256 << 20
 """Bytes of an answer."""
+MOST_SEARCHED = 2000
+"""Tasks up to which the variables of all are searched in a program that is not hung."""
 AGAIN = 0.15
 """Seconds between two looks whether nothing can happen any more."""
 TICK = 0.01
@@ -264,7 +266,8 @@ class AgentConversation:
         """Return what holds up the program, if it is not hung; empty if nothing is known to."""
         if self._over is not None:
             return ""
-        return hang_messages.render_delays(self._request("delays"), self._request("hung"), self.tasks())
+        objects = self._request("hung", most=MOST_SEARCHED)
+        return hang_messages.render_delays(self._request("delays"), objects, self.tasks())
 
     def explain_missing_tasks(self) -> str:
         """Return that the program has tasks of another library than asyncio; empty if it has none."""

@@ -53,17 +53,19 @@ def has_loop_at(rank: Rank, site: int, around: int = 0) -> bool:
 
 def task_suffix(*events: Event) -> str:
     """Return ` in task 7 (worker), made at solve.c:41` if all events are of one explicit task, or of tasks that look
-    alike.
+    alike; ` in tasks made at solve.c:41` if they are of several that one line made.
     """
-    [task, *others] = [event.task for event in events]
-    if (
-        task is None
-        or task.kind != TaskKind.EXPLICIT
-        or any(o is None or (o.label, o.site) != (task.label, task.site) for o in others)
-    ):
+    tasks = [event.task for event in events]
+    explicit = [task for task in tasks if task is not None and task.kind == TaskKind.EXPLICIT]
+    sites = {(task.site.file, task.site.line) for task in explicit}
+    if len(explicit) < len(tasks) or len(sites) != 1:
         return ""
-    made = f", made at {Path(task.site.file).name}:{task.site.line}" if task.site.file else ""
-    return f" in {task.label}{made}"
+    [(file, line)] = sites
+    labels = {task.label for task in explicit}
+    made = f"made at {Path(file).name}:{line}" if file else ""
+    if len(labels) > 1:
+        return made and f" in tasks {made}"
+    return f" in {labels.pop()}{made and f', {made}'}"
 
 
 def rank_argument(value: int, system: System = MPI) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -79,7 +79,10 @@ def parse_ranges(text: str) -> list[tuple[int, int]]:
         if match is None:
             raise UsageError(f"{part!r} is neither a number nor a range such as 0-3")
         first = _parse_integer(match[1])
-        found.append((first, _parse_integer(match[2]) if match[2] else first))
+        last = _parse_integer(match[2]) if match[2] else first
+        if last < first:
+            raise UsageError(f"{part.strip()!r} goes backward: write {last}-{first}")
+        found.append((first, last))
     return found
 
 
@@ -261,7 +264,10 @@ def _parse_time_span(term: Term) -> tuple[float, float]:
         return _parse_time_span(Term(term.key, value[0], value[1:]))
     first, dash, last = value.partition("-")
     start = parse_duration(first) if first else 0
-    return start, (parse_duration(last) if last else math.inf) if dash else start
+    end = (parse_duration(last) if last else math.inf) if dash else start
+    if end < start:
+        raise UsageError(f"the time {value!r} goes backward: write {last}-{first}")
+    return start, end
 
 
 def _select_by_time(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
@@ -387,12 +393,23 @@ def select_ranks(term: Term, count: int) -> Mask:
     return _compare_numbers(np.arange(count), term) ^ term.negated
 
 
-def find_absent_ranks(term: Term, count: int) -> list[str]:
-    """Return the ranks that a term names and a run of `count` ranks does not have, as ranges."""
+def find_absent_ranks(term: Term, count: int, *, in_part: bool) -> list[str]:
+    """Return the ranks that a term names and a run of `count` ranks does not have, as ranges: of ranges that reach
+    beyond the run (`in_part`), or of those that lie wholly beyond it.
+    """
     if term.operator not in (":", "="):
         return []
     found: list[tuple[int, int]] = []
     for first, last in parse_ranges(term.value):
-        found += [(first, min(last, -1))] if first < 0 else []
-        found += [(max(first, count), last)] if last >= count else []
+        if (first < count and last >= 0) is in_part:
+            found += [(first, min(last, -1))] if first < 0 else []
+            found += [(max(first, count), last)] if last >= count else []
     return [f"{first}" if first == last else f"{first}-{last}" for first, last in found]
+
+
+def unknown_functions(term: Term, names: Collection[str]) -> list[str]:
+    """Return the words of a term about functions that fit none of them."""
+    if KEYS[term.key] is not _select_by_function:
+        return []
+    words = term.value.split(",")
+    return [word for word in words if not any(_name_matches(name, [word.lower()]) for name in names)]

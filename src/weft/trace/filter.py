@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -34,7 +34,17 @@ from numpy.typing import NDArray
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.kinds import KINDS
-from weft.trace.conditions import KEYS, STATES, Mask, Term, check_value, find_absent_ranks, select_ranks, selects_ranks
+from weft.trace.conditions import (
+    KEYS,
+    STATES,
+    Mask,
+    Term,
+    check_value,
+    find_absent_ranks,
+    select_ranks,
+    selects_ranks,
+    unknown_functions,
+)
 from weft.trace.layout import Events
 
 if TYPE_CHECKING:
@@ -143,10 +153,18 @@ class Filter:
             mask |= np.logical_and.reduce([np.ones(count, np.bool_), *whole])
         return [trace.ranks[i] for i in np.flatnonzero(mask)]
 
-    def absent_ranks(self, count: int) -> list[str]:
-        """Return the ranks that the filter names and a run of `count` ranks does not have, such as `7` or `4-63`."""
+    def absent_ranks(self, count: int, *, in_part: bool = False) -> list[str]:
+        """Return the ranks that the filter names and a run of `count` ranks does not have, such as `7` or `4-63`.
+
+        `in_part`: of ranges of which the run has a part; else of those of which it has none.
+        """
         whole = [term for term in self.terms if term.key != "finding" and selects_ranks(term)]
-        return list(dict.fromkeys(text for term in whole for text in find_absent_ranks(term, count)))
+        return list(dict.fromkeys(text for term in whole for text in find_absent_ranks(term, count, in_part=in_part)))
+
+    def unknown_functions(self, names: Collection[str]) -> list[str]:
+        """Return the names of functions in the filter that fit none of `names`, such as `MPI_Sned`."""
+        found = [term for term in self.terms if term.key != "finding"]
+        return [word for term in found for word in unknown_functions(term, names)]
 
     def mask(self, rank: Rank, start: int = 0, stop: int | None = None) -> Mask:
         """Return a mask of the events in rank.events[start:stop] that fit the filter."""

@@ -427,6 +427,11 @@ class Event(Slot):
     def __repr__(self) -> str:
         return f"<Event {self.rank.index}:{self.index} {self.function.name}{' (open)' if self.open else ''}>"
 
+    def __str__(self) -> str:
+        """`rank 0, event 3: MPI_Recv(source 1, ...) -> from 1, tag 7, 4 bytes, at step.py:9`; without words: repr."""
+        describe = getattr(type(self.rank.trace.origin), "describer", None)
+        return describe(self) if describe is not None else repr(self)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Event) and self.id == other.id and self.rank.trace is other.rank.trace
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from weft.base.json_files import read_json
-from weft.errors import RunError
+from weft.errors import NoRunError, RunError
 from weft.findings import Finding
 from weft.systems import System
 from weft.trace import clock
@@ -63,6 +63,12 @@ class Trace:
     make_table: ClassVar[Callable[..., Any] | None] = None
     """The function that makes a pyarrow.Table or a pandas.DataFrame of the calls, set in the same way."""
 
+    finder: ClassVar[Callable[[Trace], list[Finding]] | None] = None
+    """What analyses a trace, put here in the same way."""
+
+    describer: ClassVar[Callable[[Event], str] | None] = None
+    """What says a call in words, put here in the same way."""
+
     def __init__(self, path: Path, run: dict[str, Any], functions: FunctionTable, files: list[RankFile]) -> None:
         self.path = path
         self.run = run
@@ -91,14 +97,14 @@ class Trace:
         root = Path(path)
         if not root.is_dir():
             why = "not a directory" if root.exists() else "there is no such directory"
-            raise RunError(f"{root} is not a run: {why}")
+            raise NoRunError(f"{root} is not a run: {why}")
         problems: list[str] = []
         notes: list[str] = []
         run = read_json(root, "run.json", "weft-run/1", problems, exact=True)
         table = read_function_table(root, problems)
         files = read_rank_files(root, problems, notes)
         if not files and not run:
-            raise RunError(f"{root} is not a run of Weft: " + "; ".join(problems[:3]))
+            raise NoRunError(f"{root} is not a run of Weft: " + "; ".join(problems[:3]))
         trace = cls(root, run, table, files)
         until = run.get("until")  # of a snapshot (weft.trace.rings.snapshots)
         trace.until = until if isinstance(until, int) else None
@@ -282,6 +288,13 @@ class Trace:
     def event(self, rank: int, index: int) -> Event:
         """Return the event [rank index, event index] of a finding."""
         return self.ranks[rank].event(index)
+
+    def findings(self) -> list[Finding]:
+        """Return what is wrong with the run, worst first: what `weft report` prints."""
+        finder = type(self).finder
+        if finder is None:
+            raise RunError("only a run that was opened by weft.open is analysed")
+        return finder(self)
 
     def plot(self, **options: Any) -> str:
         """The run as an SVG picture that a notebook shows, or a part of it: see weft.picture.svg.draw.

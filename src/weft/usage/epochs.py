@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.deadlock.collective_calls import Gatherings
+from weft.deadlock.collective_calls import CollectiveCalls
 from weft.mpi.meaning import Sync
 from weft.native.headers.epochs import Call, EpochsInput, EpochsOutput, kernel
 from weft.terms import calls
@@ -61,7 +61,7 @@ class Epochs:
     other: Ints
 
 
-def read_epochs(rank: Rank, gatherings: Gatherings) -> Epochs | None:
+def read_epochs(rank: Rank, gatherings: CollectiveCalls) -> Epochs | None:
     """Read the epochs of a rank; None for a rank without one-sided calls. MemoryError if memory is short."""
     masks, events = gatherings.masks, rank.events
     which = masks.where(rank, _ANY)
@@ -109,7 +109,7 @@ def _events_at_rows(which: Ints, rows: NDArray[np.int32]) -> Ints:
 
 
 def _number_windows(
-    rank: Rank, gatherings: Gatherings, which: Ints
+    rank: Rank, gatherings: CollectiveCalls, which: Ints
 ) -> tuple[list[Window], NDArray[np.int32], NDArray[np.int32]]:
     """Return the windows that the calls `which` name, the fences before each, and for each call the row of its window,
     -1 if unknown.

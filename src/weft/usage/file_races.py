@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.deadlock.collective_calls import Gatherings
+from weft.deadlock.collective_calls import CollectiveCalls
 from weft.deadlock.traffic import Traffic
 from weft.evidence import Evidence
 from weft.findings import Finding
@@ -89,7 +89,7 @@ class FileAccesses:
     too_much: list[Event]
 
 
-def collect_file_accesses(trace: Trace, gatherings: Gatherings) -> FileAccesses:
+def collect_file_accesses(trace: Trace, gatherings: CollectiveCalls) -> FileAccesses:
     """Collect the file accesses of all ranks."""
     looked = FileAccesses(defaultdict(list), {}, [])
     for rank in trace.ranks:
@@ -104,7 +104,7 @@ def collect_file_accesses(trace: Trace, gatherings: Gatherings) -> FileAccesses:
 
 def find(trace: Trace, order: Order) -> list[Finding]:
     """Find accesses of files that race, and reads that may not see an earlier write."""
-    gatherings = Gatherings(trace)
+    gatherings = CollectiveCalls(trace)
     kept = order.match.made.pop(LOOKED, None)
     looked = kept if isinstance(kept, FileAccesses) else collect_file_accesses(trace, gatherings)
     whether = "it touches bytes of the file that another rank does"
@@ -124,7 +124,7 @@ def are_files_quiescent(trace: Trace, match: Match) -> bool:
     table = masks_of(trace.functions).table(_ON_FILES)
     if not any(catalogue_of(rank).count(table) for rank in trace.ranks):
         return True
-    gatherings = Gatherings(trace)
+    gatherings = CollectiveCalls(trace)
     looked = match.made[LOOKED] = collect_file_accesses(trace, gatherings)
     return not any(_has_pending_transfer(rank) for rank in trace.ranks) and all(
         len(trace.communicators[file[0]].members) == 1
@@ -149,7 +149,7 @@ def _has_pending_transfer(rank: Rank) -> bool:
 
 
 def _was_called_on_file(
-    rank: Rank, names: frozenset[str], file: File, gatherings: Gatherings, behind: int = -1
+    rank: Rank, names: frozenset[str], file: File, gatherings: CollectiveCalls, behind: int = -1
 ) -> bool:
     """Return whether a rank called one of some functions on a file after the event `behind`."""
     rows, events = masks_of(rank.trace.functions).where(rank, names), rank.events
@@ -160,7 +160,7 @@ def _was_called_on_file(
 # What is accessed
 
 
-def _follow_rank(rank: Rank, gatherings: Gatherings) -> Iterator[tuple[File, _FileView, list[_FileAccess]]]:
+def _follow_rank(rank: Rank, gatherings: CollectiveCalls) -> Iterator[tuple[File, _FileView, list[_FileAccess]]]:
     """Yield each file of a rank with its view at the end and the accesses of the rank."""
     steps = masks_of(rank.trace.functions).where(rank, _STEPS)[:MOST]
     by_file: dict[int, list[Event]] = defaultdict(list)
@@ -307,7 +307,7 @@ def _filetype_extent(kind: Datatype) -> int:
 class _SharedFile:
     """The accesses of all ranks to one file that they opened together."""
 
-    def __init__(self, trace: Trace, order: Order, gatherings: Gatherings, file: File) -> None:
+    def __init__(self, trace: Trace, order: Order, gatherings: CollectiveCalls, file: File) -> None:
         self.trace, self.order, self.gatherings, self.file = trace, order, gatherings, file
         self.compared: dict[tuple[int, int, int, int], int] = defaultdict(int)
         self.told: set[tuple[str, int, int]] = set()

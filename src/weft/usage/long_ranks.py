@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.deadlock.traffic import Traffic, behind
+from weft.deadlock.traffic import Traffic, first_row_after
 from weft.findings import Finding
 from weft.terms import calls
 from weft.terms.argument_columns import Ints, sorted_distinct
@@ -70,7 +70,7 @@ def has_clean_requests(rank: Rank) -> bool:
 def match_frees_with_makers(rank: Rank, makers: Ints, frees: Ints) -> Ints:
     """Return which of the calls `frees` frees what each of `makers` made; the number of events if none does."""
     ids, freed = (rank.events["object"][rows].astype(np.int64) for rows in (makers, frees))
-    row = behind(freed, frees, ids, makers)
+    row = first_row_after(freed, frees, ids, makers)
     return np.where(row >= 0, np.append(frees, 0)[row], len(rank.events))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from math import lcm
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft import sources
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.kinds import Severity
@@ -55,6 +56,10 @@ class Wanted(Evidence):
 
     source: int
     tag: int
+
+
+_IRECV_ROOM: Final = 32768
+"""Bytes of the buffer that mpi4py's irecv makes (`mpi4py.rc.irecv_bufsz`)."""
 
 
 class Sizes(Evidence):
@@ -407,6 +412,17 @@ def _report_partitioned_misfits(trace: Trace, match: Match) -> Iterator[list[Fin
         yield list(_compare_message_types(send, receive, sent, wanted, 1))
 
 
+def _explain_room(receive: Event, room: int) -> str:
+    """Say whence a receive has its room, if mpi4py gave it, and how to give it more; "" for other receives."""
+    spelled = sources.of(receive.rank.trace).called(receive.site.file or "", receive.site.line) or ()
+    if room != _IRECV_ROOM or not any(name.rpartition(".")[2] == "irecv" for name in spelled):
+        return ""
+    return (
+        f", as mpi4py's irecv makes a buffer of {room >> 10} KiB; give it one: irecv(bytearray({room << 5}), source, "
+        "tag), or set mpi4py.rc.irecv_bufsz before mpi4py.MPI is imported"
+    )
+
+
 def _compare_message_types(
     send: Event, receive: Event, sent: tuple[Datatype | None, int], wanted: tuple[Datatype | None, int], times: int
 ) -> Iterator[Finding]:
@@ -426,7 +442,8 @@ def _compare_message_types(
     if bytes_sent > bytes_wanted:
         yield make_finding(
             "truncation",
-            f"{told[0]} sends {bytes_sent:,} bytes where {told[1]} has room for {bytes_wanted:,}",
+            f"{told[0]} sends {bytes_sent:,} bytes where {told[1]} has room for {bytes_wanted:,}"
+            + _explain_room(receive, bytes_wanted),
             [receive, send], evidence=evidence, cause=cause_key(receive, send),
         )  # fmt: skip
     (one, times_sent), (other, times_wanted) = sent[0].repeated_signature(), wanted[0].repeated_signature()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.deadlock.collective_calls import Gatherings
+from weft.deadlock.collective_calls import CollectiveCalls
 from weft.deadlock.traffic import Traffic
 from weft.evidence import Epoch, Parameter
 from weft.findings import Finding
@@ -79,7 +79,7 @@ class RmaAnalysis:
     `found`: findings.
     """
 
-    gatherings: Gatherings
+    gatherings: CollectiveCalls
     known: dict[Rank, Epochs]
     exposed: Exposures
     over: dict[Rank, RmaCompletion]
@@ -90,7 +90,7 @@ class RmaAnalysis:
 
 def analyse_windows(trace: Trace) -> RmaAnalysis:
     """Analyse the one-sided calls of each rank by itself."""
-    gatherings = Gatherings(trace)
+    gatherings = CollectiveCalls(trace)
     found: list[Finding] = []
     parts: list[RmaAccesses] = []
     unplaced: set[Window] = set()
@@ -121,7 +121,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     return [*found, *find_rma_races(trace, order, accesses if stored is None else join_accesses([accesses, stored]))]
 
 
-def collect_operation_accesses(trace: Trace, gatherings: Gatherings) -> RmaAccesses:
+def collect_operation_accesses(trace: Trace, gatherings: CollectiveCalls) -> RmaAccesses:
     """Return the accesses of all operations of a run whose bytes are known."""
     known = {rank: of for rank in trace.ranks if len(rank) and (of := read_epochs(rank, gatherings)) is not None}
     exposed = match_exposures(known)
@@ -167,7 +167,7 @@ class _RankOperations:
     There is one row for each block of bytes: an operation whose datatype at the target has gaps has several.
     """
 
-    def __init__(self, rank: Rank, of: Epochs, gatherings: Gatherings) -> None:
+    def __init__(self, rank: Rank, of: Epochs, gatherings: CollectiveCalls) -> None:
         self.rank, self.of, self.gatherings = rank, of, gatherings
         self.trace = gatherings.trace
         peer = rank.events["peer"][of.event]

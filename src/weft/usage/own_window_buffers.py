@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.deadlock.collective_calls import Gatherings
+from weft.deadlock.collective_calls import CollectiveCalls
 from weft.mpi.meaning import Sync
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
@@ -22,7 +22,7 @@ _DYNAMIC = 2
 
 
 def accesses_to_own_windows(
-    rank: Rank, of: Epochs, local: pending_buffers.BufferAccesses, gatherings: Gatherings
+    rank: Rank, of: Epochs, local: pending_buffers.BufferAccesses, gatherings: CollectiveCalls
 ) -> list[RmaAccesses]:
     """Return the accesses of operations' local buffers to the rank's own windows, for each window while it exists.
 

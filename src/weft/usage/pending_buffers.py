@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.deadlock.traffic import Traffic, behind
+from weft.deadlock.traffic import Traffic, first_row_after
 from weft.evidence import BufferAccess, Overlap
 from weft.findings import Finding
 from weft.match import NONE
@@ -309,7 +309,7 @@ def ends_of_starts(of: Traffic, request: Ints, start: Ints) -> Ints:
     frees = of.masks.where(of.rank, calls.RELEASES)
     done = np.concatenate([of.done[0], of.events["object"][frees].astype(np.int64)])
     event = np.concatenate([of.done[1], frees])
-    row = behind(done, event, request, start)
+    row = first_row_after(done, event, request, start)
     ends: Ints = (
         np.where(row >= 0, event[np.maximum(row, 0)], len(of.events)) if len(event) else row * 0 + len(of.events)
     )

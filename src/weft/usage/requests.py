@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.traffic import Traffic, behind
+from weft.deadlock.traffic import Traffic, first_row_after
 from weft.evidence import Sampled
 from weft.findings import Finding
 from weft.mpi.meaning import base_name
@@ -330,7 +330,7 @@ class Requests:
         order = np.lexsort((event, request))
         again = np.flatnonzero(request[order][1:] == request[order][:-1])
         before, this = order[again], order[again + 1]
-        row = behind(self.request, self.event, request[before], event[before])
+        row = first_row_after(self.request, self.event, request[before], event[before])
         found = np.zeros(len(event), np.bool_)
         found[this] = row < 0
         seen = row >= 0
@@ -353,7 +353,7 @@ class Requests:
         for row, (free, id) in enumerate(zip(frees.tolist(), freed.tolist(), strict=True)):
             mine = starts_of[(started == id) & (starts_of < free)]
             last[row] = max(int(last[row]), int(mine.max(initial=-1)))
-        done = behind(self.request, self.event, freed, last)
+        done = first_row_after(self.request, self.event, freed, last)
         over = np.zeros(len(frees), np.bool_)
         over[done >= 0] = self.event[done[done >= 0]] < frees[done >= 0]
         active: NDArray[np.bool_] = (last >= 0) & ~over

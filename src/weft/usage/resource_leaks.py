@@ -61,6 +61,9 @@ def find(trace: Trace) -> list[Finding]:
     """Find the leaks of each rank that reached its end."""
     found: list[Finding] = []
     for rank in trace.own:
+        if _ran_out_of_communicators(rank):
+            found += _report_exhaustion(rank)
+            continue
         if not has_reached_finalize(rank):
             continue
         cleaners = _find_cleaners_at_finalize(rank)
@@ -71,6 +74,38 @@ def find(trace: Trace) -> list[Finding]:
         unknown = next((one for one in cleaners if not _frees_only_its_own(one)), None)
         found += [_note_unknown_cleaner(unknown, leaks)] if unknown and leaks else leaks
     return found
+
+
+def _ran_out_of_communicators(rank: Rank) -> bool:
+    """Return whether a rank ended as its MPI had no communicator left."""
+    texts = [rank.definitions.ended or "", *(ending.text for ending in rank.endings)] if not rank.missing else []
+    return any("oo many communicators" in text for text in texts)
+
+
+def _report_exhaustion(rank: Rank) -> Iterator[Finding]:
+    """Report the line that made most of the communicators which a rank had when its MPI could make no more."""
+    made = _find_unfreed(rank, CLASSES[0])
+    sites, counts = np.unique(rank.events["site"][made], return_counts=True)
+    if not len(sites):
+        return
+    event = rank.event(int(made[rank.events["site"][made] == sites[np.argmax(counts)]][0]))
+    yield make_finding(
+        "resource-leak",
+        f"rank {rank.index} made {plural(int(counts.max()), 'communicator')} in {event.function.name}{at_place(event)} "
+        f"and freed none of them, until MPI had no more: too many communicators",
+        [event],
+        severity="error",
+        evidence=OfClass(class_="communicator"),
+        cause=f"communicator {cause_key(event)}",
+    )
+
+
+def _find_unfreed(rank: Rank, kind: _ObjectClass) -> Ints:
+    """Return the calls that made the objects of a class which the rank never frees."""
+    table = masks_of(rank.trace.functions)
+    makers, made = _find_made_objects(rank, table.where(rank, kind.makers), kind.handle)
+    freed = rank.events[kind.freed][table.where(rank, kind.frees)].astype(np.int64)
+    return makers[(made >= ID_DYNAMIC) & ~np.isin(made, freed)]
 
 
 def _find_cleaners_at_finalize(rank: Rank) -> list[Event]:
@@ -137,13 +172,9 @@ def _report_unfreed_objects(rank: Rank, cleaned: frozenset[str]) -> Iterator[Fin
     table = masks_of(rank.trace.functions)
     events = rank.events
     for kind in CLASSES:
-        makers = table.where(rank, kind.makers)
-        if not len(makers):
+        if not len(table.where(rank, kind.makers)):
             continue
-        makers, made = _find_made_objects(rank, makers, kind.handle)
-        frees = table.where(rank, kind.frees)
-        freed = events[kind.freed][frees].astype(np.int64)
-        lost = makers[(made >= ID_DYNAMIC) & ~np.isin(made, freed)]
+        lost = _find_unfreed(rank, kind)
         for site in dict.fromkeys(events["site"][lost].tolist()):
             here = lost[events["site"][lost] == site].tolist()
             first = rank.event(here[0])

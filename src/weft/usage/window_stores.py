@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.deadlock.collective_calls import Gatherings
+from weft.deadlock.collective_calls import CollectiveCalls
 from weft.mpi.meaning import Sync
 from weft.terms import calls
 from weft.terms.argument_columns import Ints, sorted_distinct
@@ -32,7 +32,7 @@ _MOST: Final = 1 << 16
 
 
 def find_window_stores(
-    trace: Trace, gatherings: Gatherings, accesses: RmaAccesses, unplaced: set[Window]
+    trace: Trace, gatherings: CollectiveCalls, accesses: RmaAccesses, unplaced: set[Window]
 ) -> RmaAccesses | None:
     """Return the stores as accesses, for windows whose operations are all in fence epochs with known bytes; None if
     there are none.
@@ -54,7 +54,7 @@ def find_window_stores(
     return RmaAccesses(*columns)
 
 
-def need_later_writes(rank: Rank, gatherings: Gatherings, accesses: RmaAccesses) -> bool:
+def need_later_writes(rank: Rank, gatherings: CollectiveCalls, accesses: RmaAccesses) -> bool:
     """Return whether a rank's stores before its last fence can only be told apart from what others write after that
     fence.
     """

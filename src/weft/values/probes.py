@@ -91,12 +91,12 @@ def _declare_halo_array(values: Any, halo: Any, said: dict[str, Any]) -> Any:
     # It needs numpy, which a program without `weft run` does not wait for.
     from pathlib import Path
 
-    from weft.halo.declaring import declared
+    from weft.halo.declaring import declare_part
 
     frame = sys._getframe(2)
     at = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
     run = Path(os.environ["WEFT_INTERNAL_VALUES"]).parent
-    return declared(run, values, halo, at, said)
+    return declare_part(run, values, halo, at, said)
 
 
 class _Blocks:

@@ -267,7 +267,7 @@ class ProcessValues:
         good = int(counts["damaged"][0])
         if good < len(self.records):
             self.problems.append(
-                f"{self.path.name} is damaged from byte {VALUES_PAGE + good:,} on: what stands before is read"
+                f"{self.path.name} is damaged from byte {VALUES_PAGE + good:,} on: what comes before is read"
             )
             self.records = self.records[:good]
             lib.weft_values_index(self.records, good, counts, None, None, None, None)

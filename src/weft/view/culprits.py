@@ -12,7 +12,7 @@ from weft.base.words import rank_set
 from weft.match import Match
 from weft.trace import Trace
 from weft.waits.causes import LATE
-from weft.waits.wait_states import waiting
+from weft.waits.wait_states import waits_of_run
 
 MAX_ROWS: Final = 1000
 
@@ -27,11 +27,11 @@ def waits_by_culprit(
     Each wait of the ledger (weft.waits) is in one row, so the rows add up to all ranks' waiting for late partners.
     `within(waiters, ns)` returns how many ns of each wait count; None counts all.
     """
-    waits = waiting(trace, match)
+    waits = waits_of_run(trace, match)
     clock = waits.clock
     found: list[dict[str, Any]] = []
     for kind in LATE:
-        rows = waits.rows.of(kind)
+        rows = waits.rows.with_causes(kind)
         waiter, cost, culprit = rows.waiter, rows.ns, rows.culprit
         if within is not None:
             cost = within(waiter, cost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weft.endings import End, How, ends, words
+from weft.endings import End, How, describe_end, find_ends
 from weft.terms.rank_progress import called_finalize
 from weft.trace import Rank, Trace
 from weft.view.scale import Scale
@@ -35,7 +35,7 @@ def find_end_marks(trace: Trace) -> list[EndMark]:
     drawn anyway.
     """
     running = trace.run.get("ended") in (None, "running")
-    return [_make_mark(end) for end in ends(trace) if _is_early_end(end, running)]
+    return [_make_mark(end) for end in find_ends(trace) if _is_early_end(end, running)]
 
 
 def _is_early_end(end: End, running: bool) -> bool:
@@ -49,7 +49,7 @@ def _is_early_end(end: End, running: bool) -> bool:
 
 def _make_mark(end: End) -> EndMark:
     time = end.ending.time_ns if end.ending is not None else _last_time(end.rank)
-    return EndMark(end.rank.index, max(time, _last_time(end.rank)), words(end), _OF[end.how])
+    return EndMark(end.rank.index, max(time, _last_time(end.rank)), describe_end(end), _OF[end.how])
 
 
 def _last_time(rank: Rank) -> int:

@@ -21,7 +21,7 @@ from weft.view.scale import Scale
 from weft.view.timeline import Timeline
 from weft.view.window import Hits
 from weft.waits.causes import Cause
-from weft.waits.wait_states import WaitRows, waiting
+from weft.waits.wait_states import WaitRows, waits_of_run
 
 MAX_MESSAGES: Final = 500
 """Where a window has more messages, only the worst ones are drawn ..."""
@@ -82,12 +82,12 @@ class Links:
     @cached_property
     def _late_senders(self) -> tuple[Ints, Ints, Ints]:
         """Waits of receives for a late sender, sorted by waiter: (event numbers, ns, event numbers of the sends)."""
-        return _sort_by_waiter(waiting(self.trace, self.match).rows.of(Cause.LATE_SENDER))
+        return _sort_by_waiter(waits_of_run(self.trace, self.match).rows.with_causes(Cause.LATE_SENDER))
 
     @cached_property
     def _late_receivers(self) -> tuple[Ints, Ints, Ints]:
         """Waits of sends for a late receiver, sorted by waiter: (event numbers, ns, event numbers of the receives)."""
-        return _sort_by_waiter(waiting(self.trace, self.match).rows.of(Cause.LATE_RECEIVER))
+        return _sort_by_waiter(waits_of_run(self.trace, self.match).rows.with_causes(Cause.LATE_RECEIVER))
 
     def receive_wait_ns(self, receive: Id, send: Id) -> int:
         """Return how many ns a call waited for a message that was sent late; 0 if it did not."""

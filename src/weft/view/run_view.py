@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from weft import sources
 from weft.base.event_id import EventId
 from weft.base.words import plural
-from weft.endings import lines as ends
+from weft.endings import describe_ends as ends
 from weft.errors import UsageError, WeftError
 from weft.evidence import Race
 from weft.findings import Finding

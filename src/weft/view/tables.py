@@ -19,12 +19,12 @@ from weft.terms.describe import at_place
 from weft.trace import Rank, Trace
 from weft.view.culprits import waits_by_culprit
 from weft.view.links import Links
-from weft.waits import KEYS, Key, blocks
+from weft.waits import KEYS, Key, merge_blocks
 from weft.waits.causes import LATE
-from weft.waits.event_times import Clockwork
+from weft.waits.event_times import EventTimes
 from weft.waits.ledger import Base, Ledger, ledger_of
-from weft.waits.profiles import bytes_of
-from weft.waits.wait_states import waiting
+from weft.waits.profiles import sizes_in_bytes
+from weft.waits.wait_states import waits_of_run
 
 Ints = NDArray[np.int64]
 
@@ -46,8 +46,8 @@ class IntervalTables:
         return {**made, "culprits": waits_by_culprit(self.trace, self.match)}
 
     @cached_property
-    def _clock(self) -> Clockwork:
-        return waiting(self.trace, self.match).clock
+    def _clock(self) -> EventTimes:
+        return waits_of_run(self.trace, self.match).clock
 
     @cached_property
     def _ledger(self) -> Ledger:
@@ -56,7 +56,7 @@ class IntervalTables:
     @cached_property
     def _waits(self) -> Ints:
         """By event of the run the ns that it waited, as in the report."""
-        return waiting(self.trace, self.match).by_event()
+        return waits_of_run(self.trace, self.match).by_event()
 
     def whole_run(self) -> dict[str, Any]:
         """Return the tables of the whole run."""
@@ -70,7 +70,9 @@ class IntervalTables:
             if span.stop > span.start:
                 self._add_rank(times, rank, span, (t0, t1))
         made = {key: _largest_rows(rows) for key, rows in times.items()}
-        (messages, each), (sizes, _) = (blocks(values, MAX_BLOCKS) for values in self._sent_between(t0, t1, spans))
+        (messages, each), (sizes, _) = (
+            merge_blocks(values, MAX_BLOCKS) for values in self._sent_between(t0, t1, spans)
+        )
         return {
             "times": made,
             "whole": False,
@@ -83,7 +85,7 @@ class IntervalTables:
 
     def _waiting_by_cause(self, t0: int, t1: int, in_mpi: int) -> dict[str, Any]:
         """Return waiting by cause in an interval, as shares of all ranks' time in it."""
-        rows, run = waiting(self.trace, self.match).late, self._ledger
+        rows, run = waits_of_run(self.trace, self.match).late, self._ledger
         base = Base(t1 - t0, run.base.ranks, run.base.streams)
         inside = self._wait_ns_between(rows.waiter, rows.ns, t0, t1)
         found = [(cause, int(inside[rows.cause == cause].sum())) for cause in LATE]
@@ -146,7 +148,7 @@ class IntervalTables:
             peer, args = sends.peer[rows].astype(np.int64), sends.args[rows].astype(np.int64)
             known = (peer >= 0) & (args < len(rank.events)) & (began >= t0) & (began < t1)
             np.add.at(messages[rank.index], peer[known], 1)
-            np.add.at(sizes[rank.index], peer[known], bytes_of(rank, args[known]))
+            np.add.at(sizes[rank.index], peer[known], sizes_in_bytes(rank, args[known]))
         return messages, sizes
 
 

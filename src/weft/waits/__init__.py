@@ -6,13 +6,27 @@ makes findings of those that cost much.
 
 from __future__ import annotations
 
-from weft.waits.costs import Costs, costs_of, find, told
-from weft.waits.ledger import Ledger, Times, ledger_of, ledger_of_times, times_of
-from weft.waits.profiles import KEYS, CallTimes, Key, blocks, matrix, profile, times
-from weft.waits.wait_states import waiting
+from weft.waits.costs import Costs, compute_costs, find, make_findings
+from weft.waits.ledger import Ledger, Times, ledger_of, ledger_of_times, sum_times
+from weft.waits.profiles import KEYS, CallTimes, Key, all_profiles, merge_blocks, message_matrix, profile
+from weft.waits.wait_states import waits_of_run
 
 __all__ = [
-    "KEYS", "CallTimes", "Costs", "Key", "Ledger", "Times", "blocks", "costs_of", "find", "ledger_of",
+    "KEYS",
+    "CallTimes",
+    "Costs",
+    "Key",
+    "Ledger",
+    "Times",
+    "all_profiles",
+    "compute_costs",
+    "find",
+    "ledger_of",
     "ledger_of_times",
-    "matrix", "profile", "times", "times_of", "told", "waiting",
+    "make_findings",
+    "merge_blocks",
+    "message_matrix",
+    "profile",
+    "sum_times",
+    "waits_of_run",
 ]  # fmt: skip

@@ -122,7 +122,7 @@ _LATE: Final = (
 
 
 @cache
-def blocks(functions: FunctionTable) -> NDArray[np.uint8]:
+def blocking_table(functions: FunctionTable) -> NDArray[np.uint8]:
     """Return how each function waits (enum weft_blocks), as a table by function id."""
     table, of = np.zeros(65536, np.uint8), masks_of(functions)
     collectives = calls.DATA_COLLECTIVES | calls.functions_with_sync(Sync.FENCE)
@@ -135,7 +135,7 @@ def blocks(functions: FunctionTable) -> NDArray[np.uint8]:
 
 
 @cache
-def late(functions: FunctionTable) -> NDArray[np.uint8]:
+def late_table(functions: FunctionTable) -> NDArray[np.uint8]:
     """Return for whom the members of a collective wait (enum weft_late), as a table by function id."""
     table, of = np.zeros(65536, np.uint8), masks_of(functions)
     for sort, names in _LATE:
@@ -145,7 +145,7 @@ def late(functions: FunctionTable) -> NDArray[np.uint8]:
 
 
 @cache
-def apart(functions: FunctionTable) -> NDArray[np.uint8]:
+def non_waiting_causes(functions: FunctionTable) -> NDArray[np.uint8]:
     """Return the cause of time in calls that is not waiting, as a table by function id."""
     table, of = np.zeros(65536, np.uint8), masks_of(functions)
     for cause, names in (

@@ -20,14 +20,20 @@ from weft.terms.describe import at_place
 from weft.terms.event_findings import cause_key, make_finding
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
-from weft.waits.imbalance import Imbalance, imbalance
+from weft.waits.imbalance import Imbalance, find_imbalance
 from weft.waits.kernels import Ints
-from weft.waits.ledger import Base, Times, seconds, times_of
+from weft.waits.ledger import Base, Times, seconds, sum_times
 from weft.waits.shared_cores import remark
-from weft.waits.wait_states import Waiting, WaitRows, waiting
+from weft.waits.wait_states import Waiting, WaitRows, waits_of_run
 
 SHARE: Final = 0.05
-"""A wait is told when it costs this share of all ranks' time together ..."""
+"""A wait is reported when it costs this share of all ranks' time together ..."""
+
+MAX_PLACES: Final = 1024
+"""Calls of a rank by line, at most, between which its work is compared."""
+
+MOSTLY: Final = 0.5
+"""Of a wait, the share that the others must wait longer for those who are named as the last to come."""
 
 LEAST_NS: Final = 20_000_000
 """... and at least this much: less is noise of a healthy run."""
@@ -35,7 +41,7 @@ LEAST_NS: Final = 20_000_000
 _KINDS: Final = (
     ("late-sender", (Cause.LATE_SENDER,), "for messages that {late} sent late{there}"),
     ("late-receiver", (Cause.LATE_RECEIVER,), "until {late} posted the receives{there}"),
-    ("wait-at-collective", COLLECTIVE, "for {late}, last to come"),
+    ("wait-at-collective", COLLECTIVE, "for {last}{work}"),
     ("wait-at-epoch", (Cause.LATE_POST,), "until {late} posted the window{there}"),
     ("wait-at-epoch", (Cause.EARLY_WAIT,), "for the accesses that {late} completed late{there}"),
 )
@@ -56,7 +62,7 @@ class Cost(Evidence):
 
 
 @dataclass(frozen=True)
-class Pairs:
+class WaitPairs:
     """Waits of one kind, one row for each pair of call sites of a pair of ranks; `a + b` is the waits of both.
 
     `keys`: rank and site of the waiter, then of the culprit. `events`: the ranks with the calls of the first such wait.
@@ -67,14 +73,14 @@ class Pairs:
     events: Ints
     cause: NDArray[np.uint8]
 
-    def __add__(self, other: Pairs) -> Pairs:
+    def __add__(self, other: WaitPairs) -> WaitPairs:
         names = ("keys", "ns", "events", "cause")
         both = [np.concatenate([getattr(self, name), getattr(other, name)]) for name in names]
         earliest = np.argsort(both[2][:, 1], kind="stable")  # whoever comes first here: the first wait of the run stays
         keys, ns, events, cause = (column[earliest] for column in both)
-        first, inverse = _pairs(list(keys.T))
+        first, inverse = _number_rows(list(keys.T))
         ns = np.bincount(inverse, weights=ns, minlength=len(first)).astype(np.int64)
-        return Pairs(keys[first], ns, events[first], cause[first])
+        return WaitPairs(keys[first], ns, events[first], cause[first])
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ class Costs:
     """
 
     times: Times
-    pairs: tuple[Pairs, ...]
+    pairs: tuple[WaitPairs, ...]
     blocked: bool
 
     def __add__(self, other: Costs) -> Costs:
@@ -95,41 +101,41 @@ class Costs:
         pairs = tuple(one + two for one, two in both)
         return Costs(self.times + other.times, pairs, self.blocked or other.blocked)
 
-    def moved(self, to: Callable[[EventId], EventId]) -> Costs:
-        """Return the same costs with events renamed by `to`."""
-        return replace(self, pairs=tuple(replace(of, events=_moved(of.events, to)) for of in self.pairs))
+    def with_renamed_events(self, rename: Callable[[EventId], EventId]) -> Costs:
+        """Return the same costs with events renamed by `rename`."""
+        return replace(self, pairs=tuple(replace(of, events=_rename_events(of.events, rename)) for of in self.pairs))
 
 
-def _moved(events: Ints, to: Callable[[EventId], EventId]) -> Ints:
+def _rename_events(events: Ints, to: Callable[[EventId], EventId]) -> Ints:
     rows = [(*to(EventId(r1, e1)), *to(EventId(r2, e2))) for r1, e1, r2, e2 in events.tolist()]
     return np.array(rows, np.int64).reshape(-1, 4)
 
 
 def find(trace: Trace, match: Match) -> list[Finding]:
-    """Report what cost a noticeable share of the run's time, by call site, the dearest first."""
+    """Return findings about what cost a noticeable share of the run's time, by call site, the most expensive first."""
     if len(trace.ranks) < 2 or not any(len(rank) for rank in trace.ranks):
         return []
-    return told(trace, costs_of(trace, match, whole=True))
+    return make_findings(trace, compute_costs(trace, match, whole=True))
 
 
-def costs_of(trace: Trace, match: Match, *, whole: bool = False) -> Costs:
-    """Compute what waits cost. `whole`: leave out kinds that cost too little to be reported."""
-    waits = waiting(trace, match)
-    times = times_of(waits)
-    least = _least(times) if whole else 0
-    pairs = tuple(_costs(waits, waits.rows.of(*causes), least) for _, causes, _ in _KINDS)
+def compute_costs(trace: Trace, match: Match, *, whole: bool = False) -> Costs:
+    """Return what waits cost. `whole`: leave out kinds that cost too little to be reported."""
+    waits = waits_of_run(trace, match)
+    times = sum_times(waits)
+    least = _least_cost(times) if whole else 0
+    pairs = tuple(_sum_by_call_sites(waits, waits.rows.with_causes(*causes), least) for _, causes, _ in _KINDS)
     return Costs(times, pairs, waits.blocked)
 
 
-def _costs(waits: Waiting, rows: WaitRows, least: float) -> Pairs:
+def _sum_by_call_sites(waits: Waiting, rows: WaitRows, least: float) -> WaitPairs:
     """Sum waits by pair of call sites; nothing if they cost less than `least` ns together."""
     if not len(rows) or int(rows.ns.sum()) < least:
         rows = WaitRows(rows.waiter[:0], rows.ns[:0], rows.culprit[:0], rows.cause[:0])
-    # Sites are numbered by each rank: equal lines of several ranks come together by name when they are told.
+    # Sites are numbered by each rank: equal lines of several ranks are merged by name when they are reported.
     clock = waits.clock
     ranks = [clock.ranks_of(places) for places in (rows.waiter, rows.culprit)]
     sites: list[NDArray[Any]] = [clock.site[places] for places in (rows.waiter, rows.culprit)]
-    first, inverse = _pairs([ranks[0], sites[0], ranks[1], sites[1]])
+    first, inverse = _number_rows([ranks[0], sites[0], ranks[1], sites[1]])
     ns = np.bincount(inverse, weights=rows.ns, minlength=len(first)).astype(np.int64)
     keys, events = np.empty((len(first), 4), np.int64), np.empty((len(first), 4), np.int64)
     for side, places in enumerate((rows.waiter, rows.culprit)):
@@ -137,19 +143,19 @@ def _costs(waits: Waiting, rows: WaitRows, least: float) -> Pairs:
         keys[:, 2 * side] = events[:, 2 * side] = of
         keys[:, 2 * side + 1] = sites[side][first]
         events[:, 2 * side + 1] = places[first] - clock.first[of]
-    return Pairs(keys, ns, events, rows.cause[first])
+    return WaitPairs(keys, ns, events, rows.cause[first])
 
 
-def _least(times: Times) -> float:
+def _least_cost(times: Times) -> float:
     return max(LEAST_NS, SHARE * times.base.ns)
 
 
-def told(trace: Trace, of: Costs) -> list[Finding]:
-    """Make the findings of costs, the dearest first."""
-    telling = _Telling(trace, of.times)
-    kinds = zip(_KINDS, of.pairs, strict=True)
-    found = [finding for (kind, _, text), pairs in kinds for finding in telling.of(kind, pairs, text)]
-    found += imbalance(trace, of.times, telling.least)
+def make_findings(trace: Trace, costs: Costs) -> list[Finding]:
+    """Return the findings of costs, the most expensive first."""
+    telling = _FindingMaker(trace, costs.times)
+    kinds = zip(_KINDS, costs.pairs, strict=True)
+    found = [finding for (kind, _, text), pairs in kinds for finding in telling.findings_of_kind(kind, pairs, text)]
+    found += find_imbalance(trace, costs.times, telling.least)
     return sorted(found, key=_ns, reverse=True)
 
 
@@ -157,45 +163,51 @@ def _ns(one: Finding) -> int:
     return one.evidence.ns if isinstance(one.evidence, Cost | Imbalance) else 0
 
 
-class _Telling:
+class _FindingMaker:
     """Makes findings of the waits of one kind."""
 
     def __init__(self, trace: Trace, times: Times) -> None:
         self.trace = trace
         self.base: Base = times.base
         self.remark = remark(trace)
-        self.least = _least(times)
+        self.least = _least_cost(times)
 
-    def of(self, kind: str, pairs: Pairs, text: str) -> Iterator[Finding]:
+    def findings_of_kind(self, kind: str, pairs: WaitPairs, text: str) -> Iterator[Finding]:
         """Yield a finding for each pair of call sites whose waits cost enough together. `text`: the end of the
-        message.
-        """
+        message."""
         if int(pairs.ns.sum()) < self.least:
             return
         groups: dict[str, list[tuple[int, int]]] = {}
         for row, total in enumerate(pairs.ns.tolist()):
-            one, two = self._events(pairs, row)
+            one, two = self._calls_of_pair(pairs, row)
             groups.setdefault(cause_key(one, two), []).append((total, row))
         for key, found in groups.items():
             if sum(ns for ns, _ in found) >= self.least:
-                yield self._told(kind, text, key, pairs, sorted(found, reverse=True))
+                yield self._make_finding(kind, text, key, pairs, sorted(found, reverse=True))
 
-    def _events(self, pairs: Pairs, row: int) -> tuple[Event, Event]:
+    def _calls_of_pair(self, pairs: WaitPairs, row: int) -> tuple[Event, Event]:
         rank, event, other, place = pairs.events[row].tolist()
         return self.trace.event(rank, event), self.trace.event(other, place)
 
-    def _told(self, kind: str, text: str, key: str, pairs: Pairs, found: list[tuple[int, int]]) -> Finding:
-        """Make the finding of some pairs. `found`: (ns, row) of each, the dearest first."""
+    def _make_finding(self, kind: str, text: str, key: str, pairs: WaitPairs, found: list[tuple[int, int]]) -> Finding:
+        """Return the finding of some pairs of call sites. `found`: (ns, row) of each, the most expensive first."""
         base, remark = self.base, self.remark
         total, dearest = sum(ns for ns, _ in found), found[0][1]
-        one, two = self._events(pairs, dearest)
+        one, two = self._calls_of_pair(pairs, dearest)
         some = np.array([row for _, row in found])
         waiters, late = (sorted(set(pairs.keys[some, side].tolist())) for side in (0, 2))
         share = base.share(total)
+        last = _most_awaited(pairs, some, late, waiters)
+        work = _compare_work(self.trace, pairs, some, last) if kind == "wait-at-collective" else ""
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
             f" in {calls.message_name(one.function.name)}{at_place(one)} "
-            f"{text.format(late=rank_words(late), there=at_place(two))}"
+            + text.format(
+                late=rank_words(late),
+                there=at_place(two),
+                last=f"{rank_words(last)}, last to come" if last else "each other: each of them comes last in turn",
+                work=work,
+            )
         )
         return make_finding(
             kind, message + (f"; {remark}" if remark else ""), [one, two],
@@ -208,7 +220,65 @@ class _Telling:
         )  # fmt: skip
 
 
-def _pairs(columns: list[NDArray[np.generic]]) -> tuple[Ints, Ints]:
+def _most_awaited(pairs: WaitPairs, some: Ints, late: list[int], waiters: list[int]) -> list[int]:
+    """Return the ranks that are waited for: all that are late, or if these wait as well those that are waited for
+    longer than they wait; [] where all wait for each other about as long.
+    """
+    if not set(late) & set(waiters):
+        return late
+    ns, keys = pairs.ns[some], pairs.keys[some]
+    excess = {rank: int(ns[keys[:, 2] == rank].sum() - ns[keys[:, 0] == rank].sum()) for rank in late}
+    found = [rank for rank in late if excess[rank] > 0]
+    return found if sum(excess[rank] for rank in found) >= MOSTLY * int(ns.sum()) else []
+
+
+def _compare_work(trace: Trace, pairs: WaitPairs, some: Ints, last: list[int]) -> str:
+    """Say where a rank that comes last computes most, and how long one that waits does there; "" where that is not much
+    longer, or not known.
+    """
+    rows = [row for row in some.tolist() if pairs.keys[row, 2] in last and pairs.keys[row, 0] not in last]
+    if not rows:
+        return ""
+    row = max(rows, key=lambda row: int(pairs.ns[row]))
+    waiter, late = (trace.event(*pairs.events[row, side : side + 2].tolist()) for side in (0, 2))
+    places, others = _work_by_place(late), _work_by_place(waiter)
+    place = max(places, key=lambda place: places[place][0], default="")
+    most, before = places.get(place, (0, None))
+    other = others.get(place, (0, None))[0]
+    if before is None or not place or most < 2 * other or most < LEAST_NS:
+        return ""
+    begin = _place(before)
+    between = f"between {begin} and {place}" if begin and begin != place else f"before {place}"
+    return f": rank {late.rank.index} computes {seconds(most)} {between}, rank {waiter.rank.index} {seconds(other)}"
+
+
+def _work_by_place(event: Event) -> dict[str, tuple[int, Event | None]]:
+    """Return, by the line of the call behind it, the time (ns) that a rank was outside MPI up to its last call of one
+    line, and the call before it; {} for a rank of several threads.
+    """
+    rank = event.rank
+    if len(rank.threads) != 1:
+        return {}
+    keys = rank.events["site"].astype(np.int64) << 16 | rank.events["function"]
+    end = int(np.flatnonzero(keys == keys[event.index])[-1]) + 1
+    gaps = np.maximum(rank.enter_ns(slice(1, end)) - rank.exit_ns(slice(0, end - 1)), 0)
+    kinds, first, inverse = np.unique(keys[1:end], return_index=True, return_inverse=True)
+    if len(kinds) > MAX_PLACES:
+        return {}
+    work = np.bincount(inverse.reshape(-1), weights=gaps, minlength=len(kinds)).astype(np.int64)
+    found: dict[str, tuple[int, Event | None]] = {}
+    for ns, at in sorted(zip(work.tolist(), first.tolist(), strict=True), reverse=True):
+        place = _place(rank.event(at + 1))
+        so_far, before = found.get(place, (0, rank.event(at)))
+        found[place] = so_far + ns, before
+    return found
+
+
+def _place(event: Event) -> str:
+    return at_place(event).removeprefix(" at ")
+
+
+def _number_rows(columns: list[NDArray[np.generic]]) -> tuple[Ints, Ints]:
     """Return number the different rows of some columns: return the first row of each, and for each row its number."""
     key = np.zeros(len(columns[0]), np.int64)
     for column in columns:

@@ -18,7 +18,7 @@ from weft.terms.datatype_sizes import size_in_bytes
 from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, Def
 from weft.waits import kernels
-from weft.waits.event_times import Clockwork
+from weft.waits.event_times import EventTimes
 from weft.waits.kernels import Ints
 
 NEVER = int(np.iinfo(np.int64).max)
@@ -50,19 +50,16 @@ def _sizes(rank: Rank, ids: range) -> Ints:
     return np.array([-1 if size is None or not 0 <= size < 1 << 31 else size for size in sizes], np.int64)
 
 
-def hosts(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Return by rank the number of its host."""
+def host_numbers(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """Return for each rank the number of its host."""
     names: dict[str, int] = {}
     found = [names.setdefault(rank.file.header.host if rank.file else "", len(names)) for rank in trace.ranks]
     return np.array(found, np.int32)
 
 
-def limits(clock: Clockwork, match: Match, sends: list[Messages], recvs: list[Messages]) -> tuple[int, int, bool]:
-    """Return the bytes from which on standard sends waited for their receive, on one host and between two (NEVER: none
-    did).
-
-    The third value says whether any send was seen that may have waited: if none was, no part of the run has a limit.
-    """
+def find_limits(clock: EventTimes, match: Match, sends: list[Messages], recvs: list[Messages]) -> tuple[int, int, bool]:
+    """1 Return the bytes from which on standard sends waited for their receive, on one host and between two (NEVER:
+    none did), and whether any send was seen that may have waited."""
     eager = np.full(2, -1, np.int64)
     shown = []
     for rank in range(len(sends)):
@@ -72,10 +69,10 @@ def limits(clock: Clockwork, match: Match, sends: list[Messages], recvs: list[Me
     blocked = np.concatenate([np.zeros(0, np.int64), *shown])
     here, between = blocked[blocked & 1 == 0] >> 1, blocked[blocked & 1 == 1] >> 1
     some = bool((blocked >> 1 >= _SEEN[-1][0]).any())
-    return _limit(here, int(eager[0])), _limit(between, int(eager[1])), some
+    return _least_proven_size(here, int(eager[0])), _least_proven_size(between, int(eager[1])), some
 
 
-def _limit(blocked: Ints, eager: int) -> int:
+def _least_proven_size(blocked: Ints, eager: int) -> int:
     """Return the least proven size above all that were seen to be buffered."""
     sizes = np.sort(blocked[(blocked > eager) & (blocked >= _SEEN[-1][0])])
     seen = np.arange(1, len(sizes) + 1)  # so many blocked sends are no larger

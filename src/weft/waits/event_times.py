@@ -13,21 +13,21 @@ from weft.native.headers.waits import Clocks, Span
 from weft.trace import Event, Trace
 from weft.trace.layout import EVENT
 from weft.waits import kernels
-from weft.waits.causes import Cause, apart, blocks
+from weft.waits.causes import Cause, blocking_table, non_waiting_causes
 from weft.waits.kernels import Ints
 
 
-class Clockwork:
-    """Entry and exit times of all events of a run in one row, rank after rank, ns since its start. An open call has no
-    exit (-1).
-    """
+class EventTimes:
+    """The entry and exit times of all events of a run in one row, rank after rank, in ns since its start. An open
+    call has no exit (-1)."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.first = np.concatenate([[0], np.cumsum([len(r.events) for r in trace.ranks])]).astype(np.int64)
 
     @cached_property
-    def _times(self) -> tuple[Ints, Ints]:
+    def _all_times(self) -> tuple[Ints, Ints]:
+        """Return the entry and the exit times of all events, in ns since the run's start."""
         enter, leave = np.empty(int(self.first[-1]), np.int64), np.empty(int(self.first[-1]), np.int64)
         for rank in self.trace.ranks:
             part = slice(int(self.first[rank.index]), int(self.first[rank.index + 1]))
@@ -37,14 +37,14 @@ class Clockwork:
     @property
     def enter(self) -> Ints:
         """Entry times."""
-        return self._times[0]
+        return self._all_times[0]
 
     @property
     def exit(self) -> Ints:
         """Exit times."""
-        return self._times[1]
+        return self._all_times[1]
 
-    def times(self, place: int) -> tuple[int, int]:
+    def entry_and_exit(self, place: int) -> tuple[int, int]:
         """Return entry and exit of the event at an index of the row."""
         event = self.event(place)
         leave = event.exit_ns
@@ -62,12 +62,12 @@ class Clockwork:
 
     @cached_property
     def _spans(self) -> list[tuple[Span, Ints]]:
-        table, causes = blocks(self.trace.functions), apart(self.trace.functions)
-        return [kernels.span(rank, table, causes, len(Cause)) for rank in self.trace.ranks]
+        table, causes = blocking_table(self.trace.functions), non_waiting_causes(self.trace.functions)
+        return [kernels.sum_times(rank, table, causes, len(Cause)) for rank in self.trace.ranks]
 
     @cached_property
     def spans(self) -> list[Span]:
-        """Return by rank what is asked of all its times together."""
+        """Return for each rank the totals over all its times."""
         return [span for span, _ in self._spans]
 
     @cached_property
@@ -93,14 +93,14 @@ class Clockwork:
 
     @cached_property
     def span(self) -> int:
-        """Return from the first entry to the last exit."""
+        """Return the ns from the first entry to the last exit of the run."""
         some = [span for span, rank in zip(self.spans, self.trace.ranks, strict=True) if len(rank)]
         last, first = max([0, *(span.most for span in some)]), min([0, *(span.least_enter for span in some)])
         return int(last - first)
 
     @cached_property
     def walls(self) -> Ints:
-        """Return by rank the time from its first entry to the last moment that its record knows, times its threads."""
+        """Return for each rank the time from its first entry to the last moment of its record, times its threads."""
         found = [
             (span.most - span.least_enter) * len(rank.threads) if len(rank) else 0
             for span, rank in zip(self.spans, self.trace.ranks, strict=True)

@@ -36,13 +36,9 @@ class Imbalance(Evidence):
     work_ns: Sequence[int]
 
 
-def imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
-    """Report a rank that computes much longer than the mean. `least`: ns that must be lost; nothing if no number would
-    be right.
-
-    Threads compute beside MPI calls, and an open call has no end. What a program does between polls that fail is not
-    known: the busiest rank is taken to compute nothing there, the others all the time.
-    """
+def find_imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
+    """1 Return a finding about a rank that computes much longer than the mean. `least`: ns that must be lost;
+    nothing if no number would be right."""
     if (times.threads != 1).any() or times.left_open:
         return []
     polling, work = times.polling, times.walls - times.by_rank.sum(axis=1)
@@ -53,7 +49,7 @@ def imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
     lost = int(np.maximum(most - others, 0).sum())
     if mean <= 0 or most < (1 + IMBALANCE) * mean or lost < least:
         return []
-    events, place = _longest(trace.ranks[busiest])
+    events, place = _find_longest_computation(trace.ranks[busiest])
     return [
         make_finding(
             "imbalance",
@@ -65,12 +61,11 @@ def imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
     ]
 
 
-def _longest(rank: Rank) -> tuple[list[Event], str]:
+def _find_longest_computation(rank: Rank) -> tuple[list[Event], str]:
     """Return the call before which (or, if that call ends MPI, after which) the rank computed most, with words for
-    it.
-    """
+    it."""
     gaps = rank.enter_ns()[1:] - rank.exit_ns()[:-1]
-    # Site ids count from 1; calls of unknown place are told apart by their function.
+    # Site ids count from 1; calls of unknown place are distinguished by their function.
     sites = rank.events["site"].astype(np.int64)
     sites = np.where(sites == 0, rank.events["function"], np.minimum(sites, _SITES) + 65536)
     ends = masks_of(rank.trace.functions).table(_ENDS)[rank.events["function"]]

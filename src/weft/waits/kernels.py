@@ -51,7 +51,7 @@ def axes(ranks: Sequence[Rank]) -> NDArray[np.void]:
     return np.array(of, AXIS)
 
 
-def span(rank: Rank, blocks: NDArray[np.uint8], causes: NDArray[np.uint8], count: int) -> tuple[Span, Ints]:
+def sum_times(rank: Rank, blocks: NDArray[np.uint8], causes: NDArray[np.uint8], count: int) -> tuple[Span, Ints]:
     """Return totals over all times of a rank, and the time inside its calls by one of `count` causes."""
     events, found, inside = np.ascontiguousarray(rank.events), Span(), np.zeros(count, np.int64)
     kernel().weft_span(events, len(events), axes([rank]), blocks, causes, found, inside)
@@ -65,10 +65,9 @@ class Surroundings(NamedTuple):
     host: NDArray[np.int32]
 
 
-def messages(mine: Posts, theirs: Posts, around: Surroundings, sizes: list[Ints]) -> list[Messages]:
-    """Return the messages of each rank as C reads them; the caller keeps the arrays alive. No standard send waits as
-    yet.
-    """
+def make_messages(mine: Posts, theirs: Posts, around: Surroundings, sizes: list[Ints]) -> list[Messages]:
+    """Return the messages of each rank as C reads them; the caller keeps the arrays alive. No standard send waits
+    yet."""
     most = int(np.iinfo(np.int64).max)
     given = Messages(
         rank=0, size_count=0, first=mine.first, event=mine.event, args=mine.args, completion=mine.completion,

@@ -20,7 +20,7 @@ from weft.terms.calls import masks_of
 from weft.terms.windows import Window, group_members, window_of
 from weft.trace import Rank, Trace
 from weft.waits.causes import Cause
-from weft.waits.event_times import Clockwork
+from weft.waits.event_times import EventTimes
 from weft.waits.kernels import Ints
 
 _OPENS = calls.functions_with_sync(Sync.START, Sync.POST)
@@ -41,7 +41,7 @@ class _Epochs:
     group: Ints
     members: Mapping[int, frozenset[int]]
 
-    def about(self, other: int) -> Ints:
+    def epochs_naming(self, other: int) -> Ints:
         """Return the epochs that name a rank."""
         named = [group for group, members in self.members.items() if other in members]
         return np.flatnonzero(np.isin(self.group, named))
@@ -56,22 +56,21 @@ _Key = tuple[int, Window]
 _Waits = tuple[Ints, Ints, Ints, NDArray[np.uint8]]
 
 
-def late_epochs(trace: Trace, clock: Clockwork) -> _Waits:
+def find_late_epochs(trace: Trace, clock: EventTimes) -> _Waits:
     """Return the waits of access and exposure epochs as columns: calls that waited, ns, calls that were late,
-    causes.
-    """
+    causes."""
     access: dict[_Key, _Epochs] = {}
     exposure: dict[_Key, _Epochs] = {}
     for rank in trace.ranks:
-        for (accesses, window), epochs in _read(rank, int(clock.first[rank.index])):
+        for (accesses, window), epochs in _read_epochs(rank, int(clock.first[rank.index])):
             (access if accesses else exposure)[rank.index, window] = epochs
     found = [_none()]
     for key, epochs in access.items():
-        posts = _last(key, epochs, exposure, {k: e.opened for k, e in exposure.items()}, clock)
-        found += [_waits(clock, calls, posts, Cause.LATE_POST) for calls in (epochs.opened, epochs.closed)]
+        posts = _last_needed_call(key, epochs, exposure, {k: e.opened for k, e in exposure.items()}, clock)
+        found += [_select_waits(clock, calls, posts, Cause.LATE_POST) for calls in (epochs.opened, epochs.closed)]
     for key, epochs in exposure.items():
-        completes = _last(key, epochs, access, {k: e.closed for k, e in access.items()}, clock)
-        found.append(_waits(clock, epochs.closed, completes, Cause.EARLY_WAIT))
+        completes = _last_needed_call(key, epochs, access, {k: e.closed for k, e in access.items()}, clock)
+        found.append(_select_waits(clock, epochs.closed, completes, Cause.EARLY_WAIT))
     places, ns, late, causes = (np.concatenate(column) for column in zip(*found, strict=True))
     return places, ns, late, causes
 
@@ -81,17 +80,16 @@ def _none() -> _Waits:
     return none, none, none, np.zeros(0, np.uint8)
 
 
-def _read(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], _Epochs]]:
-    """Yield the rank's epochs by kind (True: access) and window. `first`: index of the rank's first event in the row of
-    all.
-    """
+def _read_epochs(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], _Epochs]]:
+    """Yield the rank's epochs by kind (True: access) and window. `first`: index of the rank's first event in the row
+    of all events."""
     of, events = masks_of(rank.trace.functions), rank.events
     rows = of.where(rank, _CALLS)
     rows = rows[events["error"][rows] == 0].astype(np.int64)
     if not len(rows):
         return
     opens, accesses = (of.table(names)[events["function"][rows]] for names in (_OPENS, _ACCESS))
-    group, handle = _groups(rank, rows, opens), events["object"][rows]
+    group, handle = _groups_of_opening_calls(rank, rows, opens), events["object"][rows]
     windows: dict[Window, list[int]] = {}
     for id in sorted_distinct(handle).tolist():
         window = window_of(rank, id)
@@ -102,10 +100,10 @@ def _read(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], _Epochs
         for sort in (True, False):
             mine = np.flatnonzero(np.isin(handle, ids) & (accesses == sort))
             if len(mine):
-                yield (sort, window), _paired(rows[mine] + first, opens[mine], group[mine], members)
+                yield (sort, window), _pair_calls(rows[mine] + first, opens[mine], group[mine], members)
 
 
-def _groups(rank: Rank, rows: Ints, opens: NDArray[np.bool_]) -> Ints:
+def _groups_of_opening_calls(rank: Rank, rows: Ints, opens: NDArray[np.bool_]) -> Ints:
     """Return the group that each call which opens an epoch was given, 0 for the others."""
     group = np.zeros(len(rows), np.int64)
     opening = rows[opens]
@@ -115,10 +113,9 @@ def _groups(rank: Rank, rows: Ints, opens: NDArray[np.bool_]) -> Ints:
     return group
 
 
-def _paired(places: Ints, opens: NDArray[np.bool_], group: Ints, members: Mapping[int, frozenset[int]]) -> _Epochs:
-    """Make epochs out of the calls on a window in their order: the first call after one that opens an epoch closes
-    it.
-    """
+def _pair_calls(places: Ints, opens: NDArray[np.bool_], group: Ints, members: Mapping[int, frozenset[int]]) -> _Epochs:
+    """Return the epochs of a window from its calls in their order: the first call after one that opens an epoch
+    closes it."""
     opened = np.flatnonzero(opens)
     behind = opened + 1
     has = behind < len(places)
@@ -127,17 +124,17 @@ def _paired(places: Ints, opens: NDArray[np.bool_], group: Ints, members: Mappin
     return _Epochs(places[opened], closed, group[opened], members)
 
 
-def _last(
-    key: _Key, epochs: _Epochs, theirs: Mapping[_Key, _Epochs], needed: Mapping[_Key, Ints], clock: Clockwork
+def _last_needed_call(
+    key: _Key, epochs: _Epochs, theirs: Mapping[_Key, _Epochs], needed: Mapping[_Key, Ints], clock: EventTimes
 ) -> Ints:
-    """Return for each epoch the last of its partners' calls, -1 if the record does not hold them all."""
+    """Return for each epoch the last of its partners' calls, -1 if the record does not have them all."""
     me, window = key
     last = np.full(len(epochs.opened), -1, np.int64)
     lost = np.zeros(len(last), np.bool_)
     for other in sorted(epochs.others):
-        mine = epochs.about(other)
+        mine = epochs.epochs_naming(other)
         there = theirs.get((other, window))
-        calls = needed[other, window][there.about(me)] if there is not None else last[:0]
+        calls = needed[other, window][there.epochs_naming(me)] if there is not None else last[:0]
         calls = np.append(calls, np.full(max(len(mine) - len(calls), 0), -1))[: len(mine)]
         lost[mine] |= calls < 0
         later = (calls >= 0) & ((last[mine] < 0) | (clock.enter[calls] > clock.enter[last[mine]]))
@@ -146,10 +143,9 @@ def _last(
     return last
 
 
-def _waits(clock: Clockwork, calls: Ints, needed: Ints, cause: Cause) -> _Waits:
-    """Return which of the calls waited for the calls they need; one that returned before the needed call came did not
-    wait.
-    """
+def _select_waits(clock: EventTimes, calls: Ints, needed: Ints, cause: Cause) -> _Waits:
+    """Return which of the calls waited for the calls they need; a call that returned before the needed call came did
+    not wait."""
     here = np.flatnonzero((calls >= 0) & (needed >= 0))
     places, late = calls[here], needed[here]
     at, enter, leave = clock.enter[late], clock.enter[places], clock.exit[places]

@@ -19,7 +19,7 @@ from weft.trace import Trace
 from weft.waits.causes import LATE, ORDER, Cause
 from weft.waits.kernels import Ints
 from weft.waits.shared_cores import remark
-from weft.waits.wait_states import Waiting, waiting
+from weft.waits.wait_states import Waiting, waits_of_run
 
 
 def seconds(ns: float) -> str:
@@ -80,7 +80,7 @@ class Ledger:
 
     @property
     def late(self) -> int:
-        """Return of that the time that was waited for somebody late."""
+        """Return the time in MPI that was waited for somebody late."""
         return int(self.by_rank[:, list(LATE)].sum())
 
     def total(self, cause: Cause) -> int:
@@ -108,8 +108,7 @@ class Ledger:
 
     def notes(self) -> Iterator[str]:
         """Yield what the reader of all numbers must know: the base of shares, ranks without cores, calls without an
-        end.
-        """
+        end."""
         yield f"shares are of {self.base.words}"
         if self.crowded:
             yield self.crowded
@@ -170,7 +169,7 @@ class Times:
 
     @property
     def walls(self) -> Ints:
-        """Return by rank the time from its first entry to the last moment that its record knows, times its threads."""
+        """Return for each rank the time from its first entry to the last moment of its record, times its threads."""
         return (self.end - self.begin) * self.threads
 
     @property
@@ -181,8 +180,8 @@ class Times:
         return Base(span, int(there.sum()), int(self.threads.sum()))
 
 
-def times_of(waits: Waiting) -> Times:
-    """Return the times of waits that are found."""
+def sum_times(waits: Waiting) -> Times:
+    """Return the times of a run by rank and cause, from its waits."""
     spans = waits.clock.spans
     threads = [len(rank.threads) if len(rank) else 0 for rank in waits.trace.ranks]
     begin, end, polling = (
@@ -194,14 +193,14 @@ def times_of(waits: Waiting) -> Times:
 
 def ledger_of(trace: Trace, match: Match) -> Ledger:
     """Return where the time in MPI of a matched run went."""
-    return ledger_of_times(trace, times_of(waiting(trace, match)))
+    return ledger_of_times(trace, sum_times(waits_of_run(trace, match)))
 
 
 def ledger_of_times(trace: Trace, times: Times) -> Ledger:
-    """Return the same of times that are found."""
+    """Return the ledger of times that are summed already."""
     return Ledger(times.by_rank, times.walls, times.base, remark(trace), times.left_open)
 
 
 def empty() -> Ledger:
-    """Return of a run whose calls are not recorded."""
+    """Return the ledger of a run whose calls are not recorded."""
     return Ledger(np.zeros((0, len(Cause)), np.int64), np.zeros(0, np.int64), Base(0, 0, 0))

@@ -14,8 +14,8 @@ from weft.terms.datatype_sizes import size_in_bytes
 from weft.terms.describe import at_place
 from weft.trace import Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL
-from weft.waits.event_times import Clockwork
-from weft.waits.wait_states import waiting
+from weft.waits.event_times import EventTimes
+from weft.waits.wait_states import waits_of_run
 
 Key = Literal["function", "rank", "site"]
 KEYS: Final[tuple[Key, ...]] = ("function", "rank", "site")
@@ -39,20 +39,20 @@ def profile(trace: Trace, by: Key = "function", match: Match | None = None) -> l
     """Return the time in MPI, the most first. Calls that never returned count without their time; without `match`
     nobody waits.
     """
-    return times(trace, match)[by]
+    return all_profiles(trace, match)[by]
 
 
-def times(trace: Trace, match: Match | None = None) -> Mapping[Key, list[CallTimes]]:
-    """Return the table by each key."""
-    found = waiting(trace, match) if match is not None else None
-    clock = found.clock if found else Clockwork(trace)
+def all_profiles(trace: Trace, match: Match | None = None) -> Mapping[Key, list[CallTimes]]:
+    """Return the table of calls by each key (function, rank, call site)."""
+    found = waits_of_run(trace, match) if match is not None else None
+    clock = found.clock if found else EventTimes(trace)
     waits = found.by_event() if found else np.zeros(len(clock.enter), np.int64)
     spent = np.where(clock.exit >= 0, clock.exit - clock.enter, 0)
-    return {by: _rows(clock, by, spent, waits) for by in KEYS}
+    return {by: _sum_by_key(clock, by, spent, waits) for by in KEYS}
 
 
-def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np.int64]) -> list[CallTimes]:
-    """Sum up times by one key, the most first. `spent`, `waits`: ns of each event."""
+def _sum_by_key(clock: EventTimes, by: Key, spent: NDArray[np.int64], waits: NDArray[np.int64]) -> list[CallTimes]:
+    """Sum up times by one key, the largest first. `spent`, `waits`: ns of each event."""
     rows: dict[str, list[int]] = {}
     for rank in clock.trace.ranks:
         part = slice(int(clock.first[rank.index]) + rank.ahead, int(clock.first[rank.index + 1]))
@@ -78,10 +78,9 @@ def _rows(clock: Clockwork, by: Key, spent: NDArray[np.int64], waits: NDArray[np
     return sorted((CallTimes(name, *row) for name, row in rows.items()), key=lambda row: -row.ns)
 
 
-def matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return messages and bytes from each rank (row) to each rank (column), as sent; messages of unknown types have no
-    bytes.
-    """
+def message_matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return two matrices, messages and bytes from each rank (row) to each rank (column), as sent; messages of
+    unknown types have no bytes."""
     n = len(trace.ranks)
     messages, sizes = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
     for rank in trace.ranks:
@@ -90,11 +89,11 @@ def matrix(trace: Trace, match: Match) -> tuple[NDArray[np.int64], NDArray[np.in
         known = (peer >= 0) & (args < len(rank.events))
         peer, args = peer[known], args[known]
         messages[rank.index] = np.bincount(peer, minlength=n)
-        np.add.at(sizes[rank.index], peer, bytes_of(rank, args))
+        np.add.at(sizes[rank.index], peer, sizes_in_bytes(rank, args))
     return messages, sizes
 
 
-def bytes_of(rank: Rank, events: NDArray[np.int64]) -> NDArray[np.int64]:
+def sizes_in_bytes(rank: Rank, events: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the bytes of some sends; 0 if unknown, or more than a message can hold: then the record is damaged."""
     types, counts = rank.events["datatype"][events], rank.events["count"][events].astype(np.int64)
     size = np.zeros(len(events), np.int64)
@@ -104,7 +103,7 @@ def bytes_of(rank: Rank, events: NDArray[np.int64]) -> NDArray[np.int64]:
     return size * counts
 
 
-def blocks(values: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], int]:
+def merge_blocks(values: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], int]:
     """Merge a square matrix into at most `most` rows and columns; return it, and how many ranks one row stands for."""
     n = len(values)
     each = max(1, -(-n // most))

@@ -9,13 +9,16 @@ from weft.base.words import listed, plural
 from weft.trace import Rank, Trace
 
 
-def crowded(trace: Trace) -> str:
-    """Return `4 ranks shared 2 cores` if ranks outnumber cores; else, or if the record does not tell, an empty text."""
+def describe_shared_cores(trace: Trace) -> str:
+    """Return `4 ranks shared 2 cores` if ranks outnumber cores; otherwise, or if the record does not say, an empty
+    text."""
     ranks: dict[str, list[Rank]] = defaultdict(list)
     for rank in trace.ranks:
         if rank.file:
             ranks[rank.file.header.host].append(rank)
-    found = [(host, len(of), cores) for host, of in ranks.items() if (cores := usable(of)) and len(of) > cores]
+    found = [
+        (host, len(of), cores) for host, of in ranks.items() if (cores := count_usable_cores(of)) and len(of) > cores
+    ]
     words = [
         f"{plural(count, 'rank')} shared {plural(cores, 'core')}" + (f" of {host}" if len(ranks) > 1 else "")
         for host, count, cores in found
@@ -25,25 +28,25 @@ def crowded(trace: Trace) -> str:
 
 def remark(trace: Trace) -> str:
     """Return the note to show beside waiting times; empty if every rank had a core."""
-    words = crowded(trace)
+    words = describe_shared_cores(trace)
     return f"{words}: part of every wait is the scheduler's" if words else ""
 
 
-def usable(ranks: list[Rank]) -> int:
-    """Return how many cores the ranks of a host may use together, 0 if a record does not tell."""
+def count_usable_cores(ranks: list[Rank]) -> int:
+    """Return how many cores the ranks of a host may use together, 0 if a record does not say."""
     cores: set[int] = set()
     limit = 0
     for rank in ranks:
         told = rank.definitions.cores
         if told is None:
             return 0
-        cores.update(_numbers(told.cores))
+        cores.update(_parse_cores(told.cores))
         limit = max(limit, told.thousandths)
     most = -(-limit // 1000) if limit else len(cores)
     return min(len(cores), most)
 
 
-def _numbers(text: str) -> Iterator[int]:
+def _parse_cores(text: str) -> Iterator[int]:
     """Yield 0, 1, 2, 8 of `0-2,8`; skip what has another form."""
     for part in text.split(",")[:4096]:
         first, _, last = part.partition("-")

@@ -15,11 +15,11 @@ from weft.match import Match
 from weft.native.headers.waits import LateMembers
 from weft.trace import Trace
 from weft.waits import kernels
-from weft.waits.causes import LATE, Cause, blocks, late
-from weft.waits.eager_limits import NEVER, datatype_sizes, hosts, limits
-from weft.waits.event_times import Clockwork
+from weft.waits.causes import LATE, Cause, blocking_table, late_table
+from weft.waits.eager_limits import NEVER, datatype_sizes, find_limits, host_numbers
+from weft.waits.event_times import EventTimes
 from weft.waits.kernels import Found, Ints
-from weft.waits.late_epochs import late_epochs
+from weft.waits.late_epochs import find_late_epochs
 
 _KEY: Final = "weft.waits"
 
@@ -40,7 +40,7 @@ class WaitRows:
     culprit: Ints
     cause: NDArray[np.uint8]
 
-    def of(self, *causes: Cause) -> WaitRows:
+    def with_causes(self, *causes: Cause) -> WaitRows:
         """Return the waits of some causes."""
         wanted = np.zeros(len(Cause), np.bool_)
         wanted[list(causes)] = True
@@ -56,12 +56,12 @@ class Waiting:
 
     def __init__(self, trace: Trace, match: Match) -> None:
         self.trace, self.match = trace, match
-        self.clock = Clockwork(trace)
+        self.clock = EventTimes(trace)
         self.limits = (NEVER, NEVER)
         """Bytes from which on standard sends waited for their receive, on one host and between two; set by `rows`."""
         self.blocked = False
         """Whether standard sends were seen that may have waited for their receive; set likewise."""
-        self._around = kernels.Surroundings(blocks(trace.functions), hosts(trace))
+        self._around = kernels.Surroundings(blocking_table(trace.functions), host_numbers(trace))
 
     @cached_property
     def rows(self) -> WaitRows:
@@ -69,10 +69,10 @@ class Waiting:
         match, clock = self.match, self.clock
         room = len(match.sends) + 2 * len(match.recvs) + len(match.probes) + 2 * len(match.collectives)
         found = Found(int(clock.first[-1]), room)
-        self._messages(found)
-        self._members(found)
+        self._find_late_messages(found)
+        self._find_late_members(found)
         waiter, ns, culprit, cause = found.columns()
-        epochs = late_epochs(self.trace, clock)
+        epochs = find_late_epochs(self.trace, clock)
         if not len(epochs[0]):
             return WaitRows(waiter, ns, culprit, cause)
         waiter, ns, culprit = (np.concatenate([a, b]) for a, b in zip((waiter, ns, culprit), epochs[:3], strict=True))
@@ -81,27 +81,27 @@ class Waiting:
     @cached_property
     def late(self) -> WaitRows:
         """Return the waits for somebody who was late."""
-        return self.rows.of(*LATE)
+        return self.rows.with_causes(*LATE)
 
-    def _messages(self, found: Found) -> None:
-        """Find the waits for late senders and late receivers."""
+    def _find_late_messages(self, found: Found) -> None:
+        """Find the waits for late senders and late receivers, and add them to `found`."""
         match, clocks = self.match, self.clock.clocks
         sizes = datatype_sizes(self.trace)
 
         recvs, sends, probes = (
-            kernels.messages(mine, theirs, self._around, sizes)
+            kernels.make_messages(mine, theirs, self._around, sizes)
             for mine, theirs in ((match.recvs, match.sends), (match.sends, match.recvs), (match.probes, match.sends))
         )
         for of_rank in (*recvs, *probes):
             kernels.late_senders(clocks, of_rank, found)
-        *of, self.blocked = limits(self.clock, match, sends, recvs)
+        *of, self.blocked = find_limits(self.clock, match, sends, recvs)
         self.limits = of[0], of[1]
         for of_rank in sends:
             of_rank.rendezvous[:] = self.limits
             kernels.late_receivers(clocks, of_rank, found)
 
-    def _members(self, found: Found) -> None:
-        """Find the waits for late members of collectives."""
+    def _find_late_members(self, found: Found) -> None:
+        """Find the waits for late members of collectives, and add them to `found`."""
         parts, of, trace = self.match.collectives, self.match.instances, self.trace
         if not len(of):
             return
@@ -111,7 +111,7 @@ class Waiting:
         place = np.full(len(trace.ranks), kernels.NO_ROW, np.uint32)
         given = LateMembers(
             instances=len(of), first=of.first, rows=of.rows, rank=parts.ranks(), event=parts.event,
-            completion=parts.completion, function=parts.function, sort=late(trace.functions), comm=of.comm,
+            completion=parts.completion, function=parts.function, sort=late_table(trace.functions), comm=of.comm,
             member_first=member_first, members=members, blocks=self._around.blocks, host=self._around.host, place=place,
         )  # fmt: skip
         kernels.late_members(self.clock.clocks, given, found)
@@ -130,14 +130,14 @@ class Waiting:
         return found + waited
 
     def by_event(self) -> Ints:
-        """Return by event of the run the ns that it waited for somebody late."""
+        """Return for each event of the run the ns that it waited for somebody late."""
         total = np.zeros(int(self.clock.first[-1]), np.int64)
         total[self.late.waiter] = self.late.ns
         return total
 
 
-def waiting(trace: Trace, match: Match) -> Waiting:
-    """Return the waits of a matched run, found once and kept with the match."""
+def waits_of_run(trace: Trace, match: Match) -> Waiting:
+    """Return the waits of a matched run, computed once and stored with the match."""
     found = match.made.get(_KEY)
     if not isinstance(found, Waiting):
         found = match.made[_KEY] = Waiting(trace, match)

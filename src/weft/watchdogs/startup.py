@@ -15,6 +15,7 @@ OWN = ("weft", "mpiexec", "mpirun", "srun")
 
 
 def _start() -> None:
+    """Start the watchdog of a Python process, unless the process runs Weft itself."""
     words = sys.orig_argv
     if any(word.startswith("weft.") for word in words) or any(Path(word).name in OWN for word in words[:2]):
         return

@@ -26,7 +26,7 @@ RUNS = {"faulty": FAULTY, "correct": ("correct",)}
 """Processes, and the programs of each: what Numba compiles of its own library takes longer than the programs."""
 EACH_TIME = {
     "values": ("row_sums", "sign", "drawn"),
-    "dependence": ("add_up", "mark", "together"),
+    "dependence": ("add_up", "mark", "together", "gathered"),
     "reductions": ("nearest", "cumulative"),
     "scalars": ("tail", "steps"),
     "bounds": ("pick", "called", "back"),

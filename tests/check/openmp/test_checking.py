@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests_support import WEFT, execute
 from weft.check import CheckRequest, CheckResult, check_program
 from weft.errors import UsageError
 from weft.openmp.build import build_runtime
@@ -547,3 +549,75 @@ int main(void) {
 """
     [finding] = run(tmp_path, text).findings
     assert finding.facts()["variable"] == "to"
+
+
+LINKED = """#include <math.h>
+#include <stdio.h>
+int main(int n, char **v) {
+    double a[9];
+#pragma omp parallel for
+    for (int i = 0; i < 9; i++) a[i] = erf(0.1 * i * n);
+    printf("%d\\n", a[3] > 0);
+}
+"""
+
+
+def test_options_take_flags_that_begin_with_a_dash_and_json_is_alone(tmp_path: Path) -> None:
+    (tmp_path / "prog.c").write_text(LINKED)
+    command = [*WEFT, "check", "prog.c", "--link", "-lm", "--flags", "-O1", "--format", "json"]
+    done = execute(command, cwd=tmp_path, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["findings"] == []
+    assert done.stderr.startswith("1\n")
+
+
+def test_the_time_limit_holds_for_the_compiler_too(tmp_path: Path) -> None:
+    (tmp_path / "prog.c").write_text(LINKED)
+    with pytest.raises(UsageError, match="did not compile within"):
+        check_program(CheckRequest((tmp_path / "prog.c",), timeout=0.001), tmp_path)
+
+
+def test_iterations_of_a_pointer_are_counted_and_a_scalar_index_is_the_variable(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """int main(void) {
+    int a[50], out[50], at = 0;
+#pragma omp parallel for
+    for (int *p = a; p < a + 50; p++)
+        out[at++] = *p;
+    return out[at - 1];
+}
+""",
+    )
+    (one,) = found.findings
+    assert "The 15th iteration of the loop at line 3 reads `at`" in one.message
+
+
+def test_a_loop_is_in_the_file_of_its_directive(tmp_path: Path) -> None:
+    (tmp_path / "graph.h").write_text("struct Graph {\n    int n;\n\n\n    int nodes() const { return n; }\n};\n")
+    text = """#include "graph.h"
+int sum;
+int add(const Graph &graph) {
+#pragma omp parallel for
+    for (int i = 0; i < graph.nodes(); i++)
+        sum += i;
+    return sum;
+}
+int main() { return add(Graph{100}) == 0; }
+"""
+    found = run(tmp_path, text, "prog.cpp")
+    assert found.findings[0].facts()["loop"]["file"] == str(tmp_path / "prog.cpp")
+
+
+def test_a_race_within_a_chunk_of_one_thread_is_a_warning(tmp_path: Path) -> None:
+    text = """unsigned long bits[64];
+int main(void) {
+#pragma omp parallel for schedule(dynamic, SIZE)
+    for (int i = 0; i < 4096; i++) bits[i / 64] |= 1ul << i % 64;
+}
+"""
+    (whole,) = run(tmp_path, text.replace("SIZE", "1024")).findings
+    assert (whole.severity, whole.certainty) == ("warning", "possible")
+    assert "chunk of 1,024 iterations" in whole.message
+    (parts,) = run(tmp_path, text.replace("SIZE", "1000")).findings
+    assert (parts.severity, parts.certainty) == ("error", "certain")

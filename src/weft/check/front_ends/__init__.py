@@ -21,10 +21,11 @@ def load_front_ends() -> Mapping[str, FrontEnd]:
     return found
 
 
-def find_front_end(sources: Sequence[Path]) -> FrontEnd:
+def find_front_end(sources: Sequence[Path], launched: bool = False) -> FrontEnd:
     """Return the front end for a program's sources. UsageError if they are of no language, or of several.
 
-    If several read these suffixes, the first (by module name) that finds its directives in the sources is taken.
+    `launched`: a launcher starts the program, which not every front end can have. If several front ends read these
+    suffixes, the first (by module name) that finds its directives in the sources is taken.
     """
     suffixes = {source.suffix.lower() for source in sources}
     known = load_front_ends().values()
@@ -36,7 +37,9 @@ def find_front_end(sources: Sequence[Path]) -> FrontEnd:
                     f"{source}: it holds directives of {one.name}, and other sources are in another language: "
                     "name those of one language, compile the others yourself, and link them: --link other.o"
                 )
-        return fitting[0] if len(fitting) == 1 else next((one for one in fitting if one.claims(sources)), fitting[0])
+        without_directives = next((one for one in fitting if one.launched and launched), fitting[0])
+        claiming = (one for one in fitting if one.claims(sources))
+        return without_directives if len(fitting) == 1 else next(claiming, without_directives)
     told = "; ".join(f"{one.name} ({', '.join(sorted(one.suffixes))})" for one in known)
     raise UsageError(f"{sources[0]}: name the sources of one program in one language: {told}")
 

@@ -23,7 +23,10 @@ class OpenMP(FrontEnd):
     suffixes = SUFFIXES
     options = COMPILED
     launched = True
-    remedy = "name the sources that hold `#pragma omp` or `!$omp` directives, and let the program reach them"
+    remedy = (
+        "name the sources that hold `#pragma omp` or `!$omp` directives, and let the program reach them; without any, "
+        "`weft run` looks at calls of MPI, and valgrind at reads of memory without a value"
+    )
 
     def claims(self, sources: Sequence[Path]) -> bool:
         """Return whether a source, or a file that it includes from its folder, holds a directive or uses the OpenMP

@@ -65,6 +65,7 @@ def sum_hashes(kept: KeptValue) -> int | None:
 
 
 def _hash_elements(values: np.ndarray, box: Box) -> int:
+    """Return the sum of the hashes of an array's elements, each with its indices in the global array, modulo 2**64."""
     if not values.size:
         return 0
     lower = [first for first, _ in box]

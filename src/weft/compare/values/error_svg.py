@@ -110,6 +110,7 @@ def _layer_of_difference(unlike: ValueDifference, found: list[ArrayLayer]) -> Ar
 
 
 def _slice_name(layer: ArrayLayer, unlike: ValueDifference, window: Box, axes: list[int]) -> str:
+    """Return the name of the drawn slice as the program would write it."""
     base = unlike.after.base
     numbers = [f"{low + base}:{end}" if d in axes else str(low + base) for d, (low, end) in enumerate(window)]
     pair = "()" if base else "[]"

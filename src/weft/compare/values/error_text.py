@@ -33,6 +33,7 @@ def draw_error_text(some: Sequence[ValueDifference], title: str) -> Iterator[str
 
 
 def _shade_character(value: float, most: float) -> str:
+    """Return the character for an error, on a logarithmic scale up to the largest one."""
     if value <= 0:
         return " "
     steps = int(max(0.0, len(SHADES) - 1 + np.log10(min(value, most) / most))) if most else 0

@@ -47,7 +47,7 @@ class ValueComparison:
     before: ValueTrace
     after: ValueTrace
     compared: int = 0
-    """Values of the run that were held against the reference."""
+    """Values of the run that were compared with the reference."""
     elements: int = 0
     aligned: Moments | None = None
     found: list[list[ValueDifference]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class ValueComparison:
     unplaced: set[str] = field(default_factory=set)
     """Probes that hold other values on each rank, in runs of other numbers of ranks."""
     unjudged: set[str] = field(default_factory=set)
-    """Probes that two runs kept in forms that cannot be held against each other."""
+    """Probes that two runs kept in forms that cannot be compared."""
 
     @property
     def alike(self) -> bool:

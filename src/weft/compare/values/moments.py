@@ -100,7 +100,7 @@ def align_moments(before: RunValues, after: RunValues) -> Moments:
 def _find_equal_moments(
     before: RunValues, after: RunValues, sort: list[Ints], counts: list[Ints], first: list[Ints]
 ) -> NDArray[np.bool_]:
-    """Return by key whether all values of a moment are equal in both runs, rank by rank."""
+    """Return for each key whether all values of a moment are equal in both runs, rank by rank."""
     same = np.asarray((counts[0] == counts[1]) & (counts[0] > 0), bool)
     pairs = [np.repeat(side[same], counts[0][same]) for side in first]
     begin = np.cumsum(counts[0][same]) - counts[0][same]
@@ -121,7 +121,7 @@ def _find_equal_moments(
 def _compare_rows(
     before: RunValues, after: RunValues, processes: tuple[int, int], one: Ints, two: Ints
 ) -> NDArray[np.bool_]:
-    """Return whether rows of a process of the reference hold the same bytes as those of one of the run."""
+    """Return whether rows of a process of the reference have the same bytes as rows of a process of the run."""
     sides = [rows.trace.processes[process] for rows, process in zip((before, after), processes, strict=True)]
     at = [np.ascontiguousarray(side.rows["offset"][rows]) for side, rows in zip(sides, (one, two), strict=True)]
     found = np.zeros(len(one), np.uint8)

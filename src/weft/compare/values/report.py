@@ -18,7 +18,7 @@ from weft.values.process import Box, KeptValue
 from weft.values.trace import ValueTrace
 
 SPREAD: Final = 8
-"""Probes whose differences are told."""
+"""Probes whose differences are reported."""
 FAR: Final = 1 << 20
 """Units in the last place from which on their number says nothing."""
 _PROCESSORS: Final = (
@@ -28,7 +28,7 @@ _PROCESSORS: Final = (
     (re.compile(r"\bprobe (?=\w)"), ""),
     (re.compile(r"\bof probes\b"), "of loops"),
 )
-"""Of a run of `weft check --trace`: what is said of processors, and of loops that have a name by their line."""
+"""Of a run of `weft check --trace`: the words for processors, and of loops that have a name by their line."""
 
 
 def render_values(made: ValueComparison, *, drawn: bool = True) -> Iterator[str]:
@@ -283,12 +283,12 @@ def _not_compared_lines(made: ValueComparison) -> Iterator[str]:
     for name in sorted(made.unplaced):
         yield (
             f"not compared: probe {name} holds other values on each rank, and the runs have other numbers of ranks "
-            "(say with weft.part where they lie)"
+            "(say with weft.part where they are)"
         )
     for name in sorted(made.unjudged):
         yield f"not compared: probe {name} was kept in other forms in the two runs"
     if not are_configured_alike(made.before, made.after):
-        yield "the runs were told to keep other values: what both have is compared"
+        yield "the runs were configured to keep other values: what both have is compared"
 
 
 def to_json(made: ValueComparison) -> dict[str, Any]:
@@ -317,6 +317,7 @@ def _jump_to_json(made: ValueComparison) -> dict[str, Any] | None:
 
 
 def _difference_to_json(one: ValueDifference) -> dict[str, Any]:
+    """Return a value that differs as JSON values."""
     place, around = (
         one.after.place,
         one.after.process.scopes_around(int(one.after.process.rows["parent"][one.after.row])),

@@ -30,13 +30,14 @@ static inline __attribute__((always_inline)) struct cell *cell_for(uintptr_t a, 
     return NULL;
 }
 
-static inline bool passes(const struct site *s, uintptr_t a, uintptr_t place) {
+static inline bool site_allows(const struct site *s, uintptr_t a, uintptr_t place) {
     return s->key == place && a - *s->home - s->low <= s->reach;
 }
 
 /* A read of what is shared, at an open site: it is noted. (Where nothing is looked at no site is open.) */
-static inline __attribute__((always_inline)) bool noted(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
-    if (!s->track || s->size != size || !passes(s, a, place)) return false;
+static inline __attribute__((always_inline)) bool note_shared_read(uintptr_t a, size_t size, uintptr_t place,
+                                                                   struct site *s) {
+    if (!s->track || s->size != size || !site_allows(s, a, place)) return false;
     struct cell *c = cell_for(a, size);
     if (!c || c->written < s->since || (c->written > s->known && c->written != now.cur)) return false;
     if (c->read <= now.base && c->written != now.cur) c->read = now.cur;
@@ -44,7 +45,8 @@ static inline __attribute__((always_inline)) bool noted(uintptr_t a, size_t size
 }
 
 /* A read that is wrong just as the last one was: it is counted. */
-static inline __attribute__((always_inline)) bool counted(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
+static inline __attribute__((always_inline)) bool count_repeated_fault(uintptr_t a, size_t size, uintptr_t place,
+                                                                       struct site *s) {
     if (!wrong_again(s, a, size, place)) return false;
     const struct cell *c = cell_for(a, size);
     if (!c || (c->written > now.base && c->written != now.cur)) return false;
@@ -54,7 +56,7 @@ static inline __attribute__((always_inline)) bool counted(uintptr_t a, size_t si
 
 /* Whether judge() has nothing to say of a write of what each iteration has of its own: it is not the first one of the
  * construct, and no other iteration reads what was there before. */
-static bool own_again(const struct site *s, const struct cell *c) {
+static bool is_harmless_own_write(const struct site *s, const struct cell *c) {
     if (weft_in_region || here.flags & WEFT_STRICT || weft_task.in_task || weft_parts_under_way || s->since)
         return false;
     if (c->read > now.base || (c->written >= SPLIT && c->written < NO_VALUE)) return false;
@@ -65,9 +67,9 @@ static bool own_again(const struct site *s, const struct cell *c) {
 
 /* A write of all 8 bytes of a granule that was accessed by halves, as the hooks let pass: from here on it is one again,
  * as on the stack, where another function's 4-byte variables lay. */
-static bool joined(const struct site *s, uintptr_t a, uintptr_t place) {
+static bool join_halves(const struct site *s, uintptr_t a, uintptr_t place) {
     const struct cell *low = cell4(a), *high = cell4(a + 4);
-    if (s->track || cell8(a)->written != SPLIT || !passes(s, a, place) || low->read != high->read) return false;
+    if (s->track || cell8(a)->written != SPLIT || !site_allows(s, a, place) || low->read != high->read) return false;
     if (low->written - s->floor < s->span || high->written - s->floor < s->span) return false;
     if (low->written == SPLIT || high->written == SPLIT) return false;
     *cell8(a) = (struct cell){now.cur, low->read};
@@ -75,7 +77,7 @@ static bool joined(const struct site *s, uintptr_t a, uintptr_t place) {
 }
 
 /* Not the ordinary case of a parallel construct. */
-static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
+static __attribute__((noinline)) void judge_read(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
     if (now.off) return;
     if (weft_traced) {
         turns_access(a, size, false, place);
@@ -88,7 +90,7 @@ static __attribute__((noinline)) void other_read(uintptr_t a, size_t size, uintp
     judge(a, size, false, place, s);
 }
 
-static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
+static __attribute__((noinline)) void judge_write(uintptr_t a, size_t size, uintptr_t place, struct site *s) {
     if (now.off) return;
     if (weft_traced) {
         turns_access(a, size, true, place);
@@ -107,14 +109,15 @@ static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uint
             return;
         }
     } else {
-        if (s->key == place && s->mode == FREE && passes(s, a, place)) return;
-        if (s->track == 1 && s->size == size && passes(s, a, place) && c &&
+        if (s->key == place && s->mode == FREE && site_allows(s, a, place)) return;
+        if (s->track == 1 && s->size == size && site_allows(s, a, place) && c &&
             (c->written <= now.base || c->written >= NO_VALUE) && (c->read <= now.base || c->read == now.cur)) {
             c->written = now.cur;
             return;
         }
-        if (size == 8 && joined(s, a, place)) return;
-        if (s->track == 2 && s->write && s->size == size && passes(s, a, place) && c && own_again(s, c)) {
+        if (size == 8 && join_halves(s, a, place)) return;
+        if (s->track == 2 && s->write && s->size == size && site_allows(s, a, place) && c &&
+            is_harmless_own_write(s, c)) {
             c->written = now.cur;
             return;
         }
@@ -122,40 +125,41 @@ static __attribute__((noinline)) void other_write(uintptr_t a, size_t size, uint
     judge(a, size, true, place, s);
 }
 
-static inline __attribute__((always_inline)) void reads(uintptr_t a, size_t size, uintptr_t place) {
+static inline __attribute__((always_inline)) void handle_read(uintptr_t a, size_t size, uintptr_t place) {
     struct site *s = site_for(place);
-    if (LIKELY(passes(s, a, place))) {
+    if (LIKELY(site_allows(s, a, place))) {
         const struct cell *c = cell8(a);
         if (size <= 4 && c->written == SPLIT) c = cell4(a);
         stamp_t w = c->written;
         if (LIKELY(w - s->least <= s->limit) || w == now.cur) return;
     }
-    if (!noted(a, size, place, s) && !counted(a, size, place, s)) other_read(a, size, place, s);
+    if (!note_shared_read(a, size, place, s) && !count_repeated_fault(a, size, place, s)) judge_read(a, size, place, s);
 }
 
-static inline __attribute__((always_inline)) void writes(uintptr_t a, size_t size, uintptr_t place) {
+static inline __attribute__((always_inline)) void handle_write(uintptr_t a, size_t size, uintptr_t place) {
     struct site *s = site_for(place);
-    if (LIKELY(passes(s, a, place))) {
+    if (LIKELY(site_allows(s, a, place))) {
         struct cell *c = cell_for(a, size);
         if (LIKELY(c && (c->written - s->floor >= s->span || c->written == now.cur))) {
             c->written = now.cur;
             return;
         }
     }
-    other_write(a, size, place, s);
+    judge_write(a, size, place, s);
 }
 
 /* What rewritten assembly calls where its own few instructions did not let the access pass. The site is the place's own. */
 #define SLOW(n)                                                                                                        \
     void weft_check_slow_read##n(uintptr_t a, struct site *s) {                                                        \
-        if (!noted(a, n, s->key, s) && !counted(a, n, s->place, s)) other_read(a, n, PLACE, s);                        \
+        if (!note_shared_read(a, n, s->key, s) && !count_repeated_fault(a, n, s->place, s))                            \
+            judge_read(a, n, PLACE, s);                                                                                \
     }                                                                                                                  \
-    void weft_check_slow_write##n(uintptr_t a, struct site *s) { other_write(a, n, PLACE, s); }
+    void weft_check_slow_write##n(uintptr_t a, struct site *s) { judge_write(a, n, PLACE, s); }
 SLOW(4)
 SLOW(8)
 
 /* Pieces that keep to the granules: what is not aligned, and ranges. */
-static void pieces(uintptr_t a, size_t size, bool write, uintptr_t place) {
+static void split_access(uintptr_t a, size_t size, bool write, uintptr_t place) {
     if (now.off) return;
     if (weft_traced) {
         turns_access(a, size, write, place);
@@ -164,24 +168,29 @@ static void pieces(uintptr_t a, size_t size, bool write, uintptr_t place) {
     while (size) {
         size_t n = size >= 8 && a % 8 == 0 ? 8 : size >= 4 && a % 4 == 0 ? 4 : size >= 2 && a % 2 == 0 ? 2 : 1;
         if (write)
-            n == 8 ? writes(a, 8, place) : n == 4 ? writes(a, 4, place) : judge(a, n, true, place, site_for(place));
-        else n == 8 ? reads(a, 8, place) : n == 4 ? reads(a, 4, place) : judge(a, n, false, place, site_for(place));
+            n == 8   ? handle_write(a, 8, place)
+            : n == 4 ? handle_write(a, 4, place)
+                     : judge(a, n, true, place, site_for(place));
+        else
+            n == 8   ? handle_read(a, 8, place)
+            : n == 4 ? handle_read(a, 4, place)
+                     : judge(a, n, false, place, site_for(place));
         a += n;
         size -= n;
     }
 }
 
-void access_range(uintptr_t a, size_t size, bool write, uintptr_t place) { pieces(a, size, write, place); }
+void access_range(uintptr_t a, size_t size, bool write, uintptr_t place) { split_access(a, size, write, place); }
 
 #define GATE                                                                                                           \
     if (__builtin_expect(now.off, 0)) return;
 
 #define HOOKS(n)                                                                                                       \
-    void __tsan_read##n(void *p) { reads((uintptr_t)p, n, PLACE); }                                                    \
-    void __tsan_write##n(void *p) { writes((uintptr_t)p, n, PLACE); }
+    void __tsan_read##n(void *p) { handle_read((uintptr_t)p, n, PLACE); }                                              \
+    void __tsan_write##n(void *p) { handle_write((uintptr_t)p, n, PLACE); }
 #define PIECES(n)                                                                                                      \
-    void __tsan_unaligned_read##n(void *p) { pieces((uintptr_t)p, n, false, PLACE); }                                  \
-    void __tsan_unaligned_write##n(void *p) { pieces((uintptr_t)p, n, true, PLACE); }
+    void __tsan_unaligned_read##n(void *p) { split_access((uintptr_t)p, n, false, PLACE); }                            \
+    void __tsan_unaligned_write##n(void *p) { split_access((uintptr_t)p, n, true, PLACE); }
 HOOKS(8)
 HOOKS(4)
 PIECES(2)
@@ -189,17 +198,17 @@ PIECES(4)
 PIECES(8)
 PIECES(16)
 
-void __tsan_read1(void *p) { pieces((uintptr_t)p, 1, false, PLACE); }
-void __tsan_write1(void *p) { pieces((uintptr_t)p, 1, true, PLACE); }
-void __tsan_read2(void *p) { pieces((uintptr_t)p, 2, false, PLACE); }
-void __tsan_write2(void *p) { pieces((uintptr_t)p, 2, true, PLACE); }
-void __tsan_read16(void *p) { pieces((uintptr_t)p, 16, false, PLACE); }
-void __tsan_write16(void *p) { pieces((uintptr_t)p, 16, true, PLACE); }
-void __tsan_read_range(void *p, size_t n) { pieces((uintptr_t)p, n, false, PLACE); }
-void __tsan_write_range(void *p, size_t n) { pieces((uintptr_t)p, n, true, PLACE); }
+void __tsan_read1(void *p) { split_access((uintptr_t)p, 1, false, PLACE); }
+void __tsan_write1(void *p) { split_access((uintptr_t)p, 1, true, PLACE); }
+void __tsan_read2(void *p) { split_access((uintptr_t)p, 2, false, PLACE); }
+void __tsan_write2(void *p) { split_access((uintptr_t)p, 2, true, PLACE); }
+void __tsan_read16(void *p) { split_access((uintptr_t)p, 16, false, PLACE); }
+void __tsan_write16(void *p) { split_access((uintptr_t)p, 16, true, PLACE); }
+void __tsan_read_range(void *p, size_t n) { split_access((uintptr_t)p, n, false, PLACE); }
+void __tsan_write_range(void *p, size_t n) { split_access((uintptr_t)p, n, true, PLACE); }
 void __tsan_read_write8(void *p) {
-    reads((uintptr_t)p, 8, PLACE);
-    writes((uintptr_t)p, 8, PLACE);
+    handle_read((uintptr_t)p, 8, PLACE);
+    handle_write((uintptr_t)p, 8, PLACE);
 }
 void __tsan_vptr_update(void **p, void *v) { (void)p, (void)v; }
 void __tsan_vptr_read(void **p) { (void)p; }
@@ -227,13 +236,13 @@ void __tsan_func_exit(void) {
 static inline uintptr_t place_of(int site, uintptr_t caller) { return site ? (uintptr_t)site << 2 : caller; }
 
 void weft_check_read(const void *address, size_t bytes, int site) {
-    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0)) reads((uintptr_t)address, 8, place_of(site, PLACE));
-    else pieces((uintptr_t)address, bytes, false, place_of(site, PLACE));
+    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0)) handle_read((uintptr_t)address, 8, place_of(site, PLACE));
+    else split_access((uintptr_t)address, bytes, false, place_of(site, PLACE));
 }
 
 void weft_check_write(const void *address, size_t bytes, int site) {
-    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0)) writes((uintptr_t)address, 8, place_of(site, PLACE));
-    else pieces((uintptr_t)address, bytes, true, place_of(site, PLACE));
+    if (LIKELY(bytes == 8 && (uintptr_t)address % 8 == 0)) handle_write((uintptr_t)address, 8, place_of(site, PLACE));
+    else split_access((uintptr_t)address, bytes, true, place_of(site, PLACE));
 }
 
 void weft_check_out_of_bounds(int data, const void *base, int dimension, int64_t index, int64_t low, int64_t high,

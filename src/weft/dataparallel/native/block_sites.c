@@ -44,9 +44,9 @@ static void add(struct list *l, struct site *where) {
     if (l->count < MOST_KEPT) l->kept[l->count++] = (struct kept){where, *where};
 }
 
-static struct site *following(struct site *s) { return s->next == s ? NULL : s->next; }
+static struct site *next_site(struct site *s) { return s->next == s ? NULL : s->next; }
 
-static void swap(struct kept *one) {
+static void swap_site(struct kept *one) {
     struct site was = *one->where;
     *one->where = one->site;
     one->where->next = was.next;
@@ -64,14 +64,14 @@ bool block_site_again(struct site *s, uintptr_t a, size_t size) {
         if (one->where == s && one->site.key == s->key && one->site.size == size &&
             a - one->site.low <= one->site.reach) {
             bool longer = one->site.reach > s->reach;
-            swap(one);
+            swap_site(one);
             if (longer) s->changed = ++weft_sites_changed; /* what was proved with it stands without it */
             return true;
         }
     return false;
 }
 
-static uintptr_t anchor(const struct aspect *v) {
+static uintptr_t block_anchor(const struct aspect *v) {
     uintptr_t a = *v->home;
     int64_t own[WEFT_MAX_RANK];
     home_of(v, here.index, own);
@@ -85,11 +85,11 @@ static uintptr_t anchor(const struct aspect *v) {
 bool block_site_follows(const struct aspect *v) {
     ptrdiff_t number = v - here.aspects;
     if (number >= ANCHORS || here.rank < 2 || !v->exact) return false;
-    anchors[number] = anchor(v);
+    anchors[number] = block_anchor(v);
     return true;
 }
 
-static void keep(uint64_t blocks) {
+static void keep_sites(uint64_t blocks) {
     struct set *set = sets;
     while (set < sets + set_count && set->blocks != blocks) set++;
     if (set == sets + set_count) {
@@ -98,18 +98,18 @@ static void keep(uint64_t blocks) {
         set_count += set_count < SETS;
     }
     for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++)
-        if (one->site.key == one->where->key && one->site.reach > one->where->reach) swap(one);
+        if (one->site.key == one->where->key && one->site.reach > one->where->reach) swap_site(one);
     set->blocks = blocks;
     set->open.count = 0;
     set->aside.count = aside.count;
     for (int i = 0; i < ANCHORS; i++) set->anchors[i] = anchors[i];
-    for (struct site *s = sites_opened(); s; s = following(s))
+    for (struct site *s = sites_opened(); s; s = next_site(s))
         if (s->key) add(&set->open, s);
     for (int i = 0; i < aside.count; i++) set->aside.kept[i] = aside.kept[i];
     aside.count = 0;
 }
 
-static void put_back(uint64_t blocks) {
+static void restore_sites(uint64_t blocks) {
     for (const struct set *set = sets; set < sets + set_count; set++) {
         if (set->blocks != blocks) continue;
         for (int i = 0; i < ANCHORS; i++) anchors[i] = set->anchors[i];
@@ -125,7 +125,7 @@ static void put_back(uint64_t blocks) {
 }
 
 /* Its interval moves; where the rows there are not alike it is to be opened anew. */
-static void move(struct site *s, uintptr_t by) {
+static void move_interval(struct site *s, uintptr_t by) {
     uintptr_t low = s->low + by;
     weft_sites_changed++;
     uintptr_t step = (uintptr_t)s->object->stride[s->follows - 1];
@@ -139,29 +139,29 @@ static void move(struct site *s, uintptr_t by) {
     s->reach = 0;
 }
 
-static void follow(struct site *s, const uintptr_t by[], int count) {
+static void follow_arrays(struct site *s, const uintptr_t by[], int count) {
     for (int i = 0; i < count && s->key && s->follows; i++)
         if (here.aspects[i].object == s->object && !here.aspects[i].remote && by[i]) {
-            move(s, by[i]);
+            move_interval(s, by[i]);
             return;
         }
 }
 
 /* All sites that follow arrays which have moved since. */
-static void move_on(void) {
+static void move_following_sites(void) {
     uintptr_t by[ANCHORS];
     bool moved = false;
     int count = here.aspect_count < ANCHORS ? here.aspect_count : ANCHORS;
     for (int i = 0; i < count; i++) {
-        uintptr_t at = anchor(&here.aspects[i]);
+        uintptr_t at = block_anchor(&here.aspects[i]);
         by[i] = at - anchors[i];
         anchors[i] = at;
         moved |= by[i] != 0;
     }
     if (!moved) return;
-    for (struct site *s = sites_opened(); s; s = following(s)) follow(s, by, count);
+    for (struct site *s = sites_opened(); s; s = next_site(s)) follow_arrays(s, by, count);
     for (struct kept *one = aside.kept; one < aside.kept + aside.count; one++) {
-        follow(&one->site, by, count);
+        follow_arrays(&one->site, by, count);
         if (!one->site.key) *one-- = aside.kept[--aside.count];
     }
 }
@@ -169,9 +169,9 @@ static void move_on(void) {
 /* A row of iterations begins, or another block: the blocks were `from`. */
 void block_sites(uint64_t from) {
     if (here.blocks != from) {
-        keep(from);
+        keep_sites(from);
         close_sites();
-        put_back(here.blocks);
+        restore_sites(here.blocks);
     }
-    move_on();
+    move_following_sites();
 }

@@ -50,7 +50,7 @@ static const struct form *form_of(int data) {
     return data > 0 && (size_t)data < form_room && forms[data].element ? &forms[data] : NULL;
 }
 
-static void shaped(struct object *o, const struct form *f, size_t size) {
+static void set_shape(struct object *o, const struct form *f, size_t size) {
     int64_t extent[WEFT_MAX_RANK] = {(int64_t)((o->high - o->low) / size)};
     if (f && f->rank > 0) {
         size_t row = f->element;
@@ -66,7 +66,7 @@ static void shaped(struct object *o, const struct form *f, size_t size) {
     object_shape(o, size, 1, NULL, extent, WEFT_ORDER_C);
 }
 
-void block_shape(struct object *o, size_t size) { shaped(o, NULL, size); }
+void block_shape(struct object *o, size_t size) { set_shape(o, NULL, size); }
 
 /* The object of the block that an access of `size` bytes touches; NULL: none that is known. */
 struct object *block_object(uintptr_t a, size_t size) {
@@ -74,7 +74,7 @@ struct object *block_object(uintptr_t a, size_t size) {
     if (!block_around(a, &low, &high)) return NULL;
     int data = (int)cell8(low - 8)->read;
     struct object *o = object_insert(data, low, high - low);
-    shaped(o, form_of(data), size);
+    set_shape(o, form_of(data), size);
     return o;
 }
 
@@ -90,7 +90,7 @@ void weft_check_heap(int data, const void *base, size_t element, int rank, const
     struct object *o = object_at(low);
     if (o && o->low == low && !o->distributed) {
         o->data = o->first_data = data;
-        if (rank > 0) shaped(o, f, element);
+        if (rank > 0) set_shape(o, f, element);
         forget_sites();
     }
 }

@@ -99,7 +99,7 @@ static const struct loop *this_loop(void) { return here.id > 0 && here.id < MOST
 
 /* --- the libraries --- */
 
-static struct weft_entries *opened(const char *folder, int processor) {
+static struct weft_entries *open_values(const char *folder, int processor) {
     char path[TEXT], number[16];
     snprintf(path, sizeof path, "%s/%d.so", folder, processor);
     snprintf(number, sizeof number, "%d", processor);
@@ -117,7 +117,7 @@ static void open_all(const char *folder, int processors, bool directives) {
     snprintf(size, sizeof size, "%d", processors);
     setenv("PMI_SIZE", size, 1);
     bool good = true;
-    for (int p = 0; p < processors; p++) good &= (kept[p] = opened(folder, p)) != NULL;
+    for (int p = 0; p < processors; p++) good &= (kept[p] = open_values(folder, p)) != NULL;
     if (before) setenv("PMI_RANK", before, 1);
     else unsetenv("PMI_RANK");
     free(before);
@@ -139,7 +139,7 @@ __attribute__((constructor(102))) static void start(void) {
 
 /* --- arrays as the libraries take them --- */
 
-static bool numbers(struct weft_array *array, int type) {
+static bool set_number_type(struct weft_array *array, int type) {
     static const char letters[] = "\0iiiiuuuufffccbiii";
     static const uint8_t sizes[] = {0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, sizeof(long double), 8, 16, 1, 2, 4, 8};
     if (type < WEFT_INT8 || type > WEFT_LOGICAL8) return false;
@@ -152,7 +152,7 @@ static bool numbers(struct weft_array *array, int type) {
 static bool part_of(struct weft_array *array, const struct object *o, const void *data, const int64_t first[],
                     const int64_t count[]) {
     *array = (struct weft_array){.data = data, .dims = (uint8_t)o->rank};
-    if (!numbers(array, type_of(o)) || !name_of(o->data)) return false;
+    if (!set_number_type(array, type_of(o)) || !name_of(o->data)) return false;
     bool fortran = o->order == WEFT_ORDER_FORTRAN;
     if (fortran) array->order = WEFT_FIRST_FASTEST | WEFT_FROM_ONE;
     if (o->array) array->of = name_of(o->data);
@@ -180,7 +180,7 @@ void trace_part(int processor, const struct object *o, const int64_t low[], cons
 void trace_reduction(int processor, const struct reduction *r, double magnitude, int64_t terms) {
     const struct loop *l = this_loop();
     struct weft_array array = {.data = (const void *)r->low, .scale = magnitude, .terms = (uint32_t)terms};
-    if (!l || !name_of(r->data) || !numbers(&array, r->type)) return;
+    if (!l || !name_of(r->data) || !set_number_type(&array, r->type)) return;
     if (r->count > 1) {
         array.dims = 1;
         array.shape[0] = r->count;
@@ -213,7 +213,7 @@ void trace_loop_ends(int processors) {
         kept[p]->leave(kept[p]->place(WEFT_IS_LOOP, l->name, l->file, (uint32_t)l->line, ""));
 }
 
-static void iteration(int processor, const struct turn_event_record *e, const struct loop *l) {
+static void enter_iteration(int processor, const struct turn_event_record *e, const struct loop *l) {
     struct weft_entries *to = kept[processor];
     bool changed = !entered[processor];
     for (uint32_t k = 0; k < e->n; k++) {
@@ -266,7 +266,7 @@ static void keep_access(int processor, const struct turn_event_record *e, const 
 void trace_event(int processor, const struct turn_event_record *e) {
     const struct loop *l = this_loop();
     if (!l) return;
-    if (e->what == TURN_ITERATION) iteration(processor, e, l);
+    if (e->what == TURN_ITERATION) enter_iteration(processor, e, l);
     else keep_access(processor, e, l);
 }
 

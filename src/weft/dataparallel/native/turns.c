@@ -96,7 +96,7 @@ static void add_store(const struct stored *one) {
 }
 
 /* This processor's stores become results, as do its slots. */
-static void collect(int processor) {
+static void collect_stores(int processor) {
     for (size_t i = 0; i < store_count; i++) add_store(&stores[i]);
     for (int i = 0; i < slot_count; i++)
         if (slots[i].processor == processor) add_store(&slots[i].part);
@@ -119,7 +119,7 @@ static int channel = -1;
 static struct turn_event_record buffer[RECORDS];
 static size_t buffered;
 
-static void put_all(const void *bytes, size_t n) {
+static void write_all(const void *bytes, size_t n) {
     for (const char *from = bytes; n;) {
         ssize_t some = write(channel, from, n);
         if (some < 0 && errno == EINTR) continue;
@@ -129,12 +129,12 @@ static void put_all(const void *bytes, size_t n) {
     }
 }
 
-static void flush(void) {
-    put_all(buffer, buffered * sizeof *buffer);
+static void flush_events(void) {
+    write_all(buffer, buffered * sizeof *buffer);
     buffered = 0;
 }
 
-static bool get_all(void *bytes, size_t n) {
+static bool read_all(void *bytes, size_t n) {
     for (char *to = bytes; n;) {
         ssize_t some = read(channel, to, n);
         if (some < 0 && errno == EINTR) continue;
@@ -145,38 +145,38 @@ static bool get_all(void *bytes, size_t n) {
     return true;
 }
 
-static void tell(const struct turn_event_record *e) {
+static void send_event(const struct turn_event_record *e) {
     if (!child) {
         trace_event(me, e);
         return;
     }
     buffer[buffered++] = *e;
-    if (buffered == RECORDS) flush();
+    if (buffered == RECORDS) flush_events();
 }
 
 /* --- iterations and accesses --- */
 
-static void tell_access(uint32_t what, uintptr_t at, uint32_t size, uintptr_t place) {
+static void send_access(uint32_t what, uintptr_t at, uint32_t size, uintptr_t place) {
     struct turn_event_record e = {.what = what, .n = size, .place = place, .at = at};
     memcpy(e.bytes, (void *)at, size);
-    tell(&e);
+    send_event(&e);
 }
 
-static void tell_pending(void) {
-    for (int i = 0; i < pending_count; i++) tell_access(TURN_WRITE, pending[i].at, pending[i].size, pending[i].place);
+static void send_pending_accesses(void) {
+    for (int i = 0; i < pending_count; i++) send_access(TURN_WRITE, pending[i].at, pending[i].size, pending[i].place);
     pending_count = 0;
 }
 
-static bool summed(const struct reduction *r) {
+static bool is_floating_sum(const struct reduction *r) {
     return r->operation == WEFT_SUM && r->count == 1 && r->type >= WEFT_FLOAT && r->type <= WEFT_LONG_DOUBLE;
 }
 
 static void close_iteration(void) {
     if (!open) return;
     open = false;
-    tell_pending();
+    send_pending_accesses();
     for (int i = 0; i < here.reduction_count; i++) {
-        if (!summed(&here.reductions[i])) continue;
+        if (!is_floating_sum(&here.reductions[i])) continue;
         double added = reduction_value(&here.reductions[i]) - sums[i].last;
         sums[i].magnitude += added < 0 ? -added : added;
         sums[i].terms++;
@@ -184,7 +184,7 @@ static void close_iteration(void) {
 }
 
 /* Which way the loop runs: the first step of each index says so. */
-static void look_for_directions(int rank, const int64_t index[]) {
+static void note_directions(int rank, const int64_t index[]) {
     static int64_t last[WEFT_MAX_RANK];
     static bool seen;
     bool all = seen;
@@ -195,20 +195,20 @@ static void look_for_directions(int rank, const int64_t index[]) {
     }
     seen = true;
     if (!all) return;
-    put_all(direction, sizeof direction);
+    write_all(direction, sizeof direction);
     _exit(0);
 }
 
 bool turns_iteration(int rank, const int64_t index[]) {
     close_iteration();
-    if (finding) look_for_directions(rank, index);
+    if (finding) note_directions(rank, index);
     if (finding || (turning && (whose ? whose() % processors != me : !runs_iteration(index)))) return true;
     open = true;
     for (int i = 0; i < here.reduction_count; i++)
-        if (summed(&here.reductions[i])) sums[i].last = reduction_value(&here.reductions[i]);
+        if (is_floating_sum(&here.reductions[i])) sums[i].last = reduction_value(&here.reductions[i]);
     struct turn_event_record e = {.what = TURN_ITERATION, .n = (uint32_t)rank};
     memcpy(e.index, index, sizeof *index * (size_t)rank);
-    tell(&e);
+    send_event(&e);
     return false;
 }
 
@@ -218,15 +218,15 @@ static void note_written(struct object *o) {
     if (written_count < MOST_WRITTEN) written[written_count++] = o;
 }
 
-static bool in_reduction(const struct reduction *r, uintptr_t a) {
+static bool is_in_reduction(const struct reduction *r, uintptr_t a) {
     return (a >= r->low && a < r->high) || a - (uintptr_t)r->location < r->location_bytes;
 }
 
 /* Private and reduction variables, and the loop's own, are left out inside of it. */
-static bool left_out(uintptr_t a) {
+static bool is_left_out(uintptr_t a) {
     struct private *which;
     for (int i = 0; i < here.reduction_count; i++)
-        if (in_reduction(&here.reductions[i], a)) return true;
+        if (is_in_reduction(&here.reductions[i], a)) return true;
     return among(here.privates, here.private_count, a, &which) || among(here.indices, here.index_count, a, &which);
 }
 
@@ -237,16 +237,16 @@ void turns_access(uintptr_t a, size_t size, bool write, uintptr_t place) {
     bool wanted = whose ? o->array : spread(o);
     if (write && wanted) note_written(o);
     if (write && whose && turning && open) note_store(a, size);
-    if (!open || weft_access_level < (write ? 1 : 2) || (write && !wanted) || left_out(a)) return;
+    if (!open || weft_access_level < (write ? 1 : 2) || (write && !wanted) || is_left_out(a)) return;
     for (uintptr_t end = a + size; a < end; a += o->element) {
         uintptr_t at = a - (a - o->low) % o->element;
         if (o->element > sizeof((struct turn_event_record *)0)->bytes || at + o->element > o->high) return;
         if (!write) {
-            tell_access(TURN_READ, at, (uint32_t)o->element, place);
+            send_access(TURN_READ, at, (uint32_t)o->element, place);
             continue;
         }
         if (pending_count && pending[pending_count - 1].at == at) continue;
-        if (pending_count == PENDING) tell_pending();
+        if (pending_count == PENDING) send_pending_accesses();
         pending[pending_count].at = at;
         pending[pending_count].place = place;
         pending[pending_count++].size = (uint32_t)o->element;
@@ -259,7 +259,7 @@ void turns_renewed(struct object *o) {
 
 /* --- one processor after the other --- */
 
-static bool fork_one(bool look) {
+static bool fork_processor(bool look) {
     int ends[2];
     if (pipe(ends)) abort();
     pid_t pid = fork();
@@ -275,7 +275,7 @@ static bool fork_one(bool look) {
     return false;
 }
 
-static void child_over(void) {
+static void wait_for_child(void) {
     int status = 0;
     close(channel);
     while (wait(&status) < 0 && errno == EINTR) continue;
@@ -286,16 +286,16 @@ static void child_over(void) {
 static bool find_directions(void) {
     memset(direction, 0, sizeof direction);
     if (here.across_count) {
-        if (fork_one(true)) return true;
-        if (!get_all(direction, sizeof direction)) memset(direction, 0, sizeof direction);
-        child_over();
+        if (fork_processor(true)) return true;
+        if (!read_all(direction, sizeof direction)) memset(direction, 0, sizeof direction);
+        wait_for_child();
     }
     for (int k = 0; k < WEFT_MAX_RANK; k++) direction[k] = direction[k] < 0 ? -1 : 1;
     return false;
 }
 
 /* Whether processor a comes before b in the loop's direction. */
-static bool earlier(int a, int b) {
+static bool comes_before(int a, int b) {
     int one[WEFT_MAX_RANK], two[WEFT_MAX_RANK], sign[WEFT_MAX_RANK], axes = grid_place(a, one);
     grid_place(b, two);
     for (int k = 0; k < axes; k++) sign[k] = 1;
@@ -312,74 +312,74 @@ static bool earlier(int a, int b) {
 static void find_order(void) {
     for (int n = 0; n < processors; n++) {
         int at = n;
-        for (; at > 0 && earlier(n, order[at - 1]); at--) order[at] = order[at - 1];
+        for (; at > 0 && comes_before(n, order[at - 1]); at--) order[at] = order[at - 1];
         order[at] = n;
     }
 }
 
-static void get_run(void *with, char *at, size_t bytes) {
+static void read_run(void *with, char *at, size_t bytes) {
     bool *good = with;
-    *good = *good && get_all(at, bytes);
+    *good = *good && read_all(at, bytes);
 }
 
-static void put_run(void *with, char *at, size_t bytes) {
+static void write_run(void *with, char *at, size_t bytes) {
     (void)with;
-    put_all(at, bytes);
+    write_all(at, bytes);
 }
 
 /* What a processor leaves of shared memory: the arrays that it wrote, and all its stores. */
-static void leave_shared(void) {
-    tell(&(struct turn_event_record){.what = TURN_ENDS});
-    flush();
-    put_all(&written_count, sizeof written_count);
-    put_all(written, sizeof *written * (size_t)written_count);
+static void send_shared_memory(void) {
+    send_event(&(struct turn_event_record){.what = TURN_ENDS});
+    flush_events();
+    write_all(&written_count, sizeof written_count);
+    write_all(written, sizeof *written * (size_t)written_count);
     results_used = 0;
-    collect(me);
-    put_all(&results_used, sizeof results_used);
-    put_all(results, results_used);
+    collect_stores(me);
+    write_all(&results_used, sizeof results_used);
+    write_all(results, results_used);
     _exit(0);
 }
 
-static void take_shared(void) {
+static void receive_shared_memory(void) {
     struct object *of[MOST_WRITTEN];
     int n = 0;
     size_t bytes = 0;
-    bool good = get_all(&n, sizeof n) && get_all(of, sizeof *of * (size_t)n) && get_all(&bytes, sizeof bytes);
+    bool good = read_all(&n, sizeof n) && read_all(of, sizeof *of * (size_t)n) && read_all(&bytes, sizeof bytes);
     for (int i = 0; good && i < n; i++) note_written(of[i]);
     char *part = good ? malloc(bytes + 1) : NULL;
-    if (part && get_all(part, bytes)) add_result(part, bytes);
+    if (part && read_all(part, bytes)) add_result(part, bytes);
     free(part);
 }
 
 /* What a processor leaves: the arrays that it wrote, its own elements of them, its part of each reduction. */
-static void leave(void) {
+static void send_own_elements(void) {
     size_t bytes = reductions_bytes();
     char *part = malloc(bytes + 1);
     if (!part) _exit(1);
-    tell(&(struct turn_event_record){.what = TURN_ENDS});
-    flush();
-    put_all(&written_count, sizeof written_count);
-    put_all(written, sizeof *written * (size_t)written_count);
-    for (int i = 0; i < written_count; i++) share_walk(written[i], share_of(written[i], me), true, put_run, NULL);
+    send_event(&(struct turn_event_record){.what = TURN_ENDS});
+    flush_events();
+    write_all(&written_count, sizeof written_count);
+    write_all(written, sizeof *written * (size_t)written_count);
+    for (int i = 0; i < written_count; i++) share_walk(written[i], share_of(written[i], me), true, write_run, NULL);
     reductions_take(part);
-    put_all(part, bytes);
-    put_all(sums, sizeof *sums * (size_t)here.reduction_count);
+    write_all(part, bytes);
+    write_all(sums, sizeof *sums * (size_t)here.reduction_count);
     _exit(0);
 }
 
-static bool take_rest(void) {
+static bool receive_own_elements(void) {
     struct object *of[MOST_WRITTEN];
     int n = 0;
-    bool good = get_all(&n, sizeof n) && get_all(of, sizeof *of * (size_t)n);
+    bool good = read_all(&n, sizeof n) && read_all(of, sizeof *of * (size_t)n);
     for (int i = 0; good && i < n; i++) {
         note_written(of[i]);
-        share_walk(of[i], share_of(of[i], me), true, get_run, &good);
+        share_walk(of[i], share_of(of[i], me), true, read_run, &good);
     }
-    good = good && get_all(parts[me], reductions_bytes());
+    good = good && read_all(parts[me], reductions_bytes());
     for (int i = 0; good && i < here.reduction_count; i++) {
         double magnitude = sums[i].magnitude;
         int64_t terms = sums[i].terms;
-        good = get_all(&sums[i], sizeof *sums);
+        good = read_all(&sums[i], sizeof *sums);
         sums[i].magnitude += magnitude;
         sums[i].terms += terms;
     }
@@ -388,9 +388,9 @@ static bool take_rest(void) {
 
 static void take_turn(void) {
     struct turn_event_record e;
-    while (get_all(&e, sizeof e)) {
+    while (read_all(&e, sizeof e)) {
         if (e.what == TURN_ENDS) {
-            whose ? take_shared() : (void)take_rest();
+            whose ? receive_shared_memory() : (void)receive_own_elements();
             return;
         }
         trace_event(me, &e);
@@ -409,18 +409,18 @@ static bool run_others(void) /* true in a copy of the process: it is one of them
 {
     for (int n = 0; n < processors - 1; n++) {
         me = order[n];
-        if (fork_one(false)) {
+        if (fork_processor(false)) {
             begin_turn(me);
             return true;
         }
         take_turn();
-        child_over();
+        wait_for_child();
     }
     begin_turn(order[processors - 1]);
     return false;
 }
 
-static void prepare(void) {
+static void save_starts(void) {
     size_t bytes = reductions_bytes();
     starts = malloc(bytes + 1);
     for (int p = 0; p < processors; p++) parts[p] = malloc(bytes + 1);
@@ -444,7 +444,7 @@ void turns_start(void) {
         for (int p = 0; p < processors; p++) order[p] = p;
     } else {
         views_before();
-        prepare();
+        save_starts();
         if (find_directions()) return;
         find_order();
     }
@@ -453,7 +453,7 @@ void turns_start(void) {
 
 /* --- the end of a loop --- */
 
-static void put_together(void) {
+static void combine_reductions(void) {
     reductions_take(parts[me]);
     for (int n = 0; n < processors; n++) reductions_combine(starts, parts[order[n]]);
     reductions_give(starts);
@@ -479,17 +479,17 @@ void turns_end(void) {
     if (!running) return;
     close_iteration();
     if (finding) {
-        put_all(direction, sizeof direction);
+        write_all(direction, sizeof direction);
         _exit(0);
     }
-    if (child && whose) leave_shared();
-    if (child) leave();
+    if (child && whose) send_shared_memory();
+    if (child) send_own_elements();
     trace_iterations_end(turning ? processors : 1);
     if (turning && whose) {
-        collect(me);
+        collect_stores(me);
         apply_results();
     } else if (turning) {
-        put_together();
+        combine_reductions();
     }
     slot_count = 0;
     for (int i = 0; i < written_count; i++) trace_written(written[i]);

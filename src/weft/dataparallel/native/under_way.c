@@ -24,7 +24,7 @@ static struct part {
 static size_t room;
 int weft_parts_under_way;
 
-static bool holds(const struct part *p, uintptr_t a) {
+static bool part_contains(const struct part *p, uintptr_t a) {
     if (a < p->low || a >= p->high) return false;
     uintptr_t rest = a - p->low;
     for (int d = 0; d < p->rank; d++) {
@@ -45,7 +45,7 @@ bool under_way_near(uintptr_t low, uintptr_t high) {
 /* What is wrong with an access: a case of `early-copy-use`; NULL: nothing. */
 const char *under_way_wrong(uintptr_t a, bool write) {
     for (int i = 0; i < weft_parts_under_way; i++)
-        if ((write || parts[i].written) && holds(&parts[i], a))
+        if ((write || parts[i].written) && part_contains(&parts[i], a))
             return !parts[i].written ? "source" : write ? "written" : "read";
     return NULL;
 }
@@ -56,13 +56,13 @@ void under_way_forget(uintptr_t low, uintptr_t high) {
         if (low < parts[i].high && parts[i].low < high) parts[i].low = parts[i].high = 0;
 }
 
-static bool under_way(int group) {
+static bool is_group_pending(int group) {
     for (int i = 0; i < weft_parts_under_way; i++)
         if (parts[i].group == group) return true;
     return false;
 }
 
-static struct part *next_part(void) {
+static struct part *add_part(void) {
     GROW(parts, (size_t)weft_parts_under_way, room, 16);
     return &parts[weft_parts_under_way];
 }
@@ -71,15 +71,15 @@ void weft_check_copy_start(int construct, int group) {
     if (now.off) return;
     tick();
     ran(construct);
-    if (under_way(group)) findings_directive("copy-twice", construct, group);
-    *next_part() = (struct part){.group = group, .construct = construct}; /* it waits for something, be it of no size */
+    if (is_group_pending(group)) findings_directive("copy-twice", construct, group);
+    *add_part() = (struct part){.group = group, .construct = construct}; /* it waits for something, be it of no size */
     weft_parts_under_way++;
 }
 
 void weft_check_copy_part(int construct, int group, int written, const void *base, size_t element, int rank,
                           const int64_t count[], const int64_t stride[]) {
     if (now.off || !base || rank > WEFT_MAX_RANK) return;
-    struct part *p = next_part();
+    struct part *p = add_part();
     *p = (struct part){.group = group,
                        .construct = construct,
                        .written = written,
@@ -109,7 +109,7 @@ void weft_check_copy_wait(int construct, int group) {
     if (now.off) return;
     tick();
     ran(construct);
-    if (!under_way(group)) findings_directive("copy-wait", construct, group);
+    if (!is_group_pending(group)) findings_directive("copy-wait", construct, group);
     int kept = 0;
     for (int i = 0; i < weft_parts_under_way; i++)
         if (parts[i].group != group) parts[kept++] = parts[i];

@@ -36,17 +36,17 @@ static struct copies *copies_of(const struct object *o) {
     return c;
 }
 
-static void keep(char **copy, const struct object *o) {
+static void save_copy(char **copy, const struct object *o) {
     if (!*copy) *copy = malloc(o->high - o->low);
     if (!*copy) abort();
     memcpy(*copy, (void *)o->low, o->high - o->low);
 }
 
 void views_renew(struct object *o) {
-    if (spread(o)) keep(&copies_of(o)->renewed, o);
+    if (spread(o)) save_copy(&copies_of(o)->renewed, o);
 }
 
-static const struct widths *across_of(const struct object *o) {
+static const struct widths *across_widths_of(const struct object *o) {
     for (int i = 0; i < here.across_count; i++)
         if (here.across[i].object == o) return &here.across[i].widths;
     return NULL;
@@ -56,10 +56,10 @@ static const struct widths *across_of(const struct object *o) {
 void views_before(void) {
     struct object *o;
     for (uintptr_t a = 0; (o = object_after(a)); a = o->high)
-        if (spread(o) && across_of(o)) keep(&copies_of(o)->before, o);
+        if (spread(o) && across_widths_of(o)) save_copy(&copies_of(o)->before, o);
 }
 
-static bool fetched(const struct object *o) {
+static bool is_fetched(const struct object *o) {
     for (int i = 0; i < here.remote_count; i++)
         if (here.remotes[i].object == o) return true;
     return false;
@@ -76,8 +76,8 @@ static int direction_of(const struct object *o, int k, const int direction[]) {
 }
 
 /* What a processor sees of each index of a dimension. */
-static unsigned char *seen(const struct object *o, const struct share *s, int k, const int direction[]) {
-    const struct widths *across = across_of(o);
+static unsigned char *visible_indices(const struct object *o, const struct share *s, int k, const int direction[]) {
+    const struct widths *across = across_widths_of(o);
     int way = across ? direction_of(o, k, direction) : 1;
     unsigned char *state = malloc((size_t)(o->extent[k] > 0 ? o->extent[k] : 1));
     if (!state) abort();
@@ -96,13 +96,13 @@ static unsigned char *seen(const struct object *o, const struct share *s, int k,
 }
 
 /* No number that means anything: two floats or a double that are none, or a large integer. */
-static void spoil(char *to, size_t bytes) {
+static void fill_with_poison(char *to, size_t bytes) {
     static const unsigned char pattern[4] = {0xA7, 0xA7, 0xF8, 0x7F};
     for (size_t i = 0; i < bytes; i++) to[i] = (char)pattern[i % 4];
 }
 
 /* The value of an element of others: from the current memory, from a copy, or none. */
-static void show(const struct object *o, const struct copies *c, char *at, const int counts[]) {
+static void show_element(const struct object *o, const struct copies *c, char *at, const int counts[]) {
     size_t offset = (size_t)(at - (char *)o->low);
     bool far = counts[SEEN_FAR] > 0, carried = counts[SEEN_BEHIND] + counts[SEEN_AHEAD] > 0;
     if (!far && carried && counts[SEEN_EDGE] == 0) {
@@ -111,20 +111,20 @@ static void show(const struct object *o, const struct copies *c, char *at, const
     }
     bool corner = counts[SEEN_EDGE] + counts[SEEN_BEHIND] + counts[SEEN_AHEAD] > 1;
     if (!far && o->renewed_at && c->renewed && (o->corner || !corner)) memcpy(at, c->renewed + offset, o->element);
-    else spoil(at, o->element);
+    else fill_with_poison(at, o->element);
 }
 
-static void install(struct object *o, const struct share *s, const int direction[]) {
+static void install_array(struct object *o, const struct share *s, const int direction[]) {
     const struct copies *c = copies_of(o);
     unsigned char *state[WEFT_MAX_RANK];
-    for (int k = 0; k < o->rank; k++) state[k] = seen(o, s, k, direction);
+    for (int k = 0; k < o->rank; k++) state[k] = visible_indices(o, s, k, direction);
     int64_t index[WEFT_MAX_RANK] = {0};
     int step = o->order == WEFT_ORDER_C ? -1 : 1, inner = step < 0 ? o->rank - 1 : 0, k;
     for (char *at = (char *)o->low; at < (char *)o->high; at += o->element) {
         int counts[SEEN_FAR + 1] = {0};
         for (int d = 0; d < o->rank; d++) counts[state[d][index[d]]]++;
         if (!s->any) counts[SEEN_FAR] = 1;
-        if (counts[SEEN_OWN] < o->rank || !s->any) show(o, c, at, counts);
+        if (counts[SEEN_OWN] < o->rank || !s->any) show_element(o, c, at, counts);
         for (k = inner; k >= 0 && k < o->rank && ++index[k] == o->extent[k]; k += step) index[k] = 0;
         if (k < 0 || k >= o->rank) break;
     }
@@ -135,14 +135,14 @@ void views_install(int processor, const int direction[]) {
     struct object *o;
     for (uintptr_t a = 0; (o = object_after(a)); a = o->high) {
         if (!spread(o)) continue;
-        keep(&copies_of(o)->whole, o);
-        if (!fetched(o)) install(o, share_of(o, processor), direction);
+        save_copy(&copies_of(o)->whole, o);
+        if (!is_fetched(o)) install_array(o, share_of(o, processor), direction);
     }
     for (int i = 0; i < here.private_count; i++)
-        spoil((char *)here.privates[i].low, here.privates[i].high - here.privates[i].low);
+        fill_with_poison((char *)here.privates[i].low, here.privates[i].high - here.privates[i].low);
 }
 
-static void put_back(void *with, char *at, size_t bytes) {
+static void restore_run(void *with, char *at, size_t bytes) {
     const struct object *o = with;
     memcpy(at, copies_of(o)->whole + (at - (char *)o->low), bytes);
 }
@@ -151,5 +151,5 @@ static void put_back(void *with, char *at, size_t bytes) {
 void views_restore(int processor) {
     struct object *o;
     for (uintptr_t a = 0; (o = object_after(a)); a = o->high)
-        if (spread(o) && copies_of(o)->whole) share_walk(o, share_of(o, processor), false, put_back, o);
+        if (spread(o) && copies_of(o)->whole) share_walk(o, share_of(o, processor), false, restore_run, o);
 }

@@ -25,12 +25,12 @@ class CClauseReader(CPartReader):
         """Return those of the old form have."""
         return self.old
 
-    def clauses(self, of: str) -> tuple[syntax.Clause, ...]:
+    def read_clauses(self, of: str) -> tuple[syntax.Clause, ...]:
         """Read the clauses of a loop or a task region."""
         cursor = self.cursor
         clauses: list[syntax.Clause] = []
-        while self.separated():
-            word = cursor.name("a clause")
+        while self.accept_separator():
+            word = cursor.take_name("a clause")
             reader = CLAUSES.get(word.text) or (OLD_CLAUSES.get(word.text) if self.old else None)
             if reader is None:
                 known = ", ".join(sorted(CLAUSES))
@@ -39,94 +39,94 @@ class CClauseReader(CPartReader):
             clauses.append(reader(self))
         return tuple(clauses)
 
-    def private(self) -> syntax.Clause:
-        """`private(a, b)`."""
-        return syntax.Private(self.cursor.listed(self.bare))
+    def read_private(self) -> syntax.Clause:
+        """Read `private(a, b)`."""
+        return syntax.Private(self.cursor.read_list(self.read_bare))
 
-    def reduction(self) -> syntax.Clause:
-        """`reduction(sum(s), maxloc(m, where))`; in the old form `reduction(group: sum(s))`, too."""
-        group = self.group()
-        return syntax.Reductions(self.cursor.listed(self.one_reduction), group)
+    def read_reduction(self) -> syntax.Clause:
+        """Read `reduction(sum(s), maxloc(m, where))`; in the old form `reduction(group: sum(s))`, too."""
+        group = self.read_group()
+        return syntax.Reductions(self.cursor.read_list(self.read_one_reduction), group)
 
-    def shadow_renew(self) -> syntax.Clause:
-        """`shadow_renew(a[1:1][1:1](corner), b)`."""
-        return syntax.ShadowRenew(self.cursor.listed(self.renewal))
+    def read_shadow_renew(self) -> syntax.Clause:
+        """Read `shadow_renew(a[1:1][1:1](corner), b)`."""
+        return syntax.ShadowRenew(self.cursor.read_list(self.read_renewal))
 
-    def renewal(self) -> syntax.Renewal:
+    def read_renewal(self) -> syntax.Renewal:
         """Read `a[1:1](corner)`."""
-        word = self.cursor.name("an array")
-        widths = self.shadow().widths if self.cursor.text == "[" else None
+        word = self.cursor.take_name("an array")
+        widths = self.read_shadow().widths if self.cursor.text == "[" else None
         corner = self.cursor.accept("(")
         if corner:
             self.cursor.expect("corner")
             self.cursor.expect(")")
         return syntax.Renewal(Reference(word.text, None, word.place), widths, corner)
 
-    def across(self) -> syntax.Clause:
-        """`across(a[1:1], out:b[0:1])`."""
-        return syntax.Across(self.cursor.listed(self.dependence))
+    def read_across(self) -> syntax.Clause:
+        """Read `across(a[1:1], out:b[0:1])`."""
+        return syntax.Across(self.cursor.read_list(self.read_dependence))
 
-    def dependence(self) -> syntax.Dependence:
+    def read_dependence(self) -> syntax.Dependence:
         """Read `a[1:1][0:0]`."""
         out = self.cursor.accept("out", ":")
-        word = self.cursor.name("an array")
+        word = self.cursor.take_name("an array")
         widths: list[Width] = []
         while self.cursor.accept("["):
-            widths.append(self.width())
+            widths.append(self.read_width())
             self.cursor.expect("]")
         array = Reference(word.text, None, word.place)
         return syntax.Dependence(array, tuple(widths) or None, "out" if out else "inout")
 
-    def remote(self) -> syntax.Remote:
+    def read_remote(self) -> syntax.Remote:
         """Read `a[i][], b[1]` and the closing bracket; in the old form `group: a[i][]`, too."""
-        group = self.group()
-        return syntax.Remote(self.cursor.listed(self.subscripted), group)
+        group = self.read_group()
+        return syntax.Remote(self.cursor.read_list(self.read_subscripted), group)
 
-    def subscripted(self) -> Reference:
+    def read_subscripted(self) -> Reference:
         """Read a name with subscripts."""
-        found = self.reference()
+        found = self.read_reference()
         if found.subscripts is None:
             raise DirectiveError(found.place, f"`{found.name}` needs subscripts here: {found.name}[] for all of it")
         return found
 
-    def tie(self) -> syntax.Clause:
-        """`tie(a[i][-j])`."""
-        items = self.cursor.listed(self.subscripted)
+    def read_tie(self) -> syntax.Clause:
+        """Read `tie(a[i][-j])`."""
+        items = self.cursor.read_list(self.read_subscripted)
         for item in items:
             for subscript in item.subscripts or ():
                 if not isinstance(subscript, Affine | Whole):
                     raise DirectiveError(item.place, "`tie` takes a loop's index, its negative, or nothing")
         return syntax.Tie(items)
 
-    def stage(self) -> syntax.Clause:
-        """`stage(n)`."""
-        depth = self.cursor.expression()
+    def read_stage(self) -> syntax.Clause:
+        """Read `stage(n)`."""
+        depth = self.cursor.read_expression()
         self.cursor.expect(")")
         return syntax.Stage(depth)
 
-    def cuda_block(self) -> syntax.Clause:
-        """`cuda_block(32, 8)`."""
-        return syntax.CudaBlock(self.cursor.listed(self.cursor.expression))
+    def read_cuda_block(self) -> syntax.Clause:
+        """Read `cuda_block(32, 8)`."""
+        return syntax.CudaBlock(self.cursor.read_list(self.cursor.read_expression))
 
-    def shadow_use(self, kind: Literal["start", "wait"]) -> syntax.Clause:
-        """`shadow_start(group)` or `shadow_wait(group)` on a loop."""
-        group = self.cursor.name("a group").text
+    def read_shadow_use(self, kind: Literal["start", "wait"]) -> syntax.Clause:
+        """Read `shadow_start(group)` or `shadow_wait(group)` on a loop."""
+        group = self.cursor.take_name("a group").text
         self.cursor.expect(")")
         return syntax.ShadowUse(kind, group)
 
 
 CLAUSES: Final[dict[str, Callable[[CClauseReader], syntax.Clause]]] = {
-    "private": CClauseReader.private,
-    "reduction": CClauseReader.reduction,
-    "shadow_renew": CClauseReader.shadow_renew,
-    "across": CClauseReader.across,
-    "remote_access": CClauseReader.remote,
-    "tie": CClauseReader.tie,
-    "stage": CClauseReader.stage,
-    "cuda_block": CClauseReader.cuda_block,
+    "private": CClauseReader.read_private,
+    "reduction": CClauseReader.read_reduction,
+    "shadow_renew": CClauseReader.read_shadow_renew,
+    "across": CClauseReader.read_across,
+    "remote_access": CClauseReader.read_remote,
+    "tie": CClauseReader.read_tie,
+    "stage": CClauseReader.read_stage,
+    "cuda_block": CClauseReader.read_cuda_block,
 }
 
 OLD_CLAUSES: Final[dict[str, Callable[[CClauseReader], syntax.Clause]]] = {
-    "shadow_start": lambda reader: reader.shadow_use("start"),
-    "shadow_wait": lambda reader: reader.shadow_use("wait"),
+    "shadow_start": lambda reader: reader.read_shadow_use("start"),
+    "shadow_wait": lambda reader: reader.read_shadow_use("wait"),
 }

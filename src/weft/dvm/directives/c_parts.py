@@ -31,7 +31,7 @@ class CPartReader(SharedPartReader):
     old = False
     axes = AXES
 
-    def separated(self) -> bool:
+    def accept_separator(self) -> bool:
         """Pass an optional comma; True while another clause or attribute follows."""
         if self.cursor.ended:
             return False
@@ -39,104 +39,104 @@ class CPartReader(SharedPartReader):
             self.cursor.fail("a clause is expected after the comma")
         return True
 
-    def subscripts(self) -> tuple[Subscript, ...] | None:
+    def read_subscripts(self) -> tuple[Subscript, ...] | None:
         """Read `[…][…]`."""
         found: list[Subscript] = []
         while self.cursor.accept("["):
-            found.append(self.cursor.subscript())
+            found.append(self.cursor.read_subscript())
             self.cursor.expect("]")
         return tuple(found) or None
 
-    def reference(self) -> Reference:
+    def read_reference(self) -> Reference:
         """Read a name and its subscripts."""
-        word = self.cursor.name("a variable")
-        return Reference(word.text, self.subscripts(), word.place)
+        word = self.cursor.take_name("a variable")
+        return Reference(word.text, self.read_subscripts(), word.place)
 
-    def references(self) -> tuple[Reference, ...]:
+    def read_references(self) -> tuple[Reference, ...]:
         """Read `(a, b[1:2], …)`."""
         self.cursor.expect("(")
-        return self.cursor.listed(self.reference)
+        return self.cursor.read_list(self.read_reference)
 
-    def dummies(self) -> tuple[str | None, ...]:
+    def read_dummies(self) -> tuple[str | None, ...]:
         """Read the dummies of an alignment or the indices of a loop: `[i][j][]`."""
         found: list[str | None] = []
         while self.cursor.accept("["):
             if self.cursor.text == "]":
                 found.append(None)
             else:
-                word = self.cursor.name("a dummy")
+                word = self.cursor.take_name("a dummy")
                 if word.text in found:
-                    self.cursor.fail(f"`{word.text}` stands here twice", word)
+                    self.cursor.fail(f"`{word.text}` is here twice", word)
                 found.append(word.text)
             self.cursor.expect("]")
         return tuple(found)
 
-    def edge(self) -> Width | syntax.NamedEdges:
+    def read_edge(self) -> Width | syntax.NamedEdges:
         """Read the edges of one dimension: widths, or names."""
         if self.cursor.word.kind != "string":
-            return self.width()
-        names = [self.string()]
+            return self.read_width()
+        names = [self.read_string()]
         while self.cursor.accept(","):
-            names.append(self.string())
+            names.append(self.read_string())
         return syntax.NamedEdges(tuple(names))
 
-    def distribution(self) -> syntax.Distribution:
+    def read_distribution(self) -> syntax.Distribution:
         """Read `[block][*]…`."""
         axes: list[syntax.Axis] = []
         if self.cursor.text != "[":
             self.cursor.fail("`[` and a distribution for each dimension are expected")
         while self.cursor.accept("["):
-            axes.append(self.axis())
+            axes.append(self.read_axis())
             self.cursor.expect("]")
-        onto = self.reference() if self.old and self.cursor.accept("onto") else None
+        onto = self.read_reference() if self.old and self.cursor.accept("onto") else None
         return syntax.Distribution(tuple(axes), onto)
 
-    def derived(self) -> syntax.Derived:
+    def read_derived(self) -> syntax.Derived:
         """Read `expression, low:high, … with target[@i + "edge"][…]`."""
         cursor = self.cursor
         found: list[Expression | Section] = []
         while True:
-            low = cursor.expression(":", "with")
-            found.append(Section(low, cursor.expression("with")) if cursor.accept(":") else low)
+            low = cursor.read_expression(":", "with")
+            found.append(Section(low, cursor.read_expression("with")) if cursor.accept(":") else low)
             if not cursor.accept(","):
                 break
         cursor.expect("with")
-        target = cursor.name("an array").text
+        target = cursor.take_name("an array").text
         subscripts: list[Expression | Whole | str] = []
         edges: list[str] = []
         while cursor.accept("["):
             if cursor.accept("@"):
-                subscripts.append(cursor.name("a dummy").text)
+                subscripts.append(cursor.take_name("a dummy").text)
                 while cursor.accept("+"):
-                    edges.append(self.string())
+                    edges.append(self.read_string())
             elif cursor.text == "]":
                 subscripts.append(Whole())
             else:
-                subscripts.append(cursor.expression())
+                subscripts.append(cursor.read_expression())
             cursor.expect("]")
         return syntax.Derived(tuple(found), target, tuple(subscripts), tuple(edges))
 
-    def alignment(self) -> syntax.Alignment:
+    def read_alignment(self) -> syntax.Alignment:
         """Read `[i][j] with target[…][…]`."""
-        dummies = self.dummies()
+        dummies = self.read_dummies()
         self.cursor.expect("with")
         self.cursor.dummies = dummies
-        return syntax.Alignment(dummies, self.reference())
+        return syntax.Alignment(dummies, self.read_reference())
 
-    def shadow(self) -> syntax.Shadow:
+    def read_shadow(self) -> syntax.Shadow:
         """Read `[1:1][2]…`."""
         widths: list[Width | syntax.NamedEdges] = []
         if self.cursor.text != "[":
             self.cursor.fail("`[` and a width for each dimension are expected")
         while self.cursor.accept("["):
-            widths.append(self.edge())
+            widths.append(self.read_edge())
             self.cursor.expect("]")
         return syntax.Shadow(tuple(widths))
 
-    def sizes(self) -> tuple[Section, ...]:
+    def read_sizes(self) -> tuple[Section, ...]:
         """Read `[n][m]…`."""
         found: list[Section] = []
         while self.cursor.accept("["):
-            found.append(Section(None, self.cursor.expression()))
+            found.append(Section(None, self.cursor.read_expression()))
             self.cursor.expect("]")
         return tuple(found)

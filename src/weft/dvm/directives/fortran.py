@@ -57,52 +57,52 @@ def read_fortran_directive(pieces: Iterable[tuple[Position, str]]) -> Directive:
 
     Raises DirectiveError for one that the language does not know or that is malformed.
     """
-    return FortranDirectiveReader(TokenCursor(tokenize(pieces, FORTRAN_WORDS), folded=True)).directive()
+    return FortranDirectiveReader(TokenCursor(tokenize(pieces, FORTRAN_WORDS), folded=True)).read_directive()
 
 
 class FortranDirectiveReader(FortranAttributeReader, FortranConstructReader):
     """Reads one directive from a cursor."""
 
-    def directive(self) -> Directive:
+    def read_directive(self) -> Directive:
         """Read the directive."""
         cursor = self.cursor
         word = cursor.word
         keyword = cursor.text
         if keyword in KEYWORDS:
-            found = self.declaration()
+            found = self.read_declaration()
         elif keyword == "end" or (keyword.startswith("end") and keyword[3:] in ENDS):
-            found = self.end()
+            found = self.read_end()
         elif keyword in NOTES:
-            found = self.note()
+            found = self.read_note()
         elif keyword in DIRECTIVES:
-            cursor.next()
+            cursor.take()
             found = DIRECTIVES[keyword](self)
         else:
             cursor.fail(f"`{word.text}` is not a directive of Fortran-DVMH", word)
         cursor.finish()
         return found
 
-    def end(self) -> Directive:
+    def read_end(self) -> Directive:
         """Read `end region`, `endregion` and the like; a debug's number is passed over."""
         cursor = self.cursor
-        word = cursor.next()
+        word = cursor.take()
         keyword = cursor.fold(word)
-        kind = ENDS.get(keyword[3:] if keyword != "end" else cursor.named("what ends"))
+        kind = ENDS.get(keyword[3:] if keyword != "end" else cursor.take_name_text("what ends"))
         if kind is None:
             cursor.fail(f"nothing that Fortran-DVMH knows ends so; known are {', '.join(ENDS)}", word)
         if kind == "debug" and cursor.word.kind == "number":
-            cursor.next()
+            cursor.take()
         return syntax.End(self.place, self.last_line, kind)
 
-    def note(self) -> Directive:
+    def read_note(self) -> Directive:
         """Read a directive that says nothing of the data: all that follows is its argument."""
         cursor = self.cursor
-        keyword = cursor.named()
+        keyword = cursor.take_name_text()
         arguments: list[Expression] = []
         while not cursor.ended:
-            taken = cursor.until(frozenset((",",)))
+            taken = cursor.take_until(frozenset((",",)))
             if taken:
-                arguments.append(cursor.expressed(taken))
+                arguments.append(cursor.make_expression(taken))
             if not cursor.ended and not cursor.accept(","):
                 cursor.fail(f"`{cursor.word.text}` closes nothing")
         return syntax.Note(self.place, self.last_line, keyword, tuple(arguments))

@@ -34,7 +34,7 @@ KEYWORDS: Final = (*TYPES, *TRAITS, "distribute", "align", "shadow")
 class FortranAttributeReader(FortranPartReader):
     """Reads a declaration."""
 
-    def declaration(self) -> Directive:
+    def read_declaration(self) -> Directive:
         """Read `keyword name…` or `attribute, attribute :: name…`."""
         cursor = self.cursor
         attributes: list[syntax.Attribute] = []
@@ -44,50 +44,50 @@ class FortranAttributeReader(FortranPartReader):
             keyword = cursor.text
             if keyword not in KEYWORDS:
                 cursor.fail(f"`{word.text}` is not an attribute", word)
-            cursor.next()
+            cursor.take()
             if cursor.word.kind == "name" and keyword not in TYPES and cursor.text not in ("with", "onto"):
-                attribute, entities = self.old_form(keyword)
+                attribute, entities = self.read_old_form(keyword)
                 attributes.append(attribute)
                 break
-            attributes.extend(self.attribute(keyword))
+            attributes.extend(self.read_attribute(keyword))
             if cursor.accept("::"):
-                entities = self.entities()
+                entities = self.read_entities()
                 break
             if not cursor.accept(","):
                 cursor.fail("`::` and names, or another attribute, are expected")
         return syntax.Declare(self.place, self.last_line, tuple(attributes), entities)
 
-    def attribute(self, keyword: str) -> tuple[syntax.Attribute, ...]:
+    def read_attribute(self, keyword: str) -> tuple[syntax.Attribute, ...]:
         """Read one attribute behind its keyword."""
         cursor = self.cursor
         if keyword in TYPES:
             while cursor.text in TYPES:
-                cursor.next()
+                cursor.take()
             if cursor.accept("*"):
-                cursor.next()
+                cursor.take()
             return ()
         if keyword == "distribute":
-            return (self.distribution(),)
+            return (self.read_distribution(),)
         if keyword == "align":
             if cursor.accept("with"):
-                return (syntax.Alignment(None, self.reference()),)
-            return (self.alignment() if cursor.text == "(" else syntax.Alignment(None, None),)
+                return (syntax.Alignment(None, self.read_reference()),)
+            return (self.read_alignment() if cursor.text == "(" else syntax.Alignment(None, None),)
         if keyword == "shadow":
             cursor.expect("(")
-            return (syntax.Shadow(cursor.listed(self.edge)),)
-        sizes = cursor.listed(self.section) if cursor.accept("(") else ()
+            return (syntax.Shadow(cursor.read_list(self.read_edge)),)
+        sizes = cursor.read_list(self.read_section) if cursor.accept("(") else ()
         return (syntax.Trait(TRAITS[keyword], sizes),)
 
-    def old_form(self, keyword: str) -> tuple[syntax.Attribute, tuple[syntax.Entity, ...]]:
+    def read_old_form(self, keyword: str) -> tuple[syntax.Attribute, tuple[syntax.Entity, ...]]:
         """Read `keyword name(…), …`."""
         cursor = self.cursor
         if keyword in TRAITS:
-            return syntax.Trait(TRAITS[keyword]), self.entities()
-        word = cursor.name()
+            return syntax.Trait(TRAITS[keyword]), self.read_entities()
+        word = cursor.take_name()
         entity = syntax.Entity(cursor.fold(word), (), word.place)
         if keyword == "distribute":
-            return self.distribution(), (entity,)
+            return self.read_distribution(), (entity,)
         if keyword == "align":
-            return self.alignment(), (entity,)
+            return self.read_alignment(), (entity,)
         cursor.expect("(")
-        return syntax.Shadow(cursor.listed(self.edge)), (entity,)
+        return syntax.Shadow(cursor.read_list(self.read_edge)), (entity,)

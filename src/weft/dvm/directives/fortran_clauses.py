@@ -15,11 +15,11 @@ class FortranClauseReader(FortranPartReader):
 
     reductions = ("sum", "product", "max", "min", "and", "or", "eqv", "neqv", "maxloc", "minloc")
 
-    def reduced(self) -> Reference:
+    def read_reduced(self) -> Reference:
         """Read the variable of a reduction, which may have subscripts."""
-        return self.reference()
+        return self.read_reference()
 
-    def clauses(
+    def read_clauses(
         self, known: dict[str, Callable[[FortranClauseReader], syntax.Clause]], of: str
     ) -> tuple[syntax.Clause, ...]:
         """Read the clauses up to the end."""
@@ -28,7 +28,7 @@ class FortranClauseReader(FortranPartReader):
         while not cursor.ended:
             while cursor.accept(","):
                 pass
-            word = cursor.name("a clause")
+            word = cursor.take_name("a clause")
             reader = known.get(cursor.fold(word))
             if reader is None:
                 cursor.fail(f"`{word.text}` is not a clause of {of}; known are {', '.join(sorted(known))}", word)
@@ -37,50 +37,50 @@ class FortranClauseReader(FortranPartReader):
                 break
         return tuple(found)
 
-    def private(self) -> syntax.Clause:
-        """`private(a, b)` and `new(a, b)`."""
-        return syntax.Private(self.references())
+    def read_private(self) -> syntax.Clause:
+        """Read `private(a, b)` and `new(a, b)`."""
+        return syntax.Private(self.read_references())
 
-    def reduction(self) -> syntax.Clause:
-        """`reduction(sum(s), …)` and `reduction(group: sum(s), …)`."""
+    def read_reduction(self) -> syntax.Clause:
+        """Read `reduction(sum(s), …)` and `reduction(group: sum(s), …)`."""
         self.cursor.expect("(")
-        group = self.group()
-        return syntax.Reductions(self.cursor.listed(self.one_reduction), group)
+        group = self.read_group()
+        return syntax.Reductions(self.cursor.read_list(self.read_one_reduction), group)
 
-    def shadow_renew(self) -> syntax.Clause:
-        """`shadow_renew(a(1:1,1:1)(corner), b)`."""
-        return syntax.ShadowRenew(self.renewals())
+    def read_shadow_renew(self) -> syntax.Clause:
+        """Read `shadow_renew(a(1:1,1:1)(corner), b)`."""
+        return syntax.ShadowRenew(self.read_renewals())
 
-    def renewals(self) -> tuple[syntax.Renewal, ...]:
+    def read_renewals(self) -> tuple[syntax.Renewal, ...]:
         """Read `(a, b(corner), c(1:1)(corner))`."""
         self.cursor.expect("(")
-        return self.cursor.listed(self.renewal)
+        return self.cursor.read_list(self.read_renewal)
 
-    def renewal(self) -> syntax.Renewal:
+    def read_renewal(self) -> syntax.Renewal:
         """Read `a(1:1)(corner)`."""
         cursor = self.cursor
-        array = self.bare()
+        array = self.read_bare()
         widths = None
         corner = cursor.accept("(", "corner", ")")
         if not corner and cursor.accept("("):
-            widths = cursor.listed(self.edge)
+            widths = cursor.read_list(self.read_edge)
             corner = cursor.accept("(", "corner", ")")
         return syntax.Renewal(array, widths, corner)
 
-    def shadow_use(self, kind: str) -> syntax.Clause:
-        """`shadow_start group`, `shadow_wait group`."""
-        return syntax.ShadowUse("start" if kind == "start" else "wait", self.cursor.named("a group"))
+    def read_shadow_use(self, kind: str) -> syntax.Clause:
+        """Read `shadow_start group`, `shadow_wait group`."""
+        return syntax.ShadowUse("start" if kind == "start" else "wait", self.cursor.take_name_text("a group"))
 
-    def shadow_compute(self) -> syntax.Clause:
-        """`shadow_compute` and `shadow_compute(a(1:1))`."""
+    def read_shadow_compute(self) -> syntax.Clause:
+        """Read `shadow_compute` and `shadow_compute(a(1:1))`."""
         array = None
         if self.cursor.accept("("):
-            array = self.renewal()
+            array = self.read_renewal()
             self.cursor.expect(")")
         return syntax.ShadowUse("compute", None, array)
 
-    def across(self) -> syntax.Clause:
-        """`across(a(1:1), …)` and `across(in: a(1:1))(out: b)`."""
+    def read_across(self) -> syntax.Clause:
+        """Read `across(a(1:1), …)` and `across(in: a(1:1))(out: b)`."""
         found: list[syntax.Dependence] = []
         self.way = "inout"
         self.cursor.expect("(")
@@ -88,68 +88,68 @@ class FortranClauseReader(FortranPartReader):
             for way in ("in", "out"):
                 if self.cursor.accept(way, ":"):
                     self.way = way
-            found.extend(self.cursor.listed(self.dependence))
+            found.extend(self.cursor.read_list(self.read_dependence))
             if not self.cursor.accept("("):
                 return syntax.Across(tuple(found))
 
-    def dependence(self) -> syntax.Dependence:
+    def read_dependence(self) -> syntax.Dependence:
         """Read `a(1:1,0:0)` and, passing over them, its sections."""
         cursor = self.cursor
-        array = self.bare()
-        widths = cursor.listed(self.width) if cursor.accept("(") else None
+        array = self.read_bare()
+        widths = cursor.read_list(self.read_width) if cursor.accept("(") else None
         if widths and cursor.text == "(" and cursor.peek() in ("section", "low", "high"):
-            cursor.next()
-            cursor.until(frozenset())
+            cursor.take()
+            cursor.take_until(frozenset())
             cursor.expect(")")
         return syntax.Dependence(array, widths, self.way)  # type: ignore[arg-type]
 
-    def remote(self) -> syntax.Remote:
+    def read_remote(self) -> syntax.Remote:
         """Read `(a(i,:), b)` and `(group: a(i,:))`."""
         self.cursor.expect("(")
-        group = self.group()
-        return syntax.Remote(self.cursor.listed(self.reference), group)
+        group = self.read_group()
+        return syntax.Remote(self.cursor.read_list(self.read_reference), group)
 
-    def indirect(self) -> syntax.Remote:
+    def read_indirect(self) -> syntax.Remote:
         """Read what `indirect_access` has."""
-        found = self.remote()
+        found = self.read_remote()
         return syntax.Remote(found.items, found.group, indirect=True)
 
-    def tie(self) -> syntax.Clause:
-        """`tie(a(i,-j))`."""
-        return syntax.Tie(self.references())
+    def read_tie(self) -> syntax.Clause:
+        """Read `tie(a(i,-j))`."""
+        return syntax.Tie(self.read_references())
 
-    def consistent(self) -> syntax.Clause:
-        """`consistent(a)` and `consistent(group: a(i))`."""
-        found = self.remote()
+    def read_consistent(self) -> syntax.Clause:
+        """Read `consistent(a)` and `consistent(group: a(i))`."""
+        found = self.read_remote()
         return syntax.Consistent(found.items, found.group)
 
-    def stage(self) -> syntax.Clause:
-        """`stage(n)`."""
+    def read_stage(self) -> syntax.Clause:
+        """Read `stage(n)`."""
         self.cursor.expect("(")
-        depth = self.cursor.expression()
+        depth = self.cursor.read_expression()
         self.cursor.expect(")")
         return syntax.Stage(depth)
 
-    def cuda_block(self) -> syntax.Clause:
-        """`cuda_block(32,8)`."""
+    def read_cuda_block(self) -> syntax.Clause:
+        """Read `cuda_block(32,8)`."""
         self.cursor.expect("(")
-        return syntax.CudaBlock(self.cursor.listed(self.cursor.expression))
+        return syntax.CudaBlock(self.cursor.read_list(self.cursor.read_expression))
 
 
 CLAUSES: Final[dict[str, Callable[[FortranClauseReader], syntax.Clause]]] = {
-    "private": FortranClauseReader.private,
-    "new": FortranClauseReader.private,
-    "firstprivate": FortranClauseReader.private,
-    "reduction": FortranClauseReader.reduction,
-    "shadow_renew": FortranClauseReader.shadow_renew,
-    "shadow_start": lambda reader: reader.shadow_use("start"),
-    "shadow_wait": lambda reader: reader.shadow_use("wait"),
-    "shadow_compute": FortranClauseReader.shadow_compute,
-    "across": FortranClauseReader.across,
-    "remote_access": FortranClauseReader.remote,
-    "indirect_access": FortranClauseReader.indirect,
-    "tie": FortranClauseReader.tie,
-    "consistent": FortranClauseReader.consistent,
-    "stage": FortranClauseReader.stage,
-    "cuda_block": FortranClauseReader.cuda_block,
+    "private": FortranClauseReader.read_private,
+    "new": FortranClauseReader.read_private,
+    "firstprivate": FortranClauseReader.read_private,
+    "reduction": FortranClauseReader.read_reduction,
+    "shadow_renew": FortranClauseReader.read_shadow_renew,
+    "shadow_start": lambda reader: reader.read_shadow_use("start"),
+    "shadow_wait": lambda reader: reader.read_shadow_use("wait"),
+    "shadow_compute": FortranClauseReader.read_shadow_compute,
+    "across": FortranClauseReader.read_across,
+    "remote_access": FortranClauseReader.read_remote,
+    "indirect_access": FortranClauseReader.read_indirect,
+    "tie": FortranClauseReader.read_tie,
+    "consistent": FortranClauseReader.read_consistent,
+    "stage": FortranClauseReader.read_stage,
+    "cuda_block": FortranClauseReader.read_cuda_block,
 }

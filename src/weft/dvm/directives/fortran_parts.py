@@ -33,125 +33,125 @@ class FortranPartReader(SharedPartReader):
 
     axes = AXES
 
-    def section(self) -> Section:
+    def read_section(self) -> Section:
         """Read `high` or `low:high`."""
-        found = self.cursor.subscript(whole=("*", ":"))
+        found = self.cursor.read_subscript(whole=("*", ":"))
         if isinstance(found, syntax.Constant):
             return Section(None, found.value)
         return found if isinstance(found, Section) else Section(None, None)
 
-    def subscript(self) -> Subscript:
+    def read_subscript(self) -> Subscript:
         """Read one subscript."""
-        return self.cursor.subscript(whole=("*", ":"))
+        return self.cursor.read_subscript(whole=("*", ":"))
 
-    def reference(self) -> Reference:
+    def read_reference(self) -> Reference:
         """Read a name and its subscripts."""
-        word = self.cursor.name("a variable")
-        subscripts = self.cursor.listed(self.subscript) if self.cursor.accept("(") else None
+        word = self.cursor.take_name("a variable")
+        subscripts = self.cursor.read_list(self.read_subscript) if self.cursor.accept("(") else None
         return Reference(self.cursor.fold(word), subscripts, word.place)
 
-    def references(self) -> tuple[Reference, ...]:
+    def read_references(self) -> tuple[Reference, ...]:
         """Read `(a, b(1:2), …)`."""
         self.cursor.expect("(")
-        return self.cursor.listed(self.reference)
+        return self.cursor.read_list(self.read_reference)
 
-    def entity(self) -> syntax.Entity:
+    def read_entity(self) -> syntax.Entity:
         """Read a name with its sizes."""
-        word = self.cursor.name()
-        sizes = self.cursor.listed(self.section) if self.cursor.accept("(") else ()
+        word = self.cursor.take_name()
+        sizes = self.cursor.read_list(self.read_section) if self.cursor.accept("(") else ()
         return syntax.Entity(self.cursor.fold(word), sizes, word.place)
 
-    def entities(self) -> tuple[syntax.Entity, ...]:
+    def read_entities(self) -> tuple[syntax.Entity, ...]:
         """Read names with sizes up to the end."""
-        found = [self.entity()]
+        found = [self.read_entity()]
         while self.cursor.accept(","):
-            found.append(self.entity())
+            found.append(self.read_entity())
         return tuple(found)
 
-    def dummy(self) -> str | None:
+    def read_dummy(self) -> str | None:
         """Read one dummy of an alignment; a `:` is one too, called ":" and its number."""
         if self.cursor.accept(":"):
             self.colons += 1
             return f":{self.colons}"
-        return None if self.cursor.accept("*") else self.cursor.named("a dummy")
+        return None if self.cursor.accept("*") else self.cursor.take_name_text("a dummy")
 
-    def alignment(self) -> syntax.Alignment:
+    def read_alignment(self) -> syntax.Alignment:
         """Read `(i,j) with target(…)`; the k-th `:` of the dummies goes with the k-th one of the target."""
         cursor = self.cursor
         self.colons = 0
         cursor.expect("(")
-        dummies = cursor.listed(self.dummy)
+        dummies = cursor.read_list(self.read_dummy)
         cursor.expect("with")
         cursor.dummies = dummies
-        word = cursor.name("a variable")
+        word = cursor.take_name("a variable")
         self.colons = 0
-        subscripts = cursor.listed(self.aligned) if cursor.accept("(") else None
+        subscripts = cursor.read_list(self.read_aligned) if cursor.accept("(") else None
         return syntax.Alignment(dummies, Reference(cursor.fold(word), subscripts, word.place))
 
-    def aligned(self) -> Subscript:
+    def read_aligned(self) -> Subscript:
         """Read one subscript of an alignment's target."""
         cursor = self.cursor
         place = cursor.word.place
         if cursor.text != ":" or cursor.peek() not in (",", ")"):
-            return self.subscript()
+            return self.read_subscript()
         self.colons += 1
         name = f":{self.colons}"
         if name not in cursor.dummies:
             cursor.fail("this `:` has no `:` among the dummies; write `*` for every index")
-        cursor.next()
+        cursor.take()
         one, zero = Expression("1", (), place), Expression("0", (), place)
         return syntax.Affine(cursor.dummies.index(name), one, zero)
 
-    def edge(self) -> Width | syntax.NamedEdges:
+    def read_edge(self) -> Width | syntax.NamedEdges:
         """Read the edges of one dimension: widths, or names as `:("name", …)`."""
         if self.cursor.accept(":"):
             self.cursor.expect("(")
-            return syntax.NamedEdges(self.cursor.listed(self.string))
+            return syntax.NamedEdges(self.cursor.read_list(self.read_string))
         if self.cursor.word.kind == "string":
-            return syntax.NamedEdges((self.string(),))
-        return self.width()
+            return syntax.NamedEdges((self.read_string(),))
+        return self.read_width()
 
-    def distribution(self) -> syntax.Distribution:
+    def read_distribution(self) -> syntax.Distribution:
         """Read `(block,*) onto p`; `*` alone takes what the caller gave."""
         self.cursor.accept("*")
-        axes = self.cursor.listed(self.axis) if self.cursor.accept("(") else None
-        onto = self.reference() if self.cursor.accept("onto") else None
+        axes = self.cursor.read_list(self.read_axis) if self.cursor.accept("(") else None
+        onto = self.read_reference() if self.cursor.accept("onto") else None
         return syntax.Distribution(axes, onto)
 
-    def block(self) -> None:
+    def read_block(self) -> None:
         """Read `(shadow_width = n)` behind `block`."""
         if self.cursor.accept("("):
-            self.cursor.listed(self.keyed)
+            self.cursor.read_list(self.read_keyed)
 
-    def keyed(self) -> Expression:
+    def read_keyed(self) -> Expression:
         """Read `shadow_width = n`."""
-        self.cursor.name()
+        self.cursor.take_name()
         self.cursor.expect("=")
-        return self.cursor.expression()
+        return self.cursor.read_expression()
 
-    def derived(self) -> syntax.Derived:
+    def read_derived(self) -> syntax.Derived:
         """Read `(expression, low:high, …) with target(@i + "edge", …)`."""
         cursor = self.cursor
         cursor.expect("(")
-        found = cursor.listed(self.derived_item)
+        found = cursor.read_list(self.read_derived_item)
         cursor.expect("with")
-        target = cursor.named("an array")
+        target = cursor.take_name_text("an array")
         subscripts: tuple[Expression | Whole | str, ...] = ()
         self.edges: list[str] = []
         if cursor.accept("("):
-            subscripts = cursor.listed(self.derived_subscript)
+            subscripts = cursor.read_list(self.read_derived_subscript)
         return syntax.Derived(found, target, subscripts, tuple(self.edges))
 
-    def derived_item(self) -> Expression | Section:
+    def read_derived_item(self) -> Expression | Section:
         """Read one expression or section of `derived`."""
-        low = self.cursor.expression(":")
-        return Section(low, self.cursor.expression()) if self.cursor.accept(":") else low
+        low = self.cursor.read_expression(":")
+        return Section(low, self.cursor.read_expression()) if self.cursor.accept(":") else low
 
-    def derived_subscript(self) -> Expression | Whole | str:
+    def read_derived_subscript(self) -> Expression | Whole | str:
         """Read one subscript of the target of `derived`."""
         if self.cursor.accept("@"):
-            dummy = self.cursor.named("a dummy")
+            dummy = self.cursor.take_name_text("a dummy")
             while self.cursor.accept("+"):
-                self.edges.append(self.string())
+                self.edges.append(self.read_string())
             return dummy
-        return Whole() if self.cursor.accept("*") else self.cursor.expression()
+        return Whole() if self.cursor.accept("*") else self.cursor.read_expression()

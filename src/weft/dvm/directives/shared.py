@@ -21,68 +21,68 @@ class SharedPartReader(Reader):
         """Return whether a clause may name the group that it is of."""
         return True
 
-    def bare(self) -> Reference:
+    def read_bare(self) -> Reference:
         """Read a name without subscripts."""
-        word = self.cursor.name("a variable")
+        word = self.cursor.take_name("a variable")
         return Reference(self.cursor.fold(word), None, word.place)
 
-    def reduced(self) -> Reference:
+    def read_reduced(self) -> Reference:
         """Read the variable of a reduction."""
-        return self.bare()
+        return self.read_bare()
 
-    def group(self) -> str | None:
+    def read_group(self) -> str | None:
         """Read `group:`, if it stands there."""
         if not self.has_groups() or self.cursor.word.kind != "name" or self.cursor.peek() != ":":
             return None
-        found = self.cursor.named()
+        found = self.cursor.take_name_text()
         self.cursor.expect(":")
         return found
 
-    def one_reduction(self) -> syntax.Reduction:
+    def read_one_reduction(self) -> syntax.Reduction:
         """Read `sum(s)`."""
         cursor = self.cursor
-        word = cursor.name("a reduction")
+        word = cursor.take_name("a reduction")
         kind = cursor.fold(word)
         if kind not in self.reductions:
             cursor.fail(f"`{word.text}` is not a reduction; known are {', '.join(self.reductions)}", word)
         cursor.expect("(")
-        variable = self.reduced()
+        variable = self.read_reduced()
         location = size = None
         if kind in ("maxloc", "minloc"):
             cursor.expect(",")
-            location = self.reduced()
+            location = self.read_reduced()
             if cursor.accept(","):
-                size = cursor.expression()
+                size = cursor.read_expression()
         cursor.expect(")")
         return syntax.Reduction(cast(syntax.ReductionKind, kind), variable, location, size)
 
-    def axis(self) -> syntax.Axis:
+    def read_axis(self) -> syntax.Axis:
         """Read how one dimension is dealt out."""
         cursor = self.cursor
         if cursor.text == "]" or cursor.accept("*"):
             return syntax.Axis("*")
-        word = cursor.name("a distribution")
+        word = cursor.take_name("a distribution")
         kind = self.axes.get(cursor.fold(word))
         if kind is None:
             cursor.fail(f"`{word.text}` is not a distribution", word)
         if kind == "block":
-            self.block()
+            self.read_block()
             return syntax.Axis("block")
         cursor.expect("(")
         if kind == "derived":
-            found = syntax.Axis("derived", derived=self.derived())
+            found = syntax.Axis("derived", derived=self.read_derived())
         elif kind == "wgtblock":
-            weights = cursor.expression()
+            weights = cursor.read_expression()
             cursor.expect(",")
-            found = syntax.Axis(kind, weights, cursor.expression())
+            found = syntax.Axis(kind, weights, cursor.read_expression())
         else:
-            found = syntax.Axis(kind, cursor.expression())
+            found = syntax.Axis(kind, cursor.read_expression())
         cursor.expect(")")
         return found
 
-    def block(self) -> None:
+    def read_block(self) -> None:
         """Read what may stand behind `block`."""
 
-    def derived(self) -> syntax.Derived:
+    def read_derived(self) -> syntax.Derived:
         """Read what `derived` has in its brackets."""
         raise NotImplementedError

@@ -105,6 +105,7 @@ class Archive:
             raise WeftError(f"the OTF2 library cannot write the archive: {self._errors.first}") from error
 
     def _close(self) -> None:
+        """Close the writers of the archive, and then the archive."""
         self.close_locations(list(self._writers))
         if self._markers is not None:
             _otf2.Archive_CloseMarkerWriter(self._archive, self._markers)

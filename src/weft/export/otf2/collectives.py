@@ -145,6 +145,7 @@ class _FunctionVolumes:
         self.recv_unit = self._receive_unit(call)
 
     def _receive_unit(self, call: Block) -> Ints:
+        """Return for each call the bytes of an element that it receives."""
         ids = self.counts.get("recvtype")
         if ids is None:
             return self.unit

@@ -100,6 +100,7 @@ class Definitions:
             write(writer, *arguments)
 
     def _all_definitions(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield all definitions of the archive, each as its kind and arguments."""
         text = self.string_number
         yield "Paradigm", (_otf2.PARADIGM_MPI, text("MPI"), _otf2.PARADIGM_CLASS_PROCESS)
         yield from self._system_definitions()
@@ -138,6 +139,7 @@ class Definitions:
         return location, self.string_number(name), _otf2.LOCATION_TYPE_CPU_THREAD, self._counts[location], group
 
     def _region_definitions(self) -> Iterator[tuple[str, tuple[object, ...]]]:
+        """Yield a region for each MPI function of the run, as its kind and arguments."""
         for function, number in self._regions.items():
             name = self.trace.functions[function].name
             role = getattr(_otf2, f"REGION_ROLE_{_region_role(name)}")

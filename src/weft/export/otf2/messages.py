@@ -93,6 +93,7 @@ class RankTraffic:
         ]
 
     def _send_records(self, block: Block) -> Records:
+        """Return the records of the sends in a block of calls."""
         place, row = self._sent.in_block(block)
         later = (self.sends.flags[row] & _LATER) != 0
         made = Records(place, BEGUN, np.where(later, Kind.ISEND, Kind.SEND))

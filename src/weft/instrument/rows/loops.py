@@ -262,7 +262,7 @@ class _Loop:
         *,
         memory: bool = False,
     ) -> bool:
-        """Return whether a form rises by the same each iteration; where `memory` stays what it is, if that is said."""
+        """Return whether a form rises by the same each iteration; with `memory`, if that memory stays unchanged."""
         for atom, times in form.items():
             if atom is ONE:
                 continue

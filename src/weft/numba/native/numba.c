@@ -85,7 +85,7 @@ static void run_plain(const Loop *loop, Kernel kernel, char **arguments, size_t 
 
 /* An array as the runtime wants it: packed, in either order. A view whose elements lie apart is told as the array that
  * it is a part of, with one dimension more (its index there is 0), or, where it cannot be, as a row of elements. */
-static void announce_array(const Argument *one, char *base, const size_t *dimensions, const size_t *steps) {
+static void name_array(const Argument *one, char *base, const size_t *dimensions, const size_t *steps) {
     int64_t lower[WEFT_MAX_RANK] = {0}, extent[WEFT_MAX_RANK], stride[WEFT_MAX_RANK];
     int64_t c = one->element, fortran = one->element, first = 0, last = 0;
     int in_c = 1, in_fortran = 1, nested = one->rank < WEFT_MAX_RANK, rank = one->rank;
@@ -122,16 +122,16 @@ static void announce_array(const Argument *one, char *base, const size_t *dimens
 }
 
 /* Name what the loop works on. */
-static void announce(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
+static void name_arguments(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind == AS_SHARED) weft_check_data(one->data, arguments[a + 1], (size_t)one->element);
-        if (one->kind == AS_ARRAY && one->rank) announce_array(one, arguments[a + 1], dimensions, steps);
+        if (one->kind == AS_ARRAY && one->rank) name_array(one, arguments[a + 1], dimensions, steps);
     }
 }
 
 /* Leave the slots of partial results alone. */
-static void exempt(const Loop *loop, char **arguments, const size_t *steps, int threads) {
+static void ignore_partial_results(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind != AS_REDUCTION) continue;
@@ -141,7 +141,7 @@ static void exempt(const Loop *loop, char **arguments, const size_t *steps, int 
     }
 }
 
-static void weigh(const Loop *loop, char **arguments, const size_t *steps, int threads) {
+static void sum_partial_magnitudes(const Loop *loop, char **arguments, const size_t *steps, int threads) {
     for (int a = 0; a < loop->count; a++) {
         const Argument *one = &loop->argument[a];
         if (one->kind != AS_REDUCTION || !one->real) continue;
@@ -216,7 +216,7 @@ static void forget_error(void) {
 }
 
 /* What the pieces of a schedule cover. */
-static Range range_of(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
+static Range covered_range(const Loop *loop, char **arguments, const size_t *dimensions, const size_t *steps) {
     Range range = {.points = 0};
     for (size_t piece = 0; piece < dimensions[0]; piece++) {
         const int64_t *bounds = (const int64_t *)(arguments[0] + steps[0] * piece);
@@ -268,8 +268,8 @@ static void run_whole(const Loop *loop, Kernel kernel, char **arguments, const s
     row_advance((int64_t)range->points - 1);
 }
 
-static void iterate(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions, size_t *steps,
-                    void *data, size_t inner, int threads, double total) {
+static void run_iterations(const Loop *loop, Kernel kernel, char **arguments, const size_t *dimensions, size_t *steps,
+                           void *data, size_t inner, int threads, double total) {
     int rank = loop->rank;
     size_t sizes[MAX_ARGUMENTS];
     char *moved[MAX_ARGUMENTS];
@@ -317,13 +317,13 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
         run_plain(loop, kernel, arguments, dimensions, steps, data, inner, count);
         return;
     }
-    announce(loop, arguments, dimensions, steps);
+    name_arguments(loop, arguments, dimensions, steps);
     if (weft_traced) turns_shared(weft_numba_turn);
-    Range range = range_of(loop, arguments, dimensions, steps);
+    Range range = covered_range(loop, arguments, dimensions, steps);
     guard(loop, arguments, dimensions, steps, &range);
     if (weft_traced && loop->guards) memset(loop->guards + 1, 1, (size_t)loop->count); /* each access is wanted */
     weft_check_loop_begin(loop->construct, loop->rank, WEFT_UNORDERED);
-    exempt(loop, arguments, steps, threads);
+    ignore_partial_results(loop, arguments, steps, threads);
     weft_check_loop_start();
     weft_numba_loops_run++;
     running = 1;
@@ -334,11 +334,11 @@ void weft_numba_parallel_for(void *function, char **arguments, size_t *dimension
     frames = __builtin_frame_address(0);
     if (range.points > 1 && range.points < LAST_STAMP / 2 && !weft_traced && is_proved(loop))
         run_whole(loop, kernel, arguments, dimensions, steps, data, inner, threads, &range);
-    else iterate(loop, kernel, arguments, dimensions, steps, data, inner, threads, range.points);
+    else run_iterations(loop, kernel, arguments, dimensions, steps, data, inner, threads, range.points);
     running = 0;
     current = NULL;
     weft_check_loop_end(loop->construct);
-    weigh(loop, arguments, steps, threads);
+    sum_partial_magnitudes(loop, arguments, steps, threads);
 }
 
 /* --- accesses --------------------------------------------------------------------------------------------------- */
@@ -475,14 +475,16 @@ void weft_numba_write_lane(const char *address, int64_t element, uint64_t mask, 
 
 /* Accesses through a pointer that a function was given: it may point into its caller's frame, which each iteration has
  * again at the same place. The frames of iterations lie below the scheduler's own. */
-static int in_a_frame(const char *address) { return running && address < frames && address > frames - (64 << 20); }
+static int is_in_iteration_frame(const char *address) {
+    return running && address < frames && address > frames - (64 << 20);
+}
 
 void weft_numba_read_given(const char *address, size_t bytes, int32_t site) {
-    if (!in_a_frame(address)) weft_check_read(address, bytes, site);
+    if (!is_in_iteration_frame(address)) weft_check_read(address, bytes, site);
 }
 
 void weft_numba_write_given(const char *address, size_t bytes, int32_t site) {
-    if (!in_a_frame(address)) weft_check_write(address, bytes, site);
+    if (!is_in_iteration_frame(address)) weft_check_write(address, bytes, site);
 }
 
 /* --- memory of Numba's runtime (NRT) ------------------------------------------------------------------------------
@@ -521,14 +523,14 @@ static size_t capacity, used;
 
 static size_t slot_of(const char *data) { return ((uintptr_t)data >> 4) * 0x9e3779b97f4a7c15u >> 20 & (capacity - 1); }
 
-static void put(char *data, size_t bytes) {
+static void insert_block(char *data, size_t bytes) {
     size_t at = slot_of(data);
     while (places[at].data && places[at].data != GONE && places[at].data != data) at = (at + 1) & (capacity - 1);
     if (!places[at].data) used++;
     places[at] = (Place){data, bytes};
 }
 
-static void grow(void) {
+static void grow_table(void) {
     Place *old = places;
     size_t count = capacity;
     capacity = count ? 2 * count : 1024;
@@ -541,19 +543,19 @@ static void grow(void) {
         return;
     }
     for (size_t at = 0; at < count; at++)
-        if (old[at].data && old[at].data != GONE) put(old[at].data, old[at].bytes);
+        if (old[at].data && old[at].data != GONE) insert_block(old[at].data, old[at].bytes);
     free(old);
 }
 
-static void begun(void *data, size_t bytes) {
+static void track_block(void *data, size_t bytes) {
     if (!following || !data || !bytes) return;
-    if (2 * (used + 1) > capacity) grow();
+    if (2 * (used + 1) > capacity) grow_table();
     if (!following) return;
-    put(data, bytes);
+    insert_block(data, bytes);
     weft_check_clear(data, bytes);
 }
 
-static void ended(void *data) {
+static void forget_block(void *data) {
     if (!following || !data || !capacity) return;
     for (size_t at = slot_of(data); places[at].data; at = (at + 1) & (capacity - 1))
         if (places[at].data == (char *)data) {
@@ -578,50 +580,50 @@ void weft_numba_follow(int on) {
     followed = 0;
 }
 
-static Block *made(Block *block, size_t bytes) {
-    if (block) begun(block->data, bytes);
+static Block *track_new_block(Block *block, size_t bytes) {
+    if (block) track_block(block->data, bytes);
     return block;
 }
 
-Block *weft_numba_alloc(size_t n) { return made(real.alloc(n), n); }
-Block *weft_numba_alloc_safe(size_t n) { return made(real.alloc_safe(n), n); }
-Block *weft_numba_alloc_aligned(size_t n, unsigned a) { return made(real.alloc_aligned(n, a), n); }
-Block *weft_numba_alloc_safe_aligned(size_t n, unsigned a) { return made(real.alloc_safe_aligned(n, a), n); }
-Block *weft_numba_alloc_dtor(size_t n, void *d) { return made(real.alloc_dtor(n, d), n); }
-Block *weft_numba_alloc_dtor_safe(size_t n, void *d) { return made(real.alloc_dtor_safe(n, d), n); }
-Block *weft_numba_new_varsize(size_t n) { return made(real.new_varsize(n), n); }
-Block *weft_numba_new_varsize_dtor(size_t n, void *d) { return made(real.new_varsize_dtor(n, d), n); }
+Block *weft_numba_alloc(size_t n) { return track_new_block(real.alloc(n), n); }
+Block *weft_numba_alloc_safe(size_t n) { return track_new_block(real.alloc_safe(n), n); }
+Block *weft_numba_alloc_aligned(size_t n, unsigned a) { return track_new_block(real.alloc_aligned(n, a), n); }
+Block *weft_numba_alloc_safe_aligned(size_t n, unsigned a) { return track_new_block(real.alloc_safe_aligned(n, a), n); }
+Block *weft_numba_alloc_dtor(size_t n, void *d) { return track_new_block(real.alloc_dtor(n, d), n); }
+Block *weft_numba_alloc_dtor_safe(size_t n, void *d) { return track_new_block(real.alloc_dtor_safe(n, d), n); }
+Block *weft_numba_new_varsize(size_t n) { return track_new_block(real.new_varsize(n), n); }
+Block *weft_numba_new_varsize_dtor(size_t n, void *d) { return track_new_block(real.new_varsize_dtor(n, d), n); }
 
 void *weft_numba_varsize_alloc(Block *block, size_t n) {
     void *data = real.varsize_alloc(block, n);
-    begun(data, n);
+    track_block(data, n);
     return data;
 }
 
 void *weft_numba_varsize_realloc(Block *block, size_t n) {
-    ended(block->data);
+    forget_block(block->data);
     void *data = real.varsize_realloc(block, n);
     if (following && data) weft_check_written(data, n); /* the old content has been copied unseen */
     return data;
 }
 
 void weft_numba_varsize_free(Block *block, void *data) {
-    ended(data);
+    forget_block(data);
     real.varsize_free(block, data);
 }
 
 void weft_numba_call_dtor(Block *block) {
-    ended(block->data);
+    forget_block(block->data);
     real.call_dtor(block);
 }
 
 void *weft_numba_allocate(size_t n) {
     void *data = real.allocate(n);
-    begun(data, n);
+    track_block(data, n);
     return data;
 }
 
 void weft_numba_release(void *data) {
-    ended(data);
+    forget_block(data);
     real.release(data);
 }

@@ -23,7 +23,7 @@ int extent_of(const Argument *one, char *base, const size_t *dimensions, const s
 
 /* Elements of 4 bytes or more that code without hooks wrote have values: they no longer hold the pattern of new memory.
  * Whether all have, between two addresses. */
-static int settle(uintptr_t from, uintptr_t to, int32_t element) {
+static int clear_poison(uintptr_t from, uintptr_t to, int32_t element) {
     uint32_t poison;
     memset(&poison, POISON, sizeof poison);
     if (element < 4 || from % 8) return 0;
@@ -45,7 +45,7 @@ static int has_values(const char *low, const char *high, int32_t element) {
     while (from < to) { /* the cells of what lies between two folds are one row */
         uintptr_t fold = (from | FOLD) + 1, end = fold && fold < to ? fold : to;
         if (!scan(&cell8(from)->written, 8, (int64_t)((end - from + 7) / 8), 1, 0, LAST_STAMP, 0))
-            return settle((uintptr_t)low, to, element);
+            return clear_poison((uintptr_t)low, to, element);
         from = end;
     }
     return 1;
@@ -65,8 +65,8 @@ static int overlaps(const Loop *loop, int a, char **arguments, const size_t *dim
 }
 
 /* One end of a bound; false where it is no number of 8 bytes. */
-static int end_of(int32_t term, int32_t of, int64_t constant, const int64_t index[], char **arguments,
-                  const size_t *dimensions, int64_t *end) {
+static int bound_end(int32_t term, int32_t of, int64_t constant, const int64_t index[], char **arguments,
+                     const size_t *dimensions, int64_t *end) {
     int64_t value = 0;
     if (term == OF_NEST) value = index[of];
     if (term == OF_EXTENT) value = (int64_t)dimensions[of];
@@ -79,8 +79,8 @@ static int within_bounds(const Loop *loop, int a, char **arguments, const size_t
     for (const Bound *b = loop->bound; b < loop->bound + loop->bounds; b++) {
         int64_t low, high;
         if (b->argument != a) continue;
-        if (!end_of(b->low_term, b->low_of, b->low, range->low, arguments, dimensions, &low) ||
-            !end_of(b->high_term, b->high_of, b->high, range->high, arguments, dimensions, &high) || low < 0 ||
+        if (!bound_end(b->low_term, b->low_of, b->low, range->low, arguments, dimensions, &low) ||
+            !bound_end(b->high_term, b->high_of, b->high, range->high, arguments, dimensions, &high) || low < 0 ||
             high >= (int64_t)dimensions[loop->argument[a].dimension[b->dimension]])
             return 0;
     }

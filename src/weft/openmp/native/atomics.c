@@ -12,7 +12,7 @@ static bool releases_now(int order) {
     return order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL || order == __ATOMIC_SEQ_CST || me->fenced;
 }
 
-static void released(uintptr_t a, int order) {
+void released(uintptr_t a, int order) {
     if (!now.on) return;
     struct release *r = release_of(a);
     *r = (struct release){0};
@@ -21,7 +21,7 @@ static void released(uintptr_t a, int order) {
     segment();
 }
 
-static void acquired(uintptr_t a, int order) {
+void acquired(uintptr_t a, int order) {
     if (!now.on) return;
     struct release *r = release_of(a);
     if (r->address != a || r->node < now.base) return;

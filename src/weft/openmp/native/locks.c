@@ -6,12 +6,13 @@
 static struct held {
     const void *lock;
     struct thread *by;
-    unsigned depth;
+    unsigned depth, readers;
     strand_t history; /* of those that released it */
     strand_t *ends; /* of its sections of this phase: the last strand that there was when it was released */
     size_t count, room;
 } locks[LOCKS + 1];
 static int known;
+static bool used; /* any of them, or the order of a loop */
 #define GROUPS 8
 static const char unnamed[GROUPS], atomics;
 
@@ -27,13 +28,13 @@ void locks_again(void) {
     strand_t s = me->plain;
     strand_t again = me->locked;
     if (me->held && again >= now.base && node(again)->kind == LOCKED && node(again)->parent == s &&
-        node(again)->locks == me->held) {
+        node(again)->locks == me->held && node(again)->index == (int64_t)me->shared) {
         s = again;
     } else if (me->held) {
         s = me->locked = strand_new(me->plain, LOCKED, me->held);
         struct node *n = node(s), *p = node(me->plain);
         n->loop = p->loop;
-        n->index = p->index;
+        n->index = (int64_t)me->shared;
         n->place = p->place;
     }
     me->current = s;
@@ -42,12 +43,38 @@ void locks_again(void) {
 
 void lock_number_take(int n) {
     me->held |= (uint64_t)1 << n;
+    used = true;
     locks_again();
 }
 
 void lock_number_leave(int n) {
     me->held &= ~((uint64_t)1 << n);
     locks_again();
+}
+
+struct sections {
+    uint64_t own, shared; /* as a writer, as a reader */
+    bool outside;         /* what is around is another task's: that may have left its section */
+};
+
+static void add_section(struct sections *all, const struct node *n) {
+    if (n->kind == LOCKED && !all->outside) {
+        all->own |= n->locks & ~(uint64_t)n->index;
+        all->shared |= n->locks & (uint64_t)n->index;
+    }
+    all->outside = all->outside || n->kind == TASK;
+}
+
+/* The sections of each up to what both are of: a region or a simd loop within a section is in it. */
+bool locks_keep_apart(strand_t a, strand_t b) {
+    struct sections of_a = {0}, of_b = {0};
+    if (!used) return false;
+    while (a != b && (a >= weft_first || b >= weft_first)) {
+        bool up_a = b < weft_first || (a >= weft_first && node(a)->depth >= node(b)->depth);
+        add_section(up_a ? &of_a : &of_b, node(up_a ? a : b));
+        *(up_a ? &a : &b) = node(up_a ? a : b)->parent;
+    }
+    return (of_a.own & (of_b.own | of_b.shared)) || (of_a.shared & of_b.own);
 }
 
 /* Two locks that are taken in both orders by strands that no path orders, with no third one around both. */
@@ -70,18 +97,25 @@ static void order_seen(int second, uint32_t place) {
     }
 }
 
-void lock_take(const void *lock, uint32_t place) {
+static void take(const void *lock, uint32_t place, bool as_reader) {
     if (!now.on) return;
     int n = number_of(lock);
     struct held *h = &locks[n];
     if (n < LOCKS) order_seen(n, place);
     else told_plain("left", "locks", place, 0);
-    while (h->by && h->by != me && n < LOCKS) threads_wait(h, place);
+    while (((h->by && h->by != me) || (h->readers && !as_reader)) && n < LOCKS) threads_wait(h, place);
     if (h->by == me && n < LOCKS) threads_wait(h, place); /* it waits for itself */
-    h->by = me;
+    if (as_reader) {
+        h->readers++;
+        me->shared |= (uint64_t)1 << n;
+    } else {
+        h->by = me;
+    }
     me->wrote &= ~((uint64_t)1 << n);
     lock_number_take(n);
 }
+
+void lock_take(const void *lock, uint32_t place) { take(lock, place, false); }
 
 /* Who only looks, or does nothing at all, under a lock waits there for what others did under it: for a flag, for the lock
  * itself. What they did comes before what it does from now on. */
@@ -112,7 +146,8 @@ static strand_t section_end(const struct held *h, strand_t s) {
 
 void locks_take_over(strand_t writer) {
     uint64_t common = node(writer)->locks & node(me->current)->locks;
-    for (int n = 0; n < known; n++) {
+    if (node(me->current)->kind != LOCKED || node(writer)->kind != LOCKED) return; /* parts of larger sections */
+    for (int n = 0; n <= LOCKS; n++) {
         if (!(common >> n & 1) || locks[n].lock == &atomics) continue;
         if (!ordered(writer, me->current))
             comes_before_by_lock(segment(), bare(writer), section_end(&locks[n], writer));
@@ -139,9 +174,11 @@ void lock_leave(const void *lock) {
     if (!now.on) return;
     int n = number_of(lock);
     bool wrote = me->wrote >> n & 1;
-    locks[n].by = NULL;
+    if (me->shared >> n & 1) locks[n].readers--;
+    else locks[n].by = NULL;
+    me->shared &= ~((uint64_t)1 << n);
     lock_number_leave(n);
-    if (n < LOCKS && lock != &atomics) {
+    if (lock != &atomics) {
         handed_over(&locks[n], wrote);
         section_ends(&locks[n]);
     }
@@ -223,6 +260,66 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *m) {
     if ((m->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE) omp_unset_nest_lock((omp_lock_t *)m);
     else lock_leave(m);
     return 0;
+}
+
+extern int __real_pthread_rwlock_rdlock(pthread_rwlock_t *), __real_pthread_rwlock_wrlock(pthread_rwlock_t *),
+    __real_pthread_rwlock_tryrdlock(pthread_rwlock_t *), __real_pthread_rwlock_trywrlock(pthread_rwlock_t *),
+    __real_pthread_rwlock_unlock(pthread_rwlock_t *);
+
+int __wrap_pthread_rwlock_rdlock(pthread_rwlock_t *l) {
+    take(l, place_of(PLACE), true);
+    return __real_pthread_rwlock_rdlock(l);
+}
+int __wrap_pthread_rwlock_wrlock(pthread_rwlock_t *l) {
+    take(l, place_of(PLACE), false);
+    return __real_pthread_rwlock_wrlock(l);
+}
+static int tried(pthread_rwlock_t *l, int refused, uint32_t place, bool as_reader) {
+    if (!refused) take(l, place, as_reader);
+    else if (now.on) threads_switch();
+    return refused;
+}
+int __wrap_pthread_rwlock_tryrdlock(pthread_rwlock_t *l) {
+    return tried(l, __real_pthread_rwlock_tryrdlock(l), place_of(PLACE), true);
+}
+int __wrap_pthread_rwlock_trywrlock(pthread_rwlock_t *l) {
+    return tried(l, __real_pthread_rwlock_trywrlock(l), place_of(PLACE), false);
+}
+int __wrap_pthread_rwlock_unlock(pthread_rwlock_t *l) {
+    int refused = __real_pthread_rwlock_unlock(l);
+    if (!refused && now.on && me->held >> number_of(l) & 1) lock_leave(l);
+    return refused;
+}
+
+/* What runs once: who comes later does nothing under its lock, and so comes after it. */
+extern int __real_pthread_once(pthread_once_t *, void (*)(void));
+int __wrap_pthread_once(pthread_once_t *once, void (*function)(void)) {
+    lock_take(once, place_of(PLACE));
+    int failed = __real_pthread_once(once, function);
+    lock_leave(once);
+    return failed;
+}
+
+/* Static variables of C++'s functions: the compiled program asks by an atomic read whether one is there. */
+extern int __real___cxa_guard_acquire(uint8_t *) __attribute__((weak));
+extern void __real___cxa_guard_release(uint8_t *) __attribute__((weak)),
+    __real___cxa_guard_abort(uint8_t *) __attribute__((weak));
+static unsigned statics_begun;
+int __wrap___cxa_guard_acquire(uint8_t *guard) {
+    while (now.on && statics_begun && guard[1] && threads_others()) threads_switch(); /* another one makes it */
+    int is_first = __real___cxa_guard_acquire(guard);
+    if (is_first) statics_begun++;
+    else acquired((uintptr_t)guard, __ATOMIC_ACQUIRE);
+    return is_first;
+}
+void __wrap___cxa_guard_release(uint8_t *guard) {
+    statics_begun--;
+    released((uintptr_t)guard, __ATOMIC_RELEASE);
+    __real___cxa_guard_release(guard);
+}
+void __wrap___cxa_guard_abort(uint8_t *guard) {
+    statics_begun--;
+    __real___cxa_guard_abort(guard);
 }
 
 /* Fortran's names. */

@@ -7,8 +7,6 @@
 #define PART 1024 /* a power of two */
 #define VERY_MANY (4 * PART)
 
-#define LANES 1000000u /* num_threads of a simd loop, and its safelen (weft.openmp.directives) */
-
 static struct work *work_met(bool *first) {
     struct team *team = me->team;
     uint32_t number = me->work_number++;
@@ -121,6 +119,8 @@ static struct work *loop_begin(uint64_t start, uint64_t end, uint64_t step, bool
         w->loop = (instances += 2) | said.is_static;
         w->is_static = said.is_static;
         w->ordered = said.is_ordered;
+        w->lanes = me->team->lanes;
+        w->safelen = w->lanes ? (int)(me->team->lanes - LANES) : 0;
         bool many = w->count / (uint64_t)me->team->size >= VERY_MANY && !said.is_ordered && !me->team->number_asked;
         w->part = many ? PART : 1;
         w->begun = true;
@@ -268,8 +268,6 @@ struct combined {
     void *data;
     long start, end, step;
     struct said said;
-    bool lanes;
-    int safelen;
     unsigned sections;
 };
 
@@ -285,22 +283,15 @@ static void begin_combined(void *data) {
             me->work->place = place_of(c->said.place);
         }
     } else {
-        struct work *w = loop_begin((uint64_t)c->start, (uint64_t)c->end, (uint64_t)c->step, c->step > 0, c->said);
-        w->lanes = c->lanes;
-        w->safelen = c->safelen;
+        loop_begin((uint64_t)c->start, (uint64_t)c->end, (uint64_t)c->step, c->step > 0, c->said);
     }
     c->function(c->data);
 }
 
 static void combined(void (*fn)(void *), void *data, unsigned n, long s, long e, long i, struct said said,
                      uintptr_t frame) {
-    struct combined c = {fn, data, s, e, i, said, n >= LANES, n >= LANES ? (int)(n - LANES) : 0, 0};
-    bool on = now.on;
-    if (c.lanes && !on) strands_forget();
-    if (c.lanes) checks(true);
-    region(begin_combined, &c, c.lanes ? 1 : n, said.place, frame, false);
-    checks(on);
-    if (c.lanes && !on) strands_forget();
+    struct combined c = {fn, data, s, e, i, said, 0};
+    region(begin_combined, &c, n, said.place, frame, false);
 }
 
 #define COMBINED(name, is_static)                                                                                      \

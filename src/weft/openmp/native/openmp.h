@@ -60,13 +60,13 @@ struct node {
     strand_t parent;
     uint16_t depth;
     uint8_t kind;
-    bool joined;    /* over, and waited for by its parent */
-    bool leads_on;  /* it, or a part of it, comes before others otherwise than by the tree */
+    bool joined : 1;   /* over, and waited for by its parent */
+    bool leads_on : 1; /* it, or a part of it, comes before others otherwise than by the tree */
     uint64_t locks; /* held; of a LANE: safelen */
     struct before *before;
     uint32_t loop; /* ITERATION, SECTION, LANE: which instance; TASK: its maker */
     uint32_t seen; /* by the search with this number */
-    int64_t index; /* the iteration's number; the thread's, the task's */
+    int64_t index; /* the iteration's number; the thread's, the task's; of LOCKED: which locks it shares with readers */
     uint32_t place; /* of the construct */
 };
 
@@ -76,15 +76,15 @@ struct work {
     bool begun, is_static;
     int safelen; /* of lanes; 0: none */
     uint64_t start, step, count; /* iteration k: start + k * step */
-    int64_t part;   /* iterations that a thread takes one behind the other */
+    int64_t part; /* iterations that a thread takes one behind the other */
     uint64_t taken; /* sections */
     bool ordered, lanes;
     int64_t turn; /* ordered: the iteration whose turn it is */
     strand_t last_ordered, last_node;
-    void *memory;      /* of GOMP_loop_start and copyprivate */
+    void *memory; /* of GOMP_loop_start and copyprivate */
     unsigned dimensions;
     uint64_t counts[16];
-    uint8_t *posted;   /* doacross: whether an iteration has posted */
+    uint8_t *posted; /* doacross: whether an iteration has posted */
     struct node_range {
         strand_t node, last;
     } *post;
@@ -94,8 +94,8 @@ struct work {
 
 struct task;
 
-struct group {
-    struct group *outer;
+struct taskgroup {
+    struct taskgroup *outer;
     uintptr_t *reductions;
     strand_t *tasks;
     size_t count, room;
@@ -118,10 +118,12 @@ struct task {
     struct task *outer;
     strand_t *children;
     size_t count, room;
-    struct group *group;
+    struct taskgroup *group;
     struct depend *depends[64];
     bool final, is_explicit; /* is_explicit: what runs is a task that the program made, in no region within it */
 };
+
+#define LANES 1000000u /* num_threads of a simd loop, and its safelen (weft.openmp.directives) */
 
 enum state { READY, WAITING, AT_BARRIER, OVER, IDLE };
 
@@ -142,6 +144,7 @@ struct team {
     void *data;
     int within; /* its place in the team around it */
     bool league, in_turn, on_device; /* in_turn: a league's teams run one after another in one thread */
+    unsigned lanes; /* of a simd loop: LANES and its safelen; 0: none */
     uint32_t target;
     uintptr_t *reductions;
     void *copied;
@@ -161,7 +164,7 @@ struct thread {
     struct team *team;
     struct task *task;
     strand_t current, plain; /* plain: without the locks that are held */
-    uint64_t held;
+    uint64_t held, shared; /* locks; those of them that it has as a reader among others */
     uint64_t wrote; /* locks under which it has written since it took them */
     strand_t released; /* a strand that has left a lock: what it does next is apart from what it did before */
     strand_t locked; /* the last strand with locks, which is taken again for the same ones */
@@ -182,7 +185,7 @@ struct thread {
     bool on_device;
     uintptr_t device_frame; /* what is below on the stack is the target region's own */
     uintptr_t target_frame; /* the same where the host runs it */
-    uint32_t target;        /* place of the target region */
+    uint32_t target; /* place of the target region */
     struct data_region *data_regions;
 };
 
@@ -196,13 +199,13 @@ struct clock {
     mark_t past[PAST]; /* some that are known to come before what runs */
     bool any_past, first_turn; /* first_turn: what runs never ran before */
     strand_t newest; /* that ran */
-    mark_t row_mark;   /* those with ROW from here on are of the last row */
+    mark_t row_mark; /* those with ROW from here on are of the last row */
     bool on, touched; /* touched: memory was accessed since an iteration began */
     bool in_row; /* the running strand, and no path orders it otherwise than by the tree */
     bool apart; /* accesses are looked at one by one: nothing is checked, or locks are held or were just left, or: */
     bool devices, locks; /* some memory has a copy on a device; locks are held or were just left */
     uintptr_t start; /* of the program's text */
-    size_t text;     /* its bytes */
+    size_t text; /* its bytes */
 };
 
 extern struct clock weft_omp;
@@ -223,12 +226,12 @@ void current_is(strand_t s); /* which strand accesses memory */
 void checks(bool on);
 strand_t strand_new(strand_t parent, enum kind kind, uint64_t locks);
 bool ordered(strand_t earlier, strand_t later);
-bool ordered_nearby(strand_t earlier, strand_t later); /* true, too, where that is not soon known */
+bool ordered_nearby(strand_t earlier, strand_t later, bool otherwise); /* otherwise: where it is not soon known */
 bool ordered_always(strand_t earlier, strand_t later); /* whoever has a lock first */
 bool same_thread(strand_t earlier, strand_t later);
 void comes_before(strand_t s, strand_t node, strand_t last);
 void comes_before_by_lock(strand_t s, strand_t node, strand_t last);
-bool strands_crowd(void);                                    /* so many that iterations must share them */
+bool strands_crowd(void); /* so many that iterations must share them */
 strand_t history_new(strand_t earlier, strand_t released); /* what was done under a lock, up to now */
 strand_t history_of_two(strand_t one, strand_t last, strand_t two);
 /* Without locks. */
@@ -271,7 +274,7 @@ uint32_t shadow_caller(uint32_t place); /* of a place in the language's library,
 size_t shadow_places(void); /* at how many an access was looked at */
 
 /* --- hooks.c */
-void hooks_again(void);  /* what accesses are compared with has changed */
+void hooks_again(void); /* what accesses are compared with has changed */
 void lines_forget(void); /* words of the shadow have changed otherwise than by the running strand's accesses */
 
 #define TERA ((uintptr_t)1 << 40)
@@ -301,7 +304,7 @@ void devices_remember(void);
 bool devices_has(uintptr_t a);
 
 /* --- targets.c */
-void targets_done(void);           /* all target constructs are waited for */
+void targets_done(void); /* all target constructs are waited for */
 bool targets_pend(uintptr_t a); /* whether one that is not may still write there */
 
 /* --- threads.c */
@@ -323,8 +326,13 @@ int64_t loops_chunk_of_both(uint32_t loop, int64_t index, int64_t other); /* its
 void works_end(struct team *team);
 uint32_t work_place(const struct team *team, uint32_t number); /* of the construct with a number */
 
+/* --- atomics.c */
+void released(uintptr_t a, int order);
+void acquired(uintptr_t a, int order);
+
 /* --- locks.c */
 #define ORDERED_LOCK 62
+bool locks_keep_apart(strand_t a, strand_t b); /* both run in sections of one lock */
 void lock_take(const void *lock, uint32_t place);
 void lock_leave(const void *lock);
 void lock_number_take(int number);
@@ -338,7 +346,7 @@ void locks_again(void); /* the current strand is the plain one, with the locks t
 /* --- tasks.c */
 void tasks_joined(strand_t **list, size_t *count);
 void GOMP_taskwait_depend(void **depend);
-void task_begin(struct task *t, struct group *group);
+void task_begin(struct task *t, struct taskgroup *group);
 void task_end(struct task *t);
 bool task_says(bool is_explicit); /* what the running task is from here on; what it was */
 /* A construct of the device that is a task: what it does is done at once, as a strand of its own. */

@@ -122,7 +122,7 @@ static bool own(uintptr_t a, strand_t other) {
     uint32_t since;
     if (!same_thread(other, now.current)) return false;
     if (me->team && me->team->number_asked) return true;
-    return block_of(a, &low, &size, &thread, &since) && thread == me->slot && since >= now.base;
+    return block_of(a, &low, &size, &thread, &since) && thread == me->slot && me->team && since >= me->team->region;
 }
 
 /* Lanes of one simd loop: within safelen, what an earlier one wrote. */
@@ -134,10 +134,13 @@ static bool lanes_apart(strand_t a, strand_t b, bool read_before) {
 }
 
 /* What is known to come before the running strand, is known of all its accesses. */
-static bool came_before(mark_t m, bool told) {
+enum search { THOROUGH, BRIEF_OR_TRUE, BRIEF_OR_FALSE };
+
+static bool came_before(mark_t m, enum search search) {
     static unsigned turn;
     strand_t s = strand_of(m);
-    if (told ? !ordered_nearby(s, now.current) : !ordered(s, now.current)) return false;
+    bool is = search == THOROUGH ? ordered(s, now.current) : ordered_nearby(s, now.current, search == BRIEF_OR_TRUE);
+    if (!is) return false;
     now.past[turn++ % PAST] = m;
     now.any_past = true;
     return true;
@@ -158,17 +161,17 @@ static bool sides_apart(strand_t earlier) {
 enum pair { READ_OF_WRITE, WRITE_OF_WRITE, WRITE_OF_READ };
 
 static bool conflicts(mark_t m, uintptr_t a, uint32_t place, enum pair pair) {
-    if (over(m) || (m & place & ATOMIC) || (strand_of(m) == now.current && came_before(m, false))) return false;
+    if (over(m) || (m & place & ATOMIC) || (strand_of(m) == now.current && came_before(m, THOROUGH))) return false;
     strand_t s = strand_of(m);
     if (a >= me->stack_low && a < me->frame && same_thread(s, now.current)) return false;
-    const struct node *n = node(s), *mine = node(now.current);
-    if (n->kind == LOCKED && mine->kind == LOCKED && (n->locks & mine->locks)) {
+    if (locks_keep_apart(s, now.current)) {
         if (pair == READ_OF_WRITE) locks_take_over(s);
         return false;
     }
+    /* What was found already is only counted. */
     bool told = told_before(place, mark(m)->place, pair != READ_OF_WRITE, pair != WRITE_OF_READ);
-    return !came_before(m, told) && !lanes_apart(s, now.current, pair == WRITE_OF_READ) && !own(a, s) &&
-           !sides_apart(s);
+    return !came_before(m, told ? BRIEF_OR_TRUE : THOROUGH) && !lanes_apart(s, now.current, pair == WRITE_OF_READ) &&
+           !own(a, s) && !sides_apart(s);
 }
 
 static int64_t chunk_of_both(strand_t a, strand_t b) {
@@ -199,7 +202,7 @@ static bool weaker(mark_t m, uint32_t place) {
 
 /* One of the two words of reads: who reads now takes the place of who comes before it. */
 static bool reads(mark_t *m, uint32_t place) {
-    if (!over(*m) && !came_before(*m, false)) return false;
+    if (!over(*m) && !came_before(*m, BRIEF_OR_FALSE)) return false;
     if (!weaker(*m, place)) *m = mark_of(place);
     return true;
 }

@@ -5,6 +5,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* A search of a few steps; what it answers behind them. */
+struct short_search {
+    int steps;
+    bool answer;
+};
+
 struct clock weft_omp = {.current = 1, .base = 1, .next = 2, .apart = true};
 
 #define MOST ((size_t)0xF0000000) /* strands of one region */
@@ -221,19 +227,19 @@ static bool leads_nowhere(strand_t a) {
 
 #define SEARCH 256 /* steps that each search adds to what all may take */
 #define SEARCHES (1 << 24) /* so many at first, and at most */
-#define SHORT 64 /* steps of a search whose answer only counts what was found already */
+#define SHORT 64
 static int64_t steps_left = SEARCHES;
 
 /* Whether a search may go on; the answer of one that may not is that there is a path. */
-static bool may_step(int64_t *own) {
-    if (own) return (*own)-- > 0;
+static bool may_step(struct short_search *own) {
+    if (own) return own->steps-- > 0;
     if (steps_left-- > 0) return true;
     told_plain("left", "paths", node(trunk(now.current))->place, 0);
     return false;
 }
 
-/* Along what comes before strands otherwise than by the tree: dependences, releases, turns. `own`: steps of this search. */
-static bool by_paths(strand_t a, strand_t b, bool locks, int64_t *own) {
+/* Along what comes before strands otherwise than by the tree: dependences, releases, turns. `own`: of a short search. */
+static bool by_paths(strand_t a, strand_t b, bool locks, struct short_search *own) {
     if (leads_nowhere(a)) return false;
     if (steps_left < SEARCHES - SEARCH) steps_left += SEARCH;
     static strand_t *stack;
@@ -248,7 +254,7 @@ static bool by_paths(strand_t a, strand_t b, bool locks, int64_t *own) {
             struct node *n = node(s);
             if (n->seen == search) break;
             n->seen = search;
-            if (!may_step(own)) return true;
+            if (!may_step(own)) return !own || own->answer;
             for (const struct before *e = n->before; e; e = e->next) {
                 if (a > e->last || e->node < weft_first || (e->by_lock && !locks)) continue;
                 if (node(e->node)->kind != HISTORY && (trunk(e->node) == trunk(a) || by_tree(a, e->node))) return true;
@@ -260,7 +266,7 @@ static bool by_paths(strand_t a, strand_t b, bool locks, int64_t *own) {
     return false;
 }
 
-static bool find(strand_t a, strand_t b, bool locks, int64_t *own) {
+static bool find(strand_t a, strand_t b, bool locks, struct short_search *own) {
     if (a < now.base || a == b) return true;
     a = bare(a);
     b = bare(b);
@@ -274,7 +280,7 @@ static bool iterations_of_one(strand_t a, strand_t b) {
     return na->kind == ITERATION && nb->kind == ITERATION && na->loop == nb->loop && !any_before;
 }
 
-static bool ordered_by(strand_t earlier, strand_t later, int64_t *own) {
+static bool ordered_by(strand_t earlier, strand_t later, struct short_search *own) {
     if (earlier - now.row < now.row_end - now.row && later - now.row < now.row_end - now.row && !any_before)
         return earlier == later;
     static struct {
@@ -286,6 +292,7 @@ static bool ordered_by(strand_t earlier, strand_t later, int64_t *own) {
     unsigned slot = (earlier * 2654435761u ^ later * 40503u) >> 20;
     if (known[slot].a == earlier && known[slot].b == later && known[slot].is) return true;
     bool is = find(earlier, later, true, own);
+    if (own && own->steps < 0) return is; /* that is not sure */
     known[slot].a = earlier;
     known[slot].b = later;
     known[slot].is = is;
@@ -293,7 +300,9 @@ static bool ordered_by(strand_t earlier, strand_t later, int64_t *own) {
 }
 
 bool ordered(strand_t earlier, strand_t later) { return ordered_by(earlier, later, NULL); }
-bool ordered_nearby(strand_t earlier, strand_t later) { return ordered_by(earlier, later, &(int64_t){SHORT}); }
+bool ordered_nearby(strand_t earlier, strand_t later, bool otherwise) {
+    return ordered_by(earlier, later, &(struct short_search){SHORT, otherwise});
+}
 bool ordered_always(strand_t earlier, strand_t later) { return find(earlier, later, false, NULL); }
 
 /* Whether one thread ran both, in its implicit task: then what is that thread's own is no matter of two. */

@@ -30,7 +30,7 @@ void tasks_joined(strand_t **list, size_t *count) {
     *count = 0;
 }
 
-void task_begin(struct task *t, struct group *group) { t->group = group; }
+void task_begin(struct task *t, struct taskgroup *group) { t->group = group; }
 
 bool task_says(bool is_explicit) {
     bool was = me->task->is_explicit;
@@ -328,7 +328,7 @@ void GOMP_taskyield(void) {
 /* --- groups ------------------------------------------------------------------------------------------------------ */
 
 void GOMP_taskgroup_start(void) {
-    struct group *g = calloc(1, sizeof *g);
+    struct taskgroup *g = calloc(1, sizeof *g);
     if (!g) abort();
     g->outer = me->task->group;
     g->reductions = g->outer ? g->outer->reductions : NULL;
@@ -337,7 +337,7 @@ void GOMP_taskgroup_start(void) {
 
 void GOMP_taskgroup_end(void) {
     if (!me->on_device) targets_done();
-    struct group *g = me->task->group;
+    struct taskgroup *g = me->task->group;
     if (!g) return;
     tasks_joined(&g->tasks, &g->count);
     detached_joined();
@@ -422,7 +422,7 @@ static void reductions_made(uintptr_t *data, uintptr_t *outer, int threads) {
 static int threads_now(void) { return me->team ? me->team->size : 1; }
 
 void GOMP_taskgroup_reduction_register(uintptr_t *data) {
-    struct group *g = me->task->group;
+    struct taskgroup *g = me->task->group;
     if (!g) return;
     reductions_made(data, g->reductions, threads_now());
     g->reductions = data;

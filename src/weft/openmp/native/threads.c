@@ -199,7 +199,7 @@ static void implicit_task(struct team *team, int number, uintptr_t frame) {
     me->lowest = UINTPTR_MAX;
     me->work_number = 0;
     me->work = NULL;
-    me->held = 0;
+    me->held = me->shared = 0;
     if (team->on_device && !me->on_device) me->device_frame = UINTPTR_MAX; /* all of its stack */
     me->on_device = team->on_device;
     me->target = team->target;
@@ -271,7 +271,8 @@ static void forget_own_stack(const struct thread *t) {
 
 void region(void (*function)(void *), void *data, unsigned asked, uintptr_t place, uintptr_t frame, bool league) {
     struct thread mine = *me;
-    int size = asked ? (int)asked : levels(me->team) ? 2 : weft_omp_default;
+    unsigned lanes = asked >= LANES ? asked : 0;
+    int size = lanes ? 1 : asked ? (int)asked : levels(me->team) ? 2 : weft_omp_default;
     if (levels(me->team) >= MOST_LEVELS || size > MOST_THREADS / 2)
         size = size > MOST_THREADS / 2 ? MOST_THREADS / 2 : 1;
     bool first = !now.on;
@@ -292,6 +293,7 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
                         .place = place_of(place),
                         .level = me->team ? me->team->level + 1 : 1,
                         .league = league,
+                        .lanes = lanes,
                         .on_device = me->on_device,
                         .target = me->target,
                         .within = me->number};
@@ -308,7 +310,7 @@ void region(void (*function)(void *), void *data, unsigned asked, uintptr_t plac
         t->number = i;
         t->plain = t->current = implicit(&team, i);
     }
-    checks(now.on || count > 1);
+    checks(now.on || count > 1 || lanes);
     current_is(me->current);
     implicit_task(&team, 0, frame);
     if (team.over < team.size) threads_wait(&team, team.place);

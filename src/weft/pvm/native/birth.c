@@ -57,7 +57,7 @@ static bool is_server(void) {
     return !strcmp(weft_soname_of(path), "pvmgs");
 }
 
-static void describe(void) {
+static void describe_library(void) {
     const char *version = "PVM";
     char *(*ask)(void) = (char *(*)(void))weft_pvm_real("pvm_version");
     Dl_info info = {.dli_fname = ""};
@@ -66,7 +66,7 @@ static void describe(void) {
     weft_define_text(WEFT_DEF_LIBRARY, (const char *[]){version, info.dli_fname ? info.dli_fname : ""}, 2, false);
 }
 
-static bool record_make(int tid, int parent) {
+static bool create_record(int tid, int parent) {
     weft_pvm_rank = weft_pvm_take_place(tid, parent);
     if (weft_pvm_rank < 0) return false;
     snprintf(record_path, sizeof record_path, "%s/ranks/pvm-%06d.weft", weft_run_path, weft_pvm_rank);
@@ -95,14 +95,14 @@ bool weft_pvm_begin(void) {
         weft_recording = 1;
         weft_over = 0;
         left = false;
-    } else if (!weft_pvm_tasks_open() || !record_make(tid, parent)) {
+    } else if (!weft_pvm_tasks_open() || !create_record(tid, parent)) {
         gave_up = true;
     } else {
         weft_pvm_serves = is_server();
         pthread_atfork(NULL, NULL, child_after_fork);
         weft_define_surroundings();
         weft_python_look();
-        describe();
+        describe_library();
         weft_the_record->header->state = WEFT_STATE_RUNNING;
         if (weft_replay_path[0]) weft_follow_start(weft_replay_path, weft_pvm_rank);
         weft_clean_environment();
@@ -129,9 +129,9 @@ void weft_pvm_left(void) {
     weft_pvm_begun = 0; /* the next call begins anew */
 }
 
-__attribute__((constructor)) static void loaded(void) { weft_process_look(); }
+__attribute__((constructor)) static void on_load(void) { weft_process_look(); }
 
-__attribute__((destructor)) static void unloaded(void) {
+__attribute__((destructor)) static void on_unload(void) {
     if (!weft_the_record || !(weft_recording || weft_over) || getpid() != weft_pid) return;
     weft_recording = weft_over = 0;
     weft_pvm_state(WEFT_TASK_LEFT);

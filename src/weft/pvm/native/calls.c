@@ -20,7 +20,7 @@ struct entered {
     bool inner;
 };
 
-static void unwind(struct entered *e) {
+static void restore_depth(struct entered *e) {
     if (e->thread) weft_depth = e->inner;
     if (e->logs) weft_depth = 0;
 }
@@ -29,7 +29,7 @@ static void unwind(struct entered *e) {
 static inline void call_begins(void) { weft_pvm_me->calls++; }
 static inline void call_ends(void) { weft_pvm_me->calls++; }
 
-static inline struct entered enter(void *site) {
+static inline struct entered enter_call(void *site) {
     if (UNLIKELY(weft_pvm_group) && weft_depth == 1 && weft_recording) {
         weft_depth = 2;
         return (struct entered){.thread = weft_self, .inner = true};
@@ -37,18 +37,18 @@ static inline struct entered enter(void *site) {
     if (UNLIKELY(weft_level == WEFT_LEVEL_OUTCOMES)) return (struct entered){.logs = weft_log_enter()};
     return (struct entered){.thread = weft_pvm_enter(site)};
 }
-#define ENTERED struct entered in __attribute__((cleanup(unwind))) = enter(SITE)
+#define ENTERED struct entered in __attribute__((cleanup(restore_depth))) = enter_call(SITE)
 
 /* What a group function does stands where the program called it. */
 #define AT (UNLIKELY(in.inner) ? weft_pvm_group_site : SITE)
 
-static inline uint16_t named(uint16_t own, int of_group) {
+static inline uint16_t function_id(uint16_t own, int of_group) {
     return UNLIKELY(weft_pvm_group) ? (uint16_t)(weft_pvm_group + of_group) : own;
 }
 
 enum { PVM_DATA_DEFAULT = 0 };
 
-static void sized(struct weft_event *event, int buffer) {
+static void set_message_size(struct weft_event *event, int buffer) {
     int bytes = 0, tag, from;
     if (buffer > 0 && !real_pvm_bufinfo(buffer, &bytes, &tag, &from)) event->count = bytes;
     event->datatype = WEFT_PVM_PACKED;
@@ -58,33 +58,33 @@ static void sized(struct weft_event *event, int buffer) {
 /* ---- sending ---- */
 typedef void follower(struct weft_thread *thread, struct weft_event *event);
 
-static struct weft_event *sending(struct weft_thread *thread, uint16_t id, void *site, int tid, int tag, int buffer,
-                                  follower *follow) {
+static struct weft_event *begin_send(struct weft_thread *thread, uint16_t id, void *site, int tid, int tag, int buffer,
+                                     follower *follow) {
     struct weft_event *event = weft_begin(thread, id, site);
     if (!event) return NULL;
     event->comm = weft_pvm_context();
     event->peer = weft_pvm_rank_of(tid);
     event->tag = tag;
-    if (buffer >= 0) sized(event, buffer);
+    if (buffer >= 0) set_message_size(event, buffer);
     if (UNLIKELY(weft_replaying)) follow(thread, event);
     weft_publish(thread, event);
     return event;
 }
 
-static void sent(struct weft_event *event, int code) {
+static void end_send(struct weft_event *event, int code) {
     weft_leave(event, weft_ticks(weft_clock_kind), code < 0 ? code : 0);
     if (UNLIKELY(code < 0)) event->peer = WEFT_PVM_STRANGER; /* nothing is on its way */
 }
 
 WEFT_PVM_PUBLIC int pvm_send(int tid, int msgtag) {
     ENTERED;
-    struct weft_event *event = in.thread ? sending(in.thread, named(F_pvm_send, WEFT_GROUP_SENDS), AT, tid, msgtag,
-                                                   real_pvm_getsbuf(), weft_follow_call)
+    struct weft_event *event = in.thread ? begin_send(in.thread, function_id(F_pvm_send, WEFT_GROUP_SENDS), AT, tid,
+                                                      msgtag, real_pvm_getsbuf(), weft_follow_call)
                                          : NULL;
     if (in.thread || in.logs) call_begins();
     int code = real_pvm_send(tid, msgtag);
     if (in.thread || in.logs) call_ends();
-    if (event) sent(event, code);
+    if (event) end_send(event, code);
     return code;
 }
 
@@ -96,15 +96,15 @@ WEFT_PVM_PUBLIC int pvm_mcast(int *tids, int ntask, int msgtag) {
     if (in.thread && tids && ntask > HELD) events = malloc((size_t)ntask * sizeof *events);
     for (int i = 0; in.thread && events && tids && i < ntask; i++) {
         if (tids[i] == me) continue; /* PVM sends it to all but the caller */
-        events[n] = sending(in.thread, named(F_pvm_mcast, WEFT_GROUP_SENDS), AT, tids[i], msgtag, buffer,
-                            n ? weft_follow_more : weft_follow_call);
+        events[n] = begin_send(in.thread, function_id(F_pvm_mcast, WEFT_GROUP_SENDS), AT, tids[i], msgtag, buffer,
+                               n ? weft_follow_more : weft_follow_call);
         if (!events[n]) break;
         n++;
     }
     if (in.thread || in.logs) call_begins();
     int code = real_pvm_mcast(tids, ntask, msgtag);
     if (in.thread || in.logs) call_ends();
-    for (int i = 0; i < n; i++) sent(events[i], code);
+    for (int i = 0; i < n; i++) end_send(events[i], code);
     if (events != few) free(events);
     return code;
 }
@@ -125,16 +125,16 @@ WEFT_PVM_PUBLIC int pvm_psend(int tid, int msgtag, void *buf, int len, int datat
     if (in.thread || in.logs) call_begins();
     int code = real_pvm_psend(tid, msgtag, buf, len, datatype);
     if (in.thread || in.logs) call_ends();
-    if (event) sent(event, code);
+    if (event) end_send(event, code);
     return code;
 }
 
 /* ---- receiving ---- */
-static uint64_t key_of(const struct asked *a, uint32_t comm) {
+static uint64_t request_key(const struct asked *a, uint32_t comm) {
     return weft_mix((uint64_t)(uint32_t)a->tid, 0) ^ weft_mix((uint64_t)(uint32_t)a->tag, 1) ^ weft_mix(comm, 2);
 }
 
-static void asking(struct weft_event *event, const struct asked *a, uint32_t comm) {
+static void describe_request(struct weft_event *event, const struct asked *a, uint32_t comm) {
     event->comm = comm;
     event->peer = a->tid == -1 ? WEFT_RANK_ANY_SOURCE : weft_pvm_rank_of(a->tid);
     event->tag = a->tag == -1 ? WEFT_TAG_ANY : a->tag;
@@ -159,7 +159,7 @@ int32_t weft_pvm_told_by(int buffer) {
     return about ? weft_pvm_rank_of(about) : WEFT_PVM_STRANGER;
 }
 
-static void taken(struct weft_event *event, const struct asked *a, int buffer) {
+static void describe_message(struct weft_event *event, const struct asked *a, int buffer) {
     int bytes = 0, tag = 0, from = 0;
     event->function = a->hit;
     real_pvm_bufinfo(buffer, &bytes, &tag, &from);
@@ -187,7 +187,7 @@ static int wait_for_message(int tid, int tag) {
 }
 
 /* The notice that is about this rank. Others that come before it are kept until they are asked for. */
-static int notice_of(const struct asked *a, int32_t about) {
+static int receive_notice_about(const struct asked *a, int32_t about) {
     enum { KEPT = 256 };
     static int kept[KEPT];
     static int n;
@@ -214,23 +214,23 @@ static int notice_of(const struct asked *a, int32_t about) {
     }
 }
 
-static int followed(const struct asked *a, enum weft_follow follow, const struct weft_followed *what) {
+static int receive_as_planned(const struct asked *a, enum weft_follow follow, const struct weft_followed *what) {
     if (follow == WEFT_FOLLOW_NOTHING) return 0;
-    if (follow == WEFT_FOLLOW_NOTICE) return notice_of(a, what->about);
+    if (follow == WEFT_FOLLOW_NOTICE) return receive_notice_about(a, what->about);
     return a->looks ? wait_for_message(what->tid, a->tag) : real_pvm_recv(what->tid, a->tag);
 }
 
 typedef int (*plain)(const struct asked *a, void *more);
 
-static int receive(struct weft_thread *thread, const struct asked *a, void *site, plain call, void *more) {
+static int record_receive(struct weft_thread *thread, const struct asked *a, void *site, plain call, void *more) {
     if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
     uint32_t comm = weft_pvm_context();
-    uint64_t key = key_of(a, comm);
+    uint64_t key = request_key(a, comm);
     struct weft_event folding,
         *event = a->polls ? weft_poll_begin(thread, a->own, site, key, &folding) : weft_begin(thread, a->own, site);
     if (!event) return call(a, more);
     const bool folded = event == &folding;
-    asking(event, a, comm);
+    describe_request(event, a, comm);
     enum weft_follow follow = WEFT_FOLLOW_FREE;
     struct weft_followed what = {.tid = a->tid};
     if (UNLIKELY(weft_replaying))
@@ -238,7 +238,7 @@ static int receive(struct weft_thread *thread, const struct asked *a, void *site
     uint64_t begun = weft_ticks(weft_clock_kind);
     if (!folded) weft_publish(thread, event);
     call_begins();
-    int buffer = follow == WEFT_FOLLOW_FREE ? call(a, more) : followed(a, follow, &what);
+    int buffer = follow == WEFT_FOLLOW_FREE ? call(a, more) : receive_as_planned(a, follow, &what);
     if (LIKELY(!what.extra)) call_ends();
     else weft_pvm_me->calls--;
     uint64_t now = weft_ticks(weft_clock_kind);
@@ -248,13 +248,13 @@ static int receive(struct weft_thread *thread, const struct asked *a, void *site
     }
     if (folded) event = weft_poll_unfold(thread, a->own, site, &folding, begun);
     if (!event) return buffer;
-    if (buffer > 0) taken(event, a, buffer);
+    if (buffer > 0) describe_message(event, a, buffer);
     weft_leave(event, now, buffer < 0 ? buffer : 0);
     return buffer;
 }
 
 /* At level outcomes. */
-static int outcome(struct weft_thread *thread, const struct asked *a, plain call, void *more) {
+static int log_receive(struct weft_thread *thread, const struct asked *a, plain call, void *more) {
     if (UNLIKELY(weft_pvm_serves)) weft_pvm_state(WEFT_TASK_SERVING);
     call_begins();
     int buffer = call(a, more), from = a->tid, bytes, tag;
@@ -267,9 +267,9 @@ static int outcome(struct weft_thread *thread, const struct asked *a, plain call
     return buffer;
 }
 
-static int take(const struct entered *in, const struct asked *a, void *site, plain call, void *more) {
-    if (in->thread) return receive(in->thread, a, site, call, more);
-    return in->logs ? outcome(in->logs, a, call, more) : call(a, more);
+static int record_or_log_receive(const struct entered *in, const struct asked *a, void *site, plain call, void *more) {
+    if (in->thread) return record_receive(in->thread, a, site, call, more);
+    return in->logs ? log_receive(in->logs, a, call, more) : call(a, more);
 }
 
 static int plain_recv(const struct asked *a, void *more) { return (void)more, real_pvm_recv(a->tid, a->tag); }
@@ -279,17 +279,17 @@ static int plain_trecv(const struct asked *a, void *more) { return real_pvm_trec
 
 WEFT_PVM_PUBLIC int pvm_recv(int tid, int msgtag) {
     ENTERED;
-    struct asked a = {named(F_pvm_recv, WEFT_GROUP_WAITS),
-                      named(F_pvm_recv, WEFT_GROUP_WAITS),
+    struct asked a = {function_id(F_pvm_recv, WEFT_GROUP_WAITS),
+                      function_id(F_pvm_recv, WEFT_GROUP_WAITS),
                       weft_pvm_group ? weft_pvm_group + WEFT_GROUP_NOTICE : F_pvm_recv + WEFT_PVM_NOTICE,
                       tid,
                       msgtag,
                       false,
                       false};
-    return take(&in, &a, AT, plain_recv, NULL);
+    return record_or_log_receive(&in, &a, AT, plain_recv, NULL);
 }
 
-static struct asked polling(uint16_t own, int tid, int tag, bool looks) {
+static struct asked describe_poll(uint16_t own, int tid, int tag, bool looks) {
     uint16_t base = weft_pvm_group ? weft_pvm_group : own;
     if (weft_pvm_group)
         return (struct asked){
@@ -299,22 +299,22 @@ static struct asked polling(uint16_t own, int tid, int tag, bool looks) {
 
 WEFT_PVM_PUBLIC int pvm_nrecv(int tid, int msgtag) {
     ENTERED;
-    struct asked a = polling(F_pvm_nrecv, tid, msgtag, false);
-    return take(&in, &a, AT, plain_nrecv, NULL);
+    struct asked a = describe_poll(F_pvm_nrecv, tid, msgtag, false);
+    return record_or_log_receive(&in, &a, AT, plain_nrecv, NULL);
 }
 
 WEFT_PVM_PUBLIC int pvm_trecv(int tid, int msgtag, struct timeval *tmout) {
     ENTERED;
-    struct asked a = polling(F_pvm_trecv, tid, msgtag, false);
+    struct asked a = describe_poll(F_pvm_trecv, tid, msgtag, false);
     a.polls = tmout != NULL;
     if (!tmout) a.own = a.hit; /* without a limit it waits as pvm_recv does */
-    return take(&in, &a, AT, plain_trecv, tmout);
+    return record_or_log_receive(&in, &a, AT, plain_trecv, tmout);
 }
 
 WEFT_PVM_PUBLIC int pvm_probe(int tid, int msgtag) {
     ENTERED;
-    struct asked a = polling(F_pvm_probe, tid, msgtag, true);
-    return take(&in, &a, AT, plain_probe, NULL);
+    struct asked a = describe_poll(F_pvm_probe, tid, msgtag, true);
+    return record_or_log_receive(&in, &a, AT, plain_probe, NULL);
 }
 
 WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datatype, int *rtid, int *rtag, int *rlen) {
@@ -332,7 +332,7 @@ WEFT_PVM_PUBLIC int pvm_precv(int tid, int msgtag, void *buf, int len, int datat
         call_ends();
         return code;
     }
-    asking(event, &a, weft_pvm_context());
+    describe_request(event, &a, weft_pvm_context());
     event->buffer = (uint64_t)(uintptr_t)buf;
     event->count = len;
     event->datatype = WEFT_PVM_TYPE(datatype);
@@ -360,7 +360,7 @@ struct carried {
 
 static char own_path[PATH_MAX];
 
-static void carry(const char *name, const char *value) {
+static void set_if_given(const char *name, const char *value) {
     if (value && *value) setenv(name, value, 1);
 }
 
@@ -385,23 +385,23 @@ static struct carried carry_recorder(void) {
         setenv("LD_PRELOAD", text, 1);
         free(text);
     } else setenv("LD_PRELOAD", own_path, 1);
-    carry("WEFT_INTERNAL_RUN", weft_run_path);
-    carry("WEFT_INTERNAL_LEVEL", weft_level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace");
-    carry("WEFT_INTERNAL_REPLAY", weft_replay_path);
-    carry("WEFT_INTERNAL_AGENT", weft_agent_path);
-    carry("WEFT_INTERNAL_PATIENT", weft_patient ? "1" : "");
+    set_if_given("WEFT_INTERNAL_RUN", weft_run_path);
+    set_if_given("WEFT_INTERNAL_LEVEL", weft_level == WEFT_LEVEL_OUTCOMES ? "outcomes" : "trace");
+    set_if_given("WEFT_INTERNAL_REPLAY", weft_replay_path);
+    set_if_given("WEFT_INTERNAL_AGENT", weft_agent_path);
+    set_if_given("WEFT_INTERNAL_PATIENT", weft_patient ? "1" : "");
     return before;
 }
 
-static void put_back(const char *name, char *value) {
+static void restore_variable(const char *name, char *value) {
     if (value) setenv(name, value, 1);
     else unsetenv(name);
     free(value);
 }
 
-static void carried_back(struct carried before) {
-    put_back("PVM_EXPORT", before.exported);
-    put_back("LD_PRELOAD", before.preload);
+static void restore_environment(struct carried before) {
+    restore_variable("PVM_EXPORT", before.exported);
+    restore_variable("LD_PRELOAD", before.preload);
     for (const char *const *name =
              (const char *const[]){"WEFT_INTERNAL_RUN", "WEFT_INTERNAL_LEVEL", "WEFT_INTERNAL_REPLAY",
                                    "WEFT_INTERNAL_AGENT", "WEFT_INTERNAL_PATIENT", NULL};
@@ -433,7 +433,7 @@ WEFT_PVM_PUBLIC int pvm_spawn(char *task, char **argv, int flag, char *where, in
     weft_depth = depth ? depth : 1;
     int started = real_pvm_spawn(task, argv, flag, where, ntask, own ? own : tids);
     weft_depth = depth;
-    carried_back(before);
+    restore_environment(before);
     if (own && ranks) weft_pvm_spawned(started > 0 ? ntask : 0, own, ranks);
     if (weft_the_record) weft_the_record->header->world_size = (int)weft_pvm_task_count();
     if (event) {

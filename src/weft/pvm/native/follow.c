@@ -33,17 +33,17 @@ static uint32_t polls; /* failed since the last entry */
 static bool under_way; /* its first part has been followed: there is no stop before the others */
 static struct weft_control_thread *mine;
 
-static void tasks_take_up(void);
+static void read_recorded_tasks(void);
 
 void weft_follow_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL); }
 
 /* ---- taking the plan up ---- */
-static const void *span(const uint8_t *from, uint64_t size, uint64_t offset, uint64_t count, uint64_t each) {
+static const void *section_of_plan(const uint8_t *from, uint64_t size, uint64_t offset, uint64_t count, uint64_t each) {
     if (offset % 8 || offset > size || count > (size - offset) / each) return NULL;
     return from + offset;
 }
 
-static void *map(const char *name, int rank, int protection, uint64_t *size) {
+static void *map_replay_file(const char *name, int rank, int protection, uint64_t *size) {
     char path[PATH_MAX + 64];
     struct stat status;
     snprintf(path, sizeof path, "%s/%s-%06d.bin", replay_folder, name, rank);
@@ -60,40 +60,41 @@ static void *map(const char *name, int rank, int protection, uint64_t *size) {
 bool weft_follow_start(const char *folder, int rank) {
     uint64_t size = 0;
     snprintf(replay_folder, sizeof replay_folder, "%s", folder);
-    struct weft_control *page = map("control", rank, PROT_READ | PROT_WRITE, &size);
+    struct weft_control *page = map_replay_file("control", rank, PROT_READ | PROT_WRITE, &size);
     if (!page || size < sizeof *page || page->magic != WEFT_CONTROL_MAGIC) return false;
     control = page;
     control->pid = (int32_t)getpid();
     launcher = getppid();
-    plan = map("plan", rank, PROT_READ, &plan_size);
+    plan = map_replay_file("plan", rank, PROT_READ, &plan_size);
     header = (const struct weft_plan_header *)plan;
     bool good = plan && plan_size >= sizeof *header && header->magic == WEFT_PLAN_MAGIC && header->size == plan_size;
     const struct weft_plan_thread *thread =
-        good ? span(plan, plan_size, header->table, header->threads, sizeof *thread) : NULL;
+        good ? section_of_plan(plan, plan_size, header->table, header->threads, sizeof *thread) : NULL;
     if (good) {
-        kinds = span(plan, plan_size, header->kinds, header->functions, 1);
-        canonical = span(plan, plan_size, header->canonical, header->functions, 2);
+        kinds = section_of_plan(plan, plan_size, header->kinds, header->functions, 1);
+        canonical = section_of_plan(plan, plan_size, header->canonical, header->functions, 2);
     }
     if (!good || !kinds || !canonical || !thread || !header->threads) {
         control->state = WEFT_CONTROL_REFUSED;
         return false;
     }
-    entries = span(plan, plan_size, thread->entries, thread->entry_count, sizeof *entries);
-    posts = span(plan, plan_size, thread->posts, thread->post_count, sizeof *posts);
-    values = span(plan, plan_size, thread->values, thread->value_count, sizeof *values);
+    entries = section_of_plan(plan, plan_size, thread->entries, thread->entry_count, sizeof *entries);
+    posts = section_of_plan(plan, plan_size, thread->posts, thread->post_count, sizeof *posts);
+    values = section_of_plan(plan, plan_size, thread->values, thread->value_count, sizeof *values);
     entry_count = entries ? thread->entry_count : 0;
     post_count = posts ? thread->post_count : 0;
     mine = &control->thread[0];
     mine->tid = (uint32_t)syscall(SYS_gettid);
     if (!control->threads) control->threads = 1;
     control->state = WEFT_CONTROL_RUNNING;
-    tasks_take_up();
+    read_recorded_tasks();
     weft_replaying = 1;
     return true;
 }
 
 int32_t weft_follow_child(uint32_t ordinal) {
-    const int32_t *ranks = header ? span(plan, plan_size, header->worlds, header->world_count, sizeof *ranks) : NULL;
+    const int32_t *ranks =
+        header ? section_of_plan(plan, plan_size, header->worlds, header->world_count, sizeof *ranks) : NULL;
     return ranks && ordinal < header->world_count ? ranks[ordinal] : -1;
 }
 
@@ -105,9 +106,9 @@ void weft_follow_left(void) {
 static const struct weft_task *recorded;
 static uint32_t recorded_count;
 
-static void tasks_take_up(void) {
+static void read_recorded_tasks(void) {
     uint64_t size = 0;
-    const struct weft_tasks_header *of = map("tasks", 0, PROT_READ, &size);
+    const struct weft_tasks_header *of = map_replay_file("tasks", 0, PROT_READ, &size);
     if (!of || size < sizeof *of || of->magic != WEFT_TASKS_MAGIC) return;
     uint64_t room = (size - sizeof *of) / sizeof *recorded;
     recorded = (const struct weft_task *)(of + 1);
@@ -119,20 +120,20 @@ static const struct weft_task *recorded_task(int32_t rank) {
 }
 
 /* ---- where it stands ---- */
-static void orphaned(void) {
+static void exit_if_orphaned(void) {
     if (control->ended) _exit(0);
 }
 
-static void park(void) {
+static void park_at_goal(void) {
     mine->parked = 1;
     while (at >= mine->goal) {
-        orphaned();
+        exit_if_orphaned();
         weft_follow_nap();
     }
     mine->parked = 0;
 }
 
-static void passed(void) {
+static void pass_entry(void) {
     at++;
     polls = 0;
     mine->polling = 0;
@@ -155,12 +156,14 @@ static _Noreturn void diverge(struct weft_thread *thread, struct weft_event *eve
         __atomic_store_n(&control->state, WEFT_CONTROL_DIVERGED, __ATOMIC_RELEASE);
     }
     for (;;) {
-        orphaned();
+        exit_if_orphaned();
         weft_follow_nap();
     }
 }
 
-static uint16_t plain_of(uint16_t function) { return function < header->functions ? canonical[function] : function; }
+static uint16_t canonical_function(uint16_t function) {
+    return function < header->functions ? canonical[function] : function;
+}
 
 static bool was_killed(void) {
     const struct weft_task *own = recorded_task(weft_pvm_rank);
@@ -168,9 +171,9 @@ static bool was_killed(void) {
 }
 
 /* The entry that comes next, NULL behind the end of an open record. */
-static const struct weft_plan_entry *upcoming(struct weft_thread *thread, struct weft_event *event, bool poll) {
+static const struct weft_plan_entry *next_entry(struct weft_thread *thread, struct weft_event *event, bool poll) {
     const bool stops_elsewhere = under_way || (at >= entry_count && was_killed());
-    if (at >= mine->goal && !stops_elsewhere && !(poll && at == mine->goal && polls < mine->goal_polls)) park();
+    if (at >= mine->goal && !stops_elsewhere && !(poll && at == mine->goal && polls < mine->goal_polls)) park_at_goal();
     if (at < entry_count) return &entries[at];
     if (poll && !(header->flags & WEFT_PLAN_OPEN)) return NULL; /* the last ones found nothing, and are not counted */
     if (!poll || !mine->behind) mine->behind++;
@@ -179,7 +182,7 @@ static const struct weft_plan_entry *upcoming(struct weft_thread *thread, struct
     return NULL;
 }
 
-static void hold(struct weft_thread *thread, struct weft_event *event, const struct weft_plan_entry *e) {
+static void check_call(struct weft_thread *thread, struct weft_event *event, const struct weft_plan_entry *e) {
     uint8_t kind = e->function < header->functions ? kinds[e->function] : 0;
 #define HOLD(bit, wanted, given)                                                                                       \
     if (kind & bit && (wanted) != (given))                                                                             \
@@ -194,24 +197,24 @@ static void hold(struct weft_thread *thread, struct weft_event *event, const str
 }
 
 /* A task that was killed does no more than it did. */
-static void keep_to_its_end(void) {
+static void stop_where_killed(void) {
     while (was_killed() && weft_pvm_me->calls >= recorded_task(weft_pvm_rank)->calls) {
         mine->parked = 1;
-        orphaned();
+        exit_if_orphaned();
         weft_follow_nap();
     }
 }
 
 void weft_follow_call(struct weft_thread *thread, struct weft_event *event) {
-    if (!under_way) keep_to_its_end();
+    if (!under_way) stop_where_killed();
     if (!(header->flags & WEFT_PLAN_CHECKED)) return;
     if (event->function >= header->functions || !(kinds[event->function] & WEFT_CHECK_CALL)) return;
-    const struct weft_plan_entry *e = upcoming(thread, event, false);
+    const struct weft_plan_entry *e = next_entry(thread, event, false);
     if (!e) return;
-    if (e->function != plain_of(event->function))
+    if (e->function != canonical_function(event->function))
         diverge(thread, event, WEFT_DIVERGED_CALL, 0, e->function, event->function);
-    hold(thread, event, e);
-    passed();
+    check_call(thread, event, e);
+    pass_entry();
 }
 
 /* One more destination of a call that has begun: there is no stop between them. */
@@ -222,13 +225,13 @@ void weft_follow_more(struct weft_thread *thread, struct weft_event *event) {
 }
 
 /* Whether what came next was this question answered: the patterns are the same, whatever came. */
-static bool answers(const struct weft_plan_entry *e, const struct weft_event *event) {
+static bool is_answer_to(const struct weft_plan_entry *e, const struct weft_event *event) {
     bool source = e->flags & WEFT_ENTRY_ANY_SOURCE ? event->flags & WEFT_FLAG_ANY_SOURCE : e->peer == event->peer;
     bool tag = e->flags & WEFT_ENTRY_ANY_TAG ? event->flags & WEFT_FLAG_ANY_TAG : e->tag == event->tag;
     return e->comm == event->comm && source && tag;
 }
 
-static int of_source(const struct weft_event *event, const struct weft_plan_entry *e, bool looks, int asked) {
+static int source_of_next(const struct weft_event *event, const struct weft_plan_entry *e, bool looks, int asked) {
     int32_t source = e->peer;
     if (!(event->flags & WEFT_FLAG_ANY_SOURCE)) return asked;
     if (!looks) source = post_at < post_count ? posts[post_at++] : WEFT_POSTED_FREE;
@@ -236,7 +239,7 @@ static int of_source(const struct weft_event *event, const struct weft_plan_entr
 }
 
 /* ---- from a record of level outcomes ---- */
-static enum weft_follow from_source(int32_t source, struct weft_followed *found) {
+static enum weft_follow follow_source(int32_t source, struct weft_followed *found) {
     if (source < 0 || source >= WEFT_LOG_STRANGER) return WEFT_FOLLOW_FREE;
     if (source >= WEFT_LOG_NOTICE) {
         found->about = source == WEFT_LOG_NOTICE ? WEFT_PVM_STRANGER : source - WEFT_LOG_NOTICE - 1;
@@ -246,11 +249,11 @@ static enum weft_follow from_source(int32_t source, struct weft_followed *found)
     return WEFT_FOLLOW_MESSAGE;
 }
 
-static enum weft_follow nothing(struct weft_followed *found, uint32_t awaited) {
+static enum weft_follow follow_nothing(struct weft_followed *found, uint32_t awaited) {
     found->extra = polls++ >= awaited;
     if (found->extra) mine->polling = polls;
     if (polls > 64) weft_follow_nap(); /* it may await something that is no message */
-    orphaned();
+    exit_if_orphaned();
     return WEFT_FOLLOW_NOTHING;
 }
 
@@ -259,26 +262,27 @@ static enum weft_follow follow_outcome(const struct weft_event *event, bool poll
     const bool open = header->flags & WEFT_PLAN_OPEN && !was_killed();
     if (!poll) {
         if (!asks || post_at >= post_count) return WEFT_FOLLOW_FREE;
-        return from_source(posts[post_at++], found);
+        return follow_source(posts[post_at++], found);
     }
     if (at >= entry_count) return open ? WEFT_FOLLOW_FREE : WEFT_FOLLOW_NOTHING;
     const struct weft_plan_entry *e = &entries[at];
-    if (polls < e->polls || (e->outcome == WEFT_OUTCOME_SOURCE) != asks) return nothing(found, e->polls);
-    passed();
-    return asks ? from_source(values[e->value], found) : WEFT_FOLLOW_MESSAGE;
+    if (polls < e->polls || (e->outcome == WEFT_OUTCOME_SOURCE) != asks) return follow_nothing(found, e->polls);
+    pass_entry();
+    return asks ? follow_source(values[e->value], found) : WEFT_FOLLOW_MESSAGE;
 }
 
 enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_event *event, uint16_t hit,
                                      uint16_t notice, bool poll, bool looks, struct weft_followed *found) {
-    keep_to_its_end();
+    stop_where_killed();
     if (!(header->flags & WEFT_PLAN_CHECKED)) return follow_outcome(event, poll, found);
-    const struct weft_plan_entry *e = upcoming(thread, event, poll);
+    const struct weft_plan_entry *e = next_entry(thread, event, poll);
     if (!e && poll && was_killed()) return WEFT_FOLLOW_NOTHING;
     if (!e) return poll && !(header->flags & WEFT_PLAN_OPEN) ? WEFT_FOLLOW_NOTHING : WEFT_FOLLOW_FREE;
-    bool tells = e->function == plain_of(notice), fits = tells || e->function == plain_of(hit);
-    if (poll && !(fits && (tells || answers(e, event)) && polls >= e->polls)) return nothing(found, e->polls);
+    bool tells = e->function == canonical_function(notice), fits = tells || e->function == canonical_function(hit);
+    if (poll && !(fits && (tells || is_answer_to(e, event)) && polls >= e->polls))
+        return follow_nothing(found, e->polls);
     if (!fits) diverge(thread, event, WEFT_DIVERGED_CALL, 0, e->function, event->function);
-    if (!poll && !tells && !answers(e, event) && !(e->flags & WEFT_ENTRY_FAILED)) {
+    if (!poll && !tells && !is_answer_to(e, event) && !(e->flags & WEFT_ENTRY_FAILED)) {
         uint16_t kind =
             event->flags & WEFT_FLAG_ANY_SOURCE || e->peer != event->peer ? WEFT_CHECK_PEER : WEFT_CHECK_TAG;
         diverge(thread, event, WEFT_DIVERGED_ARGUMENT, kind, kind == WEFT_CHECK_PEER ? e->peer : e->tag,
@@ -286,8 +290,8 @@ enum weft_follow weft_follow_receive(struct weft_thread *thread, struct weft_eve
     }
     bool decided = !(e->flags & (WEFT_ENTRY_OPEN | WEFT_ENTRY_FAILED));
     found->about = e->peer;
-    if (!tells && decided) found->tid = of_source(event, e, looks, found->tid);
-    passed();
+    if (!tells && decided) found->tid = source_of_next(event, e, looks, found->tid);
+    pass_entry();
     if (!decided) return WEFT_FOLLOW_FREE;
     return tells ? WEFT_FOLLOW_NOTICE : WEFT_FOLLOW_MESSAGE;
 }
@@ -304,7 +308,7 @@ void weft_follow_kill(int32_t rank) {
         if (calls >= its->calls && (!(calls & 1) || still >= WAITING)) break;
         if (calls != seen) still = 0;
         seen = calls;
-        orphaned();
+        exit_if_orphaned();
         weft_follow_nap();
     }
     /* What it has sent is still to be read by the daemon, which looks at all tasks before it answers again. */

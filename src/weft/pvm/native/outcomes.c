@@ -14,7 +14,7 @@ struct weft_thread *weft_log_enter(void) {
     return thread;
 }
 
-static uint64_t source_of(int buffer, int from) {
+static uint64_t logged_source(int buffer, int from) {
     int32_t rank = weft_pvm_rank_of(from);
     if (LIKELY(rank >= 0)) return (uint64_t)rank;
     if (rank != WEFT_PVM_DAEMON) return WEFT_LOG_STRANGER;
@@ -31,12 +31,12 @@ void weft_log_taken(struct weft_thread *thread, const struct asked *a, int buffe
         return;
     }
     if (!a->polls) {
-        put(thread, WEFT_LOG_SOURCE, source_of(buffer, from));
+        put(thread, WEFT_LOG_SOURCE, logged_source(buffer, from));
         return;
     }
     put(thread, WEFT_LOG_TAKEN, thread->outcome_state.polls);
     thread->outcome_state.polls = 0;
-    put(thread, WEFT_LOG_TAKEN, source_of(buffer, from));
+    put(thread, WEFT_LOG_TAKEN, logged_source(buffer, from));
 }
 
 /* The task leaves PVM. */

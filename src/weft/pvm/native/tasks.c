@@ -33,15 +33,15 @@ bool weft_pvm_tasks_open(void) {
     return head->magic == WEFT_TASKS_MAGIC;
 }
 
-static uint32_t known(void) {
+static uint32_t known_task_count(void) {
     uint32_t count = __atomic_load_n(&head->count, __ATOMIC_ACQUIRE);
     return count < WEFT_TASKS_MOST ? count : WEFT_TASKS_MOST;
 }
 
-uint32_t weft_pvm_task_count(void) { return known(); }
+uint32_t weft_pvm_task_count(void) { return known_task_count(); }
 
-static int32_t find(int tid) {
-    for (uint32_t i = known(); i-- > 0;) /* a tid that was used again is the later one's */
+static int32_t find_task(int tid) {
+    for (uint32_t i = known_task_count(); i-- > 0;) /* a tid that was used again is the later one's */
         if (tasks[i].tid == tid) return (int32_t)i;
     return -1;
 }
@@ -54,7 +54,7 @@ int32_t weft_pvm_rank_of(int tid) {
     uint32_t slot = ((uint32_t)tid * 0x9e3779b9u) >> 28;
     if ((uint32_t)tid & DAEMON_BIT || !tid) return WEFT_PVM_DAEMON;
     if (LIKELY(last[slot].tid == tid)) return last[slot].rank;
-    int32_t rank = find(tid);
+    int32_t rank = find_task(tid);
     if (rank < 0) return WEFT_PVM_STRANGER;
     last[slot].tid = tid;
     last[slot].rank = rank;
@@ -67,7 +67,7 @@ int weft_pvm_tid_of(int32_t rank) {
     return tasks[rank].tid;
 }
 
-static void settle(int32_t at, int tid) {
+static void take_task(int32_t at, int tid) {
     place = at;
     weft_pvm_me = &tasks[at];
     tasks[at].pid = (int32_t)getpid();
@@ -81,15 +81,15 @@ static int32_t next_place(void) {
     return at < WEFT_TASKS_MOST ? (int32_t)at : -1;
 }
 
-static bool gone(int pid) { return pid > 0 && kill(pid, 0) && errno == ESRCH; }
+static bool has_exited(int pid) { return pid > 0 && kill(pid, 0) && errno == ESRCH; }
 
 /* Waits for the place that the parent gives; -1 where it does not, as it is not of this run, ended, or is not recorded. */
-static int32_t given(int tid, int parent) {
-    int32_t of = parent > 0 ? find(parent) : -1;
+static int32_t wait_for_given_place(int tid, int parent) {
+    int32_t of = parent > 0 ? find_task(parent) : -1;
     for (int waited = 0; waited < CHILD_WAITS; waited++) {
-        int32_t at = find(tid);
+        int32_t at = find_task(tid);
         if (at >= 0) return at;
-        if (parent > 0 && (of < 0 || gone(tasks[of].pid))) return find(tid);
+        if (parent > 0 && (of < 0 || has_exited(tasks[of].pid))) return find_task(tid);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return -1;
@@ -100,21 +100,21 @@ int weft_pvm_take_place(int tid, int parent) {
     const char *told = getenv("WEFT_INTERNAL_PVM_RANK");
     int32_t at = -1;
     if (place >= 0) { /* it left PVM and came back: with another tid */
-        settle(place, tid);
+        take_task(place, tid);
         return place;
     }
     if (told && *told && parent <= 0 && atoi(told) < (int)head->first && !tasks[atoi(told)].tid) {
         at = atoi(told);
         tasks[at].parent = -1;
     } else if (parent > 0 || parent == -35 /* PvmParentNotSet: spawned without a word of who did */)
-        at = given(tid, parent);
+        at = wait_for_given_place(tid, parent);
     if (at < 0) {
         at = next_place();
         if (at < 0) return -1;
         tasks[at].parent = -1;
         tasks[at].ordinal = UINT32_MAX;
     }
-    settle(at, tid);
+    take_task(at, tid);
     return at;
 }
 

@@ -61,6 +61,8 @@ static bool readable(const struct weft_array *array) {
 }
 
 const char *weft_refusal(const struct weft_array *array) {
+    if (array->dims == WEFT_SMALL_PITCH)
+        return "a pitch is smaller than the shape: give how long the rows in memory are";
     if (array->dims > WEFT_VALUES_DIMS) return "it has more than 8 dimensions";
     if (!strchr("iufcb", array->type) || !array->type) return "its type is not one of numbers";
     if (!weft_type_known(array->type, array->size)) return "its elements have a size that no number has";

@@ -1,8 +1,9 @@
 """Iterations that touch each other's elements, each beside its corrected twin; `# finds: kind` stands at the fault."""
 
 import numpy as np
-from numba import njit, prange
+from numba import int64, njit, prange
 from numba import prange as parallel_range
+from numba.typed import Dict, List
 
 
 # numba#7133: each iteration adds to elements of all the others.
@@ -231,6 +232,30 @@ def together_fixed(count):
     return out
 
 
+# Containers of Numba are not safe in threads.
+@njit(parallel=True)
+def gathered(count):
+    found = List.empty_list(int64)
+    last = Dict.empty(int64, int64)
+    for i in prange(count):
+        found.append(int64(i))  # finds: loop-dependence
+        last[int64(i)] = int64(i)  # finds: loop-dependence
+    return len(found) + len(last)
+
+
+@njit(parallel=True)
+def gathered_fixed(count):
+    known = Dict.empty(int64, int64)
+    known[int64(3)] = int64(4)
+    out = np.zeros(count)
+    for i in prange(count):
+        found = List.empty_list(int64)
+        if int64(i) in known:
+            found.append(known[int64(i)])
+        out[i] = len(found)
+    return out
+
+
 rng = np.random.default_rng(1)
 add_up()
 add_up_fixed()
@@ -258,3 +283,5 @@ ahead(rng.random(140), 4)
 ahead_fixed(rng.random(140), 4)
 together(5)
 together_fixed(5)
+gathered(9)
+gathered_fixed(9)

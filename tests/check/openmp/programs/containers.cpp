@@ -209,3 +209,26 @@ void one_string_of_all() {
         text += "x"; /* found */
     }
 }
+
+/* case bits data-race */
+void bits() {
+    std::vector<bool> is_odd(N); /* wrong */
+    std::vector<char> is_odd(N); /* right */
+#pragma omp parallel for
+    for (int i = 0; i < N; i++)
+        is_odd[i] = i % 2; /* found */
+}
+
+/* case static_in_a_function data-race */
+static int next_number() {
+    static int last = 1; /* wrong */
+    static thread_local int last = 1; /* right */
+    last = last * 16807 % 2147483647; /* found */
+    return last;
+}
+void static_in_a_function() {
+    int sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+    for (int i = 0; i < N; i++)
+        sum += next_number();
+}

@@ -60,8 +60,7 @@ void seed(void) {
         static unsigned state = 1; /* wrong */
         unsigned state = 1; /* right */
 #pragma omp for
-        for (int i = 0; i < N; i++)
-            a[i] = rand_r(&state); /* found */
+        for (int i = 0; i < N; i++) a[i] = rand_r(&state); /* found */
     }
 }
 
@@ -86,5 +85,53 @@ void beginning_shown(void) {
         fprintf(stdout, "%ld %.*s\n", 7L, 3, name); /* right */
 #pragma omp section
         name[3] = 'D'; /* found */
+    }
+}
+
+/* case own_text data-race */
+#include <time.h>
+void own_text(void) {
+    static char lines[N][16];
+    static int sums[N];
+    for (int i = 0; i < N; i++) snprintf(lines[i], 16, "%d,%d", i, i + 1);
+#pragma omp parallel for
+    for (int i = 0; i < N; i++) {
+        char *rest = NULL;
+        for (char *word = strtok(lines[i], ","); word; word = strtok(NULL, ",")) /* wrong */ /* found */
+            for (char *word = strtok_r(lines[i], ",", &rest); word; word = strtok_r(NULL, ",", &rest)) /* right */
+                sums[i] += atoi(word);
+    }
+}
+
+/* case own_time data-race */
+void own_time(void) {
+    static int years[N];
+#pragma omp parallel for
+    for (int i = 0; i < N; i++) {
+        time_t seconds = i * 40000000L;
+        struct tm room, *parts = &room;
+        parts = gmtime(&seconds); /* wrong */ /* found */
+        parts = gmtime_r(&seconds, &room); /* right */
+        years[i] = parts->tm_year; /* found */
+    }
+}
+
+/* case own_numbers data-race */
+void own_numbers(void) {
+    double sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+    for (int i = 0; i < N; i++) {
+        unsigned short state[3] = {1, 2, (unsigned short)i};
+        sum += drand48(); /* wrong */ /* found */
+        sum += erand48(state); /* right */
+    }
+}
+
+/* case environment data-race */
+void environment(void) {
+#pragma omp parallel for
+    for (int i = 0; i < N; i++) {
+        if (i == 5) setenv("WEFT_TEST_OF_CHECK", "1", 1); /* wrong */ /* found */
+        if (getenv("WEFT_TEST_OF_CHECK")) puts(""); /* found */
     }
 }

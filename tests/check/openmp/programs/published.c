@@ -136,3 +136,41 @@ void parts_of_words(void) {
 #pragma omp atomic /* right */
         bits[i / 64] |= 1ull << i % 64; /* found */
 }
+
+/* case lanes_under_a_lock data-race */
+void lanes_under_a_lock(void) {
+    static int sums[N];
+#pragma omp parallel for
+    for (int k = 0; k < 8; k++) {
+#pragma omp critical(of_sums) /* right */
+#pragma omp simd
+        for (int i = 0; i < N; i++) sums[i] += k; /* found */
+    }
+}
+
+/* case region_under_a_lock data-race */
+void region_under_a_lock(void) {
+    static int sums[N + 1];
+#pragma omp parallel for num_threads(2)
+    for (int k = 0; k < 8; k++) {
+#pragma omp critical(of_sums)
+#pragma omp parallel for
+        for (int i = 0; i < N; i++) {
+            sums[i + 1] += k; /* wrong */ /* found */
+            sums[i] += k; /* found */
+        }
+    }
+}
+
+/* case grown_in_two_loops data-race */
+void grown_in_two_loops(void) {
+    int *rows = calloc(4 * N, sizeof *rows); /* wrong */
+#pragma omp parallel
+    {
+        int *rows = calloc(4 * N, sizeof *rows); /* right */
+#pragma omp for
+        for (int i = 0; i < N; i++) rows[i] = i;
+#pragma omp for
+        for (int i = 0; i < N; i++) rows[i / 2] += i; /* found */
+    }
+}

@@ -1,6 +1,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <vector>
 static const int N = 64;
 
@@ -39,5 +40,38 @@ void bins() {
             here = bins[i / 2]; /* wrong */ /* found */
             here.clear();
         }
+    }
+}
+
+/* case made_once data-race */
+static const std::vector<int> &squares() {
+    static std::vector<int> all(N, 4);
+    return all;
+}
+void made_once() {
+    std::once_flag flag;
+    int *table = nullptr, sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+    for (int i = 0; i < N; i++) {
+        if (!table) table = new int(3); /* wrong */ /* found */
+        std::call_once(flag, [&] { table = new int(3); }); /* right */
+        sum += *table + squares()[i]; /* found */
+    }
+}
+
+/* case readers data-race */
+void readers() {
+    std::shared_mutex lock;
+    static int counts[N];
+    int sum = 0;
+#pragma omp parallel for reduction(+ : sum)
+    for (int i = 0; i < N; i++) {
+        {
+            std::shared_lock<std::shared_mutex> held(lock); /* wrong */
+            std::unique_lock<std::shared_mutex> held(lock); /* right */
+            counts[i / 2]++; /* found */
+        }
+        std::shared_lock<std::shared_mutex> held(lock);
+        sum += counts[0]; /* found */
     }
 }

@@ -165,9 +165,9 @@ extern "C" {
 #define weft_probe_n(name, pointer, type, count)                                                                       \
     weft_probe_part(name, pointer, type, NULL, 1, WEFT_LIST(count), WEFT_LIST(0), WEFT_LIST(1))
 
-/* Elements of an array in `dims` dimensions: `shape` of them, `pitch` elements of memory in each dimension (that of the
- * array they are cut out of), which are those from `lower` on of the global array `of`. Shape, lower and pitch are arrays
- * of int64_t; WEFT_LIST(3, 4) makes one. */
+/* Elements of an array in `dims` dimensions: `shape` of them, which are those from `lower` on of the global array `of`.
+ * `pitch`: how many elements the array in memory has in each dimension, ghost cells and padding too; never fewer than `shape`
+ * (that of the first dimension does not matter). Shape, lower and pitch are arrays of int64_t; WEFT_LIST(3, 4) makes one. */
 #define weft_probe_part(name, pointer, type, of, dims, shape, lower, pitch)                                            \
     do {                                                                                                               \
         if (weft_entries()) {                                                                                          \
@@ -194,6 +194,7 @@ static inline void weft_probe_array(uint32_t place, const void *data, int type, 
         array.lower[d] = lower[d];
         array.stride[d] = stride;
         stride *= pitch[d];
+        if (d && pitch[d] < shape[d]) array.dims = WEFT_SMALL_PITCH;
     }
     weft_entries()->probe(place, &array);
 }

@@ -13,6 +13,7 @@ enum weft_order {
 };
 
 /* `of` and `lower` say which part of which global array these elements are; indices count from 0. */
+#define WEFT_SMALL_PITCH 255 /* in place of `dims`: rows would overlap in memory */
 struct weft_array {
     const void *data;
     int64_t shape[8];
