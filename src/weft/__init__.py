@@ -76,9 +76,9 @@ def _paint(trace: Trace, **options: Any) -> str:
 def _find(trace: Trace) -> list[Finding]:
     """Return the findings of a trace: only who wants them pays for the analyses."""
     # Who wants no findings does not pay for them.
-    from weft.report import examine
+    from weft.report import run_analyses
 
-    return list(examine(trace).findings)
+    return list(run_analyses(trace).findings)
 
 
 def _describe(event: Event) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.findings import Finding
-from weft.report import examine
+from weft.report import run_analyses
 from weft.report.analysis import merge_by_cause
 from weft.trace import EndingKind
 from weft.trace.builder import Builder
@@ -110,5 +110,5 @@ def test_what_a_rank_never_frees_is_the_error_where_mpi_ran_out_of_communicators
             if freed or line == 5:
                 rank.call("MPI_Comm_free", comm=made)
     rank.add_ending(EndingKind.EXCEPTION, name="mpi4py.MPI.Exception", text="Too many communicators (0/2048 free)")
-    told = [(f.kind, f.severity) for f in examine(b.open()).findings]
+    told = [(f.kind, f.severity) for f in run_analyses(b.open()).findings]
     assert told == [("uncaught-exception" if freed else "resource-leak", "error")]
