@@ -86,3 +86,5 @@ def test_a_recorded_program_fails_by_its_own_status_and_else_by_what_counts(tmp_
     assert status("c", "5", "--fail-on", "warning") == 5
     assert status("d", "0", "--fail-on", "warning", "--baseline", "a.json") == 0
     assert json.loads((tmp_path / "a.sarif").read_text())["runs"]
+    assert status("e", "0", "--no-report") == 0
+    assert status("f", "0", "--no-report", "--fail-on", "error") == 2

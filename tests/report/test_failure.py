@@ -59,7 +59,7 @@ def reported(run: Path, monkeypatch: pytest.MonkeyPatch, name: str = "waits") ->
 def ended(run: Path) -> bool:
     """What `weft run` says at the end of a run; whether Weft itself did all of it."""
     job: Any = SimpleNamespace(run=SimpleNamespace(path=run, facts={"level": "trace"}))
-    args = Namespace(report=None, output=[], fail_on=[], baseline=None, suppress=None)
+    args = Namespace(no_report=False, report=None, output=[], fail_on=[], baseline=None, suppress=None)
     return print_findings(job, args)[0]
 
 

@@ -216,7 +216,7 @@ def choose_rank_processes(processes: Iterable[RankProcess]) -> list[RankProcess]
 
 
 def number_ranks(processes: list[RankProcess]) -> list[RankProcess]:
-    """Return number the processes: by their ranks, or in order if those are not known or belong to several jobs."""
+    """Number the processes: by their ranks, or in order if those are not known or belong to several jobs."""
     if all(process.rank is not None for process in processes) and len({process.job for process in processes}) == 1:
         return processes
     return [replace(process, rank=number, size=len(processes), job="") for number, process in enumerate(processes)]

@@ -132,6 +132,7 @@ def add_what_to_say(group: _options.OptionDeclarer) -> None:
         help="also print findings during the run, as soon as they are proven",
     )  # fmt: skip
     group.add_argument("--report", type=Path, metavar="FILE", help="also write the findings to FILE as JSON")
+    group.add_argument("--no-report", action="store_true", help="do not analyse the run at its end")
     _findings_output.add_files(group)
     _findings_output.add_selection(group, "never")
 
@@ -222,6 +223,8 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"-o {file}: its folder cannot be written")
     if args.fail_on or args.baseline or args.suppress:
         _findings_output.read_selection(args, "never")
+    if args.no_report and (args.report or args.output or args.fail_on):
+        raise UsageError("--no-report leaves out what --report, -o and --fail-on need")
     refuse_with_keep(args)
     refuse_with_local(args)
     values.check_options(args)
@@ -725,6 +728,9 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
     if job.run.facts["level"] == "outcomes":
         why = "a run of level `outcomes` holds no calls: nothing was analysed. It is for `weft replay`"
         return write_report(args, UnanalysedRun(job.run.facts, (why,))), 0
+    if args.no_report:
+        say(f"not analysed, as --no-report says: weft report {shown_path(job.run.path)}")
+        return True, 0
     import weft
     from weft.cli._progress import show_progress
     from weft.report import AnalysisContext, run_analyses
@@ -744,6 +750,9 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
         with contextlib.suppress(OSError):
             show_picture(ground, report)
         write_files(args, ground, report)
+    except KeyboardInterrupt:
+        say(f"the analysis was interrupted; the record is whole: weft report {shown_path(job.run.path)}")
+        raise
     except WeftError as error:
         why = f"the run could not be analysed: {error}"
         say(why)

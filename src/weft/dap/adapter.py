@@ -206,7 +206,7 @@ class Adapter:
 
     @property
     def session(self) -> Session:
-        """The replay. UsageError if none has been launched."""
+        """Return the replay. UsageError if none has been launched."""
         if self._session is None:
             raise UsageError("nothing is debugged yet: the request `launch` names a run or a program")
         return self._session

@@ -52,7 +52,7 @@ class CheckCoverage:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no access was compared with what a directive promises."""
+        """Return whether no access was compared with what a directive promises."""
         return not any(one.construct.kind in WORK for one in self.ran)
 
     def to_json(self) -> dict[str, Any]:

@@ -97,22 +97,22 @@ class CompileJob:
 
     @property
     def language(self) -> str:
-        """The language of the marked copy."""
+        """Return the language of the marked copy."""
         return LANGUAGE[self.marked.suffix]
 
     @property
     def source(self) -> Path:
-        """The path of the marked copy."""
+        """Return the path of the marked copy."""
         return self.folder / f"{self.number}-{self.marked.original.stem}{self.marked.suffix}"
 
     @property
     def target(self) -> Path:
-        """The path of the object."""
+        """Return the path of the object."""
         return self.source.with_suffix(".o")
 
     @property
     def is_gcc(self) -> bool:
-        """Whether the compiler is one of GCC's."""
+        """Return whether the compiler is one of GCC's."""
         return self.language == "fortran" or not is_clang(find_compiler(self.language))
 
     def compiler_flags(self) -> list[str]:

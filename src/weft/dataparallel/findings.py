@@ -185,7 +185,7 @@ def _make_finding(record: RawFinding, texts: SourceMap) -> Finding:
 
 
 def _evidence(record: RawFinding) -> CheckCase:
-    """The facts that the report's JSON holds."""
+    """Return the facts that the report's JSON holds."""
     place, construct, variable = record.place, record.construct, record.variable
     loop = Loop(
         kind=construct.kind, file=construct.file, line=construct.line, text=construct.text, indices=construct.indices

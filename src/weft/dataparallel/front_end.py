@@ -59,12 +59,12 @@ class CheckRequest:
 
     @property
     def display_names(self) -> tuple[str, ...]:
-        """The names by which the user called the program: the program itself, or its sources."""
+        """Return the names by which the user called the program: the program itself, or its sources."""
         return (self.program,) if self.program else tuple(map(str, self.sources))
 
     @property
     def options(self) -> CompileOptions:
-        """The options with which its sources are compiled."""
+        """Return the options with which its sources are compiled."""
         return CompileOptions(self.include, self.define, self.flags, self.link, self.per_source)
 
 

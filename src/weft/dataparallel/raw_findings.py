@@ -60,7 +60,7 @@ class RawFinding:
 
     @property
     def element(self) -> str:
-        """The element or variable as the program writes it: `a[3][4]`, `a(3, 4)`, `s`."""
+        """Return the element or variable as the program writes it: `a[3][4]`, `a(3, 4)`, `s`."""
         if self.variable is None:
             return self.symbol or guess_operand(self.place, self.write)
         return format_element(self.variable.name, self.index, self.order)

@@ -35,7 +35,7 @@ class RuntimeOutput:
 
     @property
     def program_base(self) -> int:
-        """The address at which the program was loaded."""
+        """Return the address at which the program was loaded."""
         return int(self.modules[0]["base"]) if self.modules else 0
 
     def resolve_frames(self, counters: Iterable[int]) -> dict[int, Sequence[Found]]:

@@ -93,7 +93,7 @@ class SourceMap:
 
     @property
     def files(self) -> set[str]:
-        """The files of all constructs, variables and places, as they are spelled."""
+        """Return the files of all constructs, variables and places, as they are spelled."""
         named = {one.file for one in self.places.values()} | {one.file for one in self.constructs.values()}
         return (named | {one.file for one in self.variables.values()}) - {""}
 

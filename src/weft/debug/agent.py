@@ -427,7 +427,7 @@ class Agent:
         return own != self.focus and not any(one.thread in (0, own) for one in self.watched.values())
 
     def called(self, frame: FrameType, event: str, _: object) -> Any:
-        """The trace function of a thread, called for each new frame."""
+        """Trace a call: the trace function of a thread, called for each new frame."""
         if self.elsewhere():
             return self.passing(frame, event, _) if self.count is None and self.hits(frame) else None
         if self.count is not None:
@@ -490,7 +490,7 @@ class Agent:
         return False
 
     def happened(self, frame: FrameType, event: str, argument: object) -> object:
-        """The trace function of a frame, called for each line and for its return.
+        """Trace a frame: its trace function, called for each line and for its return.
 
         Returns the function for the next line: at a stop the tracer of tasks (weft/inprocess) may have replaced it.
         """

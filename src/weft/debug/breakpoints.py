@@ -72,7 +72,7 @@ class Breakpoints:
 
     @property
     def of_source(self) -> bool:
-        """Whether a breakpoint has to be set in the ranks themselves."""
+        """Return whether a breakpoint has to be set in the ranks themselves."""
         return any(b.point is not None for b in self.all)
 
     def number(self) -> int:

@@ -92,7 +92,7 @@ class Count:
         sys.settrace(self.traced)
 
     def traced(self, frame: FrameType, event: str, argument: object) -> Any:
-        """The trace function of the thread and of its frames."""
+        """Trace an event: the trace function of the thread and of its frames."""
         if self.agent.count is not self:
             return self.agent.happened(frame, event, argument)
         if hidden(frame.f_code.co_filename):

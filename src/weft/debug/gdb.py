@@ -302,7 +302,7 @@ class NativeHand:
 
     @property
     def logged(self) -> list[str]:
-        """What log points of the rank have said and nobody has taken yet."""
+        """Return what log points of the rank have said and nobody has taken yet."""
         return self.gdb.logged
 
     def skip(self, names: Sequence[str]) -> None:

@@ -118,7 +118,7 @@ class Tally:
 
     @property
     def first(self) -> int:
-        """The first tick whose line is known."""
+        """Return the first tick whose line is known."""
         return self.ticks - len(self.lines) + 1
 
     def begin_of_line(self, tick: int) -> int:
@@ -145,7 +145,7 @@ class Hand(Protocol):
 
     @property
     def logged(self) -> list[str]:
-        """What log points have said and nobody has taken yet; whoever takes it clears the list."""
+        """Return what log points have said and nobody has taken yet; whoever takes it clears the list."""
         ...
 
     def stack(self) -> list[Frame]:

@@ -57,22 +57,22 @@ class Record:
 
     @property
     def size(self) -> int:
-        """The number of ranks of the world."""
+        """Return the number of ranks of the world."""
         return len(self.plans)
 
     @cached_property
     def threads(self) -> list[Position]:
-        """All threads of the plans."""
+        """Return all threads of the plans."""
         return [(p.rank, slot) for p in self.plans for slot in range(len(p.threads))]
 
     @cached_property
     def start(self) -> Goals:
-        """The goals at which nothing has run yet."""
+        """Return the goals at which nothing has run yet."""
         return dict.fromkeys(self.threads, 0)
 
     @cached_property
     def end(self) -> Goals:
-        """The goals of all that the record has: ranks that finished run to their end."""
+        """Return the goals of all that the record has: ranks that finished run to their end."""
         open_ = {p.rank for p in self.plans if p.flags & PlanFlag.OPEN}
         return {(r, t): len(self.plans[r].threads[t].entries) if r in open_ else GOAL_NONE for r, t in self.threads}
 

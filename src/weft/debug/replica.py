@@ -116,7 +116,7 @@ class Replica:
 
     @property
     def over(self) -> bool:
-        """Whether the program has ended."""
+        """Return whether the program has ended."""
         return has_ended(self.process)
 
     def status(self) -> int | None:

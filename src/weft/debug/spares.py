@@ -53,7 +53,7 @@ class Spare:
 
     @property
     def usable(self) -> bool:
-        """Whether the replay waits, or is still coming."""
+        """Return whether the replay waits, or is still coming."""
         return self.thread.is_alive() or (self.made is not None and not self.made[0].over)
 
     def reaches(self, goals: Goals) -> bool:
@@ -80,11 +80,11 @@ class Stopped(Protocol):
         ...
 
     def look_into(self, replica: Replica, rank: int) -> Hand:
-        """A hand in a rank of a replay."""
+        """Return a hand in a rank of a replay."""
         ...
 
     def cut_before(self, event: EventId) -> Goals:
-        """How far all ranks get before a call."""
+        """Return how far all ranks get before a call."""
         ...
 
 

@@ -179,7 +179,7 @@ class Standing:
         return self.replica.alive(rank) and not (self.record.closing(rank, at) and self.replica.parked(rank))
 
     def check(self, rank: int) -> int:
-        """The rank. UsageError where the run has none of this number."""
+        """Return the rank. UsageError where the run has none of this number."""
         if not 0 <= rank < self.record.size:
             raise UsageError(f"the run has no rank {rank}, only 0 to {self.record.size - 1}")
         return rank

@@ -78,7 +78,7 @@ def hook_running(traced: Traced, spared: int) -> None:
 
 
 def passed_on(traced: Traced, frame: FrameType, what: int) -> int:
-    """What the interpreter's own C function does behind `sys.settrace`: a call asks for the frame's function."""
+    """Do what the interpreter's own C function does after `sys.settrace`: a call asks for the frame's function."""
     if what == CALL:
         frame.f_trace = traced(frame, "call", None)
     elif what in NAMES and frame.f_trace is not None:

@@ -204,7 +204,7 @@ class Schedule:
         return added
 
     def _name_io_handle(self, loop: Any, handle: Any, callback: Any) -> str:
-        """Return name a reader, writer or timer by its loop, its function and a count, and return the name."""
+        """Name a reader, writer or timer by its loop, its function and a count, and return the name."""
         kind = f"{IO_PREFIX}{self._loop_number(loop)}.{getattr(callback, '__qualname__', type(callback).__name__)}"
         self._made[kind] += 1
         self._marks[handle] = name = f"{kind}.{self._made[kind]}".replace(" ", "")

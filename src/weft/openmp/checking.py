@@ -166,7 +166,7 @@ def merge_across_ranks(found: Sequence[Finding], many: int) -> Finding:
 
 
 def _loop(strand: Strand) -> Loop | None:
-    """The construct of a strand, where its line is known."""
+    """Return the construct of a strand, where its line is known."""
     at = strand.at
     return Loop(kind=strand.what, file=at.file, line=at.line, text="") if at.line else None
 

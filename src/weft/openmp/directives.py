@@ -50,12 +50,12 @@ class OpenMPDirective:
 
     @property
     def is_simd_loop(self) -> bool:
-        """Whether the directive is `simd` alone, not combined with another."""
+        """Return whether the directive is `simd` alone, not combined with another."""
         return self.head == ("simd",)
 
     @property
     def has_inscan_reduction(self) -> bool:
-        """Whether the loop has an inscan reduction, with which the compiler accepts no schedule."""
+        """Return whether the loop has an inscan reduction, with which the compiler accepts no schedule."""
         return any(c.word == "reduction" and (c.inside or "").strip().startswith("inscan") for c in self.clauses)
 
     def find_clause(self, word: str) -> OpenMPClause | None:

@@ -76,7 +76,7 @@ class OutlinedBodies:
 
     @property
     def task_symbols(self) -> list[str]:
-        """The symbols of the bodies of tasks; with gcc, also those of regions."""
+        """Return the symbols of the bodies of tasks; with gcc, also those of regions."""
         return [body.name for body in self.all if OUTLINED.match(body.name)]
 
     def body_at(self, pc: int) -> OutlinedBody | None:

@@ -73,19 +73,19 @@ class TaskConsole(Console):
 
     @property
     def debugger(self) -> TaskDebugger:
-        """The debugger of the process that commands refer to."""
+        """Return the debugger of the process that commands refer to."""
         return self.processes.current
 
     def written(self) -> str:
-        """What the program has written."""
+        """Return what the program has written."""
         return self.processes.first.backend.output()
 
     def told(self, answer: Answer) -> list[str]:
-        """An answer in words."""
+        """Return an answer in words."""
         return render_answer(answer)
 
     def answer(self, line: str) -> Answer:
-        """One command. WeftError where it cannot be done."""
+        """Answer one command. WeftError where it cannot be done."""
         name, rest = parse(line, COMMANDS)
         d = self.debugger
         if name == "quit":

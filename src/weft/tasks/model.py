@@ -98,7 +98,7 @@ class TaskRow(NamedTuple):
 
     @property
     def label(self) -> str:
-        """How people read it."""
+        """Return how people read it."""
         return render_label(self.kind, self.id, self.name)
 
     def as_dict(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class TaskTable:
 
     @property
     def rows(self) -> list[TaskRow]:
-        """All tasks that are not done, in the order of creation."""
+        """Return all tasks that are not done, in the order of creation."""
         return list(self._tasks.values())
 
     def create(self, task: int, parent: int | None = None, site: SourceLine | None = None) -> None:
@@ -217,12 +217,12 @@ class Deadlock:
 
     @property
     def sites(self) -> list[dict[str, Any] | None]:
-        """The line at which each task waits, as dictionaries for JSON."""
+        """Return the line at which each task waits, as dictionaries for JSON."""
         return [task.wait.site.as_dict() if task.wait and task.wait.site else None for task in self.tasks]
 
     @property
     def message(self) -> str:
-        """The deadlock in one sentence."""
+        """Return the deadlock in one sentence."""
         parts = []
         for task, other in zip(self.tasks, (*self.tasks[1:], self.tasks[0]), strict=True):
             parts.append(f"{task.label} waits {render_wait(task, other.id)} for {other.label}")

@@ -85,7 +85,7 @@ class TaskHand(Protocol):
 
     @property
     def backend(self) -> Backend | RankConversation:
-        """The backend that knows the tasks. DebuggerError if the rank has none."""
+        """Return the backend that knows the tasks. DebuggerError if the rank has none."""
         ...
 
     def while_halted(self) -> Any:
@@ -144,7 +144,7 @@ class OpenMPHand(NativeHand):
         return stop
 
     def meant(self, stop: dict[str, Any]) -> bool:
-        """Whether a person's breakpoint is for the task that came there."""
+        """Return whether a person's breakpoint is for the task that came there."""
         point = self._own.points.get(str(stop.get("bkptno")))
         return point is not None and self.backend.is_meant_for_thread(point, int(stop.get("thread-id", 1) or 1))
 
@@ -195,7 +195,7 @@ class AsyncioHand(PythonHand):
 
     @property
     def backend(self) -> RankConversation:
-        """The conversation about tasks. DebuggerError where the program has not imported asyncio."""
+        """Return the conversation about tasks. DebuggerError where the program has not imported asyncio."""
         if self._talk is None:
             if not self._path.exists():
                 raise DebuggerError("the rank has no tasks: it has not imported asyncio, so far")
@@ -217,7 +217,7 @@ class AsyncioHand(PythonHand):
 
     @property
     def follows(self) -> bool:
-        """Whether what stops the rank are its tasks."""
+        """Return whether what stops the rank are its tasks."""
         return self._follows
 
     def follow(self) -> None:
@@ -450,7 +450,7 @@ class RankBackend:
             self._hand.backend.catch(name, on=on)
 
     def output(self) -> str:
-        """The ranks' output comes together."""
+        """Return the ranks' output comes together."""
         return ""
 
     def interrupt(self) -> Stop:
@@ -471,14 +471,14 @@ class TaskPrompt(Prompt):
         self.on: int | None = None
 
     def told(self, answer: Answer) -> list[str]:
-        """An answer in words."""
+        """Return an answer in words."""
         if answer["kind"] != "of-rank":
             return super().told(answer)
         lines, name = render_answer(answer["answer"]), f"rank {answer['rank']}"
         return [f"{name}: {lines[0].strip()}"] if len(lines) == 1 else [f"{name}:", *(f"  {line}" for line in lines)]
 
     def answer(self, line: str) -> Answer:
-        """One command. WeftError where it cannot be done."""
+        """Answer one command. WeftError where it cannot be done."""
         name, rest = parse(line, COMMANDS)
         text, ranks = split_ranks(rest)
         if name == "help":

@@ -56,7 +56,7 @@ class Rendezvous:
 
     @property
     def script(self) -> Path:
-        """The file that the program is to run."""
+        """Return the file that the program is to run."""
         return self._place / "script.py"
 
     def _make(self) -> bytes:

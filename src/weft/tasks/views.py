@@ -52,17 +52,17 @@ class AsyncioView:
         self._talk, self._task = talk, task
 
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
-        """Its own frames, and who made it, and who made that one."""
+        """Return its own frames, and who made it, and who made that one."""
         lines, spawns = self._talk.frames(self._task)
         return convert_frames(lines), spawns
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """The variables of a frame (no text), or the parts of what an expression means there."""
+        """Return the variables of a frame (no text), or the parts of what an expression means there."""
         told = self._talk.inspect_frame(self._task, level, "parts", text=text, start=start, count=count)
         return [Part(**one) for one in told["parts"]]
 
     def about(self, text: str, level: int) -> Part:
-        """The value of an expression, and how many parts it has."""
+        """Return the value of an expression, and how many parts it has."""
         return Part(**self._talk.inspect_frame(self._task, level, "about", text=text)["part"])
 
     def assign(self, target: str, text: str, level: int) -> str:
@@ -77,7 +77,7 @@ class OpenMPView:
         self._hand, self._task = hand, task
 
     def stack(self) -> tuple[list[Frame], list[Spawn]]:
-        """Its own frames, and who made it, and who made that one."""
+        """Return its own frames, and who made it, and who made that one."""
         with self._hand.while_halted():
             lines, spawns = self._hand.backend.frames(self._task)
         return convert_frames(lines), spawns
@@ -101,12 +101,12 @@ class OpenMPView:
                 hand.thread = before
 
     def parts(self, text: str, level: int, start: int = 0, count: int = 0) -> list[Part]:
-        """The variables of a frame (no text), or the parts of what an expression means there."""
+        """Return the variables of a frame (no text), or the parts of what an expression means there."""
         with self._select_frame(level) as at:
             return self._hand.parts(text, at, start, count)
 
     def about(self, text: str, level: int) -> Part:
-        """The value of an expression, and how many parts it has."""
+        """Return the value of an expression, and how many parts it has."""
         with self._select_frame(level) as at:
             return self._hand.about(text, at)
 

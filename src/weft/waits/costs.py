@@ -279,7 +279,7 @@ def _place(event: Event) -> str:
 
 
 def _number_rows(columns: list[NDArray[np.generic]]) -> tuple[Ints, Ints]:
-    """Return number the different rows of some columns: return the first row of each, and for each row its number."""
+    """Number the different rows of some columns: return the first row of each, and for each row its number."""
     key = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, inverse = np.unique(column, return_inverse=True)

@@ -171,7 +171,7 @@ def one(report: dict[str, Any], kind: str, text: str) -> dict[str, Any]:
 
 def test_a_dependence_names_loop_iterations_element_and_how_often(reports: Reports) -> None:
     found = one(reports["dependence"].result(), "loop-dependence", "`vector[0]`")
-    assert found["message"].startswith("Iteration i=1 of the loop at line 12 ")
+    assert found["message"].startswith("Iteration i=1 of the loop at line 13 ")
     assert found["evidence"]["iteration"] == [1]
     assert found["evidence"]["other"] == [0]
     assert found["evidence"]["index"] == [0]

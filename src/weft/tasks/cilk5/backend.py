@@ -81,7 +81,7 @@ class Cilk5Gdb(Gdb):
                     self.ask(f"-break-disable {late[1]}")
 
     def _made(self, number: str) -> Frame:
-        """What gdb has made of a breakpoint."""
+        """Return what gdb has made of a breakpoint."""
         body = self.ask(f"-break-info {number}").get("BreakpointTable", {}).get("body", [])
         return body[0] if body else {}
 
@@ -151,7 +151,7 @@ class Cilk5Backend(NativeBackend):
         return table.rows if table is not None else []
 
     def _read_records(self) -> tuple[Any, dict[int, int]]:
-        """The living tasks, as what this shares with OpenMP asks for them."""
+        """Return the living tasks, as what this shares with OpenMP asks for them."""
         return [as_dict(row) for row in self._rows()], {}
 
     def tasks(self) -> list[TaskRow]:
@@ -210,7 +210,7 @@ class Cilk5Backend(NativeBackend):
         return as_dict(row) if row is not None else None
 
     def task_on_worker(self, worker: int) -> int | None:
-        """The task on top of a worker."""
+        """Return the task on top of a worker."""
         return next((row.id for row in self._rows() if row.state == "top" and row.worker == worker), None)
 
     # Running
@@ -239,12 +239,14 @@ class Cilk5Backend(NativeBackend):
         return stop
 
     def _comes_again(self, stop: Stop, record: Any, line: int) -> bool:
-        """Whether a task is told at the line that it leaves, as the clone that another worker took up begins there."""
+        """Return whether a task is told at the line that it leaves, as the clone that another worker took up begins
+        there.
+        """
         here = self._find_record(int(record["id"])) if stop.why == "line" and stop.task == record["id"] else None
         return here is not None and here["worker"] != record["worker"] and stop.at is not None and stop.at.line == line
 
     def _line(self, task: int) -> int:
-        """The line at which a task is, 0 where that is not known."""
+        """Return the line at which a task is, 0 where that is not known."""
         at = next((row.at for row in self.tasks() if row.id == task), None)
         return at.line if at is not None else 0
 
@@ -329,7 +331,7 @@ class Cilk5Backend(NativeBackend):
         return self._continue_task(how, address)
 
     def _thread_at_next_line(self, how: How, address: int) -> int:
-        """Where the traced task stands at its next line; the head of a clone is none."""
+        """Return where the traced task stands at its next line; the head of a clone is none."""
         thread = super()._thread_at_next_line(how, address)
         return 0 if thread and self._cilk.is_procedure_head(self._gdb.stack(thread)[0]) else thread
 
@@ -370,7 +372,7 @@ class Cilk5Backend(NativeBackend):
         return self._resume_task(how, address)
 
     def is_meant_for_thread(self, point: Point, thread: int) -> bool:
-        """Whether a breakpoint is for the task that hit it; a clone that has lost its task has none."""
+        """Return whether a breakpoint is for the task that hit it; a clone that has lost its task has none."""
         return self.task_on_worker(self._gdb.kernel_thread_id(thread)) is not None and super().is_meant_for_thread(
             point, thread
         )
@@ -410,7 +412,7 @@ class Cilk5Backend(NativeBackend):
         return None
 
     def _on_address(self, thread: int) -> int:
-        """The record of the task that runs on a thread; 0 for none."""
+        """Return the record of the task that runs on a thread; 0 for none."""
         lwp = self._gdb.kernel_thread_id(thread)
         return next((row.address for row in self._rows() if row.state == "top" and row.worker == lwp), 0)
 
@@ -432,7 +434,7 @@ class Cilk5Backend(NativeBackend):
         return [self._named(line) for line in lines], made
 
     def evaluate(self, task: int | None, text: str, level: int, form: str = "") -> str:
-        """The value of an expression in a task's frame, variables by their names in the source."""
+        """Return the value of an expression in a task's frame, variables by their names in the source."""
         return self._evaluate_translated(task, text, level, partial(self._gdb.value, form=form))
 
     def _gdb_expression(self, task: int | None, text: str, level: int) -> tuple[int, int, str]:
@@ -520,12 +522,12 @@ class NoOutlinedBodies:
     is_line_executed_elsewhere = is_compiler_line
 
     def line_addresses(self, file: str, line: int) -> list[int]:
-        """None other than gdb's own."""
+        """Return no expression: none is translated, gdb evaluates all by itself."""
         return []
 
 
 def as_dict(row: Cilk5Row) -> dict[str, Any]:
-    """A row as records of OpenMP are read: by name, and with numbers for states."""
+    """Return a row as records of OpenMP are read: by name, and with numbers for states."""
     return {**{name: getattr(row, name) for name in row.__slots__}, "state": STATE[row.state], "scope": 0}
 
 

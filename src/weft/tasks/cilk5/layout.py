@@ -71,7 +71,7 @@ class Cilk5Table:
 
     @property
     def rows(self) -> list[Cilk5Row]:
-        """The living tasks, by their numbers."""
+        """Return the living tasks, by their numbers."""
         return sorted((row for row, _, _ in self._seen.values()), key=lambda row: row.id)
 
     def _read_record(self, address: int) -> tuple[Cilk5Row, int, int] | None:
@@ -107,7 +107,7 @@ class Cilk5Table:
             row = found[0]
 
     def at(self, address: int) -> Cilk5Row | None:
-        """The task with its record there; None where it is done."""
+        """Return the task with its record there; None where it is done."""
         found = self._read_record(address)
         return found[0] if found is not None else None
 

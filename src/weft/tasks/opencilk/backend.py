@@ -102,11 +102,11 @@ class OpenCilkBackend(NativeBackend):
         return {thread: worker for thread, worker in self._workers.items() if thread in living}
 
     def unwind_thread(self, thread: int) -> CactusStack:
-        """What a thread's stack leads to."""
+        """Return what a thread's stack leads to."""
         return self._unwinder.unwind_thread(thread, self._gdb.kernel_thread_id(thread))
 
     def task_on_thread(self, thread: int) -> OpenCilkTask | None:
-        """The task on top of a thread."""
+        """Return the task on top of a thread."""
         return next((p for p in self.read_table().rows if p.state == "top" and p.thread == thread), None)
 
     def activation_line(self, place: OpenCilkTask, one: Activation) -> SourceLine | None:
@@ -145,11 +145,11 @@ class OpenCilkBackend(NativeBackend):
         )  # fmt: skip
 
     def _read_records(self) -> tuple[Any, dict[int, int]]:
-        """The living tasks, as what this shares with OpenMP asks for them."""
+        """Return the living tasks, as what this shares with OpenMP asks for them."""
         return [{"id": place.id, "parent": place.parent, "pedigree": 0} for place in self.read_table().rows], {}
 
     def task_on_worker(self, worker: int) -> int | None:
-        """The task on top of a worker."""
+        """Return the task on top of a worker."""
         return next((p.id for p in self.read_table().rows if p.state == "top" and p.worker == worker), None)
 
     # Running
@@ -212,7 +212,7 @@ class OpenCilkBackend(NativeBackend):
         return None
 
     def make_stop(self, why: Any, thread: int) -> Stop:
-        """A stop where a thread stands."""
+        """Return a stop where a thread stands."""
         return self._make_stop(why, thread)
 
     def is_meant_for_thread(self, point: Point, thread: int) -> bool:

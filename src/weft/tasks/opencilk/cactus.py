@@ -41,17 +41,17 @@ class Activation:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What it is known by."""
+        """Return what it is known by."""
         return self.function, self.cfa
 
     @property
     def fp(self) -> int:
-        """Its frame pointer."""
+        """Return its frame pointer."""
         return self.cfa - 16
 
     @property
     def own(self) -> bool:
-        """Whether it is of the program."""
+        """Return whether it is of the program."""
         return is_program_frame(self.frame) or self.level < 0
 
 

@@ -85,7 +85,7 @@ class ProgramCode:
 
     @property
     def resumed(self) -> list[int]:
-        """Where frames are resumed, in the process."""
+        """Return where frames are resumed, in the process."""
         return [at + self.shift for function in self._functions for at, _ in function.resumed]
 
     def resumption_at(self, pc: int) -> Resumption | None:
@@ -117,17 +117,17 @@ class ProgramCode:
 
     @property
     def helpers(self) -> list[int]:
-        """Where helpers begin, in the process."""
+        """Return where helpers begin, in the process."""
         return [function.start + self.shift for function in self._functions if function.helper]
 
 
 def folder_of(file: str) -> str:
-    """The folder that a source lies in, without the steps back that compilers write."""
+    """Return the folder that a source lies in, without the steps back that compilers write."""
     return str(Path(os.path.normpath(file)).parent) if file else ""
 
 
 def read(text: str) -> list[CompiledFunction]:
-    """The functions of what `objdump -d` prints."""
+    """Return the functions of what `objdump -d` prints."""
     return [_parse_function(opened, lines) for opened, lines in _split_functions(text)]
 
 

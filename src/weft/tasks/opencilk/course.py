@@ -33,31 +33,31 @@ class SteppedProgram(Protocol):
     code: ProgramCode
 
     def read_table(self) -> OpenCilkTable:
-        """All tasks as they are now."""
+        """Return all tasks as they are now."""
         ...
 
     def activation_line(self, place: OpenCilkTask, one: Activation) -> SourceLine | None:
-        """Where an activation of a task stands."""
+        """Return where an activation of a task stands."""
         ...
 
     def unwind_thread(self, thread: int) -> CactusStack:
-        """What lies on a thread's stack."""
+        """Return what lies on a thread's stack."""
         ...
 
     def task_on_thread(self, thread: int) -> OpenCilkTask | None:
-        """The task that a thread runs."""
+        """Return the task that a thread runs."""
         ...
 
     def next_stop(self) -> dict[str, Any]:
-        """The next stop of the program."""
+        """Return the next stop of the program."""
         ...
 
     def make_user_stop(self, stop: dict[str, Any]) -> Stop | None:
-        """What a stop says that is no step's."""
+        """Return what a stop says that is no step's."""
         ...
 
     def make_stop(self, why: Any, thread: int) -> Stop:
-        """A stop where a thread stands."""
+        """Return a stop where a thread stands."""
         ...
 
 
@@ -107,7 +107,7 @@ class TaskMovement:
     # Where it is
 
     def _find(self, key: Key) -> tuple[OpenCilkTask, Activation] | None:
-        """The task that an activation is of, and the activation; on its own worker, if it is on any."""
+        """Return the task that an activation is of, and the activation; on its own worker, if it is on any."""
         found = [
             (place, one) for place in self._backend.read_table().rows for one in place.activations if one.key == key
         ]

@@ -88,12 +88,12 @@ class OpenCilkMemory:
         return int.from_bytes(self.read(address, 4), "little")
 
     def frame(self, address: int) -> np.void:
-        """A frame descriptor."""
+        """Return a frame descriptor."""
         found: np.void = np.frombuffer(self.read(address, FRAME.itemsize), FRAME)[0]
         return found
 
     def state(self, worker: int) -> int:
-        """The runtime's global state; 0 where the worker has not begun."""
+        """Return the runtime's global state; 0 where the worker has not begun."""
         return self.word(worker + WORKER["global"]) if worker else 0
 
     def read_worker(self, address: int) -> OpenCilkWorker:

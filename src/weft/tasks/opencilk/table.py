@@ -34,7 +34,7 @@ class OpenCilkTask:
 
     @property
     def own(self) -> list[Activation]:
-        """Its activations of the program's functions."""
+        """Return its activations of the program's functions."""
         return [one for one in self.activations if one.own]
 
 
@@ -71,7 +71,7 @@ class OpenCilkTable:
 
     @property
     def rows(self) -> list[OpenCilkTask]:
-        """The living tasks, by their numbers."""
+        """Return the living tasks, by their numbers."""
         return sorted(self.places.values(), key=lambda place: place.id)
 
     def outside(self, stack: CactusStack) -> None:
@@ -175,6 +175,6 @@ def contains_descriptor(descriptors: Iterable[int], one: Activation, every: list
 
 
 def waits_at(place: OpenCilkTask, code: ProgramCode) -> SourceLine | None:
-    """The line of the sync at which a task on the heap waits; None where it waits at none."""
+    """Return the line of the sync at which a task on the heap waits; None where it waits at none."""
     found = code.resumption_at(place.waits) if place.waits else None
     return found.at if found is not None and found.sync else None
