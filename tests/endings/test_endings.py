@@ -454,7 +454,7 @@ def test_ranks_that_ended_inside_the_initialisation_are_named_with_and_without_a
     b = Builder(ranks=3, ended="crashed")
     b.ranks[0].init(open=True, site=("a.c", 3, "main"))
     b.ranks[1].define(Def.CWD, encode_string("/"))
-    b.ranks[2].missing()
+    b.ranks[2].leave_no_record()
     for rank in b.ranks[:2]:
         rank.state = State.STARTING
     assert describe_ends(b.open()) == [

@@ -175,7 +175,7 @@ def test_a_signature_beyond_holding_is_unknown_and_soon_so() -> None:
     def tower(rank: object) -> Type:
         made: object = "MPI_INT"
         for _ in range(90):
-            made = rank.datatype("STRUCT", types=[made, "MPI_BYTE"], integers=[2, 9, 1], size=1, extent=1)  # type: ignore[attr-defined]
+            made = rank.define_datatype("STRUCT", types=[made, "MPI_BYTE"], integers=[2, 9, 1], size=1, extent=1)  # type: ignore[attr-defined]
         return made  # type: ignore[return-value]
 
     assert signature(tower) is None
