@@ -286,3 +286,11 @@ def test_a_program_that_is_just_importing_asyncio_is_asked_again(tmp_path: Path)
     with begun(sys.executable, program) as process, session([], pid=process.pid) as s:
         (row,) = s.do("tasks")["tasks"]
         assert row["wait"]["kind"] == "event"
+
+
+@x86_64
+def test_a_program_that_has_ended_meanwhile_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    with pytest.raises(UsageError, match=f"process {process.pid} has ended"):
+        MainThreadCall(process.pid).request_script(tmp_path / "script.py")

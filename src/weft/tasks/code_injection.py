@@ -157,7 +157,11 @@ class MainThreadCall:
         """Make the thread run a file, if it is at a suitable place now; a pending call is added once only."""
         if platform.machine() != "x86_64":
             raise InjectionError(f"Weft brings code into processes of x86-64 only, not of {platform.machine()}")
-        if not _has_xsave() or "shstk" in Path(f"/proc/{self._pid}/status").read_text():
+        try:
+            status = Path(f"/proc/{self._pid}/status").read_text()
+        except OSError as error:
+            raise UsageError(f"process {self._pid} has ended") from error
+        if not _has_xsave() or "shstk" in status:
             raise InjectionError("its processor has no xsave, or the thread a shadow stack")
         _run_in_own_thread(lambda: self._try_to_give_call(os.fsencode(RUN.format(script=str(script))) + b"\0"))
 

@@ -63,12 +63,9 @@ def report_shared_origin_buffers(rank: Rank, own: BufferAccesses, messages: Buff
     for one, two in find_overlapping_rows(both, rank.events["site"][both.begin], len(rank)).pairs:
         held_by_operation = bool(one_sided[both.begin[one]])
         if held_by_operation or one_sided[both.begin[two]]:
-            how = "the pending {}"
-            if held_by_operation:
-                how = "{}, which is not complete by then" + _explain_flush(
-                    rank.event(int(both.begin[one])), int(both.begin[two])
-                )
-            yield overlap_finding(rank, both, one, two, how)
+            pending = rank.event(int(both.begin[one]))
+            note = _explain_flush(pending, int(both.begin[two])) if held_by_operation else ""
+            yield overlap_finding(rank, both, one, two, note)
     yield from _report_overlaps_in_one_call(rank, own)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
+from weft.base.words import plural
 from weft.deadlock.traffic import Traffic, first_row_after
 from weft.evidence import BufferAccess, Overlap
 from weft.findings import Finding
@@ -128,19 +129,17 @@ def _shared_blocks(rows: BufferAccesses, one: int, two: int) -> tuple[tuple[int,
     return first, second
 
 
-def overlap_finding(rank: Rank, rows: BufferAccesses, one: int, two: int, held_by: str) -> Finding:
-    """Make the finding for rows `one` and `two` that share bytes. `held_by`: a text in which {} stands for the call
-    that has them already.
-    """
+def overlap_finding(rank: Rank, rows: BufferAccesses, one: int, two: int, note: str = "") -> Finding:
+    """Make the finding for rows `one`, still pending, and `two` that share bytes. `note` ends its message."""
     first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
     met = _shared_blocks(rows, one, two)
     shared = min(high for _, high in met) - max(low for low, _ in met)
     of_file = base(second.function.name) in _OF_FILES
     verb = ("reads" if of_file else "receives into") if rows.writes[two] else ("writes" if of_file else "sends from")
-    held = "is received into" if rows.writes[one] else "is sent"
+    pending = f"the pending {said(first)} {'receives into' if rows.writes[one] else 'sends'} the same memory"
     return finding(
         "buffer-reuse",
-        f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by {held_by.format(said(first))}",
+        f"rank {rank.index} {verb} {plural(shared, 'byte')} in {said(second)} while {pending}{note}",
         [second, first],
         evidence=Overlap(
             bytes=shared,

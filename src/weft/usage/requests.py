@@ -487,4 +487,4 @@ def report_shared_buffers(of: Traffic) -> Iterator[Finding]:
     for one, two in found.pairs:
         begin = rows.begin[one]
         if begin != rows.begin[two] or starts[begin]:  # within another call it is the arguments that are wrong
-            yield overlap_finding(rank, rows, one, two, "the pending {}")
+            yield overlap_finding(rank, rows, one, two)

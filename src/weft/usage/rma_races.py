@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
+from weft.base.words import plural
 from weft.evidence import WindowAccess, WindowOverlap
 from weft.findings import Finding
 from weft.mpi.meaning import Access, Act, base, named
@@ -308,8 +309,8 @@ class _TargetAccesses:
         return finding(
             "rma-race",
             f"rank {first.rank.index} {self._describe_access(one)} and rank {second.rank.index} "
-            f"{self._describe_access(two)} access the same {shared:,} bytes of rank {target}'s window ({sorts}), and "
-            "nothing orders them",
+            f"{self._describe_access(two)} access the same {plural(shared, 'byte')} of rank {target}'s window "
+            f"({sorts}), and nothing orders them",
             [first, second],
             severity="warning" if atomic else "error",
             certainty="possible" if atomic else "certain",
