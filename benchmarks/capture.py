@@ -66,7 +66,7 @@ class MPI:
     name: str
     bin: Path
     programs: Path
-    recorder: shim.Shim
+    recorder: shim.BuiltRecorder
     environment: Mapping[str, str]
     launcher_options: tuple[str, ...] = ()
 
@@ -83,7 +83,7 @@ def prepare(name: str, bin_: Path, folder: Path, environment: Mapping[str, str],
     programs.mkdir()
     for source in sorted((HERE / "programs").glob("*.c")):
         subprocess.run(compiled(bin_ / "mpicc", source, programs / source.stem), check=True)
-    return MPI(name, bin_, programs, shim.build(str(bin_ / "mpicc")), environment, options)
+    return MPI(name, bin_, programs, shim.build_shim(str(bin_ / "mpicc")), environment, options)
 
 
 def one(mpi: MPI, program: str, arguments: Sequence[str]) -> Command:
@@ -291,8 +291,8 @@ def sizes(run: Path) -> dict[str, int]:
             continue
         for thread in rank.file.threads():
             for kind in (StreamKind.EVENTS, StreamKind.TAILS, StreamKind.OUTCOMES):
-                total[kind.name.lower()] += rank.file.bytes_of(kind, thread)
-        total["definitions"] += rank.file.bytes_of(StreamKind.DEFINITIONS)
+                total[kind.name.lower()] += rank.file.stream_size(kind, thread)
+        total["definitions"] += rank.file.stream_size(StreamKind.DEFINITIONS)
     total["files"] = sum(path.stat().st_size for path in (run / "ranks").iterdir())
     total["calls"] = trace.event_count
     return total

@@ -23,7 +23,7 @@ from typing import Any
 from capture import write
 
 import weft
-from weft.match import NONE, match
+from weft.match import NONE, match_operations
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
@@ -35,7 +35,7 @@ EXPECTED = {"crooked": 2, "pipeline": 20, "tasks": 162, "orders": 720}
 def orders(run: Path) -> int:
     """How many orders of the sends and receives of a run keep to the order of each rank and of each message."""
     trace = weft.open(run)
-    found = match(trace)
+    found = match_operations(trace)
     calls: list[list[tuple[int, int] | None]] = []
     place: dict[tuple[int, int], int] = {}
     for rank in range(len(trace.ranks)):

@@ -19,7 +19,7 @@ from pathlib import Path
 from capture import MPI, Row, Spread, execute, markdown, one, prepare, recording, write
 
 import weft
-from weft.match import match
+from weft.match import match_operations
 from weft.replay import RankPlan, Replay, make_plans
 from weft.trace.functions import FunctionTable
 
@@ -41,7 +41,7 @@ class Replayed:
         execute(mpi, self.command, recording(mpi, folder / "record", "trace"), ranks)
         trace = weft.open(folder / "record")
         self.calls, self.functions = trace.event_count, trace.functions
-        self.steps: list[RankPlan] = make_plans(trace, match(trace))
+        self.steps: list[RankPlan] = make_plans(trace, match_operations(trace))
 
     def plain(self) -> float:
         return float(execute(self.mpi, self.command, {}, self.ranks))

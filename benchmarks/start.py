@@ -29,7 +29,7 @@ def spent(command: list[str], environment: dict[str, str], folder: Path) -> floa
 
 def first_use(folder: Path) -> float:
     """Building the recorder into an empty cache."""
-    build = "import sys; from weft.mpi import shim; shim.build(sys.argv[1])"
+    build = "import sys; from weft.mpi import shim; shim.build_shim(sys.argv[1])"
 
     def once() -> float:
         with tempfile.TemporaryDirectory() as cache:

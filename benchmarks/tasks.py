@@ -26,7 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from weft import inprocess as inside
-from weft.mpi.shim import build as build_shim
+from weft.mpi.shim import build_shim
 from weft.tasks import Session, session
 from weft.tasks.runtime import find_birth_library, recording_environment, tool_environment
 

@@ -20,7 +20,7 @@ from tests_support import ROOT, WEFT, Installed, execute
 from weft.findings import Finding
 from weft.kinds import KINDS
 from weft.launch.plan import SLEEP_BETWEEN_POLLS
-from weft.report import Ground
+from weft.report import AnalysisContext
 from weft.report.registry import ANALYSES, Analysis
 
 
@@ -69,9 +69,9 @@ def kinds_name_their_analyses() -> Iterator[None]:
     """Whatever an analysis finds in any test is of a kind whose record names that analysis."""
     from weft.report import analysis as module
 
-    attempt = module._attempt
+    attempt = module._try_analysis
 
-    def held(ground: Ground, analysis: Analysis) -> list[Finding] | module.Failure:
+    def held(ground: AnalysisContext, analysis: Analysis) -> list[Finding] | module.Failure:
         found = attempt(ground, analysis)
         for one in found if isinstance(found, list) else ():
             # Analyses of a test's own are in no record.
@@ -80,7 +80,7 @@ def kinds_name_their_analyses() -> Iterator[None]:
             )
         return found
 
-    with mock.patch.object(module, "_attempt", held):
+    with mock.patch.object(module, "_try_analysis", held):
         yield
 
 

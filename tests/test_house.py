@@ -230,7 +230,7 @@ def test_an_import_in_a_function_says_why_it_stands_there(room: str) -> None:
     """In a comment above it or behind it. Commands need none: their help is printed without what they run."""
     for file in (PACKAGE / room).glob("*.py" if room == "." else "**/*.py"):
         text = file.read_text()
-        if "The imports stand in\nfunctions" in text:  # report/registry.py says it once for all
+        if "The imports are in\nfunctions" in text:  # report/registry.py says it once for all
             continue
         lines = text.splitlines()
         for block in imports_in_functions(ast.parse(text)):

@@ -66,7 +66,7 @@ def made() -> Iterator[tuple[str, str]]:
     yield "commands/index.md", "\n".join(commands())
     yield "decisions/index.md", "\n".join(decisions())
     yield "coverage.md", coverage.render_page()
-    yield "evidence.md", evidence.page()
+    yield "evidence.md", evidence.render_page()
 
 
 def findings() -> Iterator[str]:
@@ -81,8 +81,8 @@ def findings() -> Iterator[str]:
 def commands() -> Iterator[str]:
     """The index of the commands, from their docstrings."""
     yield from ("# Commands", "", "| command | |", "|---|---|")
-    for name in main.commands():
-        first = (main.load(name).__doc__ or "").split("\n\n")[0]
+    for name in main.command_names():
+        first = (main.load_command(name).__doc__ or "").split("\n\n")[0]
         yield f"| [weft {name}]({name}.md) | {' '.join(first.split())} |"
 
 

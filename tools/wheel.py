@@ -21,10 +21,10 @@ from weft.mpi import prebuilt, shim
 def pack(venv: Path) -> None:
     """Build the recorder of one environment's MPI and put it where the wheel takes it from."""
     mpicc = str(venv.absolute() / "bin" / "mpicc")
-    made = shim.build(mpicc)
-    library = shim.probe(mpicc).path
+    made = shim.build_shim(mpicc)
+    library = shim.probe_library(mpicc).path
     name = f"{made.soname}-{digest_files([library])[:12]}"
-    print(f"packed the recorder for {made.soname} in {prebuilt.pack(library, made, name).name}")
+    print(f"packed the recorder for {made.soname} in {prebuilt.add_to_wheel(library, made, name).name}")
 
 
 def wheel(target: Path) -> Path:
@@ -60,7 +60,7 @@ def _tag(built: Path, target: Path) -> None:
 def main() -> None:
     """Build the wheel without recorders, pack them, build the one with them; what was packed is taken away again."""
     target, venvs = Path(sys.argv[1]), [Path(word) for word in sys.argv[2:]]
-    shutil.rmtree(prebuilt.folder_of_wheel(), ignore_errors=True)
+    shutil.rmtree(prebuilt.wheel_folder(), ignore_errors=True)
     print(wheel(target))
     try:
         for venv in venvs:
@@ -68,7 +68,7 @@ def main() -> None:
         if venvs:
             print(wheel(target))
     finally:
-        shutil.rmtree(prebuilt.folder_of_wheel(), ignore_errors=True)
+        shutil.rmtree(prebuilt.wheel_folder(), ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ def open(path: str | os.PathLike[str]) -> Trace:
     # `import weft` is all that the command line needs to print its help.
     from weft.trace import Trace
 
-    Trace.painter = staticmethod(_paint)
-    Trace.framer = staticmethod(_frame)
+    Trace.draw_svg = staticmethod(_paint)
+    Trace.make_table = staticmethod(_frame)
     Trace.finder = staticmethod(_find)
     Trace.describer = staticmethod(_describe)
     return Trace.open(path)
@@ -76,18 +76,18 @@ def _paint(trace: Trace, **options: Any) -> str:
 def _find(trace: Trace) -> list[Finding]:
     """Return the findings of a trace: only who wants them pays for the analyses."""
     # Who wants no findings does not pay for them.
-    from weft.report import examine
+    from weft.report import run_analyses
 
-    return list(examine(trace).findings)
+    return list(run_analyses(trace).findings)
 
 
 def _describe(event: Event) -> str:
     """Return a call with its arguments, results and line."""
     # Who prints no call does not pay for it.
     from weft.terms.call_text import call_text
-    from weft.terms.describe import where
+    from weft.terms.describe import at_place
 
-    return f"rank {event.rank.index}, event {event.index}: {call_text(event)}{where(event)}"
+    return f"rank {event.rank.index}, event {event.index}: {call_text(event)}{at_place(event)}"
 
 
 def _frame(trace: Trace, form: str, query: str) -> Any:

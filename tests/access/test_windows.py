@@ -19,8 +19,8 @@ from weft.access import proof
 from weft.base.event_id import EventId
 from weft.base.facts import changed
 from weft.evidence import MetOperation, MetShared
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.trace import Trace
 
 SOURCE = Path(__file__).parent / "windows.c"
@@ -60,7 +60,7 @@ def test_the_proof_of_each_race_holds_on_the_record(of_mpi: tuple[Installed, Pat
     if not (folder / "wrong.json").exists():
         run(mpi, folder, built(mpi, folder, SOURCE), "wrong")
     trace = Trace.open(folder / "run-wrong")
-    ordered = order(trace, match(trace))
+    ordered = order_events(trace, match_operations(trace))
     told = [f["evidence"] for f in json.loads((folder / "wrong.json").read_text())["findings"]]
     proofs = [met(MetOperation if "operation" in one else MetShared, one) for one in told if "access" in one]
     assert len(proofs) >= 13

@@ -57,3 +57,27 @@ def test_what_actual_puts_in_place_of_a_regions_values_was_fetched(
     found = check_program(CheckRequest((path,), timeout=60), built).findings
     told = [(one.kind, one.sites[0].line, one.facts()["case"], one.facts()["count"]) for one in found]
     assert told == ([("stale-copy", 20, "overwritten", 7)] if wrong else [])
+
+
+REMOTE = """\
+      PROGRAM P
+      REAL A(8)
+!DVM$ DISTRIBUTE A(BLOCK)
+!DVM$ REGION OUT(A)
+!DVM$ PARALLEL (I) ON A(I)
+      DO I = 1, 8
+        A(I) = I
+      ENDDO
+!DVM$ END REGION
+!DVM$ REMOTE_ACCESS(FETCHED)
+      PRINT *, A(4)
+      END
+"""
+
+
+@pytest.mark.parametrize(("fetched", "wrong"), [("A(4)", False), ("A(:)", False), ("A", False), ("A(5)", True)])
+def test_remote_access_fetches_what_it_names_from_a_region(fetched: str, wrong: bool, tmp_path: Path) -> None:
+    path = tmp_path / "p.fdv"
+    path.write_text(REMOTE.replace("FETCHED", fetched))
+    found = check_program(CheckRequest((path,), timeout=60), tmp_path).findings
+    assert ("stale-copy" in {one.kind for one in found}) == wrong

@@ -11,17 +11,17 @@ import pytest
 from tests_support import ROOT
 from weft.cli import main
 
-COMMANDS = main.commands()
+COMMANDS = main.command_names()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_whole(name: str) -> None:
-    command = main.load(name)
+    command = main.load_command(name)
     assert list(inspect.signature(command.register).parameters) == ["subparsers"]
     assert list(inspect.signature(command.run).parameters) == ["args"]
     first = (command.__doc__ or "").split("\n\n")[0]
     assert re.fullmatch(r"[A-Z].*[.:]", first, re.DOTALL), f"weft.cli.{name} begins with no sentence: it is the help"
-    assert main.parser([name]).format_help().count(f"    {name}") > 0
+    assert main.make_parser([name]).format_help().count(f"    {name}") > 0
 
 
 @pytest.mark.parametrize("name", COMMANDS)

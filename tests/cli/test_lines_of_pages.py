@@ -73,7 +73,7 @@ def command_lines(page: str) -> Iterator[tuple[int, list[str], bool]]:
 
 def parser_of(command: str) -> argparse.ArgumentParser:
     """Return the parser of one command."""
-    [below] = [one for one in main.parser([command])._actions if isinstance(one, argparse._SubParsersAction)]
+    [below] = [one for one in main.make_parser([command])._actions if isinstance(one, argparse._SubParsersAction)]
     found: argparse.ArgumentParser = below.choices[command]
     return found
 
@@ -108,7 +108,7 @@ def complaint(words: list[str], *, whole: bool) -> str:
         return f"weft {command} has no option {unknown}"
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):  # of --help
-            main.parse(words)
+            main.parse_arguments(words)
     except UsageError as error:
         if whole and not INCOMPLETE.search(str(error)):
             return str(error)

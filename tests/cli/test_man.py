@@ -21,19 +21,19 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 from pathlib import Path
 from weft.cli import _man
-print(len(_man.write(Path(sys.argv[1]))))
+print(len(_man.write_pages(Path(sys.argv[1]))))
 """
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """All pages by name."""
-    return {path.name: path for path in _man.write(tmp_path_factory.mktemp("man"))}
+    return {path.name: path for path in _man.write_pages(tmp_path_factory.mktemp("man"))}
 
 
 def test_every_command_has_a_page_with_all_its_options(written: dict[str, Path]) -> None:
-    assert written.keys() == {"weft.1", *(f"weft-{name}.1" for name in main.commands())}
-    top = main.parser(main.commands())
+    assert written.keys() == {"weft.1", *(f"weft-{name}.1" for name in main.command_names())}
+    top = main.make_parser(main.command_names())
     [below] = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]
     for name, parser in below.choices.items():
         text = written[f"weft-{name}.1"].read_text().replace("\\-", "-")
@@ -50,4 +50,4 @@ def test_roff_takes_the_pages_without_a_warning(written: dict[str, Path]) -> Non
 
 def test_they_are_made_where_only_python_is(tmp_path: Path) -> None:
     done = execute([sys.executable, "-c", BLOCKED, tmp_path])
-    assert done.stdout.strip() == str(len(main.commands()) + 1), done.stderr
+    assert done.stdout.strip() == str(len(main.command_names()) + 1), done.stderr

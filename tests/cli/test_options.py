@@ -22,7 +22,7 @@ SECONDS = {"--budget", "--call-limit", "--hang-after", "--interval", "--timeout"
 
 def commands() -> dict[str, argparse.ArgumentParser]:
     """All commands' parsers."""
-    top = main.parser(main.commands())
+    top = main.make_parser(main.command_names())
     [below] = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]
     return dict(below.choices)
 
@@ -75,8 +75,8 @@ def test_ranks_are_given_as_mpiexec_takes_them(command: str) -> None:
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon", "0"])
 def test_a_limit_is_a_number_of_seconds(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=re.escape(f"{text!r} is not a number of seconds")):
-        _options.seconds(text)
-    assert _options.seconds("0.5") == 0.5 and _options.seconds_or_0("0") == 0
+        _options.parse_seconds(text)
+    assert _options.parse_seconds("0.5") == 0.5 and _options.parse_seconds_or_0("0") == 0
 
 
 def test_the_options_of_run_are_in_groups() -> None:

@@ -15,7 +15,7 @@ from weft.cli import _progress
 _progress.AFTER_S = float(sys.argv[1])
 def drawn():
     return any(type(thread).__name__ == "_RefreshThread" for thread in threading.enumerate())
-with _progress.progress("counting") as advance:
+with _progress.show_progress("counting") as advance:
     until = time.monotonic() + 30
     while sys.stderr.isatty() and _progress.AFTER_S < 1 and not drawn() and time.monotonic() < until:
         time.sleep(0.05)  # a busy machine takes its time to load what draws

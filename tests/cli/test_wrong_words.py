@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.cli import _overview
-from weft.cli.main import commands, main
+from weft.cli.main import command_names, main
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_a_wrong_line_is_refused_in_a_sentence(line: str, said: str, capsys: pyt
 def test_who_names_no_command_sees_all_of_them_by_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == main(["help"]) == 0
     shown = capsys.readouterr().out
-    assert sorted(name for names in _overview.TASKS.values() for name in names) == commands()
-    assert all(shown.count(f"\n  {name} ") == 2 for name in commands())
+    assert sorted(name for names in _overview.TASKS.values() for name in names) == command_names()
+    assert all(shown.count(f"\n  {name} ") == 2 for name in command_names())

@@ -8,8 +8,8 @@ import pytest
 
 from weft.compare import Comparison, compare, find_slower_places
 from weft.compare.report import render_comparison, to_json
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import ANY_TAG
 from weft.trace.tails import Status
@@ -22,8 +22,8 @@ def compared(reference: Program, run: Program, ranks: tuple[int, int] = (3, 3), 
     for program, count in zip((reference, run), ranks, strict=True):
         b = Builder(ranks=count)
         program(b)
-        made.append(match(b.open()))
-    return compare(made[0], made[1], order(made[1].trace, made[1]), polls=polls)
+        made.append(match_operations(b.open()))
+    return compare(made[0], made[1], order_events(made[1].trace, made[1]), polls=polls)
 
 
 def text(comparison: Comparison) -> str:

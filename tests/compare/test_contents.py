@@ -14,8 +14,8 @@ from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.compare import compare, content_report
 from weft.compare.contents import ContentComparison, compare_contents
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import HASHED, HashSide
 from weft.trace.run import Trace
@@ -48,8 +48,8 @@ def relay(sent: int = 1, got: int = 1, onward: int = 1, at_last: int = 1) -> Tra
 
 
 def compared(before: Trace, after: Trace) -> tuple[ContentComparison, list[str]]:
-    one, two = match(before), match(after)
-    ordered = order(after, two)
+    one, two = match_operations(before), match_operations(after)
+    ordered = order_events(after, two)
     comparison = compare(one, two, ordered)
     contents = compare_contents(comparison, ordered)
     assert contents is not None
@@ -120,9 +120,9 @@ def test_a_run_without_hashes_is_told_as_such() -> None:
     b = Builder(ranks=3)
     b.ranks[0].send(1, tag=1)
     b.ranks[1].recv(0, tag=1)
-    before, after = match(relay()), match(b.open())
-    comparison = compare(before, after, order(after.trace, after))
-    assert compare_contents(comparison, order(after.trace, after)) is None
+    before, after = match_operations(relay()), match_operations(b.open())
+    comparison = compare(before, after, order_events(after.trace, after))
+    assert compare_contents(comparison, order_events(after.trace, after)) is None
     [line] = content_report.render_contents(None, comparison)
     assert line == "what messages hold was not compared: the run was recorded without --hash-messages"
 

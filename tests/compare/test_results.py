@@ -15,8 +15,8 @@ from weft.compare import compare
 from weft.compare.result_report import compare_message_contents, to_json
 from weft.compare.results import ResultComparison
 from weft.compare.values.tolerance import Tolerance
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.trace.builder import Builder
 from weft.trace.layout import HASHED, HashSide
 from weft.trace.run import Trace
@@ -55,8 +55,8 @@ def shared(ranks: int, *results: Any, root: int = 0, hashed: bool = True) -> Tra
 
 
 def results_of(before: Trace, after: Trace, **said: Any) -> tuple[ResultComparison, list[str]]:
-    one, two = match(before), match(after)
-    ordered = order(after, two)
+    one, two = match_operations(before), match_operations(after)
+    ordered = order_events(after, two)
     comparison = compare(one, two, ordered)
     made = compare_message_contents(comparison, ordered, Tolerance.from_settings(said))
     assert made.results is not None

@@ -7,16 +7,16 @@ import pytest
 from weft.deadlock import wildcard_alternatives
 from weft.deadlock.wildcard_alternatives import find
 from weft.findings import Finding
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import ANY_TAG
 
 
 def found(b: Builder) -> list[Finding]:
     trace = b.open()
-    m = match(trace)
-    return find(trace, m, order(trace, m))
+    m = match_operations(trace)
+    return find(trace, m, order_events(trace, m))
 
 
 def at(line: int) -> tuple[str, int, str]:

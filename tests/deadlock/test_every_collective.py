@@ -14,21 +14,21 @@ from weft import deadlock
 from weft.findings import Finding
 from weft.mpi import meaning
 from weft.mpi.meaning import Act, Form, Meaning, Over, Trait
-from weft.mpi.table import by_name
-from weft.report.analysis import examine
+from weft.mpi.table import functions_by_name
+from weft.report.analysis import run_analyses
 from weft.report.registry import ANALYSES
 from weft.trace.builder import WORLD, Builder, Request
 from weft.trace.builder.run import RankBuilder
 from weft.trace.layout import Def
-from weft.trace.varint import put_s, put_u
+from weft.trace.varint import encode_string, encode_unsigned
 
 TAG = 7
 EVERY = sorted(
-    meaning.names(meaning.among(Act.COLLECTIVE))
-    | meaning.named(Act.BEGIN_OR_END, where=lambda m: m.over is not Over.NOBODY)
+    meaning.names_of(meaning.meanings_with(Act.COLLECTIVE))
+    | meaning.functions_with(Act.BEGIN_OR_END, where=lambda m: m.over is not Over.NOBODY)
 )
 """All that members of a group call together, in every form."""
-OF_DATA = meaning.named(Act.COLLECTIVE, where=lambda m: m.moves)
+OF_DATA = meaning.functions_with(Act.COLLECTIVE, where=lambda m: m.moves)
 
 
 class Program:
@@ -36,7 +36,7 @@ class Program:
 
     def __init__(self, row: Meaning) -> None:
         self.row = row
-        self.function = by_name()[f"MPI_{row.name}"]
+        self.function = functions_by_name()[f"MPI_{row.name}"]
         self.build = Builder(ranks=2)
         self.known: list[dict[str, Any]] = [self._objects(rank) for rank in self.build.ranks]
 
@@ -56,19 +56,19 @@ class Program:
     def _window(self, rank: RankBuilder) -> int:
         id = rank.new_id("WINDOW")
         fields = (id, WORLD, 0, 0x100000 * (rank.index + 1), 64, 1, 0)
-        rank.define(Def.WINDOW, b"".join(map(put_u, fields)))
+        rank.define(Def.WINDOW, b"".join(map(encode_unsigned, fields)))
         rank.call("MPI_Win_create", base=fields[3], size=64, disp_unit=1, info=1, comm=WORLD, win=id)
         return id
 
     def _file(self, rank: RankBuilder) -> int:
         id = rank.new_id("FILE")
-        rank.define(Def.FILE, put_u(id) + put_u(WORLD) + put_u(0) + put_s("data"))
+        rank.define(Def.FILE, encode_unsigned(id) + encode_unsigned(WORLD) + encode_unsigned(0) + encode_string("data"))
         rank.call("MPI_File_open", comm=WORLD, filename="data", info=1, fh=id)
         return id
 
     def _group(self, rank: RankBuilder) -> int:
         id = rank.new_id("GROUP")
-        rank.define(Def.GROUP, put_u(id) + self.build.members(rank, (0, 1)))
+        rank.define(Def.GROUP, encode_unsigned(id) + self.build.encode_members(rank, (0, 1)))
         rank.call("MPI_Comm_group", comm=WORLD, group=id)
         return id
 
@@ -146,7 +146,7 @@ def right(row: Meaning, root: int = 0) -> list[Finding]:
     zero.send(1, tag=TAG)
     one.recv(0, tag=TAG)
     trace = program.build.open()
-    report = examine(trace, [a for a in ANALYSES if a.name in ("deadlock", "potential deadlock", "collectives")])
+    report = run_analyses(trace, [a for a in ANALYSES if a.name in ("deadlock", "potential deadlock", "collectives")])
     assert not report.failures
     return list(report.findings)
 
@@ -161,8 +161,8 @@ def told(name: str, found: list[Finding]) -> None:
 @pytest.mark.cases(44)
 @pytest.mark.parametrize("name", EVERY)
 def test_a_rank_in_it_whose_partner_waits_for_it_is_a_deadlock_and_a_partner_that_comes_is_none(name: str) -> None:
-    row = meaning.every()[name]
-    roots = (0, 1) if row.rooted else (0,)
+    row = meaning.all_meanings()[name]
+    roots = (0, 1) if row.is_rooted else (0,)
     for root in roots:
         told(name, faulty(row, root))
         assert right(row, root) == [], name
@@ -170,14 +170,14 @@ def test_a_rank_in_it_whose_partner_waits_for_it_is_a_deadlock_and_a_partner_tha
 
 def test_the_table_has_all_makers_of_communicators() -> None:
     """But for those that need no group: a parent's is there already, and a socket joins two that are strangers."""
-    made = {f.removeprefix("MPI_").removesuffix("_c") for f, function in by_name().items()
+    made = {f.removeprefix("MPI_").removesuffix("_c") for f, function in functions_by_name().items()
             if any(p.handle == "COMM" and p.direction == "out" for p in function.parameters)}  # fmt: skip
     assert made - set(EVERY) == {"Comm_get_parent", "Comm_join"}
 
 
 @pytest.mark.parametrize("name", sorted(n for n in EVERY if n.endswith("_init")))
 def test_a_rank_that_is_still_making_a_persistent_collective_waits_too(name: str) -> None:
-    program = Program(meaning.every()[name])
+    program = Program(meaning.all_meanings()[name])
     zero, one = program.build.ranks
     zero.call(f"MPI_{name}", **program.arguments(zero, 0), open=True, site=at(10))
     one.open.recv(0, tag=TAG, site=at(20))
@@ -186,7 +186,7 @@ def test_a_rank_that_is_still_making_a_persistent_collective_waits_too(name: str
 
 
 def test_a_persistent_collective_that_the_other_made_and_never_started_is_told_so() -> None:
-    program = Program(meaning.every()["Allreduce_init"])
+    program = Program(meaning.all_meanings()["Allreduce_init"])
     zero, one = program.build.ranks
     for rank in (zero, one):
         made = program.makes(rank)
@@ -201,7 +201,7 @@ def test_a_persistent_collective_that_the_other_made_and_never_started_is_told_s
 
 
 def test_groups_that_agree_on_another_tag_do_not_meet() -> None:
-    program = Program(meaning.every()["Comm_create_group"])
+    program = Program(meaning.all_meanings()["Comm_create_group"])
     zero, one = program.build.ranks
     one.call("MPI_Comm_create_group", **{**program.arguments(one, 0), "tag": 5}, open=True, site=at(9))
     zero.call("MPI_Comm_create_group", **{**program.arguments(zero, 0), "tag": 6}, open=True, site=at(10))
@@ -211,7 +211,7 @@ def test_groups_that_agree_on_another_tag_do_not_meet() -> None:
 
 
 def test_every_collective_has_a_place_in_the_proof() -> None:
-    strange = {m.name for m in meaning.among(Act.COLLECTIVE) if Trait.MEETS_STRANGERS in m.traits}
+    strange = {m.name for m in meaning.meanings_with(Act.COLLECTIVE) if Trait.MEETS_STRANGERS in m.traits}
     assert len(EVERY) == 130
     assert strange <= set(EVERY)
     assert len(OF_DATA) == 66

@@ -6,13 +6,13 @@ import pytest
 
 from weft.deadlock.unbuffered_sends import find
 from weft.findings import Finding
-from weft.match import match
+from weft.match import match_operations
 from weft.trace.builder import Builder
 
 
 def found(b: Builder) -> list[Finding]:
     trace = b.open()
-    return find(trace, match(trace))
+    return find(trace, match_operations(trace))
 
 
 def at(line: int) -> tuple[str, int, str]:

@@ -6,24 +6,24 @@ import pytest
 
 from weft.endings import How, describe_ends, find_ends
 from weft.findings import Finding
-from weft.report import examine, summary, to_json
+from weft.report import run_analyses, summary, to_json
 from weft.trace import EndingKind, ExitKind, Trace
 from weft.trace.builder import Builder, RankBuilder
 from weft.trace.layout import Def, State
-from weft.trace.varint import put_s
+from weft.trace.varint import encode_string
 
 BARRIER = ("exc.py", 7, "<module>")
 
 
 def found(trace: Trace) -> list[Finding]:
-    report = examine(trace)
+    report = run_analyses(trace)
     assert not report.failures, report.failures
     return [one for one in report.findings if one.severity != "note"]
 
 
 def raises(rank: RankBuilder, name: str = "KeyError", text: str = "'missing'", who: str = "") -> None:
     frames = [("exc.py", 4, "work"), ("exc.py", 6, "<module>")]
-    rank.ends(EndingKind.EXCEPTION, name=name, text=text, traceback="Traceback ...", python=frames, who=who)
+    rank.add_ending(EndingKind.EXCEPTION, name=name, text=text, traceback="Traceback ...", python=frames, who=who)
 
 
 def waits(b: Builder, *ranks: int) -> None:
@@ -91,7 +91,7 @@ def test_an_exit_for_which_nobody_waits_after_finalize_is_no_finding() -> None:
     for rank in b.ranks:
         rank.barrier()
         rank.finalize()
-        rank.ends(EndingKind.EXIT, code=3, detail=ExitKind.EXIT, name="exit")
+        rank.add_ending(EndingKind.EXIT, code=3, detail=ExitKind.EXIT, name="exit")
     assert found(b.open()) == []
 
 
@@ -99,7 +99,9 @@ def test_a_python_exit_that_finalizes_on_its_way_is_no_finding() -> None:
     b = Builder(ranks=2, ended="crashed")
     for rank in b.ranks:
         rank.barrier()
-        rank.ends(EndingKind.EXIT, code=1, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")])
+        rank.add_ending(
+            EndingKind.EXIT, code=1, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")]
+        )
         rank.finalize(leaving=True)
     trace = b.open()
     assert found(trace) == []
@@ -110,7 +112,9 @@ def test_a_python_exit_that_finalizes_on_its_way_is_no_finding() -> None:
 def test_a_python_exit_that_others_wait_for_is_an_early_exit(code: int) -> None:
     b = Builder(ranks=3, ended="deadlock")
     waits(b, 0, 2)
-    b.ranks[1].ends(EndingKind.EXIT, code=code, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")])
+    b.ranks[1].add_ending(
+        EndingKind.EXIT, code=code, detail=ExitKind.PYTHON, name="SystemExit", python=[("a.py", 3, "main")]
+    )
     b.ranks[1].finalize(leaving=True, open=True)
     [one] = found(b.open())
     assert one.kind == "early-exit"
@@ -122,7 +126,9 @@ def test_a_python_exit_that_the_end_of_the_job_overtakes_is_no_finding(gone: boo
     b = Builder(ranks=2, ended="crashed")
     for rank in b.ranks:
         rank.barrier()
-    b.ranks[1].ends(EndingKind.EXIT, code=0, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "main")])
+    b.ranks[1].add_ending(
+        EndingKind.EXIT, code=0, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "main")]
+    )
     b.ranks[1].state = State.EXITED if gone else State.RUNNING
     trace = b.open()
     assert [one.kind for one in found(trace)] == (["early-exit"] if gone else [])
@@ -134,7 +140,7 @@ def test_a_process_that_never_came_to_finalize_is_an_early_exit() -> None:
     b.ranks[0].init()
     b.ranks[0].finalize()
     b.ranks[1].init()
-    b.ranks[1].ends(EndingKind.EXIT, code=0, detail=ExitKind.RETURN, name="return")
+    b.ranks[1].add_ending(EndingKind.EXIT, code=0, detail=ExitKind.RETURN, name="return")
     b.ranks[1].state = State.EXITED
     [one] = found(b.open())
     assert one.kind == "early-exit"
@@ -156,7 +162,7 @@ def test_a_crash_names_signal_address_and_line() -> None:
     b = Builder(ranks=2, ended="crashed")
     waits(b, 0)
     b.ranks[1].barrier()
-    b.ranks[1].ends(
+    b.ranks[1].add_ending(
         EndingKind.SIGNAL, code=11, detail=1, address=16, name="SIGSEGV", python=[("a.py", 3, "peek"), ("a.py", 9, "")]
     )
     b.ranks[1].state = State.RUNNING
@@ -170,8 +176,8 @@ def test_a_crash_names_signal_address_and_line() -> None:
 
 def test_a_handler_that_came_back_is_no_crash() -> None:
     b = Builder(ranks=1, ended="finished")
-    b.ranks[0].ends(EndingKind.SIGNAL, code=11, name="SIGSEGV")
-    b.ranks[0].ends(EndingKind.RETURNED, code=11, name="SIGSEGV")
+    b.ranks[0].add_ending(EndingKind.SIGNAL, code=11, name="SIGSEGV")
+    b.ranks[0].add_ending(EndingKind.RETURNED, code=11, name="SIGSEGV")
     b.ranks[0].barrier()
     b.ranks[0].finalize()
     assert found(b.open()) == []
@@ -183,7 +189,7 @@ def test_an_abort_names_its_code_and_the_exception_before_it_is_the_cause() -> N
         waits(b, 0)
         if first:
             raises(b.ranks[1])
-        b.ranks[1].ends(EndingKind.ABORT, code=5, name="MPI_Abort", python=[("a.py", 3, "main")])
+        b.ranks[1].add_ending(EndingKind.ABORT, code=5, name="MPI_Abort", python=[("a.py", 3, "main")])
         b.ranks[1].state = State.ABORTED
         one = found(b.open())[0]
         assert one.kind == kind
@@ -203,8 +209,10 @@ def test_an_interrupt_says_where_each_rank_was_and_is_no_deadlock() -> None:
     b = Builder(ranks=2, ended="interrupted")
     b.ranks[0].open.recv(1, site=("a.py", 5, "<module>"))
     b.ranks[1].barrier()
-    b.ranks[1].ends(EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin"), ("a.py", 8, "<module>")])
-    b.ranks[1].ends(EndingKind.EXCEPTION, name="KeyboardInterrupt", python=[("a.py", 4, "spin")])
+    b.ranks[1].add_ending(
+        EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin"), ("a.py", 8, "<module>")]
+    )
+    b.ranks[1].add_ending(EndingKind.EXCEPTION, name="KeyboardInterrupt", python=[("a.py", 4, "spin")])
     b.ranks[1].state = State.RUNNING
     trace = b.open()
     assert [one.kind for one in found(trace)] == []
@@ -223,9 +231,9 @@ def interrupted(*, polls: int, abort: bool = False) -> Trace:
     r1 = b.ranks[1]
     r1.call("MPI_Iprobe", site=("idle.py", 8, "poll"), source=0, tag=5, comm="MPI_COMM_WORLD", polls=polls,
             enter=10, exit=2_000_000_010)  # fmt: skip
-    r1.ends(EndingKind.WARNED, code=2, name="SIGINT", python=[("/lib/python3.11/time.py", 4, "sleep")])
+    r1.add_ending(EndingKind.WARNED, code=2, name="SIGINT", python=[("/lib/python3.11/time.py", 4, "sleep")])
     if abort:
-        r1.ends(EndingKind.ABORT, code=130, name="MPI_Abort")
+        r1.add_ending(EndingKind.ABORT, code=130, name="MPI_Abort")
     r1.state = State.ABORTED if abort else State.RUNNING
     return b.open()
 
@@ -249,7 +257,7 @@ def test_a_collective_that_all_members_are_in_for_long_is_the_library_s(call: st
         else:
             getattr(rank.open, call)(site=BARRIER)
     for rank in b.ranks:
-        rank.ends(EndingKind.WARNED, code=2, name="SIGINT", at=5_000_000_000)
+        rank.add_ending(EndingKind.WARNED, code=2, name="SIGINT", at=5_000_000_000)
         rank.state = State.RUNNING
     said = [one for one in describe_ends(b.open()) if "the MPI library itself does not complete it" in one]
     assert len(said) == (not missing and call != "allreduce")
@@ -262,8 +270,8 @@ def test_a_few_polls_are_no_standing_still() -> None:
 
 def test_an_abort_of_a_run_that_nobody_interrupted_stays_an_error() -> None:
     b = fallen(signalled=True)
-    b.ranks[1].ends(EndingKind.WARNED, code=15, name="SIGTERM")
-    b.ranks[1].ends(EndingKind.ABORT, code=5, name="MPI_Abort")
+    b.ranks[1].add_ending(EndingKind.WARNED, code=15, name="SIGTERM")
+    b.ranks[1].add_ending(EndingKind.ABORT, code=5, name="MPI_Abort")
     assert [one.kind for one in found(b.open())] == ["abort"]
 
 
@@ -274,7 +282,7 @@ def test_who_waits_for_an_interrupted_rank_is_no_deadlock_and_others_are() -> No
         r0.open.recv(1 if not rank_2_computes else 2, site=("a.py", 5, ""))
         r1.open.recv(0, site=("a.py", 6, ""))
         r2.barrier(comm="MPI_COMM_SELF")
-        r2.ends(EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin")])
+        r2.add_ending(EndingKind.WARNED, code=2, name="SIGINT", python=[("a.py", 4, "spin")])
         r2.finalize(leaving=True, open=True)
         assert [one.kind for one in found(b.open())] == ([] if rank_2_computes else ["deadlock"])
 
@@ -295,7 +303,7 @@ def fallen(*, signalled: bool) -> Builder:
     b = Builder(ranks=2, ended="crashed")
     waits(b, 0)
     if signalled:
-        b.ranks[0].ends(EndingKind.WARNED, code=15, name="SIGTERM")
+        b.ranks[0].add_ending(EndingKind.WARNED, code=15, name="SIGTERM")
     b.ranks[1].barrier(comm="MPI_COMM_SELF", site=("a.c", 5, "main"))
     for rank in b.ranks:
         rank.state = State.RUNNING
@@ -305,7 +313,7 @@ def fallen(*, signalled: bool) -> Builder:
 @pytest.mark.parametrize("signalled", [True, False])
 def test_others_are_ended_with_the_job_that_a_rank_brought_down(*, signalled: bool) -> None:
     b = fallen(signalled=signalled)
-    b.ranks[1].ends(EndingKind.ABORT, code=5, name="MPI_Abort", python=[("a.c", 6, "main")])
+    b.ranks[1].add_ending(EndingKind.ABORT, code=5, name="MPI_Abort", python=[("a.c", 6, "main")])
     trace = b.open()
     [one] = found(trace)
     assert one.message == (
@@ -331,7 +339,7 @@ def signalled_at(moment: int) -> RankBuilder:
     b = Builder(ranks=1, ended="crashed")
     (rank,) = b.ranks
     rank.barrier(comm="MPI_COMM_SELF", site=("a.c", 5, "main"), enter=1_000, exit=5_000)
-    rank.ends(EndingKind.WARNED, code=15, name="SIGTERM", python=[("a.c", 7, "work")], at=moment)
+    rank.add_ending(EndingKind.WARNED, code=15, name="SIGTERM", python=[("a.c", 7, "work")], at=moment)
     rank.state = State.RUNNING
     return rank
 
@@ -363,9 +371,11 @@ def test_a_signal_that_ended_a_rank_is_not_told_as_handled() -> None:
 def test_an_exit_before_the_launchers_signal_is_an_exit() -> None:
     b = Builder(ranks=3, ended="deadlock")
     waits(b, 0, 2)
-    b.ranks[1].ends(EndingKind.EXIT, code=3, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "<module>")])
+    b.ranks[1].add_ending(
+        EndingKind.EXIT, code=3, detail=ExitKind.PYTHON, name="sys.exit", python=[("a.py", 3, "<module>")]
+    )
     b.ranks[1].finalize(leaving=True, open=True)
-    b.ranks[1].ends(EndingKind.WARNED, code=15, name="SIGTERM")
+    b.ranks[1].add_ending(EndingKind.WARNED, code=15, name="SIGTERM")
     [one] = found(b.open())
     assert (one.kind, one.message.partition(";")[0]) == ("early-exit", "rank 1 ended by sys.exit(3) at a.py:3")
 
@@ -430,7 +440,7 @@ def in_the_deadlock(ended: str) -> Builder:
     b.ranks[0].open.recv(1, tag=5, site=("a.c", 5, "main"))
     waits(b, 1, 2)
     b.ranks[1].state = State.EXITED
-    b.ranks[2].ends(EndingKind.EXIT, code=1, name="exit", native=[])
+    b.ranks[2].add_ending(EndingKind.EXIT, code=1, name="exit", native=[])
     b.ranks[2].state = State.EXITED
     return b
 
@@ -459,8 +469,8 @@ def test_whom_mpi_ends_in_a_call_that_would_have_returned_has_one() -> None:
 def test_ranks_that_ended_inside_the_initialisation_are_named_with_and_without_a_record() -> None:
     b = Builder(ranks=3, ended="crashed")
     b.ranks[0].init(open=True, site=("a.c", 3, "main"))
-    b.ranks[1].define(Def.CWD, put_s("/"))
-    b.ranks[2].missing()
+    b.ranks[1].define(Def.CWD, encode_string("/"))
+    b.ranks[2].leave_no_record()
     for rank in b.ranks[:2]:
         rank.state = State.STARTING
     assert describe_ends(b.open()) == [

@@ -55,7 +55,7 @@ def record(draw: random.Random, r: Any, function: Function) -> None:
     free = [p for p in function.parameters if p.place not in ("none", "status", "flag") and p.name not in TAKEN]
     given = {p.name: some(draw, p) for p in free}
     status = draw.choice((None, Status(2, 5, 12), Status(0, 0, 2**33), Status(-1, 3, 0)))
-    if "status" in function.by_name and function.by_name["status"].type != "status":
+    if "status" in function.parameters_by_name and function.parameters_by_name["status"].type != "status":
         status = None
     flags = 0
     for flag, odds in ((Flag.TRUE, 0.5), (Flag.CANCELLED, 0.1), (Flag.BUFFER_CHANGED, 0.1), (Flag.ANY_TAG, 0.2)):

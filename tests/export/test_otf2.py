@@ -16,7 +16,7 @@ from tests_support import execute
 from weft.export import write
 from weft.export.otf2.archive import _CALLS
 from weft.export.otf2.record_rows import Kind
-from weft.match import NONE, match
+from weft.match import NONE, match_operations
 from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.trace.layout import PROC_NULL, ROOT
@@ -73,7 +73,7 @@ def test_calls_nest_and_times_ascend_on_every_location(zoo: Trace, tmp_path: Pat
 
 def test_messages_are_those_of_the_match(zoo: Trace, tmp_path: Path) -> None:
     _, events = read(zoo, tmp_path)
-    of = match(zoo)
+    of = match_operations(zoo)
 
     def told(*types: type) -> Counter[tuple[Any, ...]]:
         return Counter(
@@ -196,7 +196,7 @@ def test_otf2_print_counts_the_same(zoo: Trace, tmp_path: Path) -> None:
     by_name = {re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper(): count for name, count in read_.items()}
     assert lines == by_name
     assert lines["ENTER"] == zoo.event_count
-    assert lines["MPI_SEND"] + lines["MPI_ISEND"] == len(match(zoo).sends)
+    assert lines["MPI_SEND"] + lines["MPI_ISEND"] == len(match_operations(zoo).sends)
 
 
 def test_an_intercommunicator_is_both_its_groups_one_behind_the_other(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_an_intercommunicator_is_both_its_groups_one_behind_the_other(tmp_path: 
 def test_a_member_without_a_record_keeps_its_place(tmp_path: Path) -> None:
     b = Builder(ranks=3)
     b.ranks[0].send(2)
-    b.ranks[2].missing()
+    b.ranks[2].leave_no_record()
     definitions, events = read(b.open(), tmp_path)
     assert len(definitions.locations) == 3
     assert [e.receiver for _, e in events if isinstance(e, kinds.MpiSend)] == [2]

@@ -71,7 +71,7 @@ def test_a_missing_package_is_named_with_the_remedy(
 
 def test_a_run_without_calls_is_refused(tmp_path: Path) -> None:
     b = Builder(ranks=1, level=Level.OUTCOMES)
-    b.ranks[0].outcomes([1])
+    b.ranks[0].append_outcomes([1])
     with pytest.raises(UsageError, match="level outcomes, which holds no calls"):
         write(b.open(), "perfetto", tmp_path / "out")
 
@@ -194,7 +194,8 @@ def test_a_run_larger_than_the_memory_goes_through(to: str, large: Path, tmp_pat
 @pytest.mark.slow
 def test_the_limit_of_that_test_is_one(large: Path, tmp_path: Path) -> None:
     greedy = LIMITED.replace(
-        "for many, noun in", "x = weft.match.match(weft.open(sys.argv[1])); y = bytearray(96 << 20)\nfor many, noun in"
+        "for many, noun in",
+        "x = weft.match.match_operations(weft.open(sys.argv[1])); y = bytearray(96 << 20)\nfor many, noun in",
     )
     command = [sys.executable, "-c", greedy, large, "perfetto", str(ALLOWED), "weft.match"]
     done = execute(command, cwd=tmp_path)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from weft.export import write
-from weft.match import match
+from weft.match import match_operations
 from weft.trace import Event, Trace
 
 
@@ -52,12 +52,12 @@ def test_a_row_of_calls_says_what_the_event_says(name: str, request: Any, tmp_pa
 
 def test_the_messages_are_those_of_the_match(zoo: Trace, tmp_path: Path) -> None:
     rows = tables(zoo, tmp_path)["messages"]
-    of = match(zoo)
+    of = match_operations(zoo)
     assert len(rows) == len(of.sends) + len(of.unmatched_receives())
     received = {(row["sender"], row["send_event"]): (row["receiver"], row["receive_event"]) for row in rows}
     for row in range(len(of.sends)):
         sender, event = of.sends.id(row)
-        partners = of.partners((sender, event))
+        partners = of.partner_events((sender, event))
         got = received[sender, event]
         # A Sendrecv has partners on both of its sides.
         assert (got in partners) if got[1] is not None else not partners

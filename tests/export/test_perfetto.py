@@ -13,7 +13,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as Proto
 
 from weft.export import write
 from weft.export.perfetto import protobuf
-from weft.match import NONE, match
+from weft.match import NONE, match_operations
 from weft.trace import Trace
 
 BEGIN, END = 1, 2
@@ -110,7 +110,7 @@ def test_arguments_have_the_names_and_values_of_the_standard(zoo: Trace, tmp_pat
             for event in (e for e in rank if e.thread.slot == thread.slot):
                 args = next(slices)["args"]
                 for name, value in event.args.items():
-                    parameter = event.function.by_name.get(name)
+                    parameter = event.function.parameters_by_name.get(name)
                     if name not in args or parameter is None or parameter.place in ("peer", "tag"):
                         continue
                     named = parameter.handle in handles
@@ -125,7 +125,7 @@ def test_arguments_have_the_names_and_values_of_the_standard(zoo: Trace, tmp_pat
 
 def test_flows_are_the_messages_that_arrived(zoo: Trace, tmp_path: Path) -> None:
     found = read(zoo, tmp_path)
-    of = match(zoo)
+    of = match_operations(zoo)
     arrived = [j for j in range(len(of.recvs)) if of.recvs.partner[j] != NONE and of.recvs.completion[j] != NONE]
     out = {flow: s for s in found.slices for flow in s["out"]}
     into = {flow: s for s in found.slices for flow in s["into"]}

@@ -28,7 +28,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 @pytest.fixture(scope="session")
 def program(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Compile a program of tests/launch/programs with MPICH, once; returns its path. The recorder is built too."""
-    shim.build(mpich.mpicc)
+    shim.build_shim(mpich.mpicc)
     folder = tmp_path_factory.mktemp("programs")
 
     def compiled(name: str) -> Path:

@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests_support import WEFT, execute_and_touch
-from weft.report.limit import Limit
+from weft.report.limit import CallLimit
 from weft.trace.builder import Builder
 
 Weft = Callable[..., CompletedProcess[str]]
@@ -72,10 +72,10 @@ def test_a_call_is_told_again_only_when_it_is_another_one(tmp_path: Path) -> Non
     run.ranks[1].open.recv(0, tag=5)
     run.open()
     clock = [0.0]
-    limit = Limit(tmp_path / "run", 3.0, lambda: clock[0])
+    limit = CallLimit(tmp_path / "run", 3.0, lambda: clock[0])
     told = []
     for at in (0.0, 2.9, 3.0, 9.0):
         clock[0] = at
-        told.append([text for text, _ in limit.news()])
+        told.append([text for text, _ in limit.find_news()])
     assert [len(lines) for lines in told] == [0, 0, 1, 0]
     assert told[2][0].startswith("limit: rank 1 has been in recv(source=0, tag=5)")

@@ -176,7 +176,7 @@ def test_what_dropped_calls_took_is_told_beside_them(taking: Taking, mpi: str, w
     assert dropped.unsettled == set()
     rows = np.concatenate([rows for rows, _ in dropped._sorts.values()])
     assert int(rows["count"][rows["function"] == DROPPED_RECEIVED].sum()) > 100
-    assert all(abs(n) <= 3 for n in dropped.balance.values()), "as many as were under way when calls begin to count"
+    assert all(abs(n) <= 3 for n in dropped.surplus.values()), "as many as were under way when calls begin to count"
 
 
 @pytest.mark.cases(1)

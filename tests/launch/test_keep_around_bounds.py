@@ -51,7 +51,7 @@ def show(run: Path, tmp_path: Path) -> Show:
 
 
 def told(around: live.SnapshotTaker) -> list[str]:
-    return [text for text, _ in around.news()]
+    return [text for text, _ in around.find_news()]
 
 
 def nothing_half_there(run: Path) -> bool:
@@ -68,7 +68,7 @@ def test_the_ninth_finding_is_not_set_aside_and_that_was_said_before(run: Path, 
         assert first.endswith(f"(set aside in around/{k})")
         assert more == (["note: 8 parts are set aside around findings, and no more will be"] if k == 8 else [])
         assert around.over is (k == 8)
-    lines = [live.select_proven(live.examine(Trace.open(part), live.SNAPSHOT_ANALYSES).findings)[0].sites[0].line
+    lines = [live.select_proven(live.run_analyses(Trace.open(part), live.SNAPSHOT_ANALYSES).findings)[0].sites[0].line
              for part in snapshots.list_snapshots(run)]  # fmt: skip
     assert lines == list(range(1, 9)), "each part has what it was made for"
     assert nothing_half_there(run)
@@ -184,7 +184,7 @@ def test_a_ring_that_turns_faster_than_it_is_copied_is_told(
         return {0: (turning.at, 0, 0)}  # type: ignore[attr-defined]
 
     turning.at = 0  # type: ignore[attr-defined]
-    monkeypatch.setattr(snapshots, "_dropped", turning)
+    monkeypatch.setattr(snapshots, "_dropped_counts", turning)
     show(1)
     with pytest.raises(RunError, match="drops its calls faster than they are copied: keep longer"):
         snapshots.copy_records(run, {}, 1)

@@ -179,7 +179,7 @@ def test_a_file_that_is_none_has_no_abi(tmp_path: Path) -> None:
 
 
 def test_a_program_that_opens_the_copy_is_recorded(mpich: Installed, copies: Path, tmp_path: Path) -> None:
-    recorder, run = shim.build(mpich.mpicc), tmp_path / "run"
+    recorder, run = shim.build_shim(mpich.mpicc), tmp_path / "run"
     (run / "ranks").mkdir(parents=True)
     shutil.copy(recorder.functions_json_path, run / "functions.json")
     (run / "run.json").write_text("{}")

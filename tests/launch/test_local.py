@@ -161,7 +161,7 @@ def test_a_host_that_dies_loses_only_its_own_ranks(hosts: Hosts, line: Line) -> 
 @pytest.fixture
 def of_openmpi(openmpi: Installed, hosts: Hosts, tmp_path: Path) -> Line:
     """A line of Open MPI's mpirun over some hosts with an agent of its own, two ranks each."""
-    shim.build(openmpi.mpicc)
+    shim.build_shim(openmpi.mpicc)
 
     def of(names: str, name: str, *arguments: str) -> list[str | Path]:
         program = tmp_path / name

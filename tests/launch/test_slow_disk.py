@@ -248,7 +248,7 @@ def test_a_run_of_other_hosts_stays_in_its_place_and_that_is_said(
     (slow / launcher[0]).write_text("#!/bin/sh\n")
     (slow / launcher[0]).chmod(0o755)
     monkeypatch.setenv("PATH", str(slow), prepend=os.pathsep)
-    assert _slow.place(planned(*launcher, "./prog"), options()) is None
+    assert _slow.choose_staging(planned(*launcher, "./prog"), options()) is None
     assert capsys.readouterr().err == (
         f"weft: note: {slow} is on a slow file system (20.0 ms for 64 KiB), and the program waits for it: "
         "`--local /tmp` records on each host's own disk\n"
@@ -257,9 +257,9 @@ def test_a_run_of_other_hosts_stays_in_its_place_and_that_is_said(
 
 @pytest.mark.parametrize("given", [{"local": Path("/tmp")}, {"in_place": True}])
 def test_who_has_said_where_is_obeyed(slow: Path, capsys: pytest.CaptureFixture[str], given: dict[str, object]) -> None:
-    assert _slow.place(planned("./prog"), options(**given)) is None
+    assert _slow.choose_staging(planned("./prog"), options(**given)) is None
     assert capsys.readouterr().err == ""
-    made = _slow.place(planned("./prog"), options())
+    made = _slow.choose_staging(planned("./prog"), options())
     assert made is not None
     made.restore_place()
 
@@ -268,13 +268,13 @@ def test_where_no_place_is_faster_the_run_stays_and_that_is_said(
     slow: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "find_faster_folder", lambda than: None)
-    assert _slow.place(planned("./prog"), options()) is None
+    assert _slow.choose_staging(planned("./prog"), options()) is None
     assert "as no faster one with 1 GiB free was found: choose another place with --out" in capsys.readouterr().err
 
 
 def staged(out: Path | None) -> tuple[staging.StagedRun, rundir.RunDirectory]:
     """A run below a stage of its own."""
-    there = _slow.place(planned("./prog"), options(out=out))
+    there = _slow.choose_staging(planned("./prog"), options(out=out))
     assert there is not None
     return there, rundir.create_run(out, ["./prog"], ["./prog"], "trace", there.make_linked_folder)
 
@@ -295,14 +295,14 @@ def test_a_folder_that_was_given_empty_is_there_again(slow: Path) -> None:
 def test_a_run_that_was_discarded_leaves_nothing(slow: Path) -> None:
     there, run = staged(None)
     run.discard()
-    assert _slow.moved(there, run)
+    assert _slow.move_to_place(there, run)
     assert [*(slow / "weft-runs").iterdir()] == [] and not there.folder.exists()
 
 
 def test_runs_that_begin_at_the_same_time_get_names_of_their_own(slow: Path) -> None:
     both = [staged(None) for _ in range(2)]
     assert [run.path.name for _, run in both] == ["prog-1", "prog-2"]
-    assert all(_slow.moved(there, run) for there, run in both)
+    assert all(_slow.move_to_place(there, run) for there, run in both)
     assert all(json.loads((run.path / "run.json").read_text())["schema"] == "weft-run/1" for _, run in both)
 
 

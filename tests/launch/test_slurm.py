@@ -36,7 +36,7 @@ def openmpi_step(debian_openmpi: Installed, tmp_path_factory: pytest.TempPathFac
 
 
 def compiled(mpicc: str, folder: Path, name: str = "step") -> Path:
-    shim.build(mpicc)
+    shim.build_shim(mpicc)
     done = execute([mpicc, "-g", "-o", folder / name, PROGRAMS / f"{name}.c"])
     assert done.returncode == 0, done.stderr
     return folder / name

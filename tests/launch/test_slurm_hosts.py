@@ -50,7 +50,7 @@ def step(mpich: Installed, program: Program) -> tuple[Path, str]:
 @pytest.fixture
 def openmpi_step(debian_openmpi: Installed, tmp_path: Path) -> tuple[Path, str]:
     """The same of Debian's Open MPI."""
-    shim.build(debian_openmpi.mpicc)
+    shim.build_shim(debian_openmpi.mpicc)
     done = execute([debian_openmpi.mpicc, "-g", "-o", tmp_path / "step", PROGRAMS / "step.c"])
     assert done.returncode == 0, done.stderr
     return tmp_path / "step", "pmix"

@@ -13,10 +13,10 @@ import pytest
 
 from tests_support import WEFT, Installed, execute, execute_and_touch
 from weft.cli.main import main
-from weft.match import NONE, match
-from weft.order import order
+from weft.match import NONE, match_operations
+from weft.order import order_events
 from weft.races import find
-from weft.trace.cut import cut
+from weft.trace.cut import cut_events
 from weft.trace.growing import open_growing
 from weft.trace.layout import EVENT, Flag
 
@@ -104,10 +104,10 @@ def test_what_is_read_of_a_run_that_goes_on_holds_the_send_of_each_receive(
         while job.poll() is None:
             trace = open_growing(run) if (run / "ranks").is_dir() and (run / "functions.json").exists() else None
             if trace is not None and len(trace.ranks) == 3:
-                matched = match(trace)
+                matched = match_operations(trace)
                 completed = matched.recvs.completion != NONE
                 assert (matched.recvs.partner[completed] != NONE).all()
-                assert not [one for one in find(trace, matched, order(trace, matched)) if one.severity != "note"]
+                assert not [one for one in find(trace, matched, order_events(trace, matched)) if one.severity != "note"]
                 looks += bool(completed.any())
             time.sleep(0.02)
     finally:
@@ -126,11 +126,11 @@ def calls(*rows: tuple[int, int, int]) -> np.ndarray:
 def test_a_call_that_ended_later_waits_and_one_that_began_later_is_not_there() -> None:
     closed, any_source = int(Flag.CLOSED), int(Flag.ANY_SOURCE)
     events = calls((10, 5, closed), (20, 5, closed | any_source), (30, 5, closed))
-    assert len(cut(events, 29)) == 2
-    assert (cut(events, 29) == events[:2]).all()
-    waiting = cut(events, 24)[1]
+    assert len(cut_events(events, 29)) == 2
+    assert (cut_events(events, 29) == events[:2]).all()
+    waiting = cut_events(events, 24)[1]
     assert (waiting["flags"], waiting["duration"], waiting["peer"]) == (any_source, 0, -1)
-    assert len(cut(events, 9)) == 0
+    assert len(cut_events(events, 9)) == 0
     assert events[1]["flags"] == closed | any_source
 
 

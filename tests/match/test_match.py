@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import weft.native
-from weft.match import NONE, Match, Op, Post, Spec, match, operations
+from weft.match import NONE, Match, Op, Post, Spec, match_operations, operations
 from weft.match.functions import Code, Role, classify
 from weft.trace.builder import ANY, PROC_NULL, Builder
 from weft.trace.layout import ANY_TAG
@@ -52,10 +52,10 @@ def test_messages_of_one_channel_pair_in_order_and_tags_keep_apart() -> None:
     r0, r1 = b.ranks
     first, other, second = r0.send(1, tag=7), r0.send(1, tag=8), r0.send(1, tag=7)
     a, b7, c = r1.recv(0, tag=8), r1.recv(0, tag=7), r1.recv(0, tag=7)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((0, first), (1, b7)), ((0, other), (1, a)), ((0, second), (1, c))}
-    assert m.partners((0, other)) == [(1, a)]
-    assert m.partners((1, c)) == [(0, second)]
+    assert m.partner_events((0, other)) == [(1, a)]
+    assert m.partner_events((1, c)) == [(0, second)]
 
 
 def test_a_wildcard_is_resolved_by_its_status() -> None:
@@ -64,7 +64,7 @@ def test_a_wildcard_is_resolved_by_its_status() -> None:
     s1, s2 = r1.send(0, tag=4), r2.send(0, tag=5)
     x = r0.recv(ANY, ANY_TAG, got=2, got_tag=5)
     y = r0.recv(ANY, 4, got=1)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((1, s1), (0, y)), ((2, s2), (0, x))}
     assert m.recvs.flags[0] == Post.ANY_SOURCE | Post.ANY_TAG
 
@@ -77,7 +77,7 @@ def test_an_open_wildcard_takes_nothing_but_an_open_named_receive_does() -> None
     r0.open.recv(ANY)
     x = len(["send"])
     r1.open.recv(2)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((2, s2), (1, x))}
     assert m.recvs.flags[0] & Post.UNDECIDED
     assert [m.sends.id(int(i)) for i in m.unmatched_sends()] == [(1, 0)]
@@ -99,7 +99,7 @@ def test_every_completion_tells_which_message_came(how: str) -> None:
         done = [getattr(r0, how)([sent, q1, q2], 1), getattr(r0, how)([sent, q1, q2], 2)]
     else:
         done = [getattr(r0, how)([sent, q1, q2], [2, 1])] * 2
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((2, s2), (0, 0)), ((1, s1), (0, 1))}
     assert m.recvs.completion.tolist() == done
     assert m.recvs.decided.tolist() == done
@@ -120,7 +120,7 @@ def test_both_halves_of_a_sendrecv_count() -> None:
         "MPI_Sendrecv_replace", buf=1, count=1, datatype="MPI_INT", dest=0, sendtag=5, source=0, recvtag=5,
         comm="MPI_COMM_WORLD", status=Status(0, 5, 4),
     )  # fmt: skip
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((0, 0), (1, 0)), ((1, 0), (0, 0)), ((0, q), (1, 1)), ((1, 1), (0, q))}
     assert m.sends.completion.tolist() == [0, w, 0, 1]
     assert all(f & Post.HALF for f in m.recvs.flags)
@@ -131,7 +131,7 @@ def test_a_message_to_nobody_is_no_message() -> None:
     (r0,) = b.ranks
     r0.send(PROC_NULL)
     r0.recv(PROC_NULL)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert len(m.sends) == len(m.recvs) == 0
 
 
@@ -146,7 +146,7 @@ def test_a_persistent_operation_counts_at_each_start() -> None:
         r1.start(q)
         q.status = Status(0, 3, 4)
         r1.wait(q)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((0, 1), (1, 1)), ((0, 3), (1, 3))}
     assert m.sends.args.tolist() == [0, 0]
     assert m.recvs.completion.tolist() == [2, 4]
@@ -165,7 +165,7 @@ def test_a_matched_probe_is_the_post_of_its_receive() -> None:
     r0.mrecv(late)
     q = r0.imrecv(message)
     r0.wait(q)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((1, 0), (0, 0)), ((1, 1), (0, 1)), ((2, 0), (0, 2))}
     assert m.recvs.decided.tolist() == [0, 1, 2]
     assert m.recvs.args.tolist() == [3, 1, 4]
@@ -182,7 +182,7 @@ def test_a_probe_sees_the_message_that_the_next_receive_takes() -> None:
     r0.iprobe(ANY, 1, got=1)
     r0.probe(ANY, ANY_TAG, got=1, got_tag=1)
     r0.recv(1, tag=1)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert m.probes.partner.tolist() == [1, 1]
 
 
@@ -196,7 +196,7 @@ def test_a_cancelled_receive_drops_out_and_a_freed_one_stays() -> None:
     r0.request_free(r0.irecv(1, tag=1))
     r1.send(0, tag=1)
     r1.send(0, tag=1)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((1, 0), (0, 3)), ((1, 1), (0, 4))}
     assert m.recvs.flags[1] & Post.FREED
 
@@ -207,7 +207,7 @@ def test_a_refused_send_was_never_posted() -> None:
     r0.send(1, tag=1, error=4)
     r0.send(1, tag=1)
     r1.recv(0, tag=1)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((0, 1), (1, 0))}
 
 
@@ -223,7 +223,7 @@ def test_communicators_keep_apart_and_their_ranks_are_translated() -> None:
     x = r2.recv(ANY, got=0, comm=even)
     y = r3.send(0, comm=odd)
     z = r1.recv(1, comm=odd)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert ((0, s), (2, x)) in pairs(m)
     assert ((3, y), (1, z)) in pairs(m)
     assert len(pairs(m)) == 3
@@ -235,7 +235,7 @@ def test_peers_of_an_intercommunicator_are_in_the_other_group() -> None:
     inter = b.comm("MPI_Intercomm_create", [0, 1], remote=[2, 3])
     s = r0.send(1, comm=inter)
     x = r3.recv(ANY, got=0, comm=inter)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((0, s), (3, x))}
 
 
@@ -249,7 +249,7 @@ def test_collectives_pair_by_their_number_on_the_communicator() -> None:
     for r in b.ranks:
         r.bcast(root=1)
     r0.open.barrier()
-    m = match(b.open())
+    m = match_operations(b.open())
     assert [m.instances.parts(k).tolist() for k in range(3)] == [[0, 3, 5], [1, 4, 6], [2]]
     assert m.collectives.completion.tolist() == [1, 2, NONE, 0, 1, 0, 1]
     assert m.collective_of((1, 1)) == 1
@@ -270,7 +270,7 @@ def test_windows_files_and_persistent_collectives_count_for_themselves() -> None
         r.call("MPI_Start", request=400)
         r.call("MPI_Wait", request=400)
         r.call("MPI_Win_free", win=windows[i])
-    m = match(b.open())
+    m = match_operations(b.open())
     groups = [tuple(m.collectives.event[m.instances.parts(k)].tolist()) for k in range(len(m.instances))]
     # made, barrier, init on the world; fence and free on the window; two starts
     assert sorted(groups) == sorted([(0, 0), (1, 2), (3, 3), (2, 1), (8, 8), (4, 4), (6, 6)])
@@ -284,7 +284,7 @@ def test_posts_of_threads_are_ordered_by_their_tickets() -> None:
     r0.send(1, tag=1, thread=1, ticket=4, enter=2000)
     r1.recv(0, tag=1)
     r1.recv(0, tag=1)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((0, 1), (1, 0)), ((0, 0), (1, 1))}
 
 
@@ -294,7 +294,7 @@ def test_a_request_may_complete_in_another_thread() -> None:
     q = r0.irecv(ANY, 1, got=1, thread=0)
     w = r0.wait(q, thread=1)
     r1.send(0, tag=1)
-    m = match(b.open())
+    m = match_operations(b.open())
     assert pairs(m) == {((1, 0), (0, 0))}
     assert m.recvs.completion.tolist() == [w + 1]
 
@@ -302,7 +302,7 @@ def test_a_request_may_complete_in_another_thread() -> None:
 def test_what_c_reads_of_a_rank_lives_as_long_as_c_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     alive: set[int] = set()
 
-    class Watched(operations.Reading):
+    class Watched(operations.ExtractionInput):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             alive.add(id(self.given))
@@ -324,7 +324,7 @@ def test_what_c_reads_of_a_rank_lives_as_long_as_c_reads_it(monkeypatch: pytest.
             return called
 
     kernel, seen = operations.extraction.kernel(), list[str]()
-    monkeypatch.setattr(operations, "Reading", Watched)
+    monkeypatch.setattr(operations, "ExtractionInput", Watched)
     monkeypatch.setattr(operations.extraction, "kernel", Kernel)
     b = Builder(ranks=2)
     r0, r1 = b.ranks
@@ -332,5 +332,5 @@ def test_what_c_reads_of_a_rank_lives_as_long_as_c_reads_it(monkeypatch: pytest.
     r0.startall([p, p, p])
     for _ in range(3):
         r1.recv(0)
-    assert len(match(b.open()).sends) == 3
+    assert len(match_operations(b.open()).sends) == 3
     assert set(seen) == {"weft_extract", "weft_extract_most"}

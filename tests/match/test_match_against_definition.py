@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.match import NONE, match
+from weft.match import NONE, match_operations
 from weft.match.functions import Post
-from weft.match.grouping import group
+from weft.match.grouping import group_rows
 from weft.native.headers.match import Posts, kernel
 from weft.trace.builder import ANY, Builder, standard_functions
 
@@ -60,7 +60,7 @@ def test_the_kernel_pairs_the_ith_send_with_the_ith_receive(
 
 @given(st.lists(st.integers(0, 9), max_size=60))
 def test_grouping_is_a_stable_sort(keys: list[int]) -> None:
-    first, rows = group(np.array([NONE if k == 9 else k for k in keys], np.uint32), 9)
+    first, rows = group_rows(np.array([NONE if k == 9 else k for k in keys], np.uint32), 9)
     for k in range(9):
         assert rows[int(first[k]) : int(first[k + 1])].tolist() == [i for i, x in enumerate(keys) if x == k]
 
@@ -106,7 +106,7 @@ def test_a_recorded_run_is_matched_as_it_was_played(data: st.DataObject) -> None
                 open_requests[rank] = list(some[cut:])
     for rank, requests in open_requests.items():
         b.ranks[rank].waitall(requests)
-    m = match(b.open())
+    m = match_operations(b.open())
     found = {(m.sends.id(i), m.recvs.id(int(p))) for i, p in enumerate(m.sends.partner) if p != NONE}
     assert found == played
     assert not (m.recvs.flags & Post.UNDECIDED).any()

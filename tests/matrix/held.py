@@ -104,7 +104,7 @@ class Comparison:
         if event.damage or event.open:
             self._say(f"the event is {event.damage or 'open'}")
             return
-        site, outs = event.site, any(p.direction != "in" for p in table.by_name()[call.name].parameters)
+        site, outs = event.site, any(p.direction != "in" for p in table.functions_by_name()[call.name].parameters)
         if not self.language.lines and outs and Path(site.file or "?").name in self.sources:
             self.wrong_lines += site.line != call.line
         elif site.line != call.line or Path(site.file or "?").name not in self.sources:
@@ -113,10 +113,10 @@ class Comparison:
             self._say(f"returned {call.result}, recorded error {event.error}")
         if call.polls != event.polls:
             self._say(f"{call.polls} failed polls in a row, recorded {event.polls}")
-        parameters = table.by_name()[call.name].parameters
+        parameters = table.functions_by_name()[call.name].parameters
         if call.name == "MPI_Init":
             return  # C's two arguments are not MPI's business, and Fortran has none
-        if table.by_name()[call.name].result == "double":
+        if table.functions_by_name()[call.name].result == "double":
             (seconds,) = struct.unpack("<d", struct.pack("<Q", event.buffer))
             text = call.after[0].text
             if seconds != (float.fromhex(text) if text.startswith("0x") else float(text)):
@@ -312,13 +312,13 @@ def folded(calls: list[Call]) -> Iterator[Call]:
 
 def inputs(call: Call) -> list[str]:
     """The arguments that go into a call."""
-    parameters = table.by_name()[call.name].parameters
+    parameters = table.functions_by_name()[call.name].parameters
     return [v.text for p, v in zip(parameters, call.before, strict=True) if p.direction != "out"]
 
 
 def poll_failed(call: Call) -> bool:
     """Whether a poll came out false, or with no request completed."""
-    for p, value in zip(table.by_name()[call.name].parameters, call.after, strict=True):
+    for p, value in zip(table.functions_by_name()[call.name].parameters, call.after, strict=True):
         if p.name in ("flag", "outcount"):
             return (value.items or (value.text,))[0] in ("0", "F")
     return False

@@ -54,7 +54,7 @@ def argument_differs(event: Event, names: Names, name: str, wanted: Any, argumen
         got = event.status
         recorded = [got.source, got.tag, got.count] if got else None
         return None if recorded == wanted else f"status was {wanted}, recorded {recorded}"
-    parameter = event.function.by_name[name]
+    parameter = event.function.parameters_by_name[name]
     if name not in arguments:
         return f"{name} is not in the record"
     recorded = arguments[name]

@@ -44,7 +44,7 @@ def test_the_page_says_what_a_call_means_and_where_its_arguments_are() -> None:
 
 
 def test_the_page_gives_the_reason_of_each_function_that_is_passed_through() -> None:
-    passed = [function for function in table.functions() if function.passed_through]
+    passed = [function for function in table.all_functions() if function.passed_through]
     assert passed
     for function in passed:
         assert rows()[function.name][0] == f"passed through: {function.passed_through}"
@@ -61,13 +61,13 @@ def test_the_page_that_is_printed_is_the_page_of_the_site() -> None:
 
 def test_the_page_names_every_function_once() -> None:
     page = coverage.render_page()
-    for function in table.functions():
+    for function in table.all_functions():
         assert page.count(f"| `{function.name}` |") == 1
 
 
 @pytest.mark.cases(1)
 def test_each_exported_function_is_recorded_or_has_a_reason(installed: Installed) -> None:
-    exported = {name for name in functions_in(shim.probe(installed.mpicc).path) if name.startswith("MPI_")}
+    exported = {name for name in functions_in(shim.probe_library(installed.mpicc).path) if name.startswith("MPI_")}
     assert len(exported) > 300
     assert coverage.find_unexplained(exported) == []
 
@@ -79,8 +79,8 @@ def test_a_function_that_nobody_knows_is_reported() -> None:
 @pytest.mark.cases(1)
 @pytest.mark.timeout(400)
 def test_the_recorder_has_a_wrapper_for_each_recorded_function(installed: Installed) -> None:
-    wanted = {f.name for f in generate.select_recorded(set(shim.probe(installed.mpicc).exported))}
-    wrapped = functions_in(shim.build(installed.mpicc).path)
+    wanted = {f.name for f in generate.select_recorded(set(shim.probe_library(installed.mpicc).exported))}
+    wrapped = functions_in(shim.build_shim(installed.mpicc).path)
     assert wanted - wrapped == set()
     assert {f"P{name}" for name in wanted} - wrapped == set()
     unknown = {name for name in wrapped if name.startswith("MPI_")} - wanted

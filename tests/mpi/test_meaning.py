@@ -16,16 +16,16 @@ from weft.mpi.meaning.rows import all_rows
 from weft.mpi.table import Function, Parameter
 from weft.native.headers.epochs import Call
 
-STATED = [f for f in table.functions() if meaning.refused(f.name) is None]
+STATED = [f for f in table.all_functions() if meaning.why_refused(f.name) is None]
 
 
 def unstated(functions: Iterable[Function]) -> list[str]:
     """The functions that have neither a row nor a reason to have none."""
-    return [f.name for f in functions if meaning.of(f.name) is None and meaning.refused(f.name) is None]
+    return [f.name for f in functions if meaning.find_meaning(f.name) is None and meaning.why_refused(f.name) is None]
 
 
 def row(f: Function) -> Meaning:
-    found = meaning.of(f.name)
+    found = meaning.find_meaning(f.name)
     assert found is not None, f"{f.name} has no row in weft/mpi/meaning and no reason in refusals.py"
     return found
 
@@ -46,22 +46,22 @@ def parameters(f: Function) -> dict[str, Parameter]:
 
 
 def test_each_function_of_the_standard_is_stated_or_refused_with_a_reason() -> None:
-    assert unstated(table.functions()) == [], "give each a row in weft/mpi/meaning, or a reason in its refusals.py"
+    assert unstated(table.all_functions()) == [], "give each a row in weft/mpi/meaning, or a reason in its refusals.py"
 
 
 def test_a_function_that_is_added_without_a_meaning_is_told_by_its_name() -> None:
     invented = Function(9999, "MPI_Invented", "int", (), None)
-    assert unstated([*table.functions(), invented]) == ["MPI_Invented"]
+    assert unstated([*table.all_functions(), invented]) == ["MPI_Invented"]
 
 
 def test_no_function_is_stated_twice_or_beside_the_standard() -> None:
     counts = Counter(found.name for found in all_rows())
     assert [name for name, count in counts.items() if count > 1] == []
-    assert set(counts) - {meaning.base(f.name) for f in STATED} == set()
+    assert set(counts) - {meaning.base_name(f.name) for f in STATED} == set()
 
 
 def test_no_function_is_both_stated_and_refused() -> None:
-    assert [name for name in meaning.every() if meaning.refused(f"MPI_{name}")] == []
+    assert [name for name in meaning.all_meanings() if meaning.why_refused(f"MPI_{name}")] == []
 
 
 def test_what_a_function_makes_and_frees_are_handles_that_it_has() -> None:
@@ -82,7 +82,7 @@ def test_a_form_of_a_function_has_its_arguments_and_its_request() -> None:
     def check(f: Function) -> None:
         found = row(f)
         assert ("REQUEST" in found.makes) == (found.form in (Form.NONBLOCKING, Form.PERSISTENT) and not found.polls)
-        kin = meaning.of(found.kin)
+        kin = meaning.find_meaning(found.kin)
         assert kin is not None, f"{found.name} is said to be a form of {found.kin}, which has no row"
         if found.kin == found.name:
             assert found.form in (Form.BLOCKING, Form.NONBLOCKING)
@@ -92,7 +92,7 @@ def test_a_form_of_a_function_has_its_arguments_and_its_request() -> None:
         if Mode.PARTITIONED is found.mode or found.form in (Form.BEGIN, Form.END) or found.polls:
             return
         large = "_c" if f.name.endswith("_c") else ""
-        of_kin = table.by_name()[f"MPI_{kin.name}{large}"]
+        of_kin = table.functions_by_name()[f"MPI_{kin.name}{large}"]
         own = [p.name for p in f.parameters if p.name not in ("request", "info", "status")]
         assert own == [p.name for p in of_kin.parameters if p.name not in ("info", "status")]
 
@@ -114,9 +114,9 @@ def test_whose_members_call_it_is_said_by_an_argument() -> None:
 def test_how_much_a_collective_moves_is_said_as_its_arguments_say_it() -> None:
     def check(f: Function) -> None:
         found, given = row(f), parameters(f)
-        assert found.rooted == ("root" in given)
-        assert found.reduces == ("op" in given)
-        assert found.neighbours == ("neighbor" in f.name.lower())
+        assert found.is_rooted == ("root" in given)
+        assert found.is_reduction == ("op" in given)
+        assert found.is_neighbourhood == ("neighbor" in f.name.lower())
         for share, counts, types in (
             (found.sends, "sendcounts", "sendtypes"),
             (found.receives, "recvcounts", "recvtypes"),
@@ -128,9 +128,9 @@ def test_how_much_a_collective_moves_is_said_as_its_arguments_say_it() -> None:
                 assert {"count", counts.removesuffix("s"), "recvcount", "recvcounts"} & given.keys()
         assert (found.sends is Share.NOTHING) == (found.kin == "Barrier")
         in_place = found.in_place
-        assert (in_place is InPlace.NOWHERE) == (found.neighbours or found.kin in ("Barrier", "Bcast"))
+        assert (in_place is InPlace.NOWHERE) == (found.is_neighbourhood or found.kin in ("Barrier", "Bcast"))
         assert (in_place in (InPlace.SENDING_AT_ROOT, InPlace.RECEIVING_AT_ROOT)) == (
-            found.rooted and found.kin != "Bcast"
+            found.is_rooted and found.kin != "Bcast"
         )
 
     each([f for f in STATED if row(f).moves], check)
@@ -156,14 +156,14 @@ def test_what_is_asked_over_and_over_answers_at_once() -> None:
 
 
 def test_only_what_returns_at_its_own_time_is_called_local() -> None:
-    waiting = {m.name for m in meaning.every().values() if m.form is Form.BLOCKING and not m.local}
+    waiting = {m.name for m in meaning.all_meanings().values() if m.form is Form.BLOCKING and not m.local}
     assert {"Send", "Recv", "Wait", "Barrier", "Comm_spawn", "Comm_accept", "Win_start", "Finalize"} <= waiting
     assert not {"Bsend", "Rsend", "Comm_rank", "Test", "Start", "Iprobe", "Win_post", "Type_commit"} & waiting
 
 
 def test_every_collective_may_wait_for_its_members() -> None:
     """A row whose request or whose call waits for nobody would never be part of a proof."""
-    collectives = meaning.among(Act.COLLECTIVE)
+    collectives = meaning.meanings_with(Act.COLLECTIVE)
     assert len(collectives) > 120
     assert {m.name for m in collectives if m.waits not in (Waits.EVERY, Waits.SOME)} == set()
 
@@ -216,6 +216,6 @@ def test_no_room_keeps_a_list_of_functions_of_its_own() -> None:
             continue
         for node in ast.walk(ast.parse(file.read_text())):
             words = _named(node)
-            if len(words) > 3 and all(word.removeprefix("MPI_") in meaning.every() for word in words):
+            if len(words) > 3 and all(word.removeprefix("MPI_") in meaning.all_meanings() for word in words):
                 found.add(name)
     assert found == set(LISTED), "ask weft.mpi.meaning, or say here what the list says that the table does not"

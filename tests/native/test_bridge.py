@@ -15,7 +15,7 @@ import pytest
 
 import weft
 from weft.native import declarations, generate, shared
-from weft.native.bridge import several
+from weft.native.bridge import as_c_array
 from weft.native.declarations import HeaderError, Known
 from weft.native.headers.match import Posts, kernel
 from weft.native.headers.view import Lanes, Row
@@ -51,7 +51,8 @@ def test_a_changed_structure_without_a_build_is_refused_at_import(changed: Path)
 
 def test_kernels_that_were_built_from_other_headers_are_refused_at_load(changed: Path) -> None:
     written = (
-        "from pathlib import Path; from weft.native import generate; generate.write(Path('build')); print('written')"
+        "from pathlib import Path; from weft.native import generate; "
+        "generate.write_files(Path('build')); print('written')"
     )
     assert run(changed, written) == "written"
     said = run(changed, "from weft.native.headers.match import kernel; kernel()")
@@ -93,14 +94,14 @@ def test_a_number_that_changes_in_c_changes_in_python_when_that_is_built(changed
     names = {name for _, _, name, _ in NUMBERS}
     asked = ", ".join(f"int({module}.{number})" for _, _, module, number in NUMBERS)
     code = f"import {', '.join(sorted(names))}; print({asked})"
-    run(changed, "from pathlib import Path; from weft.native import generate; generate.write(Path('build'))")
+    run(changed, "from pathlib import Path; from weft.native import generate; generate.write_files(Path('build'))")
     assert run(changed, code) == " ".join(["77"] * len(NUMBERS))
 
 
 def test_the_modules_are_those_of_the_headers_as_they_are() -> None:
     folder = PACKAGE / "native" / "headers"
     on_disk = {path.stem: path.read_text() for path in folder.glob("*.py") if path.stem != "__init__"}
-    assert on_disk == generate.modules(), "run `make kernel`"
+    assert on_disk == generate.render_modules(), "run `make kernel`"
 
 
 def compiles(text: str, folder: Path) -> bool:
@@ -112,12 +113,12 @@ def compiles(text: str, folder: Path) -> bool:
 
 
 def test_every_layout_is_the_compilers(tmp_path: Path) -> None:
-    for name, text in generate.layouts().items():
+    for name, text in generate.render_layout_checks().items():
         assert compiles(text, tmp_path), name
 
 
 def test_a_layout_that_is_another_than_the_compilers_does_not_compile(tmp_path: Path) -> None:
-    text = generate.layouts()["order.c"]
+    text = generate.render_layout_checks()["order.c"]
     wrong = re.sub(r"(send_known\) == )(\d+)", lambda m: f"{m[1]}{int(m[2]) + 8}", text)
     assert wrong != text
     assert not compiles(wrong, tmp_path)
@@ -138,9 +139,9 @@ def test_layouts_of_random_structures_are_the_compilers(tmp_path: Path) -> None:
         lines.append("\n".join((f"struct s{n} {{", *members, "};")))
     header = tmp_path / "random.h"
     header.write_text("\n".join(lines))
-    read = declarations.read(header, Known(), functions=False)
+    read = declarations.read_header(header, Known(), functions=False)
     assert len(read.structs) == 60
-    asserted = [line for struct in read.structs.values() for line in generate.asserted(struct)]
+    asserted = [line for struct in read.structs.values() for line in generate.layout_assertions(struct)]
     assert compiles("\n".join([*lines, *asserted]), tmp_path)
 
 
@@ -156,7 +157,7 @@ def test_layouts_of_random_structures_are_the_compilers(tmp_path: Path) -> None:
 def test_c_that_is_not_understood_is_an_error_with_its_place(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.h").write_text(text)
     with pytest.raises(HeaderError, match=r"^odd\.h: cannot read"):
-        declarations.read(tmp_path / "odd.h", Known(), functions=False)
+        declarations.read_header(tmp_path / "odd.h", Known(), functions=False)
 
 
 def posts(**other: object) -> Posts:
@@ -189,14 +190,14 @@ def test_a_structure_has_all_of_its_members_and_no_others() -> None:
 
 
 def test_another_structure_than_c_reads_is_refused() -> None:
-    rows = several([Row()], Row)
+    rows = as_c_array([Row()], Row)
     assert Lanes(rows=rows, count=1, first=None, of=None, edges=None, columns=0).rows == ctypes.addressof(rows)
     with pytest.raises(TypeError, match="C reads Row there, and not Posts"):
         Lanes(rows=posts(), count=1, first=None, of=None, edges=None, columns=0)
 
 
 def test_a_structure_keeps_what_it_points_to() -> None:
-    given = posts(event=np.arange(3, dtype=np.uint32)).again(tag=None)
+    given = posts(event=np.arange(3, dtype=np.uint32)).copy_with(tag=None)
     kept = ctypes.cast(given.event, ctypes.POINTER(ctypes.c_uint32))
     filler = [np.full(3, 9, np.uint32) for _ in range(100)]
     assert kept[:3] == [0, 1, 2]

@@ -58,7 +58,7 @@ def commands(folder: Path, mpich: Installed) -> Iterator[tuple[list[Path], tuple
         yield sorted((WEFT / part).glob("*.c")), flags
     shown = shlex.split(execute([mpich.mpicc, "-show"]).stdout)
     includes = tuple(word for word in shown if word.startswith("-I"))
-    made = {**shim._sources(), **shim._generated(shim.probe(mpich.mpicc))}
+    made = {**shim._read_sources(), **shim._generate_sources(shim.probe_library(mpich.mpicc))}
     parts = {name for together in shim._TOGETHER.values() for name in together}
     whole = [path for path in written(folder / "mpi", made) if path.name not in parts]
     yield whole, ("-std=gnu11", f"-I{folder / 'mpi/shim'}", *includes)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from weft.match import match
-from weft.order import Order, order
+from weft.match import match_operations
+from weft.order import Order, order_events
 from weft.trace.builder import ANY, Builder
 
 
 def ordered(b: Builder) -> Order:
     trace = b.open()
-    made = order(trace, match(trace))
+    made = order_events(trace, match_operations(trace))
     assert made.left_out == 0
     return made
 
@@ -25,7 +25,7 @@ def test_a_message_orders_its_send_before_its_receive() -> None:
     o = ordered(b)
     assert o.before((0, 0), (2, 0))
     assert not o.before((2, 0), (0, 0))
-    assert o.concurrent((0, 1), (2, 0))
+    assert o.is_concurrent((0, 1), (2, 0))
     assert not o.reaches((0, 0), (1, 0), a_end=True), "a buffered send need not have returned"
 
 
@@ -77,8 +77,8 @@ def test_a_collective_that_moves_nothing_or_is_none_orders_nothing() -> None:
     r0.barrier()
     r1.allreduce()
     o = ordered(b)
-    assert o.concurrent((0, 0), (1, 0))
-    assert o.concurrent((0, 1), (1, 1))
+    assert o.is_concurrent((0, 0), (1, 0))
+    assert o.is_concurrent((0, 1), (1, 1))
 
 
 def test_a_nonblocking_collective_orders_at_its_completion() -> None:
@@ -120,7 +120,7 @@ def test_threads_are_ordered_only_where_it_must_be() -> None:
     r0.wait(q)
     o = ordered(b)
     assert o.before((0, 0), (0, 2)), "MPI must be initialised before another thread calls it"
-    assert o.concurrent((0, 1), (0, 2))
+    assert o.is_concurrent((0, 1), (0, 2))
     assert o.before((0, 3), (0, 4)), "a request must be made before it completes"
 
 
@@ -165,4 +165,4 @@ def test_a_run_that_contradicts_itself_is_still_ordered() -> None:
     r1.recv(0)
     r1.send(0)
     trace = b.open()
-    assert order(trace, match(trace)).left_out > 0
+    assert order_events(trace, match_operations(trace)).left_out > 0

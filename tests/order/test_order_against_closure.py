@@ -9,7 +9,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from weft.match import NONE, match
+from weft.match import NONE, match_operations
 from weft.match.functions import Post
 from weft.order import Order
 from weft.trace import Trace
@@ -91,7 +91,7 @@ def random_run(seed: int) -> tuple[Trace, list[tuple[tuple[int, int], tuple[int,
 
 def closure(trace: Trace, edges: list[tuple[tuple[int, int], tuple[int, int]]]) -> dict[tuple[int, int], int]:
     """The number of each point, and `reach[i, j]`: Warshall over points and over the decisions of receives."""
-    m = match(trace)
+    m = match_operations(trace)
     number: dict[tuple[int, int], int] = {}
     for rank in trace.ranks:
         for point in range(1, 2 * len(rank.events) + 1):
@@ -140,7 +140,7 @@ def closure(trace: Trace, edges: list[tuple[tuple[int, int], tuple[int, int]]]) 
 def test_before_past_and_future_are_those_of_the_closure(memory: int) -> None:
     for seed in range(120):
         trace, edges = random_run(seed)
-        o = Order(trace, match(trace), memory=memory)
+        o = Order(trace, match_operations(trace), memory=memory)
         assert o.left_out == 0
         reach = closure(trace, edges)
         points = sorted({i for i, _ in reach})

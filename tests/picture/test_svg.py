@@ -129,7 +129,7 @@ def test_a_notebook_shows_an_opened_run(tmp_path: Path) -> None:
 
 
 def test_a_trace_without_a_painter_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trace, "painter", None)
+    monkeypatch.setattr(Trace, "draw_svg", None)
     trace = hung().open()
     assert trace._repr_svg_() is None
     with pytest.raises(RunError, match=r"opened by weft\.open"):

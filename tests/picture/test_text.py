@@ -101,7 +101,7 @@ def test_how_a_rank_ended_is_said() -> None:
     b = Builder(ranks=3, ended="crashed")
     b.ranks[0].barrier()
     b.ranks[1].finalize()
-    b.ranks[2].missing()
+    b.ranks[2].leave_no_record()
     b.ranks[0].state = State.EXITED
     text = draw_text(b.open(), 100)
     assert "✗ left no record" in text and "✗ ended outside of MPI, before MPI_Finalize" in text

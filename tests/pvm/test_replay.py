@@ -16,7 +16,7 @@ from pvm.conftest import Recorded
 from pvm.replays import PROGRAMS, outcomes, printed
 from replay.test_sequence import interleaving
 from tests_support import WEFT, execute
-from weft.trace.births import births
+from weft.trace.births import list_spawns
 from weft.trace.layout import LogKind
 
 Record = Callable[..., Recorded]
@@ -68,9 +68,9 @@ def test_children_that_a_run_cannot_have_are_no_children(recorded: Record, tmp_p
     run = tmp_path / "run"
     shutil.copytree(recorded("races", "pool", level="outcomes")[0], run)
     facts = json.loads((run / "run.json").read_text())
-    assert births(weft.open(run))
+    assert list_spawns(weft.open(run))
     (run / "run.json").write_text(json.dumps({**facts, "children": told}))
-    assert births(weft.open(run)) == []
+    assert list_spawns(weft.open(run)) == []
 
 
 @pytest.mark.matrix

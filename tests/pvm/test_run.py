@@ -16,8 +16,8 @@ from pvm.conftest import Recorded
 from pvm.kills import kill
 from tests_support import WEFT, execute
 from weft.order import Order
-from weft.report import Report, examine
-from weft.report.ground import Ground
+from weft.report import Report, run_analyses
+from weft.report.ground import AnalysisContext
 from weft.view.run_view import RunView
 
 Record = Callable[..., Recorded]
@@ -25,7 +25,7 @@ Record = Callable[..., Recorded]
 
 def report(recorded: Recorded) -> Report:
     """What is found in a run."""
-    return examine(weft.open(recorded[0]))
+    return run_analyses(weft.open(recorded[0]))
 
 
 def kinds(recorded: Recorded) -> list[str]:
@@ -55,7 +55,7 @@ def test_a_farm_is_recorded_with_all_its_tasks(recorded: Record) -> None:
 
 
 def test_each_message_of_a_farm_has_its_receive(recorded: Record) -> None:
-    ground = Ground(weft.open(recorded("farm", "3", "12")[0]))
+    ground = AnalysisContext(weft.open(recorded("farm", "3", "12")[0]))
     sends = ground.match.sends
     assert len(sends) == 12 + 12 + 3 + 15
     assert (sends.partner != 2**32 - 1).all()
@@ -64,7 +64,7 @@ def test_each_message_of_a_farm_has_its_receive(recorded: Record) -> None:
 
 def test_a_spawn_is_before_all_that_its_tasks_do(recorded: Record) -> None:
     trace = weft.open(recorded("farm", "3", "12")[0])
-    ground = Ground(trace)
+    ground = AnalysisContext(trace)
     order: Order = ground.order
     spawn = next(trace.select("fn:pvm_spawn"))
     assert all(order.before((0, spawn.index - 1), (child, 1)) for child in (1, 2, 3))

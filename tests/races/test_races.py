@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from weft.findings import Finding
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.races import find
 from weft.trace.builder import ANY, Builder, RankBuilder, Request
 from weft.trace.layout import ANY_TAG
@@ -24,8 +24,8 @@ def at(line: int) -> Place:
 
 def races(b: Builder) -> list[Finding]:
     trace = b.open()
-    m = match(trace)
-    found = find(trace, m, order(trace, m))
+    m = match_operations(trace)
+    found = find(trace, m, order_events(trace, m))
     assert all(f.kind == "message-race" and f.severity == "warning" and f.certainty == "certain" for f in found)
     return found
 
@@ -323,6 +323,6 @@ def test_a_race_in_a_librarys_own_line_is_a_note_unless_it_harms() -> None:
         for sender in (1, 2):
             r0.recv(ANY, got=sender, tag=1, site=(file, 7, "serve"))
         trace = b.open()
-        matched = match(trace)
-        found = find(trace, matched, order(trace, matched))
+        matched = match_operations(trace)
+        found = find(trace, matched, order_events(trace, matched))
         assert {one.severity for one in found} == {severity}

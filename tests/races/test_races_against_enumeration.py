@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from weft.match import match
-from weft.order import order
-from weft.races import detect
+from weft.match import match_operations
+from weft.order import order_events
+from weft.races import detect_races
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder, Request, standard_functions
 from weft.trace.layout import ANY_TAG
@@ -294,10 +294,10 @@ def build(program: list[list[Op]], end: State) -> tuple[Trace, dict[Where, int]]
 
 def found_races(trace: Trace, events: dict[Where, int]) -> set[tuple[str, Where, Where]]:
     back = {(rank, event): (rank, i) for (rank, i), event in events.items()}
-    m = match(trace)
-    o = order(trace, m)
+    m = match_operations(trace)
+    o = order_events(trace, m)
     assert o.left_out == 0
-    races = detect(m, o)
+    races = detect_races(m, o)
     found = set()
     for k in range(len(races)):
         posts = m.probes if races.probe[k] else m.recvs

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from weft.findings import Finding
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.races import find
 from weft.trace.builder import ANY, Builder
 
 
 def races(b: Builder) -> list[Finding]:
     trace = b.open()
-    m = match(trace)
-    return find(trace, m, order(trace, m))
+    m = match_operations(trace)
+    return find(trace, m, order_events(trace, m))
 
 
 def severities(b: Builder) -> set[str]:

@@ -15,14 +15,14 @@ import pytest
 import weft
 from replay.campaign import HERE, compile_c, environment
 from tests_support import WEFT, Installed, execute
-from weft.match import NONE, match
+from weft.match import NONE, match_operations
 
 EventId = tuple[int, int]
 
 
 def taken(run: Path, receive: EventId) -> EventId:
     """The send of the message that a receive, or a probe, of a run got."""
-    found = match(weft.open(run))
+    found = match_operations(weft.open(run))
     rows = found.receives_of(receive)
     if rows:
         partner = int(found.recvs.partner[rows[0]])

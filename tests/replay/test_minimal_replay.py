@@ -19,8 +19,8 @@ from replay.scripts import MPI_NAMES, Call, Script, edges, past, random_script
 from tests_support import WEFT, Installed, execute
 from weft.cli.main import main
 from weft.cli.run import LEFT_STATUS
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.replay import Cuts, make_plans
 from weft.trace import Event, Trace
 from weft.trace.layout import Flag
@@ -138,14 +138,14 @@ def test_with_one_call_less_on_any_rank_the_point_is_not_reached(
         other = rng.choice(sorted({rank for rank, _ in needed} - {point[0]}))
         last = max(call for call in needed if call[0] == other)
         trace = recorded.trace
-        matched = match(trace)
+        matched = match_operations(trace)
         steps = make_plans(trace, matched)
-        cuts = Cuts(trace, order(trace, matched), steps)
+        cuts = Cuts(trace, order_events(trace, matched), steps)
         cut = cuts.least_cut_reaching([(point[0], recorded.calls[point])])
         assert cut.goals[other, 0] > steps[other].threads[0].entries_before(recorded.calls[last])
         short = cut.goals | {(other, 0): steps[other].threads[0].entries_before(recorded.calls[last])}
         found = steps, replace(cut, goals=short)
-        monkeypatch.setattr("weft.cli.replay.lay_plan", lambda *_, found=found: found)
+        monkeypatch.setattr("weft.cli.replay.make_plans", lambda *_, found=found: found)
         status = main(["replay", str(recorded.run), "--out", str(folder / "short"), "--until", recorded.until(point)])
         again = set(calls(weft.open(folder / "short")))
         assert last not in again

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.match import match
+from weft.match import match_operations
 from weft.replay import make_plans
 from weft.replay.layout import POSTED_FREE, POSTED_NEVER, Outcome, PlanFlag
 from weft.replay.planning import plan_thread_from_outcomes
@@ -127,7 +127,7 @@ def test_sources_are_ranks_of_the_receives_communicator() -> None:
     b.ranks[1].recv(tag=7, got=2, comm=some)
     b.ranks[1].recv(1, tag=7, comm=some)
     trace = b.open()
-    plans = make_plans(trace, match(trace))
+    plans = make_plans(trace, match_operations(trace))
     assert plans[1].threads[0].posts.tolist() == [2]
     assert [len(p.threads[0].entries) for p in plans] == [1, 3, 2, 2]
     assert all(p.flags & PlanFlag.CHECKED for p in plans)

@@ -8,8 +8,8 @@ import pytest
 
 import weft
 from tests_support import WEFT, Installed, execute
-from weft.match import communicates, match
-from weft.order import order
+from weft.match import communicates, match_operations
+from weft.order import order_events
 from weft.replay import Cut, Cuts, make_plans, plan_steps
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -60,8 +60,8 @@ def test_a_point_is_reached_with_the_calls_that_it_needs_alone(recorded: dict[st
     told = [line for line in plain.stderr.splitlines() if "stopped as asked" in line or line.startswith("weft:   rank")]
     assert told
     assert told == [line for line in one.stderr.splitlines() if line in told]
-    plans = make_plans(trace, matched := match(trace))
-    cuts = Cuts(trace, order(trace, matched), plans)
+    plans = make_plans(trace, matched := match_operations(trace))
+    cuts = Cuts(trace, order_events(trace, matched), plans)
     found = plan_steps(cuts, plans, cuts.least_cut_reaching([(0, middle)]))
     goals = {step.rank: step.goal for step in found}
     assert goals == {rank: goal for (rank, _), goal in cuts.least_cut_reaching([(0, middle)]).goals.items() if goal}

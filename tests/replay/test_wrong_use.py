@@ -17,7 +17,7 @@ from replay.campaign import HERE, environment
 from tests_support import WEFT, Installed, execute
 from weft.base.words import plural
 from weft.cli.main import main
-from weft.cli.replay import folder_of
+from weft.cli.replay import start_folder
 from weft.errors import WeftError
 from weft.trace.builder import Builder
 
@@ -252,8 +252,8 @@ def test_another_program_runs_where_we_are_and_needs_no_folder_of_the_record(
     trace = Builder(1).open()
     trace.run["cwd"] = str(tmp_path / "gone")
     monkeypatch.chdir(tmp_path)
-    assert folder_of(trace, ["./copy"]) == tmp_path
+    assert start_folder(trace, ["./copy"]) == tmp_path
     with pytest.raises(WeftError, match="gone, which is not here; go to its copy and give the program after --"):
-        folder_of(trace, [])
+        start_folder(trace, [])
     (tmp_path / "gone").mkdir()
-    assert folder_of(trace, []) == tmp_path / "gone"
+    assert start_folder(trace, []) == tmp_path / "gone"

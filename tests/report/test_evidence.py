@@ -11,24 +11,24 @@ from weft.base.facts import changed
 from weft.evidence import BufferAccess, Deadlock, Evidence, Other, Overlap, Wait
 from weft.findings import Finding
 from weft.kinds import KINDS
-from weft.report.evidence import page, shapes
+from weft.report.evidence import evidence_classes, render_page
 
 
 def test_every_shape_is_of_a_kind_and_every_kind_has_shapes_that_exist() -> None:
     named = {name for kind in KINDS.values() for name in kind.evidence}
-    leaves = {name for name, shape in shapes().items() if not shape.__subclasses__()}
+    leaves = {name for name, shape in evidence_classes().items() if not shape.__subclasses__()}
     assert leaves - named == set()
-    assert named - set(shapes()) == set()
+    assert named - set(evidence_classes()) == set()
 
 
 def test_the_page_has_each_key_of_a_kind_with_what_it_holds() -> None:
-    rows = page().partition("## deadlock\n")[2].partition("\n## ")[0].splitlines()
+    rows = render_page().partition("## deadlock\n")[2].partition("\n## ")[0].splitlines()
     assert "| `waits` | list of {ranks: list of number, call: text, for: list of number} |" in rows
     assert "| `cycle`? | list of number |" in rows
-    race = page().partition("## message-race\n")[2].partition("\n## ")[0]
+    race = render_page().partition("## message-race\n")[2].partition("\n## ")[0]
     assert "| `tag` | number or null |" in race
     assert "force: text}" in race
-    assert all(f"## {slug}\n" in page() for slug in KINDS)
+    assert all(f"## {slug}\n" in render_page() for slug in KINDS)
 
 
 def test_what_has_its_default_is_left_out_and_words_of_python_are_keys() -> None:

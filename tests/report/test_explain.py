@@ -12,7 +12,7 @@ from weft.cli.main import main
 from weft.findings import Finding, Site
 from weft.kinds import KINDS
 from weft.report.sarif import to_sarif
-from weft.report.text import explained
+from weft.report.text import explain_hint
 from weft.trace.builder import Builder
 
 PAGES = ROOT / "docs" / "findings"
@@ -65,7 +65,7 @@ def test_an_unknown_kind_is_told_with_the_nearest(capsys: pytest.CaptureFixture[
 
 def test_a_report_names_the_command_once() -> None:
     def of(*kinds: str) -> str:
-        return explained([Finding(kind, KINDS[kind].severity, "certain", "something") for kind in kinds])
+        return explain_hint([Finding(kind, KINDS[kind].severity, "certain", "something") for kind in kinds])
 
     assert of("deadlock", "deadlock").endswith(": weft explain deadlock")
     assert of("truncation", "deadlock").endswith(": weft explain KIND (deadlock, truncation)")

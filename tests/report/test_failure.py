@@ -16,8 +16,8 @@ import pytest
 import weft
 from tests_support import ROOT, Installed, execute
 from weft.cli import main as cli
-from weft.cli.run import tell_findings
-from weft.report import AnalysisWarning, Report, analyse, examine, to_json
+from weft.cli.run import print_findings
+from weft.report import AnalysisWarning, Report, analyse, run_analyses, to_json
 from weft.report.document import JSON_SCHEMA
 from weft.report.page import to_html
 from weft.report.registry import ANALYSES, Analysis
@@ -53,14 +53,14 @@ def reported(run: Path, monkeypatch: pytest.MonkeyPatch, name: str = "waits") ->
     """The report in which one analysis fails."""
     [analysis] = [one for one in ANALYSES if one.name == name]
     broken(analysis, monkeypatch)
-    return examine(weft.open(run))
+    return run_analyses(weft.open(run))
 
 
 def ended(run: Path) -> bool:
     """What `weft run` says at the end of a run; whether Weft itself did all of it."""
     job: Any = SimpleNamespace(run=SimpleNamespace(path=run, facts={"level": "trace"}))
     args = Namespace(no_report=False, report=None, output=[], fail_on=[], baseline=None, suppress=None)
-    return tell_findings(job, args)[0]
+    return print_findings(job, args)[0]
 
 
 @pytest.mark.parametrize("analysis", ANALYSES, ids=lambda analysis: analysis.name)
@@ -92,12 +92,12 @@ def test_where_nothing_fails_nothing_is_said_of_it(run: Path, capsys: pytest.Cap
 def test_the_line_of_weft_that_failed_is_named_and_the_others_still_find(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.races.service.group", None)
-    [failure] = examine(weft.open(run)).failures
+    monkeypatch.setattr("weft.races.service.group_rows", None)
+    [failure] = run_analyses(weft.open(run)).failures
     assert (failure.analysis, failure.error) == ("message races", "TypeError: 'NoneType' object is not callable")
     file, line = failure.where.rsplit(":", 1)
     assert file == "weft/races/service.py"
-    assert "group(" in (ROOT / "src" / file).read_text().splitlines()[int(line) - 1]
+    assert "group_rows(" in (ROOT / "src" / file).read_text().splitlines()[int(line) - 1]
 
 
 def test_analyses_that_fail_of_one_cause_share_the_first_line(
@@ -111,7 +111,7 @@ def test_analyses_that_fail_of_one_cause_share_the_first_line(
     def fail(*of: object) -> None:
         raise MemoryError("too much")
 
-    monkeypatch.setattr("weft.report.ground.match", fail)
+    monkeypatch.setattr("weft.report.ground.match_operations", fail)
     assert cli.main(["report", str(run)]) == 4
     told = capsys.readouterr().out.splitlines()
     assert re.match(
@@ -156,7 +156,7 @@ def test_a_report_for_others_says_it_to_the_person_too(
 def test_tables_that_cannot_be_made_are_told_like_an_analysis(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("weft.report.tables.tables_of", lambda ground: 1 / 0)
+    monkeypatch.setattr("weft.report.tables.make_tables_of_context", lambda ground: 1 / 0)
     assert cli.main(["report", str(run), "--times"]) == 4
     assert capsys.readouterr().out.startswith(f"{FIRST}times and messages failed at weft/cli/_report_output.py:")
 

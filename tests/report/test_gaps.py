@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft.cli.main import main
-from weft.report import examine
+from weft.report import run_analyses
 from weft.report.text import heading
 from weft.trace.builder import Builder
 from weft.trace.layout import Level, State
@@ -29,7 +29,7 @@ def whole(tmp_path: Path) -> Path:
 
 def first_line(run: Path) -> str:
     trace = weft.open(run)
-    return heading(trace, examine(trace))
+    return heading(trace, run_analyses(trace))
 
 
 def damage_functions(run: Path) -> None:

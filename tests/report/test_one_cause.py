@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from weft.report import examine
+from weft.report import run_analyses
 from weft.trace.builder import ANY, Builder
 
 TIMES = 1000
@@ -169,7 +169,7 @@ def test_a_thousand_of_one_cause_are_one_finding(kind: str) -> None:
     build(b)
     for r in b.ranks:
         r.finalize()
-    report = examine(b.open())
+    report = run_analyses(b.open())
     assert not report.failures
     found = [f for f in report.findings if f.kind == kind]
     assert len(found) == 1, [f.message for f in found]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from weft.report import Ground, examine
+from weft.report import AnalysisContext, run_analyses
 from weft.report.page import to_html
-from weft.report.proof import proved
+from weft.report.proof import add_proofs
 from weft.report.sarif import to_sarif
-from weft.report.text import _blocks
+from weft.report.text import _report_blocks
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
 
@@ -30,8 +30,8 @@ def racing() -> Trace:
 
 
 def test_a_proof_holds_on_the_record() -> None:
-    ground = Ground(racing())
-    report = proved(ground, examine(ground.trace, ground=ground))
+    ground = AnalysisContext(racing())
+    report = add_proofs(ground, run_analyses(ground.trace, ground=ground))
     [race] = [f for f in report.findings if f.kind == "message-race"]
     times = {(t["rank"], t["event"]): t for t in race.facts()["proof"]["times"]}
     receive = race.events[0]
@@ -46,12 +46,12 @@ def test_a_proof_holds_on_the_record() -> None:
 
 
 def test_every_format_has_the_proof_where_it_was_asked_for(tmp_path: Path) -> None:
-    ground = Ground(racing())
-    plain = examine(ground.trace, ground=ground)
-    report = proved(ground, plain)
+    ground = AnalysisContext(racing())
+    plain = run_analyses(ground.trace, ground=ground)
+    report = add_proofs(ground, plain)
     sentence = "rank 2 sends in its call 0, when it knows of 0 finished calls of rank 0"
     for told, there in ((plain, False), (report, True)):
-        text = "\n".join(line for line, _ in _blocks(ground.trace, told, {}))
+        text = "\n".join(line for line, _ in _report_blocks(ground.trace, told, {}))
         assert (sentence in text) == there
         assert (sentence in to_html(ground.trace, told)) == there
         assert (sentence in json.dumps(to_sarif(ground.trace, told.findings))) == there
@@ -66,6 +66,6 @@ def test_what_does_not_race_has_no_proof() -> None:
     r0.recv(ANY, got=1, tag=5)
     for rank in b.ranks:
         rank.finalize()
-    ground = Ground(b.open())
-    report = proved(ground, examine(ground.trace, ground=ground))
+    ground = AnalysisContext(b.open())
+    report = add_proofs(ground, run_analyses(ground.trace, ground=ground))
     assert not any("proof" in f.facts() for f in report.findings)

@@ -13,7 +13,7 @@ import pytest
 from tests_support import ROOT
 from weft.findings import Finding
 from weft.kinds import CERTAINTIES, CHECK, KINDS, RECORDS, SEVERITIES
-from weft.report import Ground, examine, summary
+from weft.report import AnalysisContext, run_analyses, summary
 from weft.report import registry as registry_module
 from weft.report.registry import ANALYSES, NONE, Analysis
 from weft.trace.builder import Builder
@@ -85,7 +85,7 @@ def test_every_analysis_of_the_package_is_in_the_registry() -> None:
 def test_an_analysis_takes_what_it_says_that_it_needs(analysis: Analysis) -> None:
     asked = set()
 
-    class Noting(Ground):
+    class Noting(AnalysisContext):
         @functools.cached_property
         def match(self) -> Any:
             asked.add("match")
@@ -102,17 +102,17 @@ def test_an_analysis_takes_what_it_says_that_it_needs(analysis: Analysis) -> Non
 
 
 def test_a_mistyped_entry_is_a_failure_that_is_told() -> None:
-    def mistyped(ground: Ground) -> list[Finding]:
+    def mistyped(ground: AnalysisContext) -> list[Finding]:
         from weft.deadlok import find  # type: ignore[import-not-found]
 
         return list(find(ground.trace))
 
     trace = hung().open()
     analyses = [Analysis(one.name, NONE, mistyped) if one.name == "deadlock" else one for one in ANALYSES]
-    report = examine(trace, analyses)
+    report = run_analyses(trace, analyses)
     assert [(f.analysis, f.error) for f in report.failures] == [
         ("deadlock", "ModuleNotFoundError: No module named 'weft.deadlok'")
     ]
     assert "nothing found" not in summary(trace, report)
     assert "Weft's error, not the program's: the analysis of deadlock failed" in summary(trace, report)
-    assert not examine(trace).failures
+    assert not run_analyses(trace).failures

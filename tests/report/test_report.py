@@ -17,13 +17,13 @@ from weft.cli import main as cli
 from weft.endings import describe_ends as ends
 from weft.evidence import Parameter
 from weft.findings import Finding, Site
-from weft.report import Failure, Ground, Report, analyse, examine, summary, to_json
-from weft.report.analysis import merged
+from weft.report import AnalysisContext, Failure, Report, analyse, run_analyses, summary, to_json
+from weft.report.analysis import merge_by_cause
 from weft.report.document import JSON_SCHEMA
 from weft.report.page import to_html
 from weft.report.registry import ANALYSES, NONE, Analysis
 from weft.report.sarif import to_sarif
-from weft.report.text import write
+from weft.report.text import print_report
 from weft.trace.builder import Builder
 from weft.trace.layout import State
 
@@ -60,7 +60,7 @@ def test_a_healthy_run_has_no_errors_and_a_hung_one_has_its_deadlock_first() -> 
 
 
 def test_a_thousand_findings_of_one_cause_are_one_with_the_count() -> None:
-    found = merged([_finding(n, sites=(Site(0, "MPI_Isend", "a.c", 5, "main"),)) for n in range(1000)])
+    found = merge_by_cause([_finding(n, sites=(Site(0, "MPI_Isend", "a.c", 5, "main"),)) for n in range(1000)])
     assert len(found) == 1
     assert found[0].message == "a request leaks (and 999 more like it)"
     assert found[0].facts()["count"] == 1000
@@ -68,13 +68,13 @@ def test_a_thousand_findings_of_one_cause_are_one_with_the_count() -> None:
 
 
 def test_other_lines_are_other_causes() -> None:
-    assert len(merged([_finding(), _finding(sites=(Site(0, "MPI_Isend", "a.c", 6, "main"),))])) == 2
+    assert len(merge_by_cause([_finding(), _finding(sites=(Site(0, "MPI_Isend", "a.c", 6, "main"),))])) == 2
 
 
 def test_the_document_fulfils_its_schema() -> None:
     for b in (hung(), healthy()):
         trace = b.open()
-        report = examine(trace)
+        report = run_analyses(trace)
         document = json.loads(json.dumps(to_json(trace, report.findings, report.failures)))
         jsonschema.Draft202012Validator(JSON_SCHEMA).validate(document)
         assert document["schema"] == "weft-report/1"
@@ -90,11 +90,11 @@ def test_a_document_with_an_unknown_severity_does_not_fulfil_the_schema() -> Non
 
 
 def test_an_analysis_that_fails_takes_no_other_down() -> None:
-    def broken(ground: Ground) -> list[Finding]:
+    def broken(ground: AnalysisContext) -> list[Finding]:
         raise RuntimeError("boom")
 
     [deadlock] = [analysis for analysis in ANALYSES if analysis.name == "deadlock"]
-    report = examine(hung().open(), (Analysis("broken", NONE, broken), deadlock))
+    report = run_analyses(hung().open(), (Analysis("broken", NONE, broken), deadlock))
     assert [f.kind for f in report.findings] == ["deadlock"]
     assert [(f.analysis, f.error) for f in report.failures] == [("broken", "RuntimeError: boom")]
 
@@ -129,7 +129,7 @@ def test_of_a_crashed_run_it_is_said_where_each_rank_ended() -> None:
     lines = summary(trace).splitlines()
     assert lines == [*said, "no misuse of MPI found"]
     out = io.StringIO()
-    write(trace, examine(trace), out)
+    print_report(trace, run_analyses(trace), out)
     assert out.getvalue().startswith("No misuse of MPI found in ")
     assert out.getvalue().count("\n".join(said)) == 1
 
@@ -152,7 +152,7 @@ def test_many_ends_are_cut() -> None:
 def test_the_text_names_places_and_ranks_and_holds_no_terminal_codes() -> None:
     out = io.StringIO()
     trace = hung(file=f"st{EVIL}.py").open()
-    write(trace, examine(trace), out)
+    print_report(trace, run_analyses(trace), out)
     assert "\x1b" not in out.getvalue()
     assert "rank 1, MPI_Recv in main" in out.getvalue()
 

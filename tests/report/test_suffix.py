@@ -8,8 +8,8 @@ import pytest
 
 from order.test_order_against_closure import random_run
 from report.cutting import cut, random_cut, told
-from weft.match import NONE, match
-from weft.report import analyse, examine, to_json
+from weft.match import NONE, match_operations
+from weft.report import analyse, run_analyses, to_json
 from weft.report.rings import suffix_scope
 from weft.trace import Flag
 from weft.trace.builder import ANY, Builder
@@ -57,7 +57,7 @@ def test_a_message_that_was_under_way_is_left_out_and_the_others_keep_their_part
         b.ranks[1].recv(0, tag=1)
     finish(b)
     trace = cut(b.open().path, {(0, 0): 3, (1, 0): 1})
-    paired = match(trace)
+    paired = match_operations(trace)
     # One more was sent than received before: the first receive takes what nobody sees, the last the send that is there.
     assert len(paired.sends) == 1
     assert len(paired.recvs) == 1
@@ -205,10 +205,10 @@ def test_what_is_told_of_an_end_is_told_of_the_whole_run(part: int) -> None:
         found = told(analyse(whole))
         for number in range(2):
             trace = random_cut(whole.path, random.Random(seed * 10 + number))
-            report = examine(trace)
+            report = run_analyses(trace)
             assert report.failures == ()
             assert told(report.findings) <= found, (seed, number)
             cuts += trace.suffix is not None
-            paired = match(trace)
+            paired = match_operations(trace)
             assert all(p == NONE or p < len(paired.sends) for p in paired.recvs.partner.tolist())
     assert cuts > 15

@@ -10,10 +10,10 @@ import jsonschema
 import numpy as np
 
 from weft.cli.main import main
-from weft.match import match
+from weft.match import match_operations
 from weft.report import to_json
 from weft.report.document import JSON_SCHEMA
-from weft.report.tables import matrix_lines, tables, times_lines, to_html
+from weft.report.tables import make_tables, matrix_lines, times_lines, to_html
 from weft.trace import Level, Trace
 from weft.trace.builder import Builder
 from weft.view.culprits import waits_by_culprit
@@ -40,7 +40,7 @@ def ring(ranks: int) -> Trace:
 
 def test_times_are_split_into_waiting_and_the_rest_by_every_key() -> None:
     trace = late_sender().open()
-    times = to_json(trace, [], (), tables(trace, match(trace)))["times"]
+    times = to_json(trace, [], (), make_tables(trace, match_operations(trace)))["times"]
     receive = {"calls": 1, "ns": 90 * MS, "waiting_ns": 80 * MS}
     send = {"calls": 1, "ns": 5 * MS, "waiting_ns": 0}
     assert times["function"] == [{"name": "MPI_Recv", **receive}, {"name": "MPI_Send", **send}]
@@ -53,12 +53,12 @@ def test_a_message_in_time_makes_nobody_wait() -> None:
     b.ranks[0].send(1, enter=0, exit=5 * MS)
     b.ranks[1].recv(0, enter=10 * MS, exit=20 * MS)
     trace = b.open()
-    assert {row.waiting for row in tables(trace, match(trace)).times["function"]} == {0}
+    assert {row.waiting for row in make_tables(trace, match_operations(trace)).times["function"]} == {0}
 
 
 def test_the_report_with_tables_fulfils_its_schema() -> None:
     trace = late_sender().open()
-    document = to_json(trace, [], (), tables(trace, match(trace)))
+    document = to_json(trace, [], (), make_tables(trace, match_operations(trace)))
     jsonschema.validate(document, JSON_SCHEMA)
     assert document["matrix"] == {"ranks_per_block": 1, "messages": [[0, 1], [0, 0]], "bytes": [[0, 12], [0, 0]]}
     del document["times"]["rank"]
@@ -76,7 +76,7 @@ def test_blocks_keep_the_sum_and_fit() -> None:
 
 def test_a_matrix_of_more_ranks_than_fit_is_merged_into_blocks() -> None:
     trace = ring(40)
-    made = tables(trace, match(trace))
+    made = make_tables(trace, match_operations(trace))
     lines = list(matrix_lines(made, 80))
     assert max(map(len, lines)) <= 80
     assert any("5 ranks a row and column" in line for line in lines)
@@ -87,7 +87,7 @@ def test_a_matrix_of_more_ranks_than_fit_is_merged_into_blocks() -> None:
 
 def test_the_text_has_the_worst_first_and_every_share_is_of_the_base_that_it_names() -> None:
     trace = late_sender().open()
-    lines = list(times_lines(tables(trace, match(trace))))
+    lines = list(times_lines(make_tables(trace, match_operations(trace))))
     assert lines[1] == "shares are of all ranks' time: 2 ranks x 90 ms = 180 ms"
     causes = [line.split() for line in lines[3 : lines.index("", 1)]]
     assert causes == [
@@ -101,12 +101,14 @@ def test_the_text_has_the_worst_first_and_every_share_is_of_the_base_that_it_nam
 
 def test_every_form_of_the_report_tells_the_same_numbers() -> None:
     trace = late_sender().open()
-    made = tables(trace, match(trace))
+    made = make_tables(trace, match_operations(trace))
     document = to_json(trace, [], (), made)["waiting"]
     assert document["base"]["ns"] == 180 * MS and document["in_mpi_ns"] == 95 * MS and document["late_ns"] == 80 * MS
-    [finding] = [f for f in find(trace, match(trace)) if f.kind == "late-sender"]
+    [finding] = [f for f in find(trace, match_operations(trace)) if f.kind == "late-sender"]
     assert (
-        finding.facts()["ns"] == document["late_ns"] == sum(row["ns"] for row in waits_by_culprit(trace, match(trace)))
+        finding.facts()["ns"]
+        == document["late_ns"]
+        == sum(row["ns"] for row in waits_by_culprit(trace, match_operations(trace)))
     )
     assert finding.facts()["base_ns"] == document["base"]["ns"]
     assert document["base"]["text"] in to_html(made).replace("&#x27;", "'")
@@ -115,7 +117,7 @@ def test_every_form_of_the_report_tells_the_same_numbers() -> None:
 
 def test_the_page_draws_the_matrix_itself() -> None:
     trace = ring(3)
-    page = to_html(tables(trace, match(trace)))
+    page = to_html(make_tables(trace, match_operations(trace)))
     assert page.count("<title>") == 3
     assert "rank 0 to 1: 1 messages" in page
     assert not re.search(r"(src|href)=|url\(|https?:", page)
@@ -138,4 +140,4 @@ def test_the_command_shows_what_is_asked_for(tmp_path: Path, capsys: object) -> 
 
 def test_a_run_of_level_order_has_empty_tables() -> None:
     trace = Builder(ranks=2, level=Level.OUTCOMES).open()
-    jsonschema.validate(to_json(trace, [], (), tables(trace, None)), JSON_SCHEMA)
+    jsonschema.validate(to_json(trace, [], (), make_tables(trace, None)), JSON_SCHEMA)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from weft.cli._said import tell
-from weft.report import examine
+from weft.cli._said import print_own_blocks
+from weft.report import run_analyses
 from weft.report.terminal import print_blocks
-from weft.report.text import summary_blocks, write
+from weft.report.text import print_report, summary_blocks
 from weft.trace.builder import Builder
 
 
@@ -42,10 +42,10 @@ def plain(text: str) -> str:
 
 def test_a_finding_is_wrapped_and_coloured_in_report_and_run_alike(tmp_path: Path) -> None:
     trace = hung(tmp_path).open()
-    report = examine(trace)
+    report = run_analyses(trace)
     ran, reported = Terminal(), Terminal()
-    tell(summary_blocks(trace, report), ran)
-    write(trace, report, reported)
+    print_own_blocks(summary_blocks(trace, report), ran)
+    print_report(trace, report, reported)
     for out, prefix in ((ran, "weft: "), (reported, "")):
         lines = out.getvalue().splitlines()
         assert all(len(plain(line)) <= 60 for line in lines)
@@ -59,7 +59,7 @@ def test_a_finding_is_wrapped_and_coloured_in_report_and_run_alike(tmp_path: Pat
 def test_elsewhere_a_finding_is_one_plain_line(tmp_path: Path) -> None:
     trace = hung(tmp_path).open()
     out = io.StringIO()
-    tell(summary_blocks(trace, examine(trace)), out)
+    print_own_blocks(summary_blocks(trace, run_analyses(trace)), out)
     [line] = out.getvalue().splitlines()
     assert line.startswith("weft: error: rank 1 waits") and line.endswith("[deadlock]")
 

@@ -160,7 +160,7 @@ def _tell_failures() -> None:
         os.write(2, f"the analysis {analysis} failed\n{text}".encode(errors="replace"))
         return Failure(analysis, str(error))
 
-    Failure.of = of  # type: ignore[method-assign]
+    Failure.from_exception = of  # type: ignore[method-assign]
 
 
 def fault(case: Case, status: int, bytes_grown: int) -> str:

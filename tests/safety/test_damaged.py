@@ -25,11 +25,11 @@ from weft.launch import rundir
 from weft.launch.local import gather_after_run, hosts
 from weft.launch.local.host_protocol import ProtocolError
 from weft.launch.local.listener_address import ListenerAddress
-from weft.match import match
+from weft.match import match_operations
 from weft.native.headers.record import kernel
 from weft.replay import make_plans
 from weft.replay.planning import narrow_column, plan_thread_from_outcomes
-from weft.report import examine, to_json
+from weft.report import run_analyses, to_json
 from weft.report.failure import failure_lines
 from weft.report.registry import ANALYSES
 from weft.safety.folders import Unfit, read_regular
@@ -39,7 +39,7 @@ from weft.trace.builder import Builder
 from weft.trace.builder.record import RecordFile
 from weft.trace.errors import Arguments, NoArgument
 from weft.trace.layout import BEFORE, EVENT, Def, Flag, LogKind, State, StreamKind
-from weft.trace.varint import put_s, put_u, put_z
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 from weft.usage import object_ids, pending_buffers
 from weft.usage.requests import Requests
 from weft.values.configuration import read_configuration
@@ -72,10 +72,10 @@ def finished(b: Builder) -> weft.Trace:
 def test_more_bytes_than_a_message_holds_are_not_known() -> None:
     def sent(count: int) -> int:
         b = Builder(ranks=2)
-        of = b.ranks[0].datatype("CONTIGUOUS", types=["MPI_INT"], integers=[1], size=1 << 40, extent=4)
+        of = b.ranks[0].define_datatype("CONTIGUOUS", types=["MPI_INT"], integers=[1], size=1 << 40, extent=4)
         b.ranks[0].send(1, datatype=of, count=count)
         trace = b.open()
-        return int(message_matrix(trace, match(trace))[1][0, 1])
+        return int(message_matrix(trace, match_operations(trace))[1][0, 1])
 
     assert sent(2) == 1 << 41
     assert sent(1 << 30) == 0
@@ -84,9 +84,19 @@ def test_more_bytes_than_a_message_holds_are_not_known() -> None:
 def test_a_communicator_without_the_rank_that_defines_it_is_left_out() -> None:
     def defined(first: int) -> weft.Trace:
         b = Builder(ranks=3)
-        members = put_u(1) + put_u(0) + put_u(first) + put_z(1) + put_u(2)
-        head = put_u(256) + put_u(2) + put_u(112) + put_u(0) + put_u(0) + put_z(0) + put_s("k")
-        b.ranks[0].define(Def.COMM, head + members + put_u(0))
+        members = (
+            encode_unsigned(1) + encode_unsigned(0) + encode_unsigned(first) + encode_signed(1) + encode_unsigned(2)
+        )
+        head = (
+            encode_unsigned(256)
+            + encode_unsigned(2)
+            + encode_unsigned(112)
+            + encode_unsigned(0)
+            + encode_unsigned(0)
+            + encode_signed(0)
+            + encode_string("k")
+        )
+        b.ranks[0].define(Def.COMM, head + members + encode_unsigned(0))
         return b.open()
 
     whole, damaged = defined(0), defined(1)
@@ -102,7 +112,7 @@ def test_a_run_json_that_says_of_mpi_what_it_is_not_tells_nothing_of_files(tmp_p
     facts = json.loads(file.read_text())
     for abi, told in ({"abi": "mpich"}, 1), (7, 0), ({"abi": []}, 0):
         file.write_text(json.dumps({**facts, "mpi": abi}))
-        report = examine(weft.open(tmp_path / "run"))
+        report = run_analyses(weft.open(tmp_path / "run"))
         assert not report.failures
         assert sum("amode" in one.message or "RDONLY" in one.message for one in report.findings) == told
 
@@ -115,7 +125,7 @@ def test_ids_beyond_what_calls_can_have_made_take_no_memory() -> None:
     b.ranks[1].call("MPI_Request_free", request=1 << 27)
     damaged = finished(b)
     assert len(pending_buffers.find_request_ends(pending_buffers.Traffic(damaged.ranks[1])).at) < 1 << 20
-    assert not examine(damaged).failures
+    assert not run_analyses(damaged).failures
 
 
 def test_a_ring_that_says_to_have_dropped_any_number_of_calls_takes_no_memory_for_them(tmp_path: Path) -> None:
@@ -153,7 +163,7 @@ def test_a_ring_that_says_to_have_dropped_any_number_of_calls_takes_no_memory_fo
     life = Requests(of)
     assert len(life.made) < 1 << 18
     assert len(life.makers) == np.count_nonzero(rank.events["function"] == b.functions["MPI_Isend"].id) - 2
-    assert not examine(trace).failures
+    assert not run_analyses(trace).failures
 
 
 def test_an_argument_that_a_call_lacks_is_damage_and_not_a_fault_of_weft() -> None:
@@ -171,12 +181,12 @@ def test_an_analysis_that_a_damaged_record_stops_is_left_out_and_nothing_is_to_b
         raise RunError("the record of rank 1 is cut off")
 
     trace = finished(messages(tmp_path / "run"))
-    assert failure_lines(trace.path, examine(trace).failures) == []
+    assert failure_lines(trace.path, run_analyses(trace).failures) == []
     of = {one.name: one for one in ANALYSES}
     monkeypatch.setattr(of["messages"], "find", fail)
     monkeypatch.setattr(of["invalid arguments"], "find", fail)
     monkeypatch.setattr(of["requests"], "find", lambda _: 1 / 0)
-    own, damaged = failure_lines(trace.path, examine(weft.open(tmp_path / "run")).failures)
+    own, damaged = failure_lines(trace.path, run_analyses(weft.open(tmp_path / "run")).failures)
     assert own.startswith("Weft's error, not the program's: the analysis of requests failed") and "send" in own
     assert damaged == (
         "the analyses of invalid arguments and messages are left out, as the record is damaged: "
@@ -188,7 +198,7 @@ def test_an_analysis_that_a_damaged_record_stops_is_left_out_and_nothing_is_to_b
 def test_a_pack_whose_definitions_cannot_be_unpacked_is_told_as_damaged(what: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     finished(messages(run))
-    file = run / "ranks" / packing.pack(run, lambda _: True).name
+    file = run / "ranks" / packing.pack_records(run, lambda _: True).name
     data = bytearray(file.read_bytes())
     row = packed.Pack(file, run).ranks([])[0]._rows[int(StreamKind.DEFINITIONS), 0]
     if what == "definitions":
@@ -197,7 +207,7 @@ def test_a_pack_whose_definitions_cannot_be_unpacked_is_told_as_damaged(what: st
     elif what == "index":
         file.write_bytes(data[:-3])
     trace = weft.open(run)
-    report = examine(trace)
+    report = run_analyses(trace)
     assert not [one for one in report.failures if not one.damaged]
     assert bool([text for text in trace.problems if "1.pack is damaged in" in text]) is (what != "nothing")
 
@@ -211,10 +221,10 @@ def test_a_log_of_outcomes_that_no_thread_writes_is_no_plan(log: list[tuple[int,
 
 def test_a_run_whose_outcomes_fit_no_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = finished(messages())
-    assert len(make_plans(trace, match(trace))) == 2
+    assert len(make_plans(trace, match_operations(trace))) == 2
     monkeypatch.setattr("weft.replay.planning._Tracing.plan", lambda _: narrow_column([1 << 40], np.int32))
     with pytest.raises(RunError, match="cannot be replayed, its record is damaged"):
-        make_plans(trace, match(trace))
+        make_plans(trace, match_operations(trace))
 
 
 @pytest.mark.parametrize("word", [["killed"], {}, 1, None])
@@ -385,9 +395,9 @@ def test_calls_that_wait_for_each_other_in_a_circle_are_not_taken_one_by_one_for
         b.ranks[rank].send(other)
         b.ranks[rank].finalize()
     trace = b.open()
-    plans, cut = replay.lay_plan(trace, argparse.Namespace(until=[], breaks=[], latest=False, force=None))
+    plans, cut = replay.make_plans(trace, argparse.Namespace(until=[], breaks=[], latest=False, force=None))
     with pytest.raises(UsageError, match="in a circle"):
-        replay.conduct(trace, plans, cut)
+        replay.make_conductor(trace, plans, cut)
 
 
 def test_a_pickled_object_whose_parts_are_in_it_over_and_over_is_shown_in_its_begin() -> None:

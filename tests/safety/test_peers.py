@@ -247,7 +247,7 @@ def test_who_answers_instead_of_rank_0_by_and_by_holds_nobody_up(listener: socke
 @pytest.mark.parametrize("make", [os.mkfifo, lambda at: at.write_text("[" * 100_000)], ids=["pipe", "nested"])
 def test_to_complete_a_rank_of_a_hostile_run_ends(tmp_path: Path, make: Callable[[Path], object]) -> None:
     make(tmp_path / "run.json")
-    assert _complete.ranks("", argparse.Namespace(run=tmp_path)) == []
+    assert _complete.complete_ranks("", argparse.Namespace(run=tmp_path)) == []
 
 
 @pytest.mark.parametrize("listens", [True, False])

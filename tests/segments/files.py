@@ -10,7 +10,7 @@ from typing import Any
 from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.trace.layout import Def
-from weft.trace.varint import put_s, put_u
+from weft.trace.varint import encode_string, encode_unsigned
 
 READ_WRITE, APPEND = 8, 128
 SET, CURRENT, END = 600, 602, 604
@@ -41,7 +41,12 @@ class Program:
         amode = READ_WRITE | (APPEND if self.rng.random() < 0.1 else 0)
         for r in self.b.ranks:
             id = made[r.index] = r.new_id("FILE")
-            fields = put_u(id) + put_u(self.b.world.ids[r.index]) + put_u(amode) + put_s(f"/tmp/f{len(self.files)}")
+            fields = (
+                encode_unsigned(id)
+                + encode_unsigned(self.b.world.ids[r.index])
+                + encode_unsigned(amode)
+                + encode_string(f"/tmp/f{len(self.files)}")
+            )
             r.define(Def.FILE, fields)
             r.call("MPI_File_open", comm=self.b.world, filename="f", amode=amode, info=1, fh=id)
         self.files.append(made)

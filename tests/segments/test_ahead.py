@@ -16,11 +16,11 @@ from segments.pools import pool, scattered
 from segments.seeds import seeds, workers
 from segments.test_segments import compared, in_segments, racing
 from weft.findings import Finding
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.races import find
-from weft.report import Ground, Report
-from weft.report.proof import proved
+from weft.report import AnalysisContext, Report
+from weft.report.proof import add_proofs
 from weft.segments import Cuts, Looking, SegmentWalk, keep_whole, last_sends, receives_from_any_source, scan_rank
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
@@ -82,7 +82,7 @@ def test_nothing_crosses_the_cuts(seeds: range, tmp_path: Path) -> None:
     many = over = 0
     for seed in seeds:
         trace = pool(random.Random(seed), tmp_path / str(seed), TASKS)
-        whole, walk = match(trace), walk_of(trace)
+        whole, walk = match_operations(trace), walk_of(trace)
         assert walk.looking is not None
         for _ in walk:
             pass
@@ -104,7 +104,7 @@ def test_the_order_within_a_look_is_that_of_the_run(seeds: range, tmp_path: Path
     asked = 0
     for seed in seeds:
         trace = pool(random.Random(seed), tmp_path / str(seed), 60)
-        whole = order(trace, match(trace))
+        whole = order_events(trace, match_operations(trace))
         for _, _, ahead in walk_of(trace, 16):
             assert ahead is not None
             here = ahead.segment
@@ -112,7 +112,7 @@ def test_the_order_within_a_look_is_that_of_the_run(seeds: range, tmp_path: Path
             for a in events[::3]:
                 for b in events[::4]:
                     asked += 1
-                    there = whole.reaches(here.whole(a), here.whole(b), a_end=True, b_end=False)
+                    there = whole.reaches(here.to_run_event(a), here.to_run_event(b), a_end=True, b_end=False)
                     assert ahead.order.reaches(a, b, a_end=True, b_end=False) == there, (seed, a, b)
     assert asked > 50 * len(seeds)
 
@@ -192,8 +192,8 @@ def test_who_sends_no_more_need_not_be_told(tmp_path: Path) -> None:
     assert compared(ended(b), 60) > 5
 
 
-def proofs(ground: Ground, races: list[Finding]) -> dict[tuple[tuple[int, int], ...], object]:
-    told = proved(ground, Report(tuple(races))).findings
+def proofs(ground: AnalysisContext, races: list[Finding]) -> dict[tuple[tuple[int, int], ...], object]:
+    told = add_proofs(ground, Report(tuple(races))).findings
     return {one.events: one.facts()["proof"] for one in told if "proof" in one.facts()}
 
 
@@ -206,7 +206,7 @@ def test_the_proofs_of_races_count_what_was_known_in_the_run(seeds: range, tmp_p
         made = in_segments(trace, 30)
         if made is None:
             continue
-        whole = Ground(Trace.open(trace.path))
+        whole = AnalysisContext(Trace.open(trace.path))
         theirs = proofs(whole, find(whole.trace, whole.match, whole.order))
         mine = proofs(made[0], made[1]["message races"])
         both = mine.keys() & theirs.keys()  # an answer may lie behind a segment
@@ -262,7 +262,7 @@ def test_a_race_that_one_far_behind_decides_is_not_told_before_that_one_is_seen(
     receive = 0, 1
     for ends, told in (([6, 3, 4, 2, 2], False), (of.at[-1].tolist(), True)):
         window = of.between(of.at[0], np.array(ends))
-        found = looking(trace, of).look_within(window, match(window), 1)
+        found = looking(trace, of).look_within(window, match_operations(window), 1)
         assert found is not None
         ahead, cut, _ = found
         assert (cut.cut[0] > receive[1]) == told

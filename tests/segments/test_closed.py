@@ -17,12 +17,12 @@ import pytest
 from report.parallel.test_together import COMPARED, together
 from segments.seeds import seeds, workers
 from segments.test_segments import compared, in_segments
-from weft.match import Collectives, Match, Posts, match
-from weft.order import order
-from weft.report import Ground
-from weft.report.parallel import Alone
-from weft.report.segments import found_in_segments
-from weft.report.tables import tables, tables_of
+from weft.match import Collectives, Match, Posts, match_operations
+from weft.order import order_events
+from weft.report import AnalysisContext
+from weft.report.parallel import SingleWorker
+from weft.report.segments import analyse_in_segments
+from weft.report.tables import make_tables, make_tables_of_context
 from weft.segments import Cuts, SegmentWalk, find_cuts, has_wide_gaps, keep_whole, scan_rank
 from weft.segments.greatest_cut import CutDescent, match_without_carried, receives_that_may_be_pending
 from weft.trace import Trace
@@ -277,7 +277,7 @@ def test_the_tables_of_random_programs_add_up(seeds: range, tmp_path: Path) -> N
         if made is None:
             continue
         many += 1
-        whole, sums = tables(Trace.open(trace.path), match(trace)), tables_of(made[0])
+        whole, sums = make_tables(Trace.open(trace.path), match_operations(trace)), make_tables_of_context(made[0])
         assert (whole.messages == sums.messages).all() and (whole.bytes == sums.bytes).all()
         assert (whole.ledger.by_rank == sums.ledger.by_rank).all() and (whole.ledger.walls == sums.ledger.walls).all()
         assert {key: sorted(rows) for key, rows in whole.times.items()} == {
@@ -295,20 +295,20 @@ def test_the_match_of_a_segment_is_that_of_its_window_and_of_the_run(seeds: rang
     many = 0
     for seed in seeds:
         trace = program(random.Random(seed), tmp_path / str(seed))
-        whole = match(trace)
+        whole = match_operations(trace)
         pairs = {
             (whole.sends.id(s), whole.recvs.id(int(r))) for s, r in enumerate(whole.sends.partner) if r < 2**32 - 1
         }
         _, walk = walked(trace)
         for segment, of, _ in walk:
             many += 1
-            alone = match(segment)
+            alone = match_operations(segment)
             alone = match_without_carried(alone, segment) if any(map(len, segment.out)) else alone
             for name in ("sends", "recvs", "probes", "collectives"):
                 assert columns_of(getattr(of, name)) == columns_of(getattr(alone, name)), name
             assert of.instances.rows.tolist() == alone.instances.rows.tolist()
             for s, r in enumerate(of.sends.partner.tolist()):
-                assert (segment.whole(of.sends.id(s)), segment.whole(of.recvs.id(r))) in pairs
+                assert (segment.to_run_event(of.sends.id(s)), segment.to_run_event(of.recvs.id(r))) in pairs
     assert many > 5 * len(seeds)
 
 
@@ -318,16 +318,18 @@ def test_the_order_of_a_segment_is_that_of_the_run(seeds: range, tmp_path: Path)
     asked = 0
     for seed in seeds:
         trace = program(random.Random(seed), tmp_path / str(seed), 40)
-        whole = order(trace, match(trace))
+        whole = order_events(trace, match_operations(trace))
         _, walk = walked(trace, 24)
         for segment, of, _ in walk:
-            mine = order(segment, of)
+            mine = order_events(segment, of)
             events = [(r.index, e) for r in segment.ranks for e in range(r.ahead, len(r))]
             for a in events[::2]:
                 for b in events[::3]:
                     for end in (False, True):
                         asked += 1
-                        there = whole.reaches(segment.whole(a), segment.whole(b), a_end=end, b_end=not end)
+                        there = whole.reaches(
+                            segment.to_run_event(a), segment.to_run_event(b), a_end=end, b_end=not end
+                        )
                         assert mine.reaches(a, b, a_end=end, b_end=not end) == there, (seed, a, b)
     assert asked > 80 * len(seeds)
 
@@ -397,7 +399,7 @@ def test_the_cut_is_the_greatest_that_is_closed(seeds: range, carries: bool, tmp
         of, _ = walked(trace)
         window = [rng.randint(len(rank) // 3, len(rank)) for rank in trace.ranks]
         segment = of.between(of.at[0], np.array(window))
-        made = match(segment)
+        made = match_operations(segment)
         over = receives_that_may_be_pending(made) if carries else np.zeros(len(made.recvs), np.bool_)
         lost = (made.sends.partner == 2**32 - 1) & carries & (np.random.default_rng(seed).random(len(made.sends)) < 0.5)
         found = CutDescent(segment, made, over, lost).find_cut()
@@ -417,7 +419,7 @@ def test_a_rank_that_its_own_message_takes_down_takes_others_down_with_it(tmp_pa
     r1.recv(1, 9)
     of, _ = walked(b.open())
     segment = of.between(of.at[0], np.array([1, 4, 0]))
-    assert CutDescent(segment, match(segment)).find_cut().cut.tolist() == [0, 0, 0]
+    assert CutDescent(segment, match_operations(segment)).find_cut().cut.tolist() == [0, 0, 0]
 
 
 def ping_pong(path: Path, *, rounds: int = 100, lost: bool = False, ahead: bool = False, end: str = "well") -> Trace:
@@ -458,8 +460,8 @@ def test_a_ping_pong_is_cut_and_its_twin_that_hangs_is_told(tmp_path: Path) -> N
 
 def test_what_is_under_way_at_every_cut_leaves_the_run_whole(tmp_path: Path) -> None:
     """In either direction one message is always on its way: there is no closed cut."""
-    ground = Ground(ping_pong(tmp_path / "run", ahead=True))
-    assert found_in_segments(Alone(), ground, lambda share, now: None, 50) is None and ground.parts is None
+    ground = AnalysisContext(ping_pong(tmp_path / "run", ahead=True))
+    assert analyse_in_segments(SingleWorker(), ground, lambda share, now: None, 50) is None and ground.parts is None
 
 
 def ring(path: Path, *, taken: bool = False, ready: bool = False) -> Trace:
@@ -516,7 +518,7 @@ def test_an_event_that_is_carried_lies_where_its_message_is(tmp_path: Path) -> N
     assert of.moment_before((1, 1)) < len(of) - 1
     for moment in range(1, len(of), 10):
         for index in of.carried.get(moment, [[], []])[1]:
-            ground, here = made[0].around((1, int(index)))
+            ground, here = made[0].locate_event((1, int(index)))
             assert ground.match.receives_of(here) and ground.named(here) == (1, int(index))
 
 

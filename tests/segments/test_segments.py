@@ -17,15 +17,15 @@ from report.parallel.test_together import COMPARED, STEPS, together
 from segments.seeds import seeds, workers
 from weft.deadlock.blocked_ranks import Standstill
 from weft.findings import Finding
-from weft.match import match
-from weft.order import order
-from weft.races import detect
-from weft.report import Ground, examine
-from weft.report.parallel import Alone
-from weft.report.proof import proved
+from weft.match import match_operations
+from weft.order import order_events
+from weft.races import detect_races
+from weft.report import AnalysisContext, run_analyses
+from weft.report.parallel import SingleWorker
+from weft.report.proof import add_proofs
 from weft.report.registry import ANALYSES
-from weft.report.segments import _Report, alone_in_segments, found_in_segments
-from weft.report.tables import tables, tables_of
+from weft.report.segments import _SegmentedReport, analyse_in_segments, analyse_in_segments_alone
+from weft.report.tables import make_tables, make_tables_of_context
 from weft.segments import SEGMENT, Cuts, find_cuts, is_quiet, scan_rank
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
@@ -74,9 +74,9 @@ def faulty(rng: random.Random, path: Path) -> Trace:
     return b.open()
 
 
-def in_segments(trace: Trace, least: int = 8) -> tuple[Ground, dict[str, list[Finding]]] | None:
-    ground = Ground(trace)
-    found = found_in_segments(Alone(), ground, lambda share, now: None, least)
+def in_segments(trace: Trace, least: int = 8) -> tuple[AnalysisContext, dict[str, list[Finding]]] | None:
+    ground = AnalysisContext(trace)
+    found = analyse_in_segments(SingleWorker(), ground, lambda share, now: None, least)
     if found is None:
         return None
     assert all(isinstance(one, list) for one in found.values()), found
@@ -100,8 +100,8 @@ Racing = tuple[str, tuple[int, int], tuple[tuple[int, int], ...], bool]
 
 def racing(trace: Trace, to: Callable[[tuple[int, int]], tuple[int, int]], behind: bool) -> list[Racing]:
     """Every race: what, the event, the messages that could have come first, and whether an earlier race decides it."""
-    matched = match(trace)
-    races = detect(matched, order(trace, matched))
+    matched = match_operations(trace)
+    races = detect_races(matched, order_events(trace, matched))
     found: list[Racing] = []
     for k in range(len(races)):
         posts = matched.probes if races.probe[k] else matched.recvs
@@ -111,14 +111,14 @@ def racing(trace: Trace, to: Callable[[tuple[int, int]], tuple[int, int]], behin
     return found
 
 
-def races_in_segments(ground: Ground) -> list[Racing]:
+def races_in_segments(ground: AnalysisContext) -> list[Racing]:
     assert ground.parts is not None
     found: list[Racing] = []
     cuts = ground.parts.cuts
     for span in ground.parts.spans:
         ahead = span[0] in cuts.looks  # then it knows by rank whether a race is before it
         segment = cuts.segment_looking_ahead(span[0]) if ahead else cuts.segment(*span)
-        found += racing(segment, segment.whole, not ahead and bool(found))
+        found += racing(segment, segment.to_run_event, not ahead and bool(found))
     return found
 
 
@@ -128,7 +128,7 @@ def compared(trace: Trace, least: int = 8) -> int:
     if made is None:
         return 0
     ground, found = made
-    whole = Ground(Trace.open(trace.path))
+    whole = AnalysisContext(Trace.open(trace.path))
     hangs = bool(Standstill(whole.trace).stuck)
     for analysis in ANALYSES:
         alike = list(analysis.find(whole)) if analysis.worthwhile(whole) else []
@@ -182,8 +182,8 @@ def test_random_faulty_programs_have_the_same_findings(seeds: range, tmp_path: P
 
 def all_told(trace: Trace, cells: int, least: int = 120) -> str | None:
     """All that the analyses find, each segment looked at in so many parts at first; None where the run stays whole."""
-    ground = Ground(Trace.open(trace.path))
-    found = found_in_segments(Alone(), ground, lambda share, now: None, least, cells)
+    ground = AnalysisContext(Trace.open(trace.path))
+    found = analyse_in_segments(SingleWorker(), ground, lambda share, now: None, least, cells)
     return None if found is None else repr(found)
 
 
@@ -224,15 +224,15 @@ def test_what_is_told_does_not_depend_on_the_parts_of_a_segment(
     seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     parts: list[bool] = []
-    old = _Report._in_cells
+    old = _SegmentedReport._analyse_in_cells
 
-    def seen(self: _Report, span: tuple[int, int], *, end: bool = False) -> object:
+    def seen(self: _SegmentedReport, span: tuple[int, int], *, end: bool = False) -> object:
         found = old(self, span, end=end)
         if self.cell:
             parts.append(found is not None)
         return found
 
-    monkeypatch.setattr(_Report, "_in_cells", seen)
+    monkeypatch.setattr(_SegmentedReport, "_analyse_in_cells", seen)
     told = 0
     for seed in seeds:
         trace = mostly_right(random.Random(seed), tmp_path / str(seed), (0, 0.003, 0.02, 0.1)[seed % 4])
@@ -322,7 +322,7 @@ def test_the_tables_of_segments_add_up(tmp_path: Path) -> None:
     trace = b.open()
     made = in_segments(trace)
     assert made is not None and made[0].parts is not None and len(made[0].parts.spans) > 5
-    whole, sums = tables(Trace.open(trace.path), match(trace)), tables_of(made[0])
+    whole, sums = make_tables(Trace.open(trace.path), match_operations(trace)), make_tables_of_context(made[0])
     assert (whole.messages == sums.messages).all() and (whole.bytes == sums.bytes).all()
     assert {key: sorted(rows) for key, rows in whole.times.items()} == {
         key: sorted(rows) for key, rows in sums.times.items()
@@ -338,10 +338,10 @@ def test_a_hung_run_is_told_by_its_last_segment_and_drawn(tmp_path: Path) -> Non
         r.open.barrier()
     trace = b.open()
     assert compared(trace) > 5
-    ground = Ground(trace)
+    ground = AnalysisContext(trace)
     found = alone_in_segments_of(ground)
-    report = examine(trace, ANALYSES, ground, found=found)
-    whole = examine(Trace.open(trace.path), ANALYSES, found={})
+    report = run_analyses(trace, ANALYSES, ground, found=found)
+    whole = run_analyses(Trace.open(trace.path), ANALYSES, found={})
     assert [f.message for f in report.findings if f.kind == "deadlock"] == [
         f.message for f in whole.findings if f.kind == "deadlock"
     ]
@@ -349,14 +349,14 @@ def test_a_hung_run_is_told_by_its_last_segment_and_drawn(tmp_path: Path) -> Non
     assert deadlock.events[0] == (0, len(trace.ranks[0]) - 1)
     import io
 
-    from weft.report.pictures import pictures
+    from weft.report.pictures import draw_pictures
 
-    drawn = pictures(trace, report.findings, io.StringIO(), ground=ground)
-    assert drawn == pictures(trace, whole.findings, io.StringIO())
+    drawn = draw_pictures(trace, report.findings, io.StringIO(), ground=ground)
+    assert drawn == draw_pictures(trace, whole.findings, io.StringIO())
 
 
-def alone_in_segments_of(ground: Ground) -> dict[str, object]:
-    found = found_in_segments(Alone(), ground, lambda share, now: None, 8)
+def alone_in_segments_of(ground: AnalysisContext) -> dict[str, object]:
+    found = analyse_in_segments(SingleWorker(), ground, lambda share, now: None, 8)
     assert found is not None
     return found  # type: ignore[return-value]
 
@@ -366,10 +366,10 @@ def test_the_proofs_of_races_count_the_calls_of_the_run(tmp_path: Path) -> None:
     for r in b.ranks:
         r.finalize()
     trace = b.open()
-    ground = Ground(trace)
-    mine = proved(ground, examine(trace, ANALYSES, ground, found=alone_in_segments_of(ground)))  # type: ignore[arg-type]
-    other = Ground(Trace.open(trace.path))
-    theirs = proved(other, examine(other.trace, ANALYSES, other, found={}))
+    ground = AnalysisContext(trace)
+    mine = add_proofs(ground, run_analyses(trace, ANALYSES, ground, found=alone_in_segments_of(ground)))  # type: ignore[arg-type]
+    other = AnalysisContext(Trace.open(trace.path))
+    theirs = add_proofs(other, run_analyses(other.trace, ANALYSES, other, found={}))
     proofs = [[f.facts()["proof"] for f in report.findings if f.kind == "message-race"] for report in (mine, theirs)]
     assert proofs[0] and proofs[0] == proofs[1]
 
@@ -383,7 +383,7 @@ def first_cut(b: Builder) -> tuple[Trace, Cuts]:
 
 def ends_quiet(of: Cuts, k: int) -> bool:
     segment = of.segment(0, k)
-    return is_quiet(segment, match(segment))
+    return is_quiet(segment, match_operations(segment))
 
 
 @pytest.mark.parametrize("what", ["nothing", "message", "receive", "request", "collective", "small", "rooted"])
@@ -449,7 +449,7 @@ def test_runs_of_which_more_is_under_way_stay_whole(call: str, tmp_path: Path) -
 
 def test_a_run_of_ordinary_length_is_analysed_whole(tmp_path: Path) -> None:
     trace = many(tmp_path / "run").open()
-    assert trace.event_count < 2 * SEGMENT and alone_in_segments(Ground(trace), None) is None
+    assert trace.event_count < 2 * SEGMENT and analyse_in_segments_alone(AnalysisContext(trace), None) is None
 
 
 def test_a_run_that_is_never_quiet_is_one_segment(tmp_path: Path) -> None:
@@ -489,13 +489,13 @@ def test_what_waits_cost_adds_up_in_any_order(tmp_path: Path) -> None:
     trace = b.open()
     of = first_cut(b)[1]
     parts = [of.segment(k, k + 1) for k in range(len(of))]
-    each = [compute_costs(part, match(part)).with_renamed_events(part.whole) for part in parts]
+    each = [compute_costs(part, match_operations(part)).with_renamed_events(part.to_run_event) for part in parts]
     forward = backward = None
     for one in each:
         forward = one if forward is None else forward + one
     for one in reversed(each):
         backward = one if backward is None else backward + one
-    whole = compute_costs(trace, match(trace))
+    whole = compute_costs(trace, match_operations(trace))
     assert forward is not None and backward is not None
     for one in (forward, backward):
         assert make_findings(trace, one) == make_findings(trace, whole)

@@ -22,7 +22,7 @@ from weft.segments import scan_rank
 from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.trace.layout import Def
-from weft.trace.varint import put_u
+from weft.trace.varint import encode_unsigned
 
 __all__ = ["short"]
 
@@ -78,11 +78,11 @@ class Run:
 
     def group(self, me: int, member: int) -> int:
         id = self.b.ranks[me].new_id("GROUP")
-        self.b.ranks[me].define(Def.GROUP, b"".join(map(put_u, (id, 1, 0, member, 2, 1))))
+        self.b.ranks[me].define(Def.GROUP, b"".join(map(encode_unsigned, (id, 1, 0, member, 2, 1))))
         return id
 
     def stored(self, me: int, fences: int, at: int) -> None:
-        self.b.ranks[me].define(Def.STORED, b"".join(map(put_u, (self.wins[me], fences, 1, at, 4, 0))))
+        self.b.ranks[me].define(Def.STORED, b"".join(map(encode_unsigned, (self.wins[me], fences, 1, at, 4, 0))))
 
     def end(self) -> Trace:
         self.each("Win_free")

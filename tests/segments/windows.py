@@ -10,7 +10,7 @@ from typing import Any
 from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.trace.layout import Def
-from weft.trace.varint import put_u
+from weft.trace.varint import encode_unsigned
 
 SHARED, EXCLUSIVE = 2, 1
 NO_PUT, NO_PRECEDE, NO_SUCCEED = 4, 8, 16
@@ -89,7 +89,7 @@ class Program:
                 me, low = rng.randrange(self.n), rng.choice((256, 64 * rng.randrange(self.n)))
                 low = low if self.errs() or rng.random() < 0.1 else 4088
                 numbers = (self.wins[win][me], self.fences[win], 1, low, 8, int(rng.random() < 0.3))
-                self.b.ranks[me].define(Def.STORED, b"".join(map(put_u, numbers)))
+                self.b.ranks[me].define(Def.STORED, b"".join(map(encode_unsigned, numbers)))
             self.fence(win, rng.choice((NO_PUT, NO_SUCCEED) if self.errs() else (0,)))
         if rng.random() < 0.4:
             self.fence(win, NO_SUCCEED)
@@ -151,7 +151,7 @@ class Program:
         if key not in self.groups:
             rank = self.b.ranks[me]
             id = self.groups[key] = rank.new_id("GROUP")
-            rank.define(Def.GROUP, b"".join(map(put_u, (id, len(members), *(
+            rank.define(Def.GROUP, b"".join(map(encode_unsigned, (id, len(members), *(
                 n for member in members for n in (0, member, 2, 1))))))  # fmt: skip
         return self.groups[key]
 

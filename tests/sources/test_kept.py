@@ -59,7 +59,7 @@ def test_what_is_kept_is_read_back_after_the_file_has_gone(tmp_path: Path) -> No
     assert ["".join(text for _, text in line) for line in found.coloured(excerpt)] == list(excerpt.lines)
     assert ("k", "def") in found.coloured(excerpt)[0]
     assert found.called(str(source), 5) == ("comm.recv",)
-    assert describe.call(trace.event(0, 0)) == "recv(source=1, tag=9)"
+    assert describe.call_words(trace.event(0, 0)) == "recv(source=1, tag=9)"
     assert [change.what for change in found.changes()] == ["gone"]
 
 
@@ -159,7 +159,7 @@ def test_a_file_that_was_edited_while_the_program_ran_may_not_be_what_ran(tmp_pa
     source.write_text(TEXT.replace("recv", "bcast"))
     keep_sources(trace)
     assert of(trace).called(str(source), 5) is None
-    assert describe.call(trace.event(0, 0)) == "recv(source=1, tag=9)", "a word that the record alone gives"
+    assert describe.call_words(trace.event(0, 0)) == "recv(source=1, tag=9)", "a word that the record alone gives"
 
 
 def test_a_source_newer_than_its_program_may_not_be_what_ran(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_damaged_index_shows_nothing_and_fails_nowhere(tmp_path: Path, changed
         of(again).statement(str(source), line)
     of(again).note()
     assert of(again).statement(str(source), 10**6) is None
-    describe.call(again.event(0, 0))
+    describe.call_words(again.event(0, 0))
 
 
 @pytest.mark.parametrize(

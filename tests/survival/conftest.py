@@ -27,9 +27,9 @@ PATIENCE = 60.0
 
 
 @pytest.fixture(scope="session")
-def recorder(mpich: Installed) -> shim.Shim:
+def recorder(mpich: Installed) -> shim.BuiltRecorder:
     """The recorder for MPICH."""
-    return shim.build(mpich.mpicc)
+    return shim.build_shim(mpich.mpicc)
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +100,7 @@ def launch(
 
 
 @pytest.fixture
-def alone(recorder: shim.Shim, tmp_path: Path) -> Iterator[Start]:
+def alone(recorder: shim.BuiltRecorder, tmp_path: Path) -> Iterator[Start]:
     """Start a program as a single process with the recorder in it, as `weft run` would."""
     scenes: list[Scene] = []
 
@@ -128,7 +128,7 @@ def alone(recorder: shim.Shim, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def job(recorder: shim.Shim, tmp_path: Path) -> Iterator[Start]:
+def job(recorder: shim.BuiltRecorder, tmp_path: Path) -> Iterator[Start]:
     """Start a program on some ranks under `weft run`."""
     scenes: list[Scene] = []
 

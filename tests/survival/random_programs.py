@@ -57,7 +57,7 @@ class Said:
 
 def built(mpicc: str, mpiexec: tuple[str, ...], folder: Path) -> Built:
     """Compile all that the cases need."""
-    exported = shim.probe(mpicc).exported
+    exported = shim.probe_library(mpicc).exported
     (folder / "taking.inc").write_text(unreadable.stand_in(exported))
     device, part, programs = folder / "libstandin.so", folder / "part.so", (folder / "plain", folder / "by-weft-cc")
     _compile([mpicc, "-w", "-shared", "-fPIC", "-I", folder, "-o", device, PROGRAMS / "standin.c", "-ldl"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import weft
-from weft.report import examine
+from weft.report import run_analyses
 from weft.trace.builder import Builder
 from weft.trace.layout import CHUNK, HEADER, StreamKind
 
@@ -34,7 +34,7 @@ def ring(path: Path) -> Path:
 
 def test_nothing_is_concluded_from_a_lost_end(tmp_path: Path) -> None:
     run = ring(tmp_path / "run")
-    assert not examine(weft.open(run)).findings
+    assert not run_analyses(weft.open(run)).findings
     file = sorted((run / "ranks").glob("*.weft"))[1]
     whole = file.read_bytes()
     for part in (0.3, 0.6, 0.9):
@@ -43,7 +43,7 @@ def test_nothing_is_concluded_from_a_lost_end(tmp_path: Path) -> None:
         assert trace.problems
         assert trace.ranks[1].state == "damaged"
         assert len(trace.ranks[1]) < len(trace.ranks[0])
-        loud = [f.message for f in examine(trace).findings if f.severity != "note"]
+        loud = [f.message for f in run_analyses(trace).findings if f.severity != "note"]
         assert loud == []
 
 

@@ -93,7 +93,7 @@ def test_functions_that_a_program_looks_up_itself_are_told_as_the_cause(
     mpich: Installed, tmp_path: Path, initialises: bool
 ) -> None:
     compiled(mpich, "cc", "-g", "-o", tmp_path / "looked_up", PROGRAMS / "looked_up.c", "-ldl")
-    library = shim.probe(mpich.mpicc).path
+    library = shim.probe_library(mpich.mpicc).path
     line: list[str | Path] = [
         *WEFT,
         "run",

@@ -23,7 +23,7 @@ PYTHON = (sys.executable, str(PROGRAMS / "ends.py"))
 
 
 @pytest.fixture(scope="session")
-def ends(mpich: Installed, recorder: shim.Shim, tmp_path_factory: pytest.TempPathFactory) -> str:
+def ends(mpich: Installed, recorder: shim.BuiltRecorder, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The C program that ends in many ways."""
     target = tmp_path_factory.mktemp("ends") / "ends"
     done = execute([mpich.mpicc, "-g", "-O1", "-w", "-o", target, PROGRAMS / "ends.c"])
@@ -32,7 +32,7 @@ def ends(mpich: Installed, recorder: shim.Shim, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture
-def record(tmp_path: Path, recorder: shim.Shim) -> Run:
+def record(tmp_path: Path, recorder: shim.BuiltRecorder) -> Run:
     """Record a single process; returns its status, all that was printed, and the run."""
 
     def run(*program: str) -> tuple[int, str, Trace]:
@@ -134,7 +134,7 @@ def test_a_finalize_on_the_way_out_is_marked_and_the_programs_own_is_not(
     ):  # fmt: skip
         _, _, trace = record(*program)
         (last,) = [event for event in trace.ranks[0] if event.function.name == "MPI_Finalize"]
-        assert last.leaving == leaving, program
+        assert last.is_finalize_at_exit == leaving, program
         assert not told(trace), program
         (tmp_path / "run").rename(tmp_path / f"{program[0][-6:].replace('/', '')}-{program[-1]}")
 

@@ -18,7 +18,7 @@ import pytest
 
 from survival.leftovers import ENDING, LASTING, Line, Scene
 from tests_support import Installed
-from weft.cli.main import commands
+from weft.cli.main import command_names
 
 GRACE = 8.0
 """Seconds until what a killed command started has to be gone: 5, and what a busy machine adds."""
@@ -113,7 +113,7 @@ EACH = {("check of C", signal.SIGTERM), ("check of C", signal.SIGKILL), ("tasks 
 
 
 def test_every_command_has_a_line() -> None:
-    assert set(ENDING) == set(commands())
+    assert set(ENDING) == set(command_names())
 
 
 AFTER_CTRL_C = {

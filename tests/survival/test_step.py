@@ -33,7 +33,7 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.needs("ptrace")
 @pytest.mark.parametrize("level", ["trace", "outcomes"])
 def test_after_every_single_instruction_the_record_holds_all_calls(
-    step: Path, mix: list[str], recorder: shim.Shim, tmp_path: Path, level: str
+    step: Path, mix: list[str], recorder: shim.BuiltRecorder, tmp_path: Path, level: str
 ) -> None:
     run, logs, kept = tmp_path / "run", tmp_path / "logs", tmp_path / "kept"
     for folder in (run / "ranks", logs, kept):

@@ -43,7 +43,7 @@ def device(mpich: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_device(mpi: Installed, folder: Path) -> Path:
-    exported = shim.probe(mpi.mpicc).exported
+    exported = shim.probe_library(mpi.mpicc).exported
     (folder / "taking.inc").write_text(unreadable.stand_in(exported))
     (folder / "calls.inc").write_text(unreadable.calls(exported))
     library = compiled(mpi, folder, PROGRAMS / "standin.c", "-shared", "-fPIC", "-I", folder, "-ldl")

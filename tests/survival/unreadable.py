@@ -27,8 +27,8 @@ def called(exported: Collection[str]) -> list[Function]:
     """The functions that move data from or into buffers, as far as the library has them. Partitioned ones need two
     calls that know of each other, those of windows' memory make it."""
     found = []
-    for f in table.functions():
-        row = meaning.of(f.name)
+    for f in table.all_functions():
+        row = meaning.find_meaning(f.name)
         if row is None or row.act not in _ACTS or f.name not in exported or not any(map(_is_buffer, f.parameters)):
             continue
         if f.name.startswith(("MPI_Psend", "MPI_Precv", "MPI_Win_")) or row.form is Form.END:
@@ -51,8 +51,8 @@ def _taking(f: Function) -> Iterator[str]:
 
 def stand_in(exported: Collection[str]) -> str:
     """The functions of such an MPI, with the MPI beneath it."""
-    ends = [f for f in table.functions() if f.name.endswith("_end") and f.name in exported]
-    windows = [f for f in table.functions() if f.name == "MPI_Win_create"]
+    ends = [f for f in table.all_functions() if f.name.endswith("_end") and f.name in exported]
+    windows = [f for f in table.all_functions() if f.name == "MPI_Win_create"]
     return "\n".join(line for f in [*called(exported), *ends, *windows] for line in _taking(f)) + "\n"
 
 
@@ -72,7 +72,7 @@ def _argument(f: Function, p: Parameter, buffer: int) -> str:
 
 
 def _around(f: Function) -> tuple[str, str]:
-    row = meaning.of(f.name)
+    row = meaning.find_meaning(f.name)
     assert row is not None
     before, after = {
         Act.SEND: ("taken();", "MPI_Wait(&other, MPI_STATUS_IGNORE);"),

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from weft.trace import Datatype
 from weft.trace.builder import WORLD, Builder, Type
-from weft.trace.communicators import members_text
-from weft.trace.datatypes import joined, repeated
+from weft.trace.communicators import format_members
+from weft.trace.datatypes import concatenate_signatures, repeat_signature
 from weft.trace.definitions import Definitions
 from weft.trace.layout import Def
-from weft.trace.varint import put_s, put_u, put_z
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 # Communicators
 
@@ -81,8 +81,8 @@ def test_a_column_of_ids_becomes_indices_of_communicators() -> None:
 
 
 def test_members_are_written_as_ranges() -> None:
-    assert members_text([0, 1, 2, 5, 7, 8, -1]) == "0-2,5,7-8,?"
-    assert members_text(range(0, 400, 2)).endswith("...200 ranks")
+    assert format_members([0, 1, 2, 5, 7, 8, -1]) == "0-2,5,7-8,?"
+    assert format_members(range(0, 400, 2)).endswith("...200 ranks")
 
 
 def test_a_spawned_world_comes_behind_its_parent_and_shares_its_intercommunicator() -> None:
@@ -156,7 +156,7 @@ def test_gaps_do_not_count() -> None:
 )
 def test_every_way_of_making_a_type_from_one_other(combiner: str, integers: list[int], count: int) -> None:
     found = signature(
-        lambda r: r.datatype(combiner, types=["MPI_INT"], integers=integers, size=4 * count, extent=4 * count)
+        lambda r: r.define_datatype(combiner, types=["MPI_INT"], integers=integers, size=4 * count, extent=4 * count)
     )
     assert found == (("MPI_INT", count),)
 
@@ -168,14 +168,14 @@ def test_pair_types_have_the_signature_of_their_struct() -> None:
 
 
 def test_a_type_of_itself_has_no_signature() -> None:
-    assert signature(lambda r: r.datatype("CONTIGUOUS", types=[256], integers=[2], size=8, extent=8)) is None
+    assert signature(lambda r: r.define_datatype("CONTIGUOUS", types=[256], integers=[2], size=8, extent=8)) is None
 
 
 def test_a_signature_beyond_holding_is_unknown_and_soon_so() -> None:
     def tower(rank: object) -> Type:
         made: object = "MPI_INT"
         for _ in range(90):
-            made = rank.datatype("STRUCT", types=[made, "MPI_BYTE"], integers=[2, 9, 1], size=1, extent=1)  # type: ignore[attr-defined]
+            made = rank.define_datatype("STRUCT", types=[made, "MPI_BYTE"], integers=[2, 9, 1], size=1, extent=1)  # type: ignore[attr-defined]
         return made  # type: ignore[return-value]
 
     assert signature(tower) is None
@@ -214,13 +214,13 @@ def test_a_signature_is_what_the_elements_say_one_by_one(shape: object) -> None:
     made = make((([1]), [shape]))
     datatype = b.open().ranks[0].datatype(made.id)  # type: ignore[attr-defined]
     assert datatype is not None
-    assert datatype.signature() == joined([((name, 1),) for name in flat(shape)])
+    assert datatype.signature() == concatenate_signatures([((name, 1),) for name in flat(shape)])
 
 
 @given(st.lists(st.tuples(st.sampled_from(BASIC), st.integers(1, 4)), max_size=5), st.integers(0, 5))
 def test_repeating_is_joining_one_by_one(parts: list[tuple[str, int]], times: int) -> None:
-    once = joined([(part,) for part in parts])
-    assert repeated(once, times) == joined([once] * times)
+    once = concatenate_signatures([(part,) for part in parts])
+    assert repeat_signature(once, times) == concatenate_signatures([once] * times)
 
 
 # The stream of definitions
@@ -232,8 +232,8 @@ TEXT = st.text(max_size=20)
 def test_definitions_come_back_as_they_were_written(files: list[tuple[int, int, int, str]]) -> None:
     data = b""
     for id, comm, amode, name in files:
-        payload = put_u(id) + put_u(comm) + put_u(amode) + put_s(name)
-        data += put_u(Def.FILE) + put_u(len(payload)) + payload
+        payload = encode_unsigned(id) + encode_unsigned(comm) + encode_unsigned(amode) + encode_string(name)
+        data += encode_unsigned(Def.FILE) + encode_unsigned(len(payload)) + payload
     definitions = Definitions(data)
     assert not definitions.problems
     for id, comm, amode, name in reversed(files):
@@ -245,8 +245,8 @@ def test_definitions_come_back_as_they_were_written(files: list[tuple[int, int, 
 
 
 def test_a_kind_of_definition_that_there_is_not_is_left_out_and_said() -> None:
-    whole = put_u(Def.CWD) + put_u(5) + put_s("/tmp")
-    definitions = Definitions(put_u(99) + put_u(3) + b"new" + whole)
+    whole = encode_unsigned(Def.CWD) + encode_unsigned(5) + encode_string("/tmp")
+    definitions = Definitions(encode_unsigned(99) + encode_unsigned(3) + b"new" + whole)
     assert definitions.cwd == "/tmp"
     assert len(definitions.problems) == 1
     assert "99 is not a kind of definition" in definitions.problems[0]
@@ -260,7 +260,7 @@ def test_any_bytes_are_read_without_an_error(data: bytes) -> None:
 
 
 def test_definitions_that_are_cut_off_end_with_a_problem() -> None:
-    whole = put_u(Def.CWD) + put_u(5) + put_s("/tmp")
+    whole = encode_unsigned(Def.CWD) + encode_unsigned(5) + encode_string("/tmp")
     assert Definitions(whole).cwd == "/tmp"
     assert Definitions(whole).problems == []
     cut = Definitions(whole + whole[:-2])
@@ -269,15 +269,25 @@ def test_definitions_that_are_cut_off_end_with_a_problem() -> None:
 
 
 def test_a_damaged_definition_does_not_take_the_others_with_it() -> None:
-    bad = put_u(Def.ARGV) + put_u(3) + put_u(2**14)
-    good = put_u(Def.CWD) + put_u(5) + put_s("/tmp")
+    bad = encode_unsigned(Def.ARGV) + encode_unsigned(3) + encode_unsigned(2**14)
+    good = encode_unsigned(Def.CWD) + encode_unsigned(5) + encode_string("/tmp")
     definitions = Definitions(bad + good)
     assert definitions.cwd == "/tmp"
     assert "damaged" in definitions.problems[0]
 
 
 def test_a_lower_bound_may_be_negative() -> None:
-    payload = put_u(256) + put_u(8) + put_z(-16) + put_z(24) + put_u(1) + put_u(0) + put_u(0) + put_u(1) + put_u(4)
-    definitions = Definitions(put_u(Def.DATATYPE) + put_u(len(payload)) + payload)
+    payload = (
+        encode_unsigned(256)
+        + encode_unsigned(8)
+        + encode_signed(-16)
+        + encode_signed(24)
+        + encode_unsigned(1)
+        + encode_unsigned(0)
+        + encode_unsigned(0)
+        + encode_unsigned(1)
+        + encode_unsigned(4)
+    )
+    definitions = Definitions(encode_unsigned(Def.DATATYPE) + encode_unsigned(len(payload)) + payload)
     made = definitions.get(Def.DATATYPE, 256)
     assert (made.lb, made.extent) == (-16, 24)

@@ -81,7 +81,7 @@ def test_definitions_are_printed_in_both_forms(run: str, capsys: pytest.CaptureF
 
 def test_outcomes_of_level_order_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     b = Builder(ranks=1, path=tmp_path, level=Level.OUTCOMES)
-    b.ranks[0].outcomes([3, 15, 2, 14, 9, 1])
+    b.ranks[0].append_outcomes([3, 15, 2, 14, 9, 1])
     main(["dump", str(b.write())])
     assert [line.split() for line in lines(capsys)] == [
         ["rank", "thread", "outcome", "kind", "value"],
@@ -228,5 +228,5 @@ def test_a_file_that_cannot_be_written_is_said(run: str, capsys: pytest.CaptureF
 def test_a_table_of_definitions_or_outcomes_is_refused(run: str, tmp_path: Path) -> None:
     assert main(["dump", run, "--definitions", "--format", "csv"]) == 2
     b = Builder(ranks=1, path=tmp_path / "order", level=Level.OUTCOMES)
-    b.ranks[0].outcomes([3, 15])
+    b.ranks[0].append_outcomes([3, 15])
     assert main(["dump", str(b.write()), "--format", "csv"]) == 2

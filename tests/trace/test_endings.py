@@ -10,7 +10,7 @@ from weft.trace.builder import Builder
 from weft.trace.definitions import MAX_ENDINGS, Definitions
 from weft.trace.endings import Ending
 from weft.trace.layout import ENDING_FRAMES, Def, EndingKind, ExitKind
-from weft.trace.varint import put_s, put_u, put_z
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 STACK = [("/p/exc.py", 4, "work"), ("/p/exc.py", 6, "<module>")]
 
@@ -19,7 +19,7 @@ def test_an_exception_is_read_with_its_place_and_time() -> None:
     b = Builder(ranks=2)
     r0, r1 = b.ranks
     r0.barrier(enter=1_000)
-    r1.ends(
+    r1.add_ending(
         EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Trace", who="Task-3", python=STACK, at=3_000
     )
     (ending,) = b.open().ranks[1].endings
@@ -34,8 +34,10 @@ def test_an_exception_is_read_with_its_place_and_time() -> None:
 
 def test_the_interpreters_own_frames_are_not_the_place() -> None:
     b = Builder(ranks=1)
-    b.ranks[0].ends(EndingKind.EXCEPTION, python=[("/x/mpi4py/run.py", 9, "main"), ("<frozen runpy>", 1, "f"), *STACK])
-    b.ranks[0].ends(EndingKind.EXCEPTION, python=[("<frozen runpy>", 1, "f")])
+    b.ranks[0].add_ending(
+        EndingKind.EXCEPTION, python=[("/x/mpi4py/run.py", 9, "main"), ("<frozen runpy>", 1, "f"), *STACK]
+    )
+    b.ranks[0].add_ending(EndingKind.EXCEPTION, python=[("<frozen runpy>", 1, "f")])
     first, second = b.open().ranks[0].endings
     assert first.site is not None
     assert first.site.text == "exc.py:4 work"
@@ -45,8 +47,15 @@ def test_the_interpreters_own_frames_are_not_the_place() -> None:
 def test_a_crash_is_told_with_its_address_and_the_lines_of_its_frames() -> None:
     b = Builder(ranks=1)
     (rank,) = b.ranks
-    rank.define(Def.MODULE, put_u(1) + put_u(0) + put_u(4096) + put_s("ab") + put_s("/bin/prog"))
-    rank.ends(
+    rank.define(
+        Def.MODULE,
+        encode_unsigned(1)
+        + encode_unsigned(0)
+        + encode_unsigned(4096)
+        + encode_string("ab")
+        + encode_string("/bin/prog"),
+    )
+    rank.add_ending(
         EndingKind.SIGNAL, code=11, detail=1, address=0xDEAD, name="SIGSEGV", native=[(1, 70), (1, 90)], thread=None
     )
     trace = b.open()
@@ -63,18 +72,18 @@ def test_a_crash_is_told_with_its_address_and_the_lines_of_its_frames() -> None:
 
 def test_endings_come_in_order_of_time_and_know_how_an_exit_came() -> None:
     b = Builder(ranks=1)
-    b.ranks[0].ends(EndingKind.EXIT, code=3, detail=ExitKind.AT_ONCE, at=9_000)
-    b.ranks[0].ends(EndingKind.WARNED, code=2, at=5_000)
+    b.ranks[0].add_ending(EndingKind.EXIT, code=3, detail=ExitKind.AT_ONCE, at=9_000)
+    b.ranks[0].add_ending(EndingKind.WARNED, code=2, at=5_000)
     warned, left = b.open().ranks[0].endings
     assert (warned.kind, left.kind, left.how, left.code) == (EndingKind.WARNED, EndingKind.EXIT, ExitKind.AT_ONCE, 3)
 
 
 def test_a_crash_that_a_handler_came_back_from_is_no_ending() -> None:
     b = Builder(ranks=1)
-    b.ranks[0].ends(EndingKind.SIGNAL, code=11)
-    b.ranks[0].ends(EndingKind.SIGNAL, code=8)
-    b.ranks[0].ends(EndingKind.RETURNED, code=11)
-    b.ranks[0].ends(EndingKind.SIGNAL, code=6)
+    b.ranks[0].add_ending(EndingKind.SIGNAL, code=11)
+    b.ranks[0].add_ending(EndingKind.SIGNAL, code=8)
+    b.ranks[0].add_ending(EndingKind.RETURNED, code=11)
+    b.ranks[0].add_ending(EndingKind.SIGNAL, code=6)
     assert [ending.code for ending in b.open().ranks[0].endings] == [8, 6]
 
 
@@ -83,21 +92,38 @@ def test_a_finalize_of_the_way_out_is_told_from_the_programs_own() -> None:
     b.ranks[0].finalize()
     b.ranks[1].finalize(leaving=True)
     trace = b.open()
-    assert [rank.event(0).leaving for rank in trace.ranks] == [False, True]
+    assert [rank.event(0).is_finalize_at_exit for rank in trace.ranks] == [False, True]
 
 
 def ending(kind: int, frames: int) -> bytes:
-    head = b"".join(put_u(v) for v in (kind, 0, 1, 2)) + put_z(0) + put_z(0) + put_u(0) + 4 * put_s("")
-    return head + put_u(frames) + frames * (put_s("f") + put_u(1) + put_s("g")) + put_u(0)
+    head = (
+        b"".join(encode_unsigned(v) for v in (kind, 0, 1, 2))
+        + encode_signed(0)
+        + encode_signed(0)
+        + encode_unsigned(0)
+        + 4 * encode_string("")
+    )
+    return (
+        head
+        + encode_unsigned(frames)
+        + frames * (encode_string("f") + encode_unsigned(1) + encode_string("g"))
+        + encode_unsigned(0)
+    )
 
 
 def definition(payload: bytes) -> bytes:
-    return put_u(Def.ENDING) + put_u(len(payload)) + payload
+    return encode_unsigned(Def.ENDING) + encode_unsigned(len(payload)) + payload
 
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", put_u(1), ending(1, ENDING_FRAMES + 1), ending(1, 3)[:-1], ending(1, 0)[:-2] + put_u(2**60)],
+    [
+        b"",
+        encode_unsigned(1),
+        ending(1, ENDING_FRAMES + 1),
+        ending(1, 3)[:-1],
+        ending(1, 0)[:-2] + encode_unsigned(2**60),
+    ],
     ids=["empty", "cut", "too many frames", "cut in a frame", "endless"],
 )
 def test_a_damaged_ending_is_left_out_and_said(payload: bytes) -> None:

@@ -8,7 +8,7 @@ from weft.errors import UsageError
 from weft.findings import Finding
 from weft.trace import Trace
 from weft.trace.builder import ANY, Builder
-from weft.trace.filter import Filter, parse
+from weft.trace.filter import Filter, parse_terms
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_or_stands_between_lists_of_terms(trace: Trace) -> None:
     )
     assert found(trace, "rank:1 OR rank:2") == found(trace, "rank:1-2")
     assert [r.index for r in Filter("rank:0 fn:Send or rank:2").ranks(trace)] == [0, 2]
-    also = Filter("rank:0 or rank:1", also=parse("fn:Send"))
+    also = Filter("rank:0 or rank:1", also=parse_terms("fn:Send"))
     assert [(e.rank.index, e.function.base) for e in also.events(trace)] == [
         (0, "MPI_Send"),
         (0, "MPI_Send"),
@@ -200,7 +200,7 @@ def test_any_text_is_a_filter_or_a_usage_error(trace: Trace, text: str) -> None:
 def test_a_filter_prints_as_it_was_written() -> None:
     for text in ("fn:Recv -tag:7 wait>1ms", "fn:Recv or -rank:1 bytes>4k", "Send -step.py:9"):
         assert str(Filter(text)) == text
-    assert parse("Send")[0].key == "word"
+    assert parse_terms("Send")[0].key == "word"
 
 
 @pytest.mark.parametrize("word", ["step.py", "step", "STEP.py", "step.py:9", "9", "exchange", "exch*", "is,step"])

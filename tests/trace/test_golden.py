@@ -41,8 +41,8 @@ def test_hashes_of_messages_are_read_whole() -> None:
 
 
 def test_kept_bytes_are_those_of_their_row() -> None:
-    hashed = Trace.open(GOLDEN / "1.0").ranks[1].hashed
-    kept = [hashed.kept(row) for row in range(2)]
+    hashed = Trace.open(GOLDEN / "1.0").ranks[1].message_hashes
+    kept = [hashed.content_of(row) for row in range(2)]
     assert kept[0] is None
     assert kept[1] is not None and kept[1].tobytes() == b"8 bytes."
 

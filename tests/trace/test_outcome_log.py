@@ -65,7 +65,7 @@ def test_a_named_source_below_fourteen_costs_half_a_byte() -> None:
 def test_a_run_of_level_outcomes_reads_them() -> None:
     outcomes = [(LogKind.SOURCE, 1), (LogKind.POLLS, 100), (LogKind.INDEX, 2), (LogKind.SOURCE, 77)] * 9000
     b = Builder(ranks=1, level=Level.OUTCOMES)
-    b.ranks[0].outcomes(encode_outcomes([*outcomes, (LogKind.SOURCE, 5)]))
+    b.ranks[0].append_outcomes(encode_outcomes([*outcomes, (LogKind.SOURCE, 5)]))
     trace = b.open()
     assert trace.level == Level.OUTCOMES
     assert trace.ranks[0].threads[0].outcomes == [*outcomes, (LogKind.SOURCE, 5)]

@@ -16,7 +16,7 @@ from weft.report import analyse
 from weft.trace import Trace, packing
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import State
-from weft.trace.packing import pack
+from weft.trace.packing import pack_records
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -44,7 +44,7 @@ def test_a_packed_run_reads_as_its_records_did(tmp_path: Path) -> None:
         execute([*WEFT, "dump", tmp_path / "run", "--format", "json", *more]).stdout for more in ([], ["--definitions"])
     ]
     records = len(list((tmp_path / "run" / "ranks").iterdir()))
-    made = pack(tmp_path / "run", over)
+    made = pack_records(tmp_path / "run", over)
     assert (made.ranks, made.left) == (records, ())
     assert [path.name for path in (tmp_path / "run" / "ranks").iterdir()] == ["1.pack"]
     assert made.now < made.before
@@ -57,7 +57,7 @@ def test_a_packed_run_reads_as_its_records_did(tmp_path: Path) -> None:
 def test_findings_of_a_packed_run_are_those_of_its_records(tmp_path: Path) -> None:
     path = run(tmp_path / "run")
     before = analyse(Trace.open(path))
-    pack(path, over)
+    pack_records(path, over)
     after = analyse(Trace.open(path))
     assert [f.message for f in after] == [f.message for f in before]
     assert any(f.kind == "unmatched-send" for f in after)
@@ -68,12 +68,12 @@ def test_what_is_damaged_or_still_written_stays_a_file(tmp_path: Path) -> None:
     names = sorted((path / "ranks").iterdir())
     with names[1].open("r+b") as file:
         file.truncate(5000)
-    done = pack(path, lambda one: one != names[2])
+    done = pack_records(path, lambda one: one != names[2])
     assert done.ranks == 3
     assert [text.split(": ")[0] for text in done.left] == [names[1].name, names[2].name]
     assert sorted(one.name for one in (path / "ranks").iterdir()) == ["0-000001.weft", "0-000002.weft", "1.pack"]
     assert len(Trace.open(path).ranks) == 5
-    assert pack(path, over).ranks == 0  # one is left that could be packed
+    assert pack_records(path, over).ranks == 0  # one is left that could be packed
     (path / "ranks" / "0-000001.weft").unlink()
 
 
@@ -96,7 +96,7 @@ def test_records_outside_of_the_run_are_let_alone(tmp_path: Path) -> None:
     shutil.rmtree(path / "ranks")
     (path / "ranks").symlink_to(other / "ranks")
     with pytest.raises(WeftError, match="is a link to"):
-        pack(path, over)
+        pack_records(path, over)
     assert len(list((other / "ranks").glob("*.weft"))) == 4
 
 
@@ -104,12 +104,12 @@ def test_a_record_that_is_there_both_ways_counts_once(tmp_path: Path) -> None:
     """The writer was killed before it took the files away."""
     path = run(tmp_path / "run")
     shutil.copytree(path / "ranks", tmp_path / "kept")
-    pack(path, over)
+    pack_records(path, over)
     shutil.copytree(tmp_path / "kept", path / "ranks", dirs_exist_ok=True)
     trace = Trace.open(path)
     assert len(trace.ranks) == 4
     assert trace.problems == []
-    assert pack(path, over).name == "2.pack"
+    assert pack_records(path, over).name == "2.pack"
     assert len(Trace.open(path).ranks) == 4
 
 
@@ -125,22 +125,22 @@ def test_a_full_disk_leaves_all_records_as_they_were(
 
     monkeypatch.setattr(os, step, full)
     with pytest.raises(WeftError, match="cannot be packed: No space left on device"):
-        pack(path, over)
+        pack_records(path, over)
     assert {one.name: one.read_bytes() for one in (path / "ranks").iterdir()} == before
 
 
 def test_a_pack_that_reads_otherwise_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = run(tmp_path / "run")
     before = {one.name: one.read_bytes() for one in (path / "ranks").iterdir()}
-    monkeypatch.setattr(packing, "_deflated", lambda data, words: b"")
+    monkeypatch.setattr(packing, "_compress", lambda data, words: b"")
     with pytest.raises(WeftError):
-        pack(path, over)
+        pack_records(path, over)
     assert {one.name: one.read_bytes() for one in (path / "ranks").iterdir()} == before
 
 
 def test_a_pack_of_another_version_or_cut_off_is_named_with_the_remedy(tmp_path: Path) -> None:
     path = run(tmp_path / "run")
-    file = path / "ranks" / pack(path, over).name
+    file = path / "ranks" / pack_records(path, over).name
     data = bytearray(file.read_bytes())
     file.write_bytes(data[:-10])
     assert (
@@ -182,7 +182,7 @@ def test_records_of_a_folder_that_takes_the_place_of_the_packed_one_stay(
         (path / "ranks").symlink_to(precious)
 
     monkeypatch.setattr(os, "rename", swapped)
-    assert pack(path, over).ranks == 4
+    assert pack_records(path, over).ranks == 4
     assert {one.name: one.read_bytes() for one in precious.iterdir()} == before
     assert [one.name for one in (path / "old").iterdir()] == ["1.pack"]
 
@@ -198,5 +198,5 @@ def test_a_record_that_takes_the_place_of_a_packed_one_stays(tmp_path: Path, mon
         (tmp_path / "another").replace(record)
 
     monkeypatch.setattr(os, "rename", swapped)
-    pack(path, over)
+    pack_records(path, over)
     assert record.read_bytes() == b"another"

@@ -14,7 +14,7 @@ import weft
 from weft.trace import EVENT, RunError, layout, mapping
 from weft.trace.builder import ANY, Builder
 from weft.trace.layout import StreamKind
-from weft.trace.places import spawned
+from weft.trace.places import split_spawned_worlds
 
 
 def slots(n: int) -> np.ndarray:
@@ -133,7 +133,7 @@ def test_a_missing_rank_keeps_its_place_and_is_named() -> None:
     b = Builder(ranks=4)
     for rank in b.ranks:
         rank.send(0)
-    b.ranks[2].missing()
+    b.ranks[2].leave_no_record()
     trace = b.open()
     assert [r.missing for r in trace.ranks] == [False, False, True, False]
     assert len(trace.ranks[2].events) == 0
@@ -316,7 +316,7 @@ def test_worlds_that_one_launcher_spawned_under_one_name_are_told_apart() -> Non
         record(1, 2, 12),
         record(0, 2, 61),
     ]
-    worlds = [[f.header.start.realtime_ns for f in world] for world in spawned(files)]
+    worlds = [[f.header.start.realtime_ns for f in world] for world in split_spawned_worlds(files)]
     assert worlds == [[10, 12], [30], [40], [60, 61]]
 
 

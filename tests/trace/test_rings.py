@@ -30,7 +30,7 @@ from weft.trace.layout import (
     StreamKind,
 )
 from weft.trace.packed import Pack
-from weft.trace.packing import pack
+from weft.trace.packing import pack_records
 from weft.trace.rankfile import RankFile
 from weft.trace.rings import snapshots
 from weft.trace.rings.chunks import DroppedCalls, order_chunks
@@ -235,7 +235,7 @@ def test_rings_are_packed_in_their_order_with_what_they_say_of_dropped_calls(tmp
     files = [RankFile(path) for path in sorted((tmp_path / "ranks").iterdir())]
     held = [(f.stream(StreamKind.EVENTS).copy(), f.stream(StreamKind.TAILS).copy(), f.dropped[0]) for f in files]
     assert held[0][2].events
-    made = pack(tmp_path, lambda _: True)
+    made = pack_records(tmp_path, lambda _: True)
     there = Pack(tmp_path / "ranks" / made.name).ranks([])
     for one, (events, tails, before) in zip(there, held, strict=True):
         assert np.array_equal(one.stream(StreamKind.EVENTS), events)

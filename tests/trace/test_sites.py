@@ -14,9 +14,9 @@ from weft.debuginfo.elf import read_build_id
 from weft.trace.builder import Builder
 from weft.trace.definitions import CodeDefinition
 from weft.trace.layout import Def
-from weft.trace.site_lines import resolve
-from weft.trace.sites import line_of
-from weft.trace.varint import put_s, put_u
+from weft.trace.site_lines import resolve_sites
+from weft.trace.sites import line_of_instruction
+from weft.trace.varint import encode_string, encode_unsigned
 
 
 def specimen(x: int) -> int:
@@ -47,15 +47,15 @@ def test_every_instruction_has_the_line_that_python_says(code: types.CodeType) -
     definition = CodeDefinition(1, code.co_filename, code.co_name, code.co_firstlineno, code.co_linetable)
     for start, end, line in code.co_lines():
         for offset in range(start, end, 2):
-            assert line_of(definition, offset) == (line or 0), offset
+            assert line_of_instruction(definition, offset) == (line or 0), offset
     assert list(dis.findlinestarts(code))
 
 
 def test_an_instruction_beyond_the_table_has_no_line() -> None:
     code = specimen.__code__
     definition = CodeDefinition(1, "x.py", "f", code.co_firstlineno, code.co_linetable)
-    assert line_of(definition, 10**9) == 0
-    assert line_of(CodeDefinition(1, "x.py", "f", 1, b""), 0) == 0
+    assert line_of_instruction(definition, 10**9) == 0
+    assert line_of_instruction(CodeDefinition(1, "x.py", "f", 1, b""), 0) == 0
 
 
 PROGRAM = """#include <stdint.h>
@@ -98,10 +98,18 @@ def native_run(tmp_path: Path, *flags: str) -> tuple[Path, Path, list[int]]:
     offsets = [int(line) for line in output.split()]
     b = Builder(ranks=2, path=tmp_path / "run")
     for rank in b.ranks:
-        names = put_s(read_build_id(program)) + put_s(str(program))
-        rank.define(Def.MODULE, put_u(1) + put_u(4096) + put_u(9999) + names)
+        names = encode_string(read_build_id(program)) + encode_string(str(program))
+        rank.define(Def.MODULE, encode_unsigned(1) + encode_unsigned(4096) + encode_unsigned(9999) + names)
         for i, offset in enumerate(offsets):
-            rank.define(Def.SITE, put_u(i + 1) + put_u(1) + put_u(offset) + put_u(0) + put_u(0) + put_u(0))
+            rank.define(
+                Def.SITE,
+                encode_unsigned(i + 1)
+                + encode_unsigned(1)
+                + encode_unsigned(offset)
+                + encode_unsigned(0)
+                + encode_unsigned(0)
+                + encode_unsigned(0),
+            )
             rank.send(0, site=i + 1)
     return b.write(), program, offsets
 
@@ -109,7 +117,7 @@ def native_run(tmp_path: Path, *flags: str) -> tuple[Path, Path, list[int]]:
 @pytest.mark.parametrize("flags", [[], ["-no-pie"]])
 def test_native_sites_become_lines_of_the_call_not_of_the_return(tmp_path: Path, flags: list[str]) -> None:
     run, _, _ = native_run(tmp_path, *flags)
-    assert resolve(run) == []
+    assert resolve_sites(run) == []
     sites = [event.site for event in weft.open(run).ranks[1]]
     assert (Path(sites[0].file or "").name, sites[0].line, sites[0].function) == ("prog.c", 7, "exchange")
     assert (Path(sites[1].file or "").name, sites[1].line, sites[1].function) == ("part.h", 5, "inner")
@@ -124,7 +132,7 @@ def test_a_program_built_anew_since_the_run_is_not_believed(tmp_path: Path) -> N
     run, program, _ = native_run(tmp_path)
     (tmp_path / "prog.c").write_text("\n\n\n" + MAIN)
     subprocess.run(["cc", "-g", "prog.c", "-o", "prog"], cwd=tmp_path, check=True)
-    problems = resolve(run)
+    problems = resolve_sites(run)
     assert len(problems) == 1
     assert "built anew" in problems[0]
     assert str(program) in problems[0]
@@ -134,12 +142,12 @@ def test_a_program_built_anew_since_the_run_is_not_believed(tmp_path: Path) -> N
 def test_a_program_that_is_gone_is_named(tmp_path: Path) -> None:
     run, program, _ = native_run(tmp_path)
     program.unlink()
-    assert "not here" in resolve(run)[0]
+    assert "not here" in resolve_sites(run)[0]
 
 
 def test_a_cache_that_makes_no_sense_is_named_and_left(tmp_path: Path) -> None:
     run, _, _ = native_run(tmp_path)
-    resolve(run)
+    resolve_sites(run)
     cache = json.loads((run / "sites.json").read_text())
     cache["modules"][0]["sites"] = {"x": 3}
     (run / "sites.json").write_text(json.dumps(cache))

@@ -10,7 +10,7 @@ from weft.trace.builder import Builder, standard_functions
 from weft.trace.functions import Function, FunctionTable, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Flag
 from weft.trace.tails import Status, decode_tail, encode_tail
-from weft.trace.varint import Cursor, Damaged, put_u, put_z, signed64, unzigzag, zigzag
+from weft.trace.varint import Cursor, Damaged, encode_signed, encode_unsigned, signed64, unzigzag, zigzag
 
 FUNCTIONS = FunctionTable(standard_functions())
 WITH_TAILS = [f for f in FUNCTIONS if f.tail_in or f.tail_out]
@@ -102,26 +102,26 @@ def test_any_bytes_decode_without_an_error(data: bytes, function: Function, flag
 
 @given(UINT64)
 def test_a_varint_comes_back(value: int) -> None:
-    assert Cursor(put_u(value)).u() == value
+    assert Cursor(encode_unsigned(value)).read_unsigned() == value
 
 
 @given(INT64)
 def test_a_signed_varint_comes_back(value: int) -> None:
-    assert Cursor(put_z(value)).z() == value
+    assert Cursor(encode_signed(value)).z() == value
     assert unzigzag(zigzag(value)) == value
     assert signed64(value + 2**64) == value
 
 
 def test_a_varint_above_64_bits_is_damage() -> None:
     with pytest.raises(Damaged):
-        Cursor(b"\xff" * 9 + b"\x7f").u()
+        Cursor(b"\xff" * 9 + b"\x7f").read_unsigned()
     with pytest.raises(Damaged):
-        Cursor(b"\x80" * 40).u()
+        Cursor(b"\x80" * 40).read_unsigned()
 
 
 def test_an_array_longer_than_the_bytes_left_is_damage_not_memory() -> None:
     function = FUNCTIONS["MPI_Waitall"]
-    tail = decode_tail(function, Flag.CLOSED, 0, 0, Cursor(put_u(2**60) + b"\1"))
+    tail = decode_tail(function, Flag.CLOSED, 0, 0, Cursor(encode_unsigned(2**60) + b"\1"))
     assert tail.damage is not None
     assert "announced" in tail.damage
 

@@ -11,20 +11,35 @@ from hypothesis import strategies as st
 
 from weft.cli.main import main
 from weft.endings import describe_ends as ends
-from weft.report import examine
+from weft.report import run_analyses
 from weft.trace import TaskKind, layout
 from weft.trace.builder import Builder, RankBuilder
 from weft.trace.layout import Def
 from weft.trace.rankfile import RankFile
 from weft.trace.tasks import SWITCH, TaskFile
-from weft.trace.varint import put_s, put_u
+from weft.trace.varint import encode_string, encode_unsigned
 
 
 def place(rank: RankBuilder, line: int) -> int:
     """A site for tasks, at a line of solve.py."""
-    table = bytes([0x80 | 13 << 3 | 7]) + put_u(0)
-    rank.define_task(Def.PYCODE, put_u(line) + put_s("/x/solve.py") + put_s("main") + put_u(line) + put_s(table))
-    rank.define_task(Def.SITE, put_u(line) + put_u(0) + put_u(0) + put_u(line) + put_u(0) + put_u(0))
+    table = bytes([0x80 | 13 << 3 | 7]) + encode_unsigned(0)
+    rank.define_task(
+        Def.PYCODE,
+        encode_unsigned(line)
+        + encode_string("/x/solve.py")
+        + encode_string("main")
+        + encode_unsigned(line)
+        + encode_string(table),
+    )
+    rank.define_task(
+        Def.SITE,
+        encode_unsigned(line)
+        + encode_unsigned(0)
+        + encode_unsigned(0)
+        + encode_unsigned(line)
+        + encode_unsigned(0)
+        + encode_unsigned(0),
+    )
     return line
 
 
@@ -32,10 +47,10 @@ def test_a_call_is_of_the_task_that_was_switched_to_before_it() -> None:
     b = Builder(ranks=2)
     r0, r1 = b.ranks
     r0.send(1, tag=1)
-    r0.switch(7, parent=2, name="worker", site=place(r0, 41))
+    r0.switch_task(7, parent=2, name="worker", site=place(r0, 41))
     r0.send(1, tag=2)
     r0.send(1, tag=3)
-    r0.switch(1, kind=1)
+    r0.switch_task(1, kind=1)
     r0.send(1, tag=4)
     r1.recv(0, tag=1)
     trace = b.open()
@@ -52,7 +67,7 @@ def test_a_call_is_of_the_task_that_was_switched_to_before_it() -> None:
 def test_a_task_whose_end_was_not_written_ends_where_it_says() -> None:
     b = Builder(ranks=1)
     [r0] = b.ranks
-    r0.switch(7, until=2)
+    r0.switch_task(7, until=2)
     for tag in range(4):
         r0.send(0, tag=tag)
     assert b.open().ranks[0].tasks.ids.tolist() == [7, 7, 0, 0]  # type: ignore[union-attr]
@@ -68,7 +83,7 @@ def test_the_join_is_that_of_the_definition(steps: list[tuple[int, bool, int]]) 
     fresh = [True, True, True]
     for at, (thread, switches, task) in enumerate(steps):
         if switches and fresh[thread]:
-            r0.switch(task, thread=thread)
+            r0.switch_task(task, thread=thread)
             current[thread], fresh[thread] = task, False
         elif not switches:
             r0.call("MPI_Barrier", comm=2, thread=thread, enter=100 * at + 1, exit=100 * at + 50)
@@ -82,9 +97,17 @@ def test_the_join_is_that_of_the_definition(steps: list[tuple[int, bool, int]]) 
 def test_threads_that_had_one_number_in_turn_are_not_told_apart() -> None:
     b = Builder(ranks=1)
     [r0] = b.ranks
-    r0.switch(7)
+    r0.switch_task(7)
     r0.send(0)
-    r0.define(Def.THREAD, put_u(0) + put_u(1) + put_u(1000) + put_u(0) + put_s("") + put_u(0))
+    r0.define(
+        Def.THREAD,
+        encode_unsigned(0)
+        + encode_unsigned(1)
+        + encode_unsigned(1000)
+        + encode_unsigned(0)
+        + encode_string("")
+        + encode_unsigned(0),
+    )
     r0.send(0)
     trace = b.open()
     assert trace.ranks[0].tasks.ids.tolist() == [0, 0]  # type: ignore[union-attr]
@@ -96,7 +119,7 @@ def test_what_is_damaged_is_said_and_believed_in_nothing(damage: str) -> None:
     b = Builder(ranks=1)
     [r0] = b.ranks
     for k in range(6):
-        r0.switch(k + 1, name=f"task number {k}")
+        r0.switch_task(k + 1, name=f"task number {k}")
         r0.send(0)
     if damage == "order":
         r0._switches[0][3] = (1, *r0._switches[0][3][1:])
@@ -127,7 +150,7 @@ def test_what_is_damaged_is_said_and_believed_in_nothing(damage: str) -> None:
 def test_a_file_of_tasks_is_no_record_and_a_record_no_file_of_tasks() -> None:
     b = Builder(ranks=1)
     [r0] = b.ranks
-    r0.switch(7)
+    r0.switch_task(7)
     r0.send(0)
     path = b.write()
     with pytest.raises(weft_error(), match="not a file of tasks"):
@@ -147,7 +170,7 @@ def test_dump_has_a_column_only_where_there_are_tasks(capsys: pytest.CaptureFixt
     with_tasks, without = Builder(ranks=1), Builder(ranks=1)
     for b in (with_tasks, without):
         b.ranks[0].send(0, tag=1)
-    with_tasks.ranks[0].switch(7, name="left", parent=1)
+    with_tasks.ranks[0].switch_task(7, name="left", parent=1)
     with_tasks.ranks[0].send(0, tag=2)
     main(["dump", str(without.write())])
     assert "task" not in capsys.readouterr().out
@@ -164,12 +187,12 @@ def test_calls_that_never_returned_are_told_with_their_tasks() -> None:
     def hung(*tasks: tuple[str, int]) -> Builder:
         b = Builder(ranks=2)
         for rank, (name, line) in zip(b.ranks, tasks, strict=True):
-            rank.switch(5, name=name, site=place(rank, line))
+            rank.switch_task(5, name=name, site=place(rank, line))
             rank.open.recv(1 - rank.index, tag=3, site=("solve.py", 9, "step"))
         return b
 
-    [other] = [f for f in examine(hung(("left", 30), ("right", 31)).open()).findings if f.kind == "deadlock"]
-    [same] = [f for f in examine(hung(("left", 30), ("left", 30)).open()).findings if f.kind == "deadlock"]
+    [other] = [f for f in run_analyses(hung(("left", 30), ("right", 31)).open()).findings if f.kind == "deadlock"]
+    [same] = [f for f in run_analyses(hung(("left", 30), ("left", 30)).open()).findings if f.kind == "deadlock"]
     assert "in task" not in other.message  # of two ranks, and another task of each
     assert "at solve.py:9 in task 5 (left), made at solve.py:30;" in same.message
     b = hung(("left", 30), ("right", 31))

@@ -38,9 +38,9 @@ from standard_programs import C_STANDARD, FORTRAN_STANDARD, PY_STANDARD
 import weft
 from weft.cli.main import main as weft_main
 from weft.findings import Finding
-from weft.match import match
-from weft.order import order
-from weft.report import examine
+from weft.match import match_operations
+from weft.order import order_events
+from weft.report import run_analyses
 from weft.trace import Trace
 from weft.usage import proof
 
@@ -819,7 +819,7 @@ def check(
     try:
         run = record(program, folder / venv.name / program.place, venv, attempt, by)
         trace = weft.open(run)
-        report = examine(trace)
+        report = run_analyses(trace)
         unproven = [f.message for f in report.findings if not proven(trace, f)]
         if attempt:  # the first is kept, to be looked at
             shutil.rmtree(run)
@@ -858,7 +858,7 @@ def proven(trace: Trace, finding: Finding) -> bool:
     """Whether the record bears a finding out, of the kinds whose evidence is a proof."""
     if finding.kind not in ("rma-race", "buffer-reuse") or finding.certainty == "undecided":
         return True
-    return proof.holds(trace, finding.evidence, order(trace, match(trace)))
+    return proof.holds(trace, finding.evidence, order_events(trace, match_operations(trace)))
 
 
 def main() -> int:

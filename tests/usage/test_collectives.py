@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.findings import Finding
-from weft.match import match
+from weft.match import match_operations
 from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.usage.collectives import find
@@ -15,7 +15,7 @@ def found(b: Builder, finish: bool = True) -> list[Finding]:
     for r in b.ranks if finish else ():
         r.finalize()
     trace = b.open()
-    return find(trace, match(trace))
+    return find(trace, match_operations(trace))
 
 
 def kinds(b: Builder, finish: bool = True) -> list[str]:
@@ -179,4 +179,4 @@ def test_neighbours_are_compared_though_not_all_have_made_the_grid(count: int, t
     path = b.write()
     b.ranks[3].path.unlink()
     trace = Trace.open(path)
-    assert [f.kind for f in find(trace, match(trace))] == told
+    assert [f.kind for f in find(trace, match_operations(trace))] == told

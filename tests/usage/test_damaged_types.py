@@ -51,7 +51,7 @@ class Damage:
         combiner, integers, addresses, extent = self.random.choice(PLAIN)
         if self.random.random() < 0.1:
             combiner = self.random.choice(PLAIN)[0]
-        return r.datatype(
+        return r.define_datatype(
             combiner, types=[self.random.choice(before)], integers=self.numbers(integers),
             addresses=self.numbers(addresses), size=abs(self.numbers((12, 0))[0]), extent=self.numbers((extent, 0))[0],
             lb=self.numbers((0, 0))[0],
@@ -141,7 +141,9 @@ def test_a_datatype_that_is_made_of_itself_many_times_over_is_told_to_be_unknown
         (r,) = b.ranks
         of: Any = r.type_contiguous(bottom, "MPI_INT")
         for _ in range(50):
-            of = r.datatype("STRUCT", types=[of, of], integers=[2, 1, 1], addresses=[0, 64], size=8 * bottom, extent=99)
+            of = r.define_datatype(
+                "STRUCT", types=[of, of], integers=[2, 1, 1], addresses=[0, 64], size=8 * bottom, extent=99
+            )
         r.type_commit(of)
         r.waitall([r.isend(0, 0, datatype=of, buffer=64), r.irecv(0, 0, datatype=of, buffer=72)])
         r.finalize()

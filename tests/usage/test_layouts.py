@@ -15,9 +15,16 @@ from hypothesis import strategies as st
 
 from weft.native.headers import layouts as kernel
 from weft.terms import byte_layouts
-from weft.terms.byte_layouts import Layout, has, meet, merged, shared, whole
-from weft.terms.datatype_layouts import blocks
-from weft.terms.strided_blocks import Strided, tidied
+from weft.terms.byte_layouts import (
+    Layout,
+    covers_range,
+    first_shared_blocks,
+    gapless_layout,
+    merge_layouts,
+    share_bytes,
+)
+from weft.terms.datatype_layouts import layout_of_elements
+from weft.terms.strided_blocks import Strided, simplify_parts
 from weft.trace import Datatype
 from weft.trace.builder import Builder
 
@@ -116,12 +123,12 @@ def datatype(*several: Made) -> list[Datatype]:
         if made.combiner == "NAMED":
             return made.types[0]
         types = [one if isinstance(one, str) else type_of(one) for one in made.types]
-        return r.datatype(
+        return r.define_datatype(
             made.combiner, types=types, integers=made.integers, addresses=made.addresses, size=len(made.bytes),
             extent=made.extent, lb=made.lb,
         )  # fmt: skip
 
-    ids = [r._id("DATATYPE", type_of(one)) for one in several]
+    ids = [r._object_id("DATATYPE", type_of(one)) for one in several]
     r.barrier()
     found = [b.open().ranks[0].datatype(one) for one in ids]
     assert all(found)
@@ -148,10 +155,10 @@ def joined(bytes_: Sequence[int]) -> list[tuple[int, int]]:
 @given(TYPES, st.integers(0, 4))
 def test_the_layout_of_a_datatype_has_its_bytes_each_as_often(made: Made, count: int) -> None:
     (of,) = datatype(made)
-    found = blocks(of, count)
+    found = layout_of_elements(of, count)
     assert found is not None
     assert laid(found) == joined(made.several(count))
-    assert found.repeats() == (max(Counter(made.several(count)).values(), default=0) > 1)
+    assert found.has_repeated_bytes() == (max(Counter(made.several(count)).values(), default=0) > 1)
 
 
 PARTS = st.lists(
@@ -163,13 +170,16 @@ PARTS = st.lists(
     min_size=1, max_size=3,
 )  # fmt: skip
 LAYOUTS = st.builds(
-    lambda parts, stride, times: Layout(tidied(parts), stride, times), PARTS, st.integers(-40, 40), st.integers(1, 6)
+    lambda parts, stride, times: Layout(simplify_parts(parts), stride, times),
+    PARTS,
+    st.integers(-40, 40),
+    st.integers(1, 6),
 )
 
 
 def _repeated(part: Strided, levels: list[tuple[int, int]]) -> Strided:
     for stride, times in levels:
-        part = part.repeated(stride, times)
+        part = part.repeat(stride, times)
     return part
 
 
@@ -181,15 +191,15 @@ def bytes_of(of: Layout) -> set[int]:
 @given(LAYOUTS, LAYOUTS, st.integers(-200, 200))
 def test_two_layouts_meet_where_one_byte_is_in_both(one: Layout, other: Layout, apart: int) -> None:
     left, right = bytes_of(one), {at + apart for at in bytes_of(other)}
-    assert meet(one, other, apart) == bool(left & right)
-    assert meet(other, one, -apart) == bool(left & right)
-    found = shared(one, other, apart)
+    assert share_bytes(one, other, apart) == bool(left & right)
+    assert share_bytes(other, one, -apart) == bool(left & right)
+    found = first_shared_blocks(one, other, apart)
     assert (found is not None) == bool(left & right)
     if found is not None:
         first, second = found
         assert first in laid(one)
         assert second in laid(other)
-        assert (not has(one, first[0], sum(first) + 1)) and has(one, first[0], first[0] + 1)
+        assert (not covers_range(one, first[0], sum(first) + 1)) and covers_range(one, first[0], first[0] + 1)
         assert max(first[0], second[0] + apart) < min(sum(first), sum(second) + apart)
 
 
@@ -197,12 +207,12 @@ def test_two_layouts_meet_where_one_byte_is_in_both(one: Layout, other: Layout, 
 @given(PARTS)
 def test_bytes_that_are_there_twice_are_found_by_arithmetic_too(parts: list[Strided]) -> None:
     each = Counter(int(at) + k for part in parts for at in part.offsets() for k in range(part.length))
-    of = Layout(tidied(parts))
+    of = Layout(simplify_parts(parts))
     expected = max(each.values()) > 1
-    assert of.repeats() == expected
+    assert of.has_repeated_bytes() == expected
     before, byte_layouts.MOST = byte_layouts.MOST, 0
     try:
-        assert of.repeats() == expected
+        assert of.has_repeated_bytes() == expected
     finally:
         byte_layouts.MOST = before
 
@@ -225,7 +235,10 @@ def test_a_sum_of_multiples_lies_in_an_interval_where_trying_all_finds_one(
 
 
 def test_several_layouts_are_one() -> None:
-    assert laid(merged([(10, whole(4)), (14, whole(2)), (0, whole(1))])) == [(0, 1), (10, 6)]
+    assert laid(merge_layouts([(10, gapless_layout(4)), (14, gapless_layout(2)), (0, gapless_layout(1))])) == [
+        (0, 1),
+        (10, 6),
+    ]
 
 
 @pytest.mark.parametrize("count", [1000, 10**8, 10**15])
@@ -233,18 +246,20 @@ def test_interleaved_columns_meet_where_the_second_begins_within_the_first(count
     begun = time.process_time()
     one = Layout([Strided(0, 8)], 24, count)
     for apart in range(-30, 31):
-        assert meet(one, one, apart) == (apart % 24 < 8 or apart % 24 > 16)
+        assert share_bytes(one, one, apart) == (apart % 24 < 8 or apart % 24 > 16)
     other = Layout([Strided(0, 3)], 25, count)  # steps of 24 and of 25: some pair is as far apart as one likes
-    assert meet(one, other, 12)
+    assert share_bytes(one, other, 12)
     even, odd = Layout([Strided(0, 8)], 48, count), Layout([Strided(0, 4)], 30, count)
-    assert [meet(even, odd, apart) for apart in range(7, 13)] == [True, False, False, True, True, True][:6] or True
+    assert [share_bytes(even, odd, apart) for apart in range(7, 13)] == [True, False, False, True, True, True][
+        :6
+    ] or True
     assert time.process_time() - begun < 1
 
 
 def test_steps_without_a_common_byte_are_told_apart_however_often_they_repeat() -> None:
     for count in (7, 1000, 10**9):
         even, odd = Layout([Strided(0, 2)], 12, count), Layout([Strided(0, 1)], 18, count)
-        met = [bool(meet(even, odd, apart)) for apart in range(6)]
+        met = [bool(share_bytes(even, odd, apart)) for apart in range(6)]
         assert met == [True, True, False, False, False, False]
 
 
@@ -254,7 +269,7 @@ def test_three_steps_of_no_common_measure_end_in_their_budget() -> None:
     one = Layout([Strided(0, 1, tuple(reversed(many)))])
     other = Layout([Strided(0, 1, tuple((s + 13, n) for s, n in reversed(many)))])
     for apart in (10**9 + 7, 10**10 + 1, 3):
-        assert meet(one, other, apart) in (True, False, None)
+        assert share_bytes(one, other, apart) in (True, False, None)
     assert time.process_time() - begun < 2
 
 
@@ -263,9 +278,9 @@ def test_numbers_out_of_a_damaged_record_are_not_laid_out(numbers: tuple[int, in
     begun = time.process_time()
     (of,) = datatype(Made("VECTOR", numbers, (), (INT,), 0, 40))
     for count in (1, 2**31, 2**62):
-        found = blocks(of, count)
+        found = layout_of_elements(of, count)
         assert found is not None
-        assert meet(found, found) in (True, False, None)
+        assert share_bytes(found, found) in (True, False, None)
         assert not found.is_known or numbers[0] < 2**40
-        found.repeats()
+        found.has_repeated_bytes()
     assert time.process_time() - begun < 1

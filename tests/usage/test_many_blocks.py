@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from proofs import unproven
 
 from weft.findings import Finding
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.report.analysis import analyse
 from weft.terms.byte_layouts import MOST_PARTS
 from weft.trace.builder import Builder, RankBuilder
@@ -49,7 +49,7 @@ def padded(r: RankBuilder) -> Type:
 
 
 def resized(r: RankBuilder, of: Type, extent: int) -> Type:
-    return r.datatype("RESIZED", types=[of], addresses=[0, extent], size=of.size, extent=extent)
+    return r.define_datatype("RESIZED", types=[of], addresses=[0, extent], size=of.size, extent=extent)
 
 
 def columns(r: RankBuilder, count: int, width: int = 1, stride: int = 3) -> Type:
@@ -60,7 +60,7 @@ def columns(r: RankBuilder, count: int, width: int = 1, stride: int = 3) -> Type
 def irregular(r: RankBuilder, entries: int) -> Type:
     """Structures at distances that grow."""
     places = [k * (k + 7) for k in range(entries)]
-    return r.datatype(
+    return r.define_datatype(
         "INDEXED_BLOCK", types=[padded(r)], integers=[entries, 1, *places], size=12 * entries,
         extent=32 * (places[-1] + 1),
     )  # fmt: skip
@@ -98,7 +98,10 @@ def sent_twice(make: Maker, apart: int, count: int | None = None) -> list[Findin
         r.finalize()
     trace = b.open()
     found = analyse(trace)
-    assert unproven(trace, [f for f in found if f.facts().get("accesses")], order(trace, match(trace))) == []
+    assert (
+        unproven(trace, [f for f in found if f.facts().get("accesses")], order_events(trace, match_operations(trace)))
+        == []
+    )
     return [f for f in found if f.kind == "buffer-reuse"]
 
 
@@ -143,7 +146,7 @@ def one_sided(disp: int, count: int) -> list[str]:
         r.call("MPI_Win_free", win=wins[me])
         r.finalize()
     trace = b.open()
-    ordered = order(trace, match(trace))
+    ordered = order_events(trace, match_operations(trace))
     found = one_sided_checks.find(trace, ordered)
     assert unproven(trace, found, ordered) == []
     return [f"{f.kind}: {f.message}" for f in found]

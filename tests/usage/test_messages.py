@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.findings import Finding
-from weft.match import match
+from weft.match import match_operations
 from weft.trace import State
 from weft.trace.builder import Builder
 from weft.usage.messages import find
@@ -15,7 +15,7 @@ def found(b: Builder) -> list[Finding]:
     for r in b.ranks:
         r.finalize()
     trace = b.open()
-    return find(trace, match(trace))
+    return find(trace, match_operations(trace))
 
 
 def kinds(b: Builder) -> list[str]:
@@ -53,7 +53,7 @@ def freed_with(receives: bool, ended: State, on: str = "own") -> list[str]:
     b.ranks[1].open.comm_free(comms["own"], site=at(5))
     b.ranks[1].state = ended
     trace = b.open()
-    return [one.kind for one in find(trace, match(trace))]
+    return [one.kind for one in find(trace, match_operations(trace))]
 
 
 def test_a_message_on_a_communicator_in_whose_freeing_mpi_ended_the_receiver() -> None:
@@ -91,7 +91,7 @@ def test_a_message_on_its_way_in_a_run_that_was_killed_is_silent() -> None:
     b.ranks[0].send(1, tag=7)
     b.ranks[1].open.barrier()
     trace = b.open()
-    assert find(trace, match(trace)) == []
+    assert find(trace, match_operations(trace)) == []
 
 
 def test_a_cancelled_receive_is_silent() -> None:

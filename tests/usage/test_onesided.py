@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from proofs import unproven
 
 from weft.findings import Finding
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.trace.builder import Builder
 from weft.trace.layout import Def
-from weft.trace.varint import put_u
+from weft.trace.varint import encode_unsigned
 from weft.usage.one_sided import find
 
 SHARED, EXCLUSIVE = 2, 1
@@ -49,7 +49,7 @@ class Run:
             self.call(r, "Win_free")
             self.b.ranks[r].finalize()
         trace = self.b.open()
-        ordered = order(trace, match(trace))
+        ordered = order_events(trace, match_operations(trace))
         found = find(trace, ordered)
         assert unproven(trace, found, ordered) == []
         return found
@@ -206,7 +206,7 @@ def stored(rank: int, fences: int, *ranges: tuple[int, int, int]) -> Callable[[R
 
     def define(run: Run) -> None:
         numbers = [run.wins[rank], fences, len(ranges), *(n for r in ranges for n in r)]
-        run.b.ranks[rank].define(Def.STORED, b"".join(map(put_u, numbers)))
+        run.b.ranks[rank].define(Def.STORED, b"".join(map(encode_unsigned, numbers)))
 
     return define
 

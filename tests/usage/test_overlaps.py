@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.terms.buffer_blocks import no_shapes
+from weft.terms.buffer_blocks import empty_shapes
 from weft.terms.byte_layouts import Layout
 from weft.terms.strided_blocks import Strided
 from weft.usage.pending_buffers import BufferAccesses, find_overlapping_rows
@@ -22,7 +22,7 @@ def made(rows: list[tuple[int, int, int, bool, int]]) -> tuple[BufferAccesses, n
     span, low, size, writes, site = (np.array([r[i] for r in rows]) for i in range(5))
     low = low.astype(np.uint64)
     accesses = BufferAccesses(
-        begin, begin + span, begin, low, low + size.astype(np.uint64), writes.astype(np.bool_), no_shapes(len(rows))
+        begin, begin + span, begin, low, low + size.astype(np.uint64), writes.astype(np.bool_), empty_shapes(len(rows))
     )
     return accesses, site.astype(np.uint32)
 
@@ -65,7 +65,7 @@ def test_rows_with_gaps_are_told_where_bytes_of_theirs_meet(
     rows: list[tuple[tuple[int, int, int, bool, int], int]],
 ) -> None:
     plain, site = made([row for row, _ in rows])
-    shape = no_shapes(len(rows))
+    shape = empty_shapes(len(rows))
     high = plain.high.copy()
     bytes_of = []
     for k, (row, number) in enumerate(rows):
@@ -94,7 +94,7 @@ def test_rows_with_gaps_are_told_where_bytes_of_theirs_meet(
 def test_many_pending_layouts_that_never_meet_end_in_their_budget() -> None:
     n = 3000
     accesses, site = made([(n, 16 * k, 8, k == 0, 1) for k in range(n)])
-    shape, layout = no_shapes(n), Layout([Strided(0, 8)], 16 * n, 1000)
+    shape, layout = empty_shapes(n), Layout([Strided(0, 8)], 16 * n, 1000)
     shape.fill(layout)
     accesses = BufferAccesses(
         accesses.begin, accesses.end, accesses.args, accesses.low, accesses.low + np.uint64(layout.high),

@@ -13,7 +13,7 @@ import pytest
 from replay.campaign import environment
 from tests_support import WEFT, Installed, execute
 from weft.findings import Finding
-from weft.match import match
+from weft.match import match_operations
 from weft.trace.builder import Builder
 from weft.trace.layout import HASHED, HashSide
 from weft.usage.reduction_batches import find_wrong_results
@@ -38,7 +38,7 @@ def reduced(
             rank.contents(content)
         rank.hashes(rows)
     trace = b.open()
-    return find(trace, match(trace))
+    return find(trace, match_operations(trace))
 
 
 def test_a_sum_that_is_right_is_not_told() -> None:
@@ -99,7 +99,7 @@ def test_a_reduction_without_all_contributions_is_not_judged() -> None:
     for rank in b.ranks:
         rank.allreduce(datatype="MPI_DOUBLE", site=SITE)
     trace = b.open()
-    assert not find(trace, match(trace))
+    assert not find(trace, match_operations(trace))
 
 
 PROGRAM = """
@@ -158,9 +158,9 @@ def many(count: int, wrong: dict[int, float], call: str = "allreduce") -> Any:
 
 def test_of_many_that_are_wrong_at_one_line_the_first_ones_are_told() -> None:
     trace = many(300, dict.fromkeys(range(5, 300), 7.0))
-    found = find(trace, match(trace))
+    found = find(trace, match_operations(trace))
     assert [one.events[0] for one in found] == [(1, k) for k in range(5, 25)]
-    assert len(find_wrong_results(trace, match(trace))) == 295
+    assert len(find_wrong_results(trace, match_operations(trace))) == 295
 
 
 def test_reductions_take_no_python_step_each() -> None:
@@ -168,7 +168,7 @@ def test_reductions_take_no_python_step_each() -> None:
     steps = []
     for count in (50, 800):
         trace = many(count, {})
-        made = match(trace)
+        made = match_operations(trace)
         assert trace.ranks[0].hashes is not None and trace.ranks[1].hashes is not None
         counted = 0
 
@@ -211,7 +211,7 @@ def test_reductions_computed_together_are_those_computed_alone(call: str, monkey
         rank.contents(b"".join(contents))
         rank.hashes(rows)
     trace = b.open()
-    made = match(trace)
+    made = match_operations(trace)
     found = [(one.events[0][1], one.events[0][0]) for one in find(trace, made)]
     assert found == sorted(wrong)
     monkeypatch.setattr("weft.usage.reduction_batches.STRETCH", 1)

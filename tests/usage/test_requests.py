@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from proofs import unproven
 
 from weft.findings import Finding
-from weft.match import match
-from weft.order import order
+from weft.match import match_operations
+from weft.order import order_events
 from weft.terms import calls
 from weft.trace.builder import Builder, Request
 from weft.trace.layout import PROC_NULL
@@ -25,7 +25,7 @@ def found(b: Builder) -> list[Finding]:
         r.finalize()
     trace = b.open()
     findings = find(trace)
-    assert unproven(trace, findings, order(trace, match(trace))) == []
+    assert unproven(trace, findings, order_events(trace, match_operations(trace))) == []
     return findings
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.findings import Finding
-from weft.report import examine
-from weft.report.analysis import merged
+from weft.report import run_analyses
+from weft.report.analysis import merge_by_cause
 from weft.trace import EndingKind
 from weft.trace.builder import Builder
 from weft.usage.resource_leaks import CLASSES, find
@@ -72,7 +72,7 @@ def test_all_leaks_of_a_line_are_counted_in_one_finding() -> None:
     for _ in range(300):
         for r in b.ranks:
             r.type_contiguous(2, "MPI_INT")
-    assert [(f.alike, "and 599 more like it" in f.message) for f in merged(found(b))] == [(600, True)]
+    assert [(f.alike, "and 599 more like it" in f.message) for f in merge_by_cause(found(b))] == [(600, True)]
 
 
 def test_a_rank_that_was_killed_leaks_nothing() -> None:
@@ -109,6 +109,6 @@ def test_what_a_rank_never_frees_is_the_error_where_mpi_ran_out_of_communicators
             rank.call("MPI_Comm_split", newcomm=made, site=("a.c", line, "step"))
             if freed or line == 5:
                 rank.call("MPI_Comm_free", comm=made)
-    rank.ends(EndingKind.EXCEPTION, name="mpi4py.MPI.Exception", text="Too many communicators (0/2048 free)")
-    told = [(f.kind, f.severity) for f in examine(b.open()).findings]
+    rank.add_ending(EndingKind.EXCEPTION, name="mpi4py.MPI.Exception", text="Too many communicators (0/2048 free)")
+    told = [(f.kind, f.severity) for f in run_analyses(b.open()).findings]
     assert told == [("uncaught-exception" if freed else "resource-leak", "error")]

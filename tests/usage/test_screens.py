@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.match import match
+from weft.match import match_operations
 from weft.trace.builder import ANY, PROC_NULL, Builder
 from weft.trace.layout import ROOT
 from weft.usage import arguments, collectives
@@ -78,7 +78,7 @@ def test_no_collective_whose_members_differ_is_left_out(rounds: list[tuple[Any, 
     for r in b.ranks if finished else b.ranks[:2]:
         r.finalize()
     trace = b.open()
-    found = match(trace)
+    found = match_operations(trace)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             collectives, "_find_suspect_instances", lambda trace, found: np.arange(len(found.instances), dtype=np.int64)

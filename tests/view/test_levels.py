@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.match import NONE, Match, match
+from weft.match import NONE, Match, match_operations
 from weft.trace import Trace
 from weft.trace.builder import Builder
 from weft.view.logical_time import logical_steps
@@ -79,7 +79,7 @@ made_steps = st.lists(
 def test_a_call_ends_one_step_after_all_that_it_has_to_come_after(made: list[Step], ranks: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trace = program(made, ranks, folder)
-        found = match(trace)
+        found = match_operations(trace)
         assert [row.tolist() for row in logical_steps(Rows(trace), found)] == slow_steps(trace, found)
 
 
@@ -90,7 +90,7 @@ def test_a_message_ends_after_it_was_sent_though_clocks_say_otherwise(tmp_path: 
         b.ranks[0].call("MPI_Comm_rank", comm=2, rank=0)
     b.ranks[0].send(1, 5, enter=100_000, exit=100_010)
     trace = b.open()
-    assert [row.tolist() for row in logical_steps(Rows(trace), match(trace))] == [[1, 2, 3, 4, 5], [5]]
+    assert [row.tolist() for row in logical_steps(Rows(trace), match_operations(trace))] == [[1, 2, 3, 4, 5], [5]]
 
 
 @pytest.mark.matrix
@@ -106,5 +106,5 @@ def test_a_record_that_contradicts_itself_has_steps_all_the_same(tmp_path: Path)
     zero.send(1, 9)
     one.send(0, 5)
     trace = b.open()
-    found = [row.tolist() for row in logical_steps(Rows(trace), match(trace))]
+    found = [row.tolist() for row in logical_steps(Rows(trace), match_operations(trace))]
     assert found == [[1, 2, 3, 4], [4, 5], [2, 3]]

@@ -47,7 +47,7 @@ def as_shown(page: Page, event: Event) -> None:
     else:
         assert page.fact("exit") == f"{event.exit_ns // 10**9}.{event.exit_ns % 10**9:09d} s"
     for name, value in event.args.items():
-        if isinstance(value, int) and event.function.by_name[name].type == "int":
+        if isinstance(value, int) and event.function.parameters_by_name[name].type == "int":
             wild = {-1: "any", -2: "MPI_PROC_NULL", -3: "MPI_ROOT"}
             assert page.fact(f"arg-{name}") in (str(value), wild.get(value))
     if event.status:

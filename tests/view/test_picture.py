@@ -249,7 +249,7 @@ def test_a_crashed_run_is_drawn_to_its_last_call(tmp_path: Path) -> None:
 
 def test_an_empty_run_is_a_picture_of_nothing(tmp_path: Path) -> None:
     b = Builder(ranks=3, path=tmp_path / "run")
-    b.ranks[1].missing()
+    b.ranks[1].leave_no_record()
     made = picture(b.write())
     found = unpacked(made.pack_window("time", "0|1|2", (0, 1000), 10))
     assert found["events"] == [0, 0, 0]

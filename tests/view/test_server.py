@@ -238,7 +238,7 @@ def test_a_run_of_level_order_is_refused_with_a_reason(tmp_path: Path) -> None:
     from weft.view.run_view import RunView
 
     b = Builder(ranks=1, path=tmp_path / "run", level=Level.OUTCOMES)
-    b.ranks[0].outcomes([1, 2])
+    b.ranks[0].append_outcomes([1, 2])
     with pytest.raises(UsageError, match="level outcomes"):
         RunView(weft.open(b.write()))
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from weft.match import NONE, Match, Post
-from weft.terms.datatype_sizes import size_of
+from weft.terms.datatype_sizes import size_in_bytes
 from weft.trace import Event, Trace
 from weft.waits.causes import Cause
 
@@ -68,7 +68,7 @@ class Definition:
                 continue
             rank = sends.rank_of(row)
             args = self.event(rank, int(sends.args[row]))
-            size = size_of(args.datatype)
+            size = size_in_bytes(args.datatype)
             assert size is not None
             found.append((row, self.event(rank, int(sends.completion[row])), self.event(*self._taken(row)),
                           size * args.count))  # fmt: skip

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from waits.definition import Definition
-from weft.match import match
+from weft.match import match_operations
 from weft.trace.builder import Builder, RankBuilder, Request
 from weft.waits.causes import Cause
 from weft.waits.eager_limits import NEVER
@@ -118,7 +118,7 @@ def found(waits: Waiting) -> tuple[dict[tuple[int, int], int], dict[tuple[int, i
 @given(steps)
 def test_the_kernel_finds_what_the_definition_finds(wanted: list[Step]) -> None:
     trace = Program(wanted).b.open()
-    made = match(trace)
+    made = match_operations(trace)
     slow, waits = Definition(trace, made), waits_of_run(trace, made)
     late, completion = found(waits)
     assert late == {id: ns for id, (ns, _, _) in slow.waits.items()}
@@ -138,7 +138,7 @@ def test_the_kernel_finds_what_the_definition_finds(wanted: list[Step]) -> None:
 @given(steps)
 def test_the_causes_add_up_to_the_time_in_mpi_of_each_rank(wanted: list[Step]) -> None:
     trace = Program(wanted).b.open()
-    made = ledger_of(trace, match(trace))
+    made = ledger_of(trace, match_operations(trace))
     for rank, row in zip(trace.ranks, made.by_rank, strict=True):
         spent = sum((e.exit_ns or 0) - e.enter_ns for e in (rank.event(i) for i in range(len(rank))))
         assert row.sum() == spent <= made.walls[rank.index]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from weft.findings import Finding
-from weft.match import match
+from weft.match import match_operations
 from weft.native.headers.waits import Cause as CauseInC
 from weft.trace import Trace
 from weft.trace.builder import Builder, RankBuilder
 from weft.trace.layout import Def
 from weft.trace.tails import Status
-from weft.trace.varint import put_s, put_u
+from weft.trace.varint import encode_string, encode_unsigned
 from weft.waits import find, ledger_of
 from weft.waits.causes import LATE, ORDER, Cause
 from weft.waits.shared_cores import describe_shared_cores
@@ -37,7 +37,7 @@ def opened(b: Builder) -> Trace:
 def waits(b: Builder) -> dict[tuple[int, int], tuple[str, float]]:
     """By (rank, event) the cause and ms of each wait for somebody late."""
     trace = opened(b)
-    found = waits_of_run(trace, match(trace))
+    found = waits_of_run(trace, match_operations(trace))
     return {
         found.clock.event(place).id: (Cause(cause).slug, ns / MS)
         for place, ns, cause in zip(*(c.tolist() for c in (found.late.waiter, found.late.ns, found.late.cause)),
@@ -48,13 +48,13 @@ def waits(b: Builder) -> dict[tuple[int, int], tuple[str, float]]:
 def totals(b: Builder) -> dict[str, float]:
     """ms by cause, of all ranks."""
     trace = opened(b)
-    made = ledger_of(trace, match(trace))
+    made = ledger_of(trace, match_operations(trace))
     return {cause.slug: made.total(cause) / MS for cause in made.present()}
 
 
 def told(b: Builder, kind: str) -> list[Finding]:
     trace = opened(b)
-    return [finding for finding in find(trace, match(trace)) if finding.kind == kind]
+    return [finding for finding in find(trace, match_operations(trace)) if finding.kind == kind]
 
 
 def test_a_wait_for_several_requests_is_of_the_last_to_come() -> None:
@@ -202,7 +202,7 @@ def on_window(calls: Callable[[Builder, Callable[..., None]], None]) -> Builder:
     ids = {}
     for r in b.ranks:
         ids[r.index] = r.new_id("GROUP")
-        r.define(Def.GROUP, put_u(ids[r.index]) + b.members(r, [1 - r.index]))
+        r.define(Def.GROUP, encode_unsigned(ids[r.index]) + b.encode_members(r, [1 - r.index]))
 
     def call(rank: int, name: str, enter: int, leave: int, **more: Any) -> None:
         group = {"group": ids[rank]} if name in {"MPI_Win_start", "MPI_Win_post"} else {}
@@ -257,7 +257,7 @@ def test_start_and_end_of_mpi_and_making_communicators_are_apart() -> None:
     found = totals(b)
     assert found == {"management": 60, "start-and-end": 120}
     trace = opened(b)
-    assert {finding.kind for finding in find(trace, match(trace))} <= {"imbalance"}
+    assert {finding.kind for finding in find(trace, match_operations(trace))} <= {"imbalance"}
 
 
 def test_imbalance_names_the_call_before_which_the_work_was_done() -> None:
@@ -286,7 +286,7 @@ def test_work_after_the_last_call_is_placed_there_and_not_at_finalize() -> None:
 
 def on_cores(ranks: list[RankBuilder], cores: str, limit: int = 0) -> None:
     for r in ranks:
-        r.define(Def.CORES, put_s(cores) + put_u(limit))
+        r.define(Def.CORES, encode_string(cores) + encode_unsigned(limit))
 
 
 @pytest.mark.parametrize(
@@ -301,9 +301,9 @@ def test_ranks_that_share_cores_are_told(cores: str, limit: int, said: str) -> N
     on_cores(b.ranks, cores, limit)
     trace = opened(b)
     assert describe_shared_cores(trace) == said
-    [finding] = [f for f in find(trace, match(trace)) if f.kind == "wait-at-collective"]
+    [finding] = [f for f in find(trace, match_operations(trace)) if f.kind == "wait-at-collective"]
     assert ("scheduler" in finding.message) == bool(said)
-    assert ("scheduler" in "".join(ledger_of(trace, match(trace)).lines())) == bool(said)
+    assert ("scheduler" in "".join(ledger_of(trace, match_operations(trace)).lines())) == bool(said)
 
 
 def test_each_bound_rank_adds_its_own_core() -> None:
@@ -323,7 +323,7 @@ def test_a_call_that_never_returned_is_in_no_row_and_that_is_said() -> None:
     b.ranks[0].open.recv(1)
     b.ranks[1].send(0, tag=5)
     trace = opened(b)
-    made = ledger_of(trace, match(trace))
+    made = ledger_of(trace, match_operations(trace))
     assert made.open_calls == 1 and any("1 call never returned and counts nowhere" in line for line in made.lines())
 
 

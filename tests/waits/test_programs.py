@@ -9,7 +9,7 @@ import pytest
 
 from tests_support import WEFT, Installed, execute
 from weft import open as open_run
-from weft.match import match
+from weft.match import match_operations
 from weft.waits.causes import COLLECTIVE, Cause
 from weft.waits.ledger import Ledger, ledger_of
 from weft.waits.shared_cores import count_usable_cores
@@ -48,7 +48,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def waits_of(path: Path) -> Ledger:
     """The ledger of a run, whose causes add up to the time in MPI of each rank, exactly and within its time."""
     trace = open_run(path)
-    found = ledger_of(trace, match(trace))
+    found = ledger_of(trace, match_operations(trace))
     for rank, row in zip(trace.ranks, found.by_rank, strict=True):
         spent = int((rank.exit_ns() - rank.enter_ns()).sum())
         assert (row >= 0).all() and int(row.sum()) == spent <= found.walls[rank.index]
@@ -75,8 +75,8 @@ def test_a_synchronous_send_of_few_bytes_waits_and_a_standard_one_beside_it_does
     path = recorded("synchronous")
     assert waits_of(path).total(Cause.LATE_RECEIVER) > TIMES * LATE_NS * 0.8
     trace = open_run(path)
-    rows = waits_of_run(trace, match(trace)).rows.with_causes(Cause.LATE_RECEIVER)
-    clock = waits_of_run(trace, match(trace)).clock
+    rows = waits_of_run(trace, match_operations(trace)).rows.with_causes(Cause.LATE_RECEIVER)
+    clock = waits_of_run(trace, match_operations(trace)).clock
     assert {clock.event(place).function.name for place in rows.waiter.tolist()} == {"MPI_Ssend"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.findings import Finding
-from weft.match import match
+from weft.match import match_operations
 from weft.trace.builder import Builder
 from weft.waits import find, message_matrix, profile
 
@@ -14,7 +14,7 @@ MS = 1_000_000
 
 def found(b: Builder) -> list[Finding]:
     trace = b.open()
-    return find(trace, match(trace))
+    return find(trace, match_operations(trace))
 
 
 def message(send: tuple[int, int], receive: tuple[int, int], name: str = "send") -> list[Finding]:
@@ -98,6 +98,6 @@ def test_the_tables_count_calls_times_and_bytes() -> None:
     trace = b.open()
     assert [(r.name, r.calls, r.ns) for r in profile(trace)] == [("MPI_Recv", 1, 20), ("MPI_Send", 2, 10)]
     assert [r.name for r in profile(trace, "rank")] == ["rank 1", "rank 0"]
-    messages, sizes = message_matrix(trace, match(trace))
+    messages, sizes = message_matrix(trace, match_operations(trace))
     assert messages.tolist() == [[0, 2], [0, 0]]
     assert sizes.tolist() == [[0, 20], [0, 0]]

@@ -20,14 +20,14 @@ from weft.deadlock.collective_calls import CollectiveCalls
 from weft.deadlock.traffic import Traffic, first_row_after
 from weft.evidence import MetPending
 from weft.findings import Finding
-from weft.mpi.meaning import Form, Share, base
+from weft.mpi.meaning import Form, Share, base_name
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
 from weft.terms.byte_layouts import Layout
-from weft.terms.calls import masks
-from weft.terms.datatype_layouts import blocks
-from weft.terms.describe import where
-from weft.terms.event_findings import finding, left_out, said
+from weft.terms.calls import masks_of
+from weft.terms.datatype_layouts import layout_of_elements
+from weft.terms.describe import at_place
+from weft.terms.event_findings import call_at, make_finding, make_left_out_note
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import GUESSED, TouchKind
 from weft.usage.epochs import read_epochs
@@ -35,13 +35,17 @@ from weft.usage.rma_completion import find_completing_events
 
 _EVER: Final = 2**63 - 1
 _BLOCKING: Final = (
-    calls.SENDS | calls.RECVS | calls.SENDRECVS | {"Mrecv"} | calls.among_data(lambda m: m.sends is not Share.NOTHING)
+    calls.SENDS
+    | calls.RECVS
+    | calls.SENDRECVS
+    | {"Mrecv"}
+    | calls.data_collectives(lambda m: m.sends is not Share.NOTHING)
 )
-_REDUCTIONS: Final = calls.forms(calls.REDUCTIONS, Form.NONBLOCKING, Form.PERSISTENT)
+_REDUCTIONS: Final = calls.forms_of(calls.REDUCTIONS, Form.NONBLOCKING, Form.PERSISTENT)
 MOST_ROWS: Final = 2000
-"""Accesses that are held against a buffer of very many blocks."""
+"""The most accesses that are compared with a buffer of very many blocks."""
 MOST_OF_A_PAIR: Final = 20
-"""Findings of one line and one call of a rank that are told; they become one."""
+"""The most findings of one line and one call of a rank; they become one."""
 
 
 def find_buffer_reuse(trace: Trace) -> list[Finding]:
@@ -82,6 +86,9 @@ class _PendingBuffers:
         """A hold whose blocks are too many to look at."""
 
     def find(self) -> Iterator[Finding]:
+        """Yield the findings of a rank: the program's accesses to buffers while MPI had them, the first few of each
+        pair of lines.
+        """
         told: dict[tuple[int, int], int] = {}
         for met in self.met():
             key = int(self.touches.site[met.touch]), int(self.rank.events["site"][self.holds.event[met.hold]])
@@ -90,7 +97,7 @@ class _PendingBuffers:
                 yield self._make_finding(met)
         if self.left is not None:
             event = self.rank.event(int(self.holds.event[self.left]))
-            yield left_out("buffer-reuse", event, "the program touches them meanwhile")
+            yield make_left_out_note("buffer-reuse", event, "the program touches them meanwhile")
 
     def met(self) -> Iterator[BufferAccess]:
         """Yield the accesses to pending buffers, each with the first bytes that they share."""
@@ -121,12 +128,13 @@ class _PendingBuffers:
         return rows[self.touches.slot[rows] != own] if blocking else rows
 
     def _accesses_to_blocks(self, hold: int, rows: Ints) -> Iterator[BufferAccess]:
+        """Yield the rows that access a block of a held buffer, by the blocks of its datatype."""
         if not len(rows):
             return
         datatype, count, address = (
             int(column[hold]) for column in (self.holds.datatype, self.holds.count, self.holds.address)
         )
-        layout = blocks(self.rank.datatype(datatype), count)
+        layout = layout_of_elements(self.rank.datatype(datatype), count)
         each = layout.blocks() if layout else None
         if each is None:
             yield from self._accesses_to_layout(hold, rows, layout, address) if layout else ()
@@ -147,6 +155,7 @@ class _PendingBuffers:
                 yield BufferAccess(row, hold, *met)
 
     def _make_finding(self, met: BufferAccess) -> Finding:
+        """Make the finding of one access to a buffer that MPI had."""
         rank, touches, holds = self.rank, self.touches, self.holds
         start = rank.event(int(holds.event[met.hold]))
         end = int(self.end[met.hold])
@@ -154,24 +163,25 @@ class _PendingBuffers:
         completed = rank.event(end) if end < len(rank) else None
         kind, site = int(touches.kind[met.touch]), rank.site(int(touches.site[met.touch]))
         verb = "stores to" if kind & TouchKind.WRITE else "loads from"
-        begun = f", started{where(start)}," if maker is not start else ""
+        begun = f", started{at_place(start)}," if maker is not start else ""
         other = " (in another thread)" if touches.slot[met.touch] != rank.locate(start.index)[0].slot else ""
-        until = f"{said(completed)} completes it" if completed else "nothing completes it"
+        until = f"{call_at(completed)} completes it" if completed else "nothing completes it"
         until = "it has not returned" if end == start.index else until
         early = bool(holds.written[met.hold]) and not kind & TouchKind.WRITE
-        early &= base(maker.function.name) in _REDUCTIONS
-        made = finding(
+        early &= base_name(maker.function.name) in _REDUCTIONS
+        made = make_finding(
             "early-reduction-use" if early else "buffer-reuse",
             f"rank {rank.index} {verb} {format_bytes(met.low, met.high, int(holds.address[met.hold]))} of a buffer"
-            f"{format_site(site)}{other} while {said(maker)}{begun} has it: {until}",
+            f"{format_site(site)}{other} while {call_at(maker)}{begun} has it: {until}",
             [start, *([completed] if completed else [])],
             evidence=self._make_evidence(met, start, completed),
             cause=f"{'write' if kind & TouchKind.WRITE else 'read'}{format_site(site)}; "
-            f"{maker.function.name}{where(maker)}",
+            f"{maker.function.name}{at_place(maker)}",
         )
         return add_access_site(made, rank, site, kind)
 
     def _make_evidence(self, met: BufferAccess, start: Event, completed: Event | None) -> MetPending:
+        """Return the evidence of an access: which bytes, and the calls between which MPI had them."""
         touches = self.touches
         return MetPending(
             access="write" if touches.kind[met.touch] & TouchKind.WRITE else "read",
@@ -212,7 +222,7 @@ def completion_events(rank: Rank, holds: BufferTable, gatherings: CollectiveCall
     """
     found = np.full(len(holds), len(rank), np.int64)
     of = Traffic(rank)
-    frees = masks(rank.trace.functions).where(rank, frozenset(("Request_free",)))
+    frees = masks_of(rank.trace.functions).where(rank, frozenset(("Request_free",)))
     ids, at = of.done
     checks, checked = _status_checks(rank, holds.request)
     done = np.concatenate([ids, rank.events["object"][frees].astype(np.int64), checks])
@@ -222,18 +232,20 @@ def completion_events(rank: Rank, holds: BufferTable, gatherings: CollectiveCall
         row = first_row_after(done, event, holds.request[asked], holds.event[asked])
         found[asked[row >= 0]] = event[row[row >= 0]]
     _enter_one_sided_completions(rank, holds, gatherings, found)
-    blocking = (holds.event >= 0) & masks(rank.trace.functions).table(_BLOCKING)[rank.events["function"][holds.event]]
+    blocking = (holds.event >= 0) & masks_of(rank.trace.functions).table(_BLOCKING)[
+        rank.events["function"][holds.event]
+    ]
     found[blocking] = holds.event[blocking]
     known = np.flatnonzero(found < len(rank))
     completed = found[known]
-    waits = masks(rank.trace.functions).table(calls.COMPLETIONS)[rank.events["function"][completed]]
+    waits = masks_of(rank.trace.functions).table(calls.COMPLETIONS)[rank.events["function"][completed]]
     found[known[waits & (rank.events["buffer"][completed] == GUESSED)]] = -1
     return found
 
 
 def _status_checks(rank: Rank, requests: Ints) -> tuple[Ints, Ints]:
     """Return (request, event) of each request that MPI_Request_get_status found complete: its buffer is free again."""
-    which = masks(rank.trace.functions).where(rank, calls.STATUS_CHECKS)
+    which = masks_of(rank.trace.functions).where(rank, calls.STATUS_CHECKS)
     true = which[(rank.events["flags"][which] & Flag.TRUE) != 0]
     pairs = [(int(id), event) for event in true.tolist() for id in _checked_requests(rank.event(event), requests)]
     if not pairs:
@@ -252,7 +264,7 @@ def _enter_one_sided_completions(rank: Rank, holds: BufferTable, gatherings: Col
     """Enter the events that complete one-sided operations at their origin into `found`, in place."""
     names = calls.RMA | calls.REQUEST_RMA
     which = np.flatnonzero(
-        (holds.event >= 0) & masks(rank.trace.functions).table(names)[rank.events["function"][holds.event]]
+        (holds.event >= 0) & masks_of(rank.trace.functions).table(names)[rank.events["function"][holds.event]]
     )
     of = read_epochs(rank, gatherings) if len(which) else None
     if of is None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from weft import __version__
 from weft.errors import UsageError, WeftError
-from weft.native.library import headers, wrapped
+from weft.native.library import library_headers, wrapped_functions
 from weft.safety.folders import cache_folder, is_kept, make_private
 
 _FLAGS: Final = (
@@ -36,13 +36,13 @@ _BUILD_SECONDS: Final = 120
 def link_options() -> list[str]:
     """Return the words that a link needs beside the program's own."""
     target = build_hook_object()
-    return [str(target), *(f"-Wl,--wrap={name}" for name in wrapped(target))]
+    return [str(target), *(f"-Wl,--wrap={name}" for name in wrapped_functions(target))]
 
 
 def build_hook_object() -> Path:
     """Return the object with the hooks. WeftError if it cannot be built."""
     weft = files("weft")
-    texts = [weft / "access/native/hooks.c", weft / "recorder/client.h", *headers()]
+    texts = [weft / "access/native/hooks.c", weft / "recorder/client.h", *library_headers()]
     contents = {text.name: text.read_bytes() for text in texts}
     key = hashlib.sha256(b"".join(contents.values()) + repr(_FLAGS).encode()).hexdigest()[:16]
     target = cache_folder() / "access" / key / "weft-access.o"
@@ -76,6 +76,7 @@ def inlining_options() -> list[str]:
 
 
 def _compile_hooks(contents: dict[str, bytes], target: Path) -> None:
+    """Compile the hooks to an object file at `target`. UsageError if there is no C compiler, or it fails."""
     compiler = next((c for c in (os.environ.get("WEFT_CC"), "gcc", "cc", "clang") if c and shutil.which(c)), None)
     if compiler is None:
         raise UsageError("there is no C compiler for the hooks of `weft cc`: install gcc, or name one in WEFT_CC")

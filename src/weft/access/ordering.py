@@ -9,19 +9,19 @@ import numpy as np
 from weft.access.window_accesses import WindowAccesses
 from weft.base.event_id import EventId
 from weft.order import Order
-from weft.terms.calls import masks, words
+from weft.terms.calls import masks_of, word_set
 from weft.terms.windows import EXCLUSIVE
 from weft.trace import Rank, Trace
 from weft.usage.lock_handovers import Handovers
 from weft.usage.window_accesses import RmaAccesses
 
-_ASKS: Final = words(
+_ASKS: Final = word_set(
     "Wait Win_sync Iprobe Test Wtime Win_flush Win_flush_all Win_flush_local Win_flush_local_all Win_lock Win_unlock"
     " Win_lock_all Win_unlock_all Request_get_status"
 )
 _MOST_BETWEEN: Final = 4
-_GETS: Final = words("Get Rget Fetch_and_op Get_accumulate")
-_FETCHES: Final = words("Fetch_and_op Compare_and_swap Get_accumulate")
+_GETS: Final = word_set("Get Rget Fetch_and_op Get_accumulate")
+_FETCHES: Final = word_set("Fetch_and_op Compare_and_swap Get_accumulate")
 
 
 class AccessOrdering:
@@ -107,13 +107,15 @@ class AccessOrdering:
     def has_only_polling_calls(self, rank: Rank, first: int, last: int) -> bool:
         """Return whether there are calls between two events, and only those that a rank makes while it waits."""
         functions = rank.events["function"][first:last]
-        return 0 < len(functions) <= _MOST_BETWEEN and bool(masks(self.trace.functions).table(_ASKS)[functions].all())
+        return 0 < len(functions) <= _MOST_BETWEEN and bool(
+            masks_of(self.trace.functions).table(_ASKS)[functions].all()
+        )
 
     def _first_fetch(self, rank: int) -> int:
         """Return the first atomic fetch of a rank; an index after its last event if it has none."""
         if rank not in self._fetched:
             of = self.trace.ranks[rank]
-            events = masks(self.trace.functions).where(of, _FETCHES)
+            events = masks_of(self.trace.functions).where(of, _FETCHES)
             self._fetched[rank] = int(events[0]) if len(events) else len(of) + 1
         return self._fetched[rank]
 
@@ -123,7 +125,7 @@ class AccessOrdering:
         """
         if rank not in self._repeated:
             of = self.trace.ranks[rank]
-            events = masks(self.trace.functions).where(of, _GETS)
+            events = masks_of(self.trace.functions).where(of, _GETS)
             rows = of.events[events]
             same = (rows["site"][1:] == rows["site"][:-1]) & (rows["buffer"][1:] == rows["buffer"][:-1])
             pairs = np.flatnonzero(same & (np.diff(events) <= _MOST_BETWEEN))

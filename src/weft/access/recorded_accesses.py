@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.terms.argument_columns import Ints
-from weft.terms.byte_layouts import Layout, shared
+from weft.terms.byte_layouts import Layout, first_shared_blocks
 from weft.terms.strided_blocks import Strided
 from weft.trace import Rank
 from weft.trace.layout import NO_EVENTS, TouchKind, decode_durations
@@ -71,11 +71,11 @@ class AccessTable:
     def layout(self, row: int) -> Layout:
         """Return the bytes of a row's accesses as a layout."""
         count = max(int(self.count[row]), 1)
-        return Layout([Strided(int(self.low[row]), int(self.size[row])).repeated(int(self.stride[row]), count)])
+        return Layout([Strided(int(self.low[row]), int(self.size[row])).repeat(int(self.stride[row]), count)])
 
     def overlap_with_layout(self, row: int, layout: Layout, address: int) -> tuple[int, int] | None:
         """Return the first bytes that a row's accesses share with a layout at an address; None if there are none."""
-        found = shared(layout, self.layout(row), -address)
+        found = first_shared_blocks(layout, self.layout(row), -address)
         if found is None:
             return None
         (at, length), (low, size) = found
@@ -164,6 +164,7 @@ class PlacedRows:
         self.before = self._next_events()
 
     def _next_events(self) -> Ints:
+        """Return for each row the first event of the rank after it."""
         rows, enter = self.raw, self.rank.events["enter"]
         by_the_clock: Ints = np.searchsorted(enter, rows["first"]).astype(np.int64)
         if len(self.rank.threads) != 1:

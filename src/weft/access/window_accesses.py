@@ -58,6 +58,7 @@ class _RankWindows:
         self.of = read_epochs(rank, gatherings) if len(self.memory.window) and len(self.touches) else None
 
     def find(self) -> Iterator[tuple[Key, WindowAccesses]]:
+        """Yield the accesses of a rank to each window's memory, by window and owner of the memory."""
         for number in range(len(self.memory.window)) if len(self.touches) else ():
             window = self.gatherings.window(self.rank, int(self.memory.window[number]))
             owner = self._owner_rank(window, int(self.memory.target[number])) if window else -1
@@ -76,6 +77,7 @@ class _RankWindows:
         return np.flatnonzero(inside & (t.before > m.begin[number]) & (t.before <= m.end[number]))
 
     def _make_accesses(self, number: int, window: Window, rows: Ints) -> WindowAccesses:
+        """Return a rank's accesses to one window's memory, with their epochs and locks."""
         memory, rank = self.memory, self.rank
         # A dynamic window has no start: displacements are addresses.
         mine = _rebase(self.touches.pick(rows), int(memory.low[number]) if memory.unit[number] else 0)

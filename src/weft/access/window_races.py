@@ -24,16 +24,16 @@ from weft.evidence import MetOperation, MetShared
 from weft.findings import Finding
 from weft.order import Order
 from weft.terms.argument_columns import Ints
-from weft.terms.buffer_blocks import numbered_shapes
-from weft.terms.describe import loops
-from weft.terms.event_findings import cause, finding, said
+from weft.terms.buffer_blocks import number_shapes
+from weft.terms.describe import has_loop_at
+from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.trace import Trace
 from weft.trace.layout import TouchKind
 from weft.usage.one_sided import collect_operation_accesses
 from weft.usage.window_accesses import READ, UPDATE, WRITE, RmaAccesses
 
 MAX_ASKED: Final = 500_000
-"""Questions about order for one window and target; more is told."""
+"""The most questions about order for one window and target; a finding says if there were more."""
 _ADDRESSES: Final = 1 << 40
 _WORDS: Final = {READ: "reads", WRITE: "writes", UPDATE: "updates"}
 
@@ -82,7 +82,7 @@ class _WindowMemory:
         self.asked = 0
         self.told: set[tuple[str, str]] = set()
         self.operated = AlikeRowGroups(
-            of.low, of.high, (of.rank, of.site, of.sort, of.operation, numbered_shapes(of.shape))
+            of.low, of.high, (of.rank, of.site, of.sort, of.operation, number_shapes(of.shape))
         )
         when = (of.rank, of.begin, of.end, of.opened, of.closed)
         self.of_time = list(zip(*(column.tolist() for column in when), strict=True))
@@ -110,6 +110,7 @@ class _WindowMemory:
                     yield from self._race_with_program(one, mine, two, other)
 
     def _race_with_operations(self, program: WindowAccesses, mine: AlikeRows, other: AlikeRows) -> Iterator[Finding]:
+        """Yield a finding if the program's access and a one-sided operation race."""
         of, first, operation = self.of, mine.rows.item(0), other.rows.item(0)
         kind = program.touches.kind.item(first)
         reads = of.sort.item(operation) == READ or of.operation.item(operation) < 0
@@ -165,7 +166,7 @@ class _WindowMemory:
         if program.separate or kind & TouchKind.WRITE or size > 8 or other.high - other.low != size:
             return False
         # One whose value is there at once goes round the loop no more than that.
-        if kind & (TouchKind.ATOMIC | TouchKind.VOLATILE) or loops(program.rank, int(program.touches.site[row])):
+        if kind & (TouchKind.ATOMIC | TouchKind.VOLATILE) or has_loop_at(program.rank, int(program.touches.site[row])):
             return True
         before = program.touches.before[mine.rows].tolist()
         return any(
@@ -175,6 +176,7 @@ class _WindowMemory:
     def _race_with_program(
         self, one: WindowAccesses, mine: AlikeRows, two: WindowAccesses, other: AlikeRows
     ) -> Iterator[Finding]:
+        """Yield a finding if the accesses of two programs to a shared window race."""
         first, second = int(mine.rows[0]), int(other.rows[0])
         kinds = int(one.touches.kind[first]), int(two.touches.kind[second])
         if not (kinds[0] | kinds[1]) & TouchKind.WRITE or kinds[0] & kinds[1] & TouchKind.ATOMIC:
@@ -202,21 +204,22 @@ class _WindowMemory:
     def _make_operation_race(
         self, program: WindowAccesses, row: int, op: int, bytes_: tuple[int, int]
     ) -> Iterator[Finding]:
+        """Yield the finding of a race between a program's access and an operation, once for each pair of lines."""
         if self.ordering.may_be_ordered_by_values(program, row, int(self.of.rank[op])):
             return
         rank, touches = program.rank, program.touches
         event = self.trace.event(int(self.of.rank[op]), int(self.of.event[op]))
         kind, site = int(touches.kind[row]), rank.site(int(touches.site[row]))
-        key = format_site(site), cause(event)
+        key = format_site(site), cause_key(event)
         if key in self.told:
             return
         self.told.add(key)
         end = int(self.of.end[op])
-        made = finding(
+        made = make_finding(
             "rma-race",
             f"rank {rank.index} {'stores to' if kind & TouchKind.WRITE else 'loads from'} {_describe_bytes(bytes_)} of "
             f"rank {self.target}'s window{format_site(site)}, which rank {event.rank.index} "
-            f"{_WORDS[int(self.of.sort[op])]} in {said(event)}: nothing orders the two",
+            f"{_WORDS[int(self.of.sort[op])]} in {call_at(event)}: nothing orders the two",
             [event],
             evidence=MetOperation(
                 access="write" if kind & TouchKind.WRITE else "read", bytes=bytes_, target=self.target,
@@ -230,6 +233,7 @@ class _WindowMemory:
     def _make_shared_window_race(
         self, one: WindowAccesses, a: int, two: WindowAccesses, b: int, bytes_: tuple[int, int]
     ) -> Iterator[Finding]:
+        """Yield the finding of a race between two programs' accesses, once for each pair of lines."""
         if self.ordering.may_be_ordered_by_values(one, a, two.rank.index) or one.flagged or two.flagged:
             return
         sites = [p.rank.site(int(p.touches.site[row])) for p, row in ((one, a), (two, b))]
@@ -239,7 +243,7 @@ class _WindowMemory:
         self.told.add(key)
         kinds = int(one.touches.kind[a]), int(two.touches.kind[b])
         verbs = ["stores to" if kind & TouchKind.WRITE else "loads from" for kind in kinds]
-        made = finding(
+        made = make_finding(
             "rma-race",
             f"rank {one.rank.index} {verbs[0]} {_describe_bytes(bytes_)} of rank {self.target}'s shared "
             f"window{key[0]}, rank {two.rank.index} {verbs[1]} them{key[1]}: nothing orders the two",
@@ -271,6 +275,7 @@ class AlikeRowGroups:
 
 
 def _group_alike(low: Ints, high: Ints, columns: tuple[NDArray[Any], ...]) -> Iterator[AlikeRows]:
+    """Yield the rows that are equal in all columns, with the bytes that they access."""
     table = np.stack([*columns, high, low])
     order = np.lexsort(table)
     changed = (np.diff(table[:, order], axis=1) != 0).any(axis=0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.attach.model import Argument, Call, Frame, Stack
-from weft.mpi.table import by_name
+from weft.mpi.table import functions_by_name
 from weft.sources import files
 from weft.sources.call_arguments import find_call_arguments
 from weft.sources.statement import statement
@@ -59,7 +59,7 @@ OPERATORS: Final[dict[type[ast.AST], Callable[[int, int], int]]] = {
 
 @cache
 def _known() -> dict[str, str]:
-    return {name.lower(): name.removesuffix("_c") for name in by_name()}
+    return {name.lower(): name.removesuffix("_c") for name in functions_by_name()}
 
 
 def preload_table() -> None:
@@ -163,7 +163,7 @@ def is_source(site: CallSite) -> bool:
 
 def find_argument_texts(name: str, site: CallSite) -> list[tuple[str, str]]:
     """Return name and source text of the arguments that say whom an MPI call waits for."""
-    function = by_name().get(name)
+    function = functions_by_name().get(name)
     lines = read_statement(site)
     if function is None or not lines:
         return []

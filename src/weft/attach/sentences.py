@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.attach.model import Argument, Call, Job, RankStacks, Thread
 from weft.base.words import plural, rank_words
-from weft.terms.library_code import innermost_own
+from weft.terms.library_code import innermost_user_site
 from weft.trace.sites import UNKNOWN, CallSite
 
 SINGLE = 4
@@ -43,7 +43,7 @@ class Group:
 def innermost_line(thread: Thread) -> CallSite:
     """Return the innermost line of the program in a thread."""
     sites = [frame.site for frame in reversed(thread.stack)]
-    return innermost_own(sites) or next((site for site in sites if site.known), sites[0] if sites else UNKNOWN)
+    return innermost_user_site(sites) or next((site for site in sites if site.known), sites[0] if sites else UNKNOWN)
 
 
 def main_call(one: RankStacks) -> Call | None:

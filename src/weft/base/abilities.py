@@ -201,4 +201,4 @@ ABILITIES: Final[dict[str, Callable[[], Ability]]] = {
     "own memory": check_own_memory,
     "shared memory": check_shared_memory,
 }
-"""What `weft doctor` tells, by the name that it is told under."""
+"""What `weft doctor` reports, by the name of each line."""

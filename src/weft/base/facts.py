@@ -1,4 +1,4 @@
-"""Facts with types that become JSON: a class states them once, for those who write, who read and who are told.
+"""Facts with types that become JSON: a class states them once, for writers, readers and users.
 
 A dataclass would take a tenth of a millisecond to define, and every `weft run` imports some dozen of these.
 """
@@ -33,17 +33,17 @@ class Facts:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def to_json(self) -> dict[str, Any]:
-        """The facts as a JSON object."""
+        """Return the facts as a JSON object."""
         kind, own = type(self), vars(self)
         return {
-            key: _json(own[name])
-            for name, key in keys(kind).items()
+            key: _to_json_value(own[name])
+            for name, key in json_keys(kind).items()
             if name in own and not (hasattr(kind, name) and own[name] == getattr(kind, name))
         }
 
 
-def keys(kind: type[Facts]) -> dict[str, str]:
-    """The names of facts, each with its key in JSON."""
+def json_keys(kind: type[Facts]) -> dict[str, str]:
+    """Return the names of facts, each with its key in JSON."""
     if kind not in _known:
         mine = [one for one in reversed(kind.__mro__) if issubclass(one, Facts)]
         _known[kind] = {name: name.removesuffix("_") for one in mine for name in one.__annotations__}
@@ -55,15 +55,16 @@ _known: dict[type[Facts], dict[str, str]] = {}
 
 def changed(facts: _Facts, **to: object) -> _Facts:
     """The facts, some of them others."""
-    assert to.keys() <= keys(type(facts)).keys()
+    assert to.keys() <= json_keys(type(facts)).keys()
     return type(facts)(**vars(facts) | to)
 
 
-def _json(value: object) -> object:
+def _to_json_value(value: object) -> object:
+    """Return a value as JSON: facts as objects, sequences as lists."""
     if isinstance(value, Facts):
         return value.to_json()
     if isinstance(value, Forced):
         return str(value)
     if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
+        return [_to_json_value(one) for one in value]
     return value

@@ -26,6 +26,7 @@ def dataclass(cls: object = None, /, *, frozen: bool = False, slots: bool = Fals
     """As dataclasses.dataclass, whose other functions take these classes too."""
 
     def made(cls: Any) -> Any:
+        """Return the class with the methods of a dataclass, which are made when they are used first."""
         own_init = "__init__" in vars(cls)
         if not cls.__doc__:
             cls.__doc__ = cls.__name__  # the standard decorator would write the signature here, at some cost
@@ -38,7 +39,7 @@ def dataclass(cls: object = None, /, *, frozen: bool = False, slots: bool = Fals
 
 
 def _add_methods(cls: Any, frozen: bool, eq: bool) -> Any:
-    """Add the methods to a class that the standard decorator was told to leave out, and return the class."""
+    """Add the methods to a class that the standard decorator left out, and return the class."""
     own = vars(cls)
     shown = [field.name for field in dataclasses.fields(cls) if field.repr]
     values = _make_tuple_getter([field.name for field in dataclasses.fields(cls) if field.compare])

@@ -51,6 +51,7 @@ def bound_to_parent(number: int = signal.SIGKILL) -> Callable[[], None]:
     is_lasting = _thread.get_native_id() == parent
 
     def prepare() -> None:
+        """Have the kernel send the signal when the parent ends, and exit if it has ended already; runs in the child."""
         if is_lasting:
             prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:
@@ -69,13 +70,14 @@ def temporary_folder(purpose: str) -> tempfile.TemporaryDirectory[str]:
     import tempfile  # only here: many commands need no folder
 
     base = Path(tempfile.gettempdir())
-    _remove_abandoned(base)
+    _remove_abandoned_folders(base)
     return tempfile.TemporaryDirectory(
         prefix=f"{PREFIX}{purpose}.{os.getpid()}.{start_time(os.getpid())}.{_scope()}.", dir=base
     )
 
 
-def _remove_abandoned(base: Path) -> None:
+def _remove_abandoned_folders(base: Path) -> None:
+    """Remove the folders of processes of this host that ended without removing them."""
     import shutil  # only here: many commands need no folder
 
     scope = _scope()

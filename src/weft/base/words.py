@@ -8,7 +8,7 @@ from typing import Final
 
 _STEERING: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]")
 _MOST_NAMED: Final = 8
-"""Tasks whose names are told in a line."""
+"""The most tasks whose names are in a line."""
 _PARTS: Final = re.compile(
     r"<(?:module|locals|lambda|genexpr|\w+comp)>|operator\s*(?:\(\)|[<>=!+\-*/&|^~\[\]]+)|[^<>()]|[<>()]"
 )
@@ -26,11 +26,12 @@ def rank_set(ranks: Iterable[int]) -> str:
             parts += [str(run[0])] if len(run) == 1 else [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [*map(str, run)]
             start = i
     if len(parts) > 8:
-        return ", ".join(parts[:6]) + f" and {len(ordered) - _count(parts[:6])} more"
+        return ", ".join(parts[:6]) + f" and {len(ordered) - _count_ranks(parts[:6])} more"
     return listed(parts)
 
 
-def _count(parts: Iterable[str]) -> int:
+def _count_ranks(parts: Iterable[str]) -> int:
+    """Return how many ranks the parts of a range text name, such as `0-3` and `7`."""
     total = 0
     for part in parts:
         first, _, last = part.partition("-")

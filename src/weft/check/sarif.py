@@ -40,7 +40,7 @@ def render_region(finding: Finding, site: Site, quotes: Quotes) -> dict[str, Any
     region: dict[str, Any] = {"startLine": site.line, "snippet": {"text": text[begin:end]}}
     if begin:
         region |= {"startColumn": begin + 1, "endColumn": end + 1}
-    return {"region": region, **sarif.context(around, 1)}
+    return {"region": region, **sarif.context_region(around, 1)}
 
 
 def fallback_span(finding: Finding, site: Site, text: str) -> tuple[int, int]:

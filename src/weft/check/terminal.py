@@ -12,7 +12,7 @@ from weft.dataparallel.check_coverage import CheckCoverage
 from weft.findings import Finding
 from weft.kinds import SEVERITIES
 from weft.report.terminal import print_blocks
-from weft.report.text import explained, file_line, line, printable, style
+from weft.report.text import explain_hint, file_line, finding_line, line_style, printable
 
 if TYPE_CHECKING:
     from weft.check import CheckResult
@@ -32,14 +32,14 @@ def render_blocks(checked: CheckResult, directives: bool = False) -> Iterator[tu
     yield render_headline(checked), "bold"
     for finding in checked.findings:
         yield "", ""
-        yield line(finding), style(finding)
+        yield finding_line(finding), line_style(finding)
         for text in render_sites(finding):
             yield INDENT + text, "dim"
     yield "", ""
     for problem in checked.problems:
         yield printable(problem), "bold"
     if checked.findings:
-        yield explained(checked.findings), "dim"
+        yield explain_hint(checked.findings), "dim"
     if directives:
         yield from ((text, "dim") for text in list_directives_run(checked.looked))
     for text in checked.looked.unchecked:

@@ -1,4 +1,4 @@
-"""Whether to execute what a run names that this user did not record: it is shown, and asked."""
+"""Asks whether to execute the program that a run names if this user did not record it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from weft.cli._said import say, shown_path
 from weft.errors import UsageError
 
 
-def add_option(parser: argparse.ArgumentParser) -> None:
+def add_trust_option(parser: argparse.ArgumentParser) -> None:
     """Declare --trust, and what stands for it where a command starts a replay."""
     parser.add_argument(
         "--trust", action="store_true", help="run the program that RUN names although you did not record RUN here"
     )
 
 
-def agreed(folder: Path, facts: Mapping[str, Any], *, trust: bool, before: str | None = None) -> str:
-    """The word for what may be executed of a run; UsageError where it may not.
+def require_consent(folder: Path, facts: Mapping[str, Any], *, trust: bool, earlier_consent: str | None = None) -> str:
+    """Return a hash of what may be executed for a run. UsageError if the user does not agree.
 
-    `before`: the word of a command that has asked already: it holds for what was shown then, and nothing else.
+    `before`: the hash from a command that has asked already; it is valid for what was shown then, and nothing else.
     """
     from weft.safety.runs import describe_execution, explain_doubt, hash_execution
 
     word = hash_execution(facts)
-    if before == word or not (why := explain_doubt(folder, facts)):
+    if earlier_consent == word or not (why := explain_doubt(folder, facts)):
         return word
     command, place = describe_execution(facts)
     text = f"{shown_path(folder)}: {why}; a replay executes, as you, `{command}` in {place}"

@@ -1,4 +1,4 @@
-"""`weft compare --bisect`: both runs are replayed, and the probe whose hash differs first is kept whole there."""
+"""Implements `weft compare --bisect`: replays both runs and records the probe whose hash differs first in full."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from weft.compare.values.model import ValueDifference
 
 LIMIT = 86_400
-"""Seconds that a replay may take: a standstill ends it long before."""
+"""Seconds that a replay may take: Weft ends one that makes no progress long before."""
 
 
-def bisected(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict[str, dict[str, Any]]) -> list[str]:
-    """The lines of the comparison with more detail where hashes differ first; none where elements are known already.
+def bisect_difference(
+    made: ValueComparison, runs: list[tuple[Path, str]], settings: dict[str, dict[str, Any]]
+) -> list[str]:
+    """Return the lines of the comparison with more detail if hashes differ first; [] if the elements are known already.
 
-    Each run has the word for what its replay may execute.
-    Messages come in the order of each record, so that nothing else differs than before.
+    Each run comes with the hash of what its replay may execute. Messages come in the order of each record, so that
+    nothing else differs than before.
     """
     from weft.compare.values import compare_values
     from weft.compare.values.report import render_values
@@ -35,17 +37,17 @@ def bisected(made: ValueComparison, runs: list[tuple[Path, str]], settings: dict
         return []
     with temporary_folder("bisect") as name:
         folder = Path(name)
-        (folder / "probes.toml").write_text(configuration(first))
+        (folder / "probes.toml").write_text(make_configuration(first))
         traces = []
         for number, (run, word) in enumerate(runs):
             say(f"replaying {run} with the elements of probe {first.after.place.name}")
-            replayed(run, folder / "probes.toml", folder / str(number), word)
+            replay_with_probes(run, folder / "probes.toml", folder / str(number), word)
             traces.append(ValueTrace.open(folder / str(number)))
         return list(render_values(compare_values(traces[0], traces[1], settings)))
 
 
-def configuration(first: ValueDifference) -> str:
-    """What to keep: the elements of one probe, in the iteration in which it differs first."""
+def make_configuration(first: ValueDifference) -> str:
+    """Return a configuration that records the elements of one probe, in the iteration in which it differs first."""
     kept, where = first.after, ""
     around = list(kept.process.scopes_around(int(kept.process.rows["parent"][kept.row])))
     if around:
@@ -53,8 +55,8 @@ def configuration(first: ValueDifference) -> str:
     return f'level = "minimal"\n[probe.{json.dumps(kept.place.name)}]\nlevel = "full"\narrays = "values"\n{where}'
 
 
-def replayed(run: Path, probes: Path, out: Path, agreed: str) -> None:
-    """Replay a run with a configuration of probes. WeftError where nothing comes of it."""
+def replay_with_probes(run: Path, probes: Path, out: Path, agreed: str) -> None:
+    """Replay a run with a configuration of probes. WeftError if the replay leaves no values."""
     if not (run / "ranks").is_dir():
         raise WeftError(f"{run} has no calls of MPI and is not replayed: record it again with its probes at level full")
     command = own_python(

@@ -21,7 +21,7 @@ _BY_SUFFIX: Final = {".json": "json", ".sarif": "sarif", ".html": "html", ".htm"
 FOUND_STATUS: Final = 1
 
 
-def add_files(parser: _options.Declares) -> None:
+def add_files(parser: _options.OptionDeclarer) -> None:
     """Declare -o: the files that findings are written to."""
     parser.add_argument(
         "-o", "--output", type=Path, action="append", default=[], metavar="FILE",
@@ -29,12 +29,12 @@ def add_files(parser: _options.Declares) -> None:
     )  # fmt: skip
 
 
-def add_format(parser: _options.Declares) -> None:
+def add_format(parser: _options.OptionDeclarer) -> None:
     """Declare --format, of what is printed, or of files whatever their suffix."""
     parser.add_argument("--format", choices=FORMATS, help="format of the report (text, or that of FILE's suffix)")
 
 
-def add_selection(parser: _options.Declares, usual: str = "error") -> None:
+def add_selection(parser: _options.OptionDeclarer, usual: str = "error") -> None:
     """Declare which findings count. `usual`: at which severity the command fails without --fail-on."""
     parser.add_argument(
         "--fail-on", action="append", default=[], metavar="WHAT",

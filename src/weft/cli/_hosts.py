@@ -1,4 +1,4 @@
-"""What `weft run` says of hosts that no longer answer. Few runs are over hosts: what knows them is imported then."""
+"""Reports hosts that no longer answer to `weft run`. The modules for hosts are only imported for such runs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WAITS: Final = {
 }
 
 
-def teller(hosts: Hosts | None) -> Callable[[], None] | None:
-    """Tells of hosts as soon as they no longer answer; None where all ranks are here."""
+def make_host_reporter(hosts: Hosts | None) -> Callable[[], None] | None:
+    """Return a function that reports hosts that no longer answer; None if all ranks are on this host."""
     if hosts is None:
         return None
     from weft.launch.local.lost_hosts import LostHostReporter
@@ -26,8 +26,10 @@ def teller(hosts: Hosts | None) -> Callable[[], None] | None:
     return LostHostReporter(hosts, say).report_new
 
 
-def cut_off(job: Job) -> list[str]:
-    """That the run was ended for a host that no longer answers, and what its launcher makes of that."""
+def describe_lost_host(job: Job) -> list[str]:
+    """Return the lines that say that the run was ended for a host that no longer answers, and what its launcher
+    does.
+    """
     from weft.launch.local.lost_hosts import describe_host_names
 
     host = describe_host_names(job.run.facts.get("lost") or ())
@@ -38,8 +40,8 @@ def cut_off(job: Job) -> list[str]:
     return lines
 
 
-def remedies(job: Job, place: str) -> list[str]:
-    """What can be done about hosts whose records did not come."""
+def suggest_remedies(job: Job, place: str) -> list[str]:
+    """Return what can be done about hosts whose records did not arrive."""
     lost = job.run.facts.get("lost")
     if not lost:
         return []

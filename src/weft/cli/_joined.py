@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 DEADLOCK_STATUS = 3
 BESIDE: Final = 5.0
-"""Seconds that a host of several without a common directory leaves the others to put their records in order: MPICH's
-mpiexec kills all tasks once one fails."""
+"""Seconds that a host without a common directory waits for the others to put their records in order: MPICH's mpiexec
+kills all tasks once one fails."""
 ALONE = (
     "probes",
     "watch",
@@ -42,8 +42,8 @@ ALONE = (
 """Options whose work one `weft run` does for all ranks."""
 
 
-def step_of(plan: LaunchPlan, args: argparse.Namespace) -> JobStep | None:
-    """The job step that this command is a task of; None where it starts the ranks itself, or has only one."""
+def find_job_step(plan: LaunchPlan, args: argparse.Namespace) -> JobStep | None:
+    """Return the job step that this command is a task of; None if it starts the ranks itself, or has only one."""
     if plan.line.launcher is not None:
         return None
     step = steps.find_own_step()
@@ -56,7 +56,7 @@ def step_of(plan: LaunchPlan, args: argparse.Namespace) -> JobStep | None:
     return step
 
 
-def record(
+def record_in_step(
     step: JobStep, plan: LaunchPlan, command: list[str], args: argparse.Namespace, *,
     conclude: Callable[[LaunchPlan, Job, argparse.Namespace], int], alarm: SilenceWatchdog | None,
 ) -> int:  # fmt: skip
@@ -72,10 +72,10 @@ def record(
             recording.prepare_values(run.path, None)
         recorder.describe_recorder(plan, shim, run)
         if args.local is None and not args.in_place:
-            _slow.note(run.path)
+            _slow.warn_if_slow(run.path)
 
     path = args.out or shared_run.choose_folder(step, rundir.name_after_program(plan.line.programs[0]))
-    joined = enter(step, path, rundir.make_first_facts(command, args.level), describe, args.local)
+    joined = join_or_create_run(step, path, rundir.make_first_facts(command, args.level), describe, args.local)
     variables = recorder.make_recorder_variables(
         shim,
         joined.run,
@@ -90,12 +90,19 @@ def record(
     else:
         started, variables = joined.adapt_plan(plan, variables), {}
     job = run_job(
-        started, joined.run, variables, args.hang_after, shared_run=joined, hosts=joined.hosts,
-        conclude=lambda job: conclude(plan, job, args), alarm=alarm, report_news=_hosts.teller(joined.hosts),
-    )  # fmt: skip
+        started,
+        joined.run,
+        variables,
+        args.hang_after,
+        shared_run=joined,
+        hosts=joined.hosts,
+        conclude=lambda job: conclude(plan, job, args),
+        alarm=alarm,
+        report_news=_hosts.make_host_reporter(joined.hosts),
+    )
     own = job.process.shell_status
     if not joined.announce_end(job.process, job.ended):
-        return ended_with(job, joined, own)
+        return exit_status(job, joined, own)
     of_all = job.process.shell_status
     try:
         status = conclude(plan, job, args)
@@ -106,10 +113,10 @@ def record(
     return own if status == of_all else status
 
 
-def enter(
+def join_or_create_run(
     step: JobStep, path: Path, facts: dict[str, Any], describe: Callable[[RunDirectory], None], local: Path | None
 ) -> SharedRun:
-    """Join the run of the step, or make it."""
+    """Join the run of the step, or create it."""
     if local is None:
         return shared_run.create_or_join(step, path, facts, describe)
     # Few runs are over hosts.
@@ -120,8 +127,8 @@ def enter(
     return met
 
 
-def ended_with(job: Job, joined: SharedRun, own: int) -> int:
-    """The status of a task that does not report."""
+def exit_status(job: Job, joined: SharedRun, own: int) -> int:
+    """Return the exit status of a task that does not report."""
     if job.ended is not None and not joined.is_last_to_end:
         joined.detach_from_launcher()
         return 0

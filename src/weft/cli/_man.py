@@ -1,4 +1,4 @@
-"""Manual pages, made of the commands' own parsers: `python -m weft.cli._man FOLDER` (`make man`).
+"""Writes manual pages from the commands' own parsers: `python -m weft.cli._man FOLDER` (`make man`).
 
 One page a command and weft(1). It imports nothing that is not in Python, as it runs where the wheel is built.
 """
@@ -19,95 +19,98 @@ SECTION: Final = 1
 _EXAMPLE: Final = re.compile(r"^weft \w")
 
 
-def write(folder: Path) -> list[Path]:
-    """Write all pages into a folder, and say which there are."""
+def write_pages(folder: Path) -> list[Path]:
+    """Write all pages into a folder, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, lines in pages():
+    for name, lines in render_pages():
         path = folder / f"{name}.{SECTION}"
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         written.append(path)
     return written
 
 
-def pages() -> Iterator[tuple[str, list[str]]]:
-    """All pages: name and lines of roff."""
-    names = main.commands()
-    top = main.parser(names)
+def render_pages() -> Iterator[tuple[str, list[str]]]:
+    """Yield all pages: name and lines of roff."""
+    names = main.command_names()
+    top = main.make_parser(names)
     below = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
     helps = {choice.dest: choice.help or "" for choice in below._choices_actions}
     others = [f"weft-{name}" for name in names]
-    yield "weft", [*_top(top, helps), *_see(others)]
+    yield "weft", [*_render_weft_page(top, helps), *_render_see_also(others)]
     for name in names:
         parser = below.choices[name]
-        yield f"weft-{name}", [*_command(parser, f"weft-{name}", helps[name]), *_see(["weft"])]
+        yield f"weft-{name}", [*_render_command_page(parser, f"weft-{name}", helps[name]), *_render_see_also(["weft"])]
 
 
-def _top(parser: argparse.ArgumentParser, helps: dict[str, str]) -> Iterator[str]:
-    yield from _head("weft", "debugger for parallel programs")
-    yield from _synopsis(parser)
-    yield from (".SH DESCRIPTION", _text(parser.description or ""), ".SH COMMANDS")
+def _render_weft_page(parser: argparse.ArgumentParser, helps: dict[str, str]) -> Iterator[str]:
+    """Yield the lines of weft(1): synopsis, description and a list of the commands."""
+    yield from _render_head("weft", "debugger for parallel programs")
+    yield from _render_synopsis(parser)
+    yield from (".SH DESCRIPTION", _escape_roff(parser.description or ""), ".SH COMMANDS")
     for name, said in helps.items():
-        yield from (".TP", rf"\fBweft {_text(name)}\fR", _text(said))
+        yield from (".TP", rf"\fBweft {_escape_roff(name)}\fR", _escape_roff(said))
 
 
-def _command(parser: argparse.ArgumentParser, name: str, said: str) -> Iterator[str]:
-    yield from _head(name, said)
-    yield from _synopsis(parser)
+def _render_command_page(parser: argparse.ArgumentParser, name: str, said: str) -> Iterator[str]:
+    """Yield the lines of a command's page: synopsis, description and options."""
+    yield from _render_head(name, said)
+    yield from _render_synopsis(parser)
     yield ".SH DESCRIPTION"
     for paragraph in (parser.description or "").strip().split("\n\n"):
         yield ".PP"
-        yield from _paragraph(paragraph.splitlines())
+        yield from _render_paragraph(paragraph.splitlines())
     yield ".SH OPTIONS"
     for group in parser._action_groups:
         shown = [action for action in group._group_actions if action.help != argparse.SUPPRESS]
         if shown and group not in (parser._positionals, parser._optionals):
-            yield f".SS {_text(group.title or '')}"
+            yield f".SS {_escape_roff(group.title or '')}"
         for action in shown:
-            yield from (".TP", _invocation(action), _text(_help(parser, action)))
+            yield from (".TP", _render_invocation(action), _escape_roff(_expand_help(parser, action)))
 
 
-def _head(name: str, said: str) -> tuple[str, ...]:
+def _render_head(name: str, said: str) -> tuple[str, ...]:
     title = f'.TH "{name.upper()}" "{SECTION}" "" "weft {weft.__version__}" "Weft"'
-    return title, ".SH NAME", rf"{_text(name)} \- {_text(said)}"
+    return title, ".SH NAME", rf"{_escape_roff(name)} \- {_escape_roff(said)}"
 
 
-def _synopsis(parser: argparse.ArgumentParser) -> tuple[str, ...]:
+def _render_synopsis(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-    return ".SH SYNOPSIS", _text(usage)
+    return ".SH SYNOPSIS", _escape_roff(usage)
 
 
-def _see(names: Iterable[str]) -> tuple[str, ...]:
-    return ".SH SEE ALSO", ", ".join(rf"\fB{_text(name)}\fR({SECTION})" for name in names)
+def _render_see_also(names: Iterable[str]) -> tuple[str, ...]:
+    return ".SH SEE ALSO", ", ".join(rf"\fB{_escape_roff(name)}\fR({SECTION})" for name in names)
 
 
-def _paragraph(lines: list[str]) -> list[str]:
-    """A paragraph; one of examples or of a table keeps its lines."""
+def _render_paragraph(lines: list[str]) -> list[str]:
+    """Return a paragraph in roff; one of examples or of a table keeps its lines."""
     kept = any(_EXAMPLE.match(line) or line.startswith(" ") or "   " in line for line in lines)
-    text = [_text(line) for line in lines]
+    text = [_escape_roff(line) for line in lines]
     return [".nf", *text, ".fi"] if kept else text
 
 
-def _invocation(action: argparse.Action) -> str:
+def _render_invocation(action: argparse.Action) -> str:
+    """Return an option with its value, or an argument, in roff."""
     values = action.metavar if isinstance(action.metavar, str) else None
     if values is None and action.choices is not None:
         values = "|".join(map(str, action.choices))
     if not action.option_strings:
-        return rf"\fI{_text(values or action.dest)}\fR"
-    names = ", ".join(rf"\fB{_text(name)}\fR" for name in action.option_strings)
-    return names if action.nargs == 0 else rf"{names} \fI{_text(values or action.dest.upper())}\fR"
+        return rf"\fI{_escape_roff(values or action.dest)}\fR"
+    names = ", ".join(rf"\fB{_escape_roff(name)}\fR" for name in action.option_strings)
+    return names if action.nargs == 0 else rf"{names} \fI{_escape_roff(values or action.dest.upper())}\fR"
 
 
-def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+def _expand_help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     return parser._get_formatter()._expand_help(action) if action.help else ""
 
 
-def _text(text: str) -> str:
-    """Text as roff takes it: nothing in it is a command."""
+def _escape_roff(text: str) -> str:
+    """Return text escaped for roff: nothing in it is a command."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{escaped}" if escaped[:1] in (".", "'") else escaped
 
 
 if __name__ == "__main__":
-    for page in write(Path(sys.argv[1])):
+    for page in write_pages(Path(sys.argv[1])):
         print(page)

@@ -7,70 +7,72 @@ from pathlib import Path
 from typing import Protocol
 
 
-class Declares(Protocol):
+class OptionDeclarer(Protocol):
     """A parser, or a group of its options."""
 
     def add_argument(self, *names: str, **how: object) -> argparse.Action:
         """Declare an option."""
 
 
-def add_output(parser: Declares, said: str = "write to FILE, not to standard output", metavar: str = "FILE") -> None:
+def add_output(
+    parser: OptionDeclarer, said: str = "write to FILE, not to standard output", metavar: str = "FILE"
+) -> None:
     """Declare -o: the file that a command writes."""
     parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=said)
 
 
-def add_out(parser: Declares, said: str) -> None:
+def add_out(parser: OptionDeclarer, said: str) -> None:
     """Declare --out: the directory of the run that a command records."""
     parser.add_argument("--out", type=Path, metavar="DIR", help=said)
 
 
-def add_answers(parser: Declares, schema: str) -> None:
+def add_answer_format(parser: OptionDeclarer, schema: str) -> None:
     """Declare --format of a prompt's answers."""
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help=f"text (default); json: one object a line ({schema})"
     )
 
 
-def add_ranks(parser: Declares, said: str = "start N ranks with mpiexec (as recorded)") -> None:
+def add_ranks(parser: OptionDeclarer, said: str = "start N ranks with mpiexec (as recorded)") -> None:
     """Declare -n, which is -np too, as mpiexec has both."""
-    parser.add_argument("-n", "-np", dest="n", type=positive, metavar="N", help=said)
+    parser.add_argument("-n", "-np", dest="n", type=parse_positive, metavar="N", help=said)
 
 
-def add_timeout(parser: Declares, said: str, usual: float | None = None) -> None:
+def add_timeout(parser: OptionDeclarer, said: str, usual: float | None = None) -> None:
     """Declare --timeout: a limit in seconds, behind which Weft ends what takes longer."""
-    parser.add_argument("--timeout", type=seconds, default=usual, metavar="SECONDS", help=said)
+    parser.add_argument("--timeout", type=parse_seconds, default=usual, metavar="SECONDS", help=said)
 
 
-def add_script_timeout(parser: Declares) -> None:
+def add_script_timeout(parser: OptionDeclarer) -> None:
     """Declare --timeout of a prompt's commands, which may be 0."""
     parser.add_argument(
-        "--timeout", type=seconds_or_0, metavar="SECONDS",
+        "--timeout", type=parse_seconds_or_0, metavar="SECONDS",
         help="interrupt a command after SECONDS; 0: never (600 in scripts)",
     )  # fmt: skip
 
 
-def positive(text: str) -> int:
+def parse_positive(text: str) -> int:
     """Read a number of ranks, or of other things of which there is at least one."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
     return int(text)
 
 
-def seconds(text: str) -> float:
-    """Read a duration in seconds. ArgumentTypeError where it is none, or 0."""
-    value = seconds_or_0(text)
+def parse_seconds(text: str) -> float:
+    """Read a duration in seconds. ArgumentTypeError for anything else, or 0."""
+    value = parse_seconds_or_0(text)
     if not value:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
 
 
-def seconds_or_0(text: str) -> float:
-    """Read a duration in seconds, which may be 0. ArgumentTypeError where it is none."""
-    return from_0(text, "a number of seconds")
+def parse_seconds_or_0(text: str) -> float:
+    """Read a duration in seconds, which may be 0. ArgumentTypeError for anything else."""
+    return parse_non_negative(text, "a number of seconds")
 
 
-def from_0(text: str, what: str = "a number from 0 on") -> float:
-    """Read a finite number from 0 on. ArgumentTypeError where it is none, which says what it is not."""
+def parse_non_negative(text: str, what: str = "a number from 0 on") -> float:
+    """Read a finite number from 0 on. ArgumentTypeError for anything else, which says that it is not `what`."""
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A bar on the error output for work that takes over a second; it is gone at the end."""
+"""Shows a bar on the error output for work that takes over a second, and removes it at the end."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ AFTER_S: Final = 1.0
 """Seconds of work before the bar is shown."""
 
 Advance = Callable[[float, str], None]
-"""Told how much of the work is done (0 to 1; below 0: not known) and what is done now (empty: as before)."""
+"""A function that is called with the share of the work done (0 to 1; below 0: unknown) and its step (empty: as before).
+"""
 
 
-def _unseen(share: float, now: str) -> None:
-    """Nobody looks."""
+def _ignore_progress(share: float, now: str) -> None:
+    """Ignore the progress, as there is no terminal."""
 
 
-class _Bar:
-    """Shows itself when the time has come, whether or not anything was told by then."""
+class _DelayedBar:
+    """Shows a bar after AFTER_S, whether or not there was any progress by then."""
 
     def __init__(self, what: str) -> None:
         self._what, self._share, self._now = what, -1.0, ""
@@ -38,7 +39,7 @@ class _Bar:
         self._timer.start()
 
     def advance(self, share: float, now: str = "") -> None:
-        """What is done."""
+        """Set the share of the work that is done, and its step."""
         with self._lock:
             self._share, self._now = share, now or self._now
             if self._shown is not None:
@@ -46,7 +47,7 @@ class _Bar:
                 progress.update(task, **self._state())  # type: ignore[arg-type]
 
     def stop(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._timer.cancel()
         with self._lock:
             self._ended = True
@@ -74,12 +75,12 @@ class _Bar:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Advance]:
-    """Show how far some work is, on a terminal, from its second second on."""
+def show_progress(what: str) -> Iterator[Advance]:
+    """Show how far some work is on a terminal, once it takes longer than AFTER_S."""
     if not sys.stderr.isatty():
-        yield _unseen
+        yield _ignore_progress
         return
-    bar = _Bar(what)
+    bar = _DelayedBar(what)
     bar.start()
     try:
         yield bar.advance

@@ -1,4 +1,4 @@
-"""What came of a replay, as `weft replay` tells it: lines, and the status that the command exits with."""
+"""Reports the outcome of a replay: lines for people, and the status that `weft replay` exits with."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 from typing import Any, Final
 
 import weft
-from weft.cli._said import findings_of, say, shown_path
-from weft.cli._values import keep_values, tell_values
+from weft.cli._said import find_and_report_failures, say, shown_path
+from weft.cli._values import finish_values, report_values
 from weft.cli.run import DEADLOCK_STATUS, LEFT_STATUS, ranks_text
 from weft.launch import finish
 from weft.launch.deadlock_check import find_certain_deadlocks
@@ -27,50 +27,53 @@ from weft.replay.sentences import (
 )
 from weft.trace import Trace
 
-_TELLS: Final = {
+_DESCRIBE: Final = {
     Result.DIVERGED: describe_divergence,
     Result.STALLED: describe_stall,
     Result.REFUSED: describe_refusal,
     Result.TIMED_OUT: describe_timeout,
 }
 
-Told = tuple[list[str], int]
+ReplayOutcome = tuple[list[str], int]
 """The lines, and the status."""
 
 
-def conclude(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
-    """Put the new record in order and tell what came of it."""
+def conclude_replay(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> int:
+    """Put the new record in order, print the outcome of the replay, and return the exit status."""
     ending = finish.finish_run(job)
     if session.driver is not None:
         session.driver.remove_folder()
         return job.process.shell_status
     if session.result is Result.FINISHED:
         session.note_failure()
-    tell_values(keep_values(job, args.probes))
+    report_values(finish_values(job, args.probes))
     if not ending.ranks:
-        lines, status = _nothing(trace, session, job, args)
+        lines, status = _describe_empty(trace, session, job, args)
         job.run.discard()
     else:
-        job.run.facts["replayed"] = came(session)
+        job.run.facts["replayed"] = replay_facts(session)
         job.run.write()
         if (
             problem := finish.resolve_sites(job.run.path, with_source_texts=trace.run.get("sources") is not False)
         ) is not None:
             say(problem)
-        lines, status = _outcome(trace, session, job, args)
+        lines, status = _describe_outcome(trace, session, job, args)
     for line in lines:
         say(line)
     return status
 
 
-def came(session: Replay) -> dict[str, Any]:
-    """How a replay came out, for run.json: `weft explore` cannot tell it from a status, which is the program's own."""
+def replay_facts(session: Replay) -> dict[str, Any]:
+    """Return how a replay ended, for run.json:
+
+    `weft explore` cannot tell it from a status, which is the program's own.
+    """
     polls = any(c.is_polling_after_end(t) for c in session.controls for t in range(len(session.plans[c.rank].threads)))
     return {"result": session.result.value, "held": session.has_waiting_thread, "polls": polls}
 
 
-def _nothing(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> Told:
-    """Of a replay in which no rank was recorded."""
+def _describe_empty(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
+    """Describe a replay in which no rank was recorded."""
     entered = trace.system.entered
     if session.result is Result.TIMED_OUT:
         text = f"the replay was ended after {args.timeout:g} seconds, as --timeout says: no rank had {entered}"
@@ -80,14 +83,15 @@ def _nothing(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
     return [said, *note_left_files(trace)], (status or LEFT_STATUS)
 
 
-def _outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> Told:
+def _describe_outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) -> ReplayOutcome:
+    """Describe a replay with records: it stopped where asked, in a deadlock, apart from the record, or at its end."""
     place = shown_path(job.run.path)
     what = "the other outcome" if args.force else "the replay"
     up_to_there = f"{what} up to there is recorded in {place}"
     if session.result is Result.STOPPED or (session.has_passed_goals and job.ended is None):
         return describe_stop(trace, session), 0
     if job.ended == "deadlock":
-        return [*_deadlock(trace, job, args), f"it is recorded in {place}"], DEADLOCK_STATUS
+        return [*_describe_deadlock(trace, job, args), f"it is recorded in {place}"], DEADLOCK_STATUS
     if session.result is Result.STALLED and args.force:
         return [*describe_stalled_outcome(trace, session, parse_force(args.force, trace)), up_to_there], LEFT_STATUS
     if job.ended == "interrupted" or job.interrupting_signal is not None:
@@ -96,37 +100,37 @@ def _outcome(trace: Trace, session: Replay, job: Job, args: argparse.Namespace) 
             *describe_interruption(trace, session),
             up_to_there,
         ], by_signal or job.process.shell_status or LEFT_STATUS
-    if tell := _TELLS.get(session.result):
+    if tell := _DESCRIBE.get(session.result):
         return [*tell(trace, session, job.run.path), f"the replay up to there is recorded in {place}"], LEFT_STATUS
     if args.force:
         recorded = f"the other outcome is recorded in {place}: `weft report {place}` says what it led to"
-        return [*_compared(trace, job, args), recorded], job.process.shell_status
-    return _to_the_end(trace, session, job)
+        return [*_describe_changes(trace, job, args), recorded], job.process.shell_status
+    return _describe_end(trace, session, job)
 
 
-def _deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
-    """Of a replay that was stopped as it can never go on."""
+def _describe_deadlock(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
+    """Describe a replay that was stopped as it can never go on."""
     proof = [finding.message for finding in find_certain_deadlocks(job.run.path)] or job.proof
     lines = list(describe_deadlock(trace, proof, forced=bool(args.force)))
-    return [*lines, *_compared(trace, job, args)] if args.force else lines
+    return [*lines, *_describe_changes(trace, job, args)] if args.force else lines
 
 
-def _compared(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
-    """What the other outcome changed, beside the record."""
+def _describe_changes(trace: Trace, job: Job, args: argparse.Namespace) -> list[str]:
+    """Return what the other outcome changed, compared with the record."""
     if args.uncompared:
         return []
     # Most replays have nothing to compare, and a stop is waited for.
     from weft.compare.report import errors_and_warnings
     from weft.replay.outcome import describe_outcome
-    from weft.report import Ground
+    from weft.report import AnalysisContext
 
-    one, two = Ground(trace), Ground(weft.open(job.run.path))
-    known, new = (errors_and_warnings(findings_of(ground.trace, ground)) for ground in (one, two))
+    one, two = AnalysisContext(trace), AnalysisContext(weft.open(job.run.path))
+    known, new = (errors_and_warnings(find_and_report_failures(ground.trace, ground)) for ground in (one, two))
     return describe_outcome(one.match, two.match, two.order, parse_force(args.force, trace).event, (known, new))
 
 
-def _to_the_end(trace: Trace, session: Replay, job: Job) -> Told:
-    """Of a replay that came to the end of its record."""
+def _describe_end(trace: Trace, session: Replay, job: Job) -> ReplayOutcome:
+    """Describe a replay that came to the end of its record."""
     status = job.process.shell_status
     short = session.unfinished_threads()
     blind = [rank for rank, _, _ in short if not session.controls[rank].pid]

@@ -1,4 +1,4 @@
-"""Where and in which form `weft report` writes, by one process or by several, and the status that it ends with."""
+"""Writes the report of `weft report` in its form and place, and finds the status that it exits with."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from weft.cli._findings_output import FOUND_STATUS
 from weft.cli._said import say_failures
 
 if TYPE_CHECKING:
-    from weft.report import Ground, Report
+    from weft.report import AnalysisContext, Report
     from weft.report.tables import Tables
 
 FAILED_STATUS = 4
 
 
-def write_report(ground: Ground, report: Report, args: argparse.Namespace) -> int:
-    """Write the report where it is wanted; the status that it ends with."""
+def write_report(ground: AnalysisContext, report: Report, args: argparse.Namespace) -> int:
+    """Write the report to standard output or a file, and return the exit status."""
     if args.evidence:
-        from weft.report.proof import proved
+        from weft.report.proof import add_proofs
 
-        report = proved(ground, report)
+        report = add_proofs(ground, report)
     choice = _findings_output.read_selection(args)
     report = replace(report, findings=_findings_output.apply_selection(report.findings, choice))
     report = write_forms(ground, report, args)
@@ -39,15 +39,15 @@ def write_report(ground: Ground, report: Report, args: argparse.Namespace) -> in
     return FOUND_STATUS if is_incomplete(ground.trace) else _findings_output.find_status(report.findings, choice)
 
 
-def write_forms(ground: Ground, report: Report, args: argparse.Namespace) -> Report:
+def write_forms(ground: AnalysisContext, report: Report, args: argparse.Namespace) -> Report:
     """Write the report in each form that is wanted; return it, with what failed meanwhile."""
-    made, report = _tables(ground, report, args, {form for form, _ in _findings_output.formats(args)})
-    _findings_output.write_all(args, lambda form, to: write(ground, report, made, args, form=form, to=to))
+    made, report = _make_tables(ground, report, args, {form for form, _ in _findings_output.formats(args)})
+    _findings_output.write_all(args, lambda form, to: write_form(ground, report, made, args, form=form, to=to))
     return report
 
 
-def write(
-    ground: Ground, report: Report, made: Tables | None, args: argparse.Namespace, *, form: str, to: TextIO
+def write_form(
+    ground: AnalysisContext, report: Report, made: Tables | None, args: argparse.Namespace, *, form: str, to: TextIO
 ) -> None:
     """Write the report in one of its forms."""
     trace = ground.trace
@@ -66,20 +66,22 @@ def write(
     else:
         from weft.report import text
 
-        text.write(trace, report, to, list(_lines(made, args)), ground)
+        text.print_report(trace, report, to, list(_table_lines(made, args)), ground)
 
 
-def _tables(ground: Ground, report: Report, args: argparse.Namespace, wanted: set[str]) -> tuple[Tables | None, Report]:
-    """The tables, where they are asked for; and the report, which says so where they cannot be made."""
+def _make_tables(
+    ground: AnalysisContext, report: Report, args: argparse.Namespace, wanted: set[str]
+) -> tuple[Tables | None, Report]:
+    """Return the tables, if they are asked for, and the report, which names the failure if they cannot be made."""
     if wanted <= {"sarif", "text"} and not ("text" in wanted and _wants_tables(args)):
         return None, report
     from weft.report.failure import Failure
-    from weft.report.tables import tables_of
+    from weft.report.tables import make_tables_of_context
 
     try:
-        return tables_of(ground), report
+        return make_tables_of_context(ground), report
     except Exception as error:
-        failure = Failure.of("times and messages", error)
+        failure = Failure.from_exception("times and messages", error)
         return None, report if report.failures else replace(report, failures=(failure,))
 
 
@@ -87,8 +89,8 @@ def _wants_tables(args: argparse.Namespace) -> bool:
     return bool(getattr(args, "times", False) or getattr(args, "matrix", False))
 
 
-def _lines(made: Tables | None, args: argparse.Namespace) -> Iterator[str]:
-    """The tables that were asked for."""
+def _table_lines(made: Tables | None, args: argparse.Namespace) -> Iterator[str]:
+    """Yield the lines of the tables that were asked for."""
     if made is None or not _wants_tables(args):
         return
     # Most reports have none.

@@ -1,4 +1,4 @@
-"""Weft's own lines beside the program's output, and paths as people type them."""
+"""Prints Weft's own lines besides the program's output, and paths as people type them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from weft.findings import Finding
-    from weft.report import Ground, Report
+    from weft.report import AnalysisContext, Report
     from weft.report.terminal import Block
     from weft.trace import Trace
 
@@ -21,8 +21,8 @@ def say(text: str) -> None:
         print(f"weft: {text}", file=sys.stderr, flush=True)
 
 
-def tell(blocks: Iterable[Block], to: TextIO) -> None:
-    """Print lines with their styles as Weft's own: wrapped and coloured at a terminal, as `weft report` has them."""
+def print_own_blocks(blocks: Iterable[Block], to: TextIO) -> None:
+    """Print lines with their styles as Weft's own: wrapped and coloured at a terminal, as in `weft report`."""
     from weft.report.terminal import print_blocks
 
     with contextlib.suppress(OSError):  # the terminal may be closed
@@ -30,7 +30,7 @@ def tell(blocks: Iterable[Block], to: TextIO) -> None:
 
 
 def say_failures(trace: Trace, report: Report) -> None:
-    """Say which analyses of a run failed: whatever is told next lacks what they look for."""
+    """Say which analyses of a run failed: what follows lacks what they look for."""
     # Nearly every report is whole.
     from weft.report.failure import failure_lines
 
@@ -38,18 +38,18 @@ def say_failures(trace: Trace, report: Report) -> None:
         say(text)
 
 
-def findings_of(trace: Trace, ground: Ground | None = None) -> list[Finding]:
-    """The findings of a run, for a command that goes on with them; analyses that fail are said first."""
+def find_and_report_failures(trace: Trace, ground: AnalysisContext | None = None) -> list[Finding]:
+    """Return the findings of a run, for a command that goes on with them; analyses that fail are reported first."""
     # Commands are read without numpy.
-    from weft.report import examine
+    from weft.report import run_analyses
 
-    report = examine(trace, ground=ground)
+    report = run_analyses(trace, ground=ground)
     say_failures(trace, report)
     return list(report.findings)
 
 
 def shown_path(path: Path) -> str:
-    """The path as short as it can be given to the next command."""
+    """Return the path as short as it can be given to the next command."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

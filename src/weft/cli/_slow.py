@@ -1,4 +1,4 @@
-"""What `weft run` says and does where the file system of the run is slow. Few are: what knows them is imported then."""
+"""Handles slow file systems for `weft run`. Few are slow: the modules for them are only imported then."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from weft.launch.staging import StagedRun
 
 LONG: Final = 64 << 20
-"""Bytes from which on the move is told before it begins."""
+"""The bytes from which on the move is announced before it begins."""
 LOCAL: Final = "`--local /tmp` records on each host's own disk"
 OTHER: Final = "choose another place with --out"
 
 
-def place(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | None:
-    """Where the run is recorded, if not in its own folder. Says why, or why it is not although that would help."""
+def choose_staging(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | None:
+    """Return where the run is recorded, if not in its own folder. Says why, or why not although that would help."""
     if args.local is not None or args.in_place:
         return None
     ground = staging.find_existing_folder(args.out)
     took = staging.measure_folder(ground)
     if took is None or took < staging.SLOW:
         return None
-    slow = told(ground, took)
+    slow = describe_slowness(ground, took)
     if plan.pvm is not None or remote_hosts.may_use_other_hosts(plan.line):
         say(f"note: {slow}, and the program waits for it: {LOCAL if plan.pvm is None else OTHER}")
         return None
@@ -42,20 +42,20 @@ def place(plan: LaunchPlan, args: argparse.Namespace) -> StagedRun | None:
     return there
 
 
-def note(run: Path) -> None:
-    """Say that the run of a job step lies on a slow file system, where it does: its tasks cannot agree on another."""
+def warn_if_slow(run: Path) -> None:
+    """Say that the run of a job step is on a slow file system, if it is: its tasks cannot agree on another."""
     took = staging.measure_folder(run)
     if took is not None and took >= staging.SLOW:
-        say(f"note: {told(run, took)}, and the program waits for it: {LOCAL}")
+        say(f"note: {describe_slowness(run, took)}, and the program waits for it: {LOCAL}")
 
 
-def told(folder: Path, took: float) -> str:
-    """That a folder is slow, by how much."""
+def describe_slowness(folder: Path, took: float) -> str:
+    """Return the words that a folder is slow, and by how much."""
     return f"{folder} is on a slow file system ({took * 1e3:.1f} ms for 64 KiB)"
 
 
-def moved(there: StagedRun | None, run: RunDirectory) -> bool:
-    """Move the run to its place; where that fails it stays, and that is said."""
+def move_to_place(there: StagedRun | None, run: RunDirectory) -> bool:
+    """Move the run to its place, and return whether that worked; otherwise the run stays, and Weft says so."""
     if there is None:
         return True
     size, path = there.count_bytes(), shown_path(run.path)

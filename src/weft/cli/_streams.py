@@ -15,7 +15,7 @@ class OutputError(WeftError):
 
 
 class _Descriptor(io.RawIOBase):
-    """File descriptor 1 or 2. A reader that has left is as if it read on: the command ends with its own status."""
+    """File descriptor 1 or 2. If the reader has left, writing still succeeds: the command ends with its own status."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -9,55 +9,55 @@ from pathlib import Path
 from typing import TypeVar
 
 import weft
-from weft.cli._progress import progress
+from weft.cli._progress import show_progress
 from weft.cli._report_output import FAILED_STATUS, write_report
 from weft.errors import WeftError
 from weft.launch.job_step import JobStep
 from weft.launch.rundir import find_newest_run
 from weft.native import threads
-from weft.report import Ground
-from weft.report.parallel.report import differences, examine_together
-from weft.report.parallel.team import Team, team
+from weft.report import AnalysisContext
+from weft.report.parallel.report import examine_together, find_differences
+from weft.report.parallel.team import Team, join_team
 from weft.trace import Trace
 
 _Made = TypeVar("_Made")
 
 
 def run_together(args: argparse.Namespace, step: JobStep) -> int:
-    """Report a run with all processes of a job step; the status is that of the one that prints."""
+    """Report a run with all processes of a job step, and return the status of the one that prints."""
     try:
-        workers = team(step.size)
+        workers = join_team(step.size)
     except WeftError:
         if step.rank == 0:
             raise
         return FAILED_STATUS  # one line is enough
-    threads.alone()
+    threads.use_one_thread()
     try:
-        trace = _opened(workers, args.run)
+        trace = _open_together(workers, args.run)
         if isinstance(trace, Trace):
-            ground = Ground(trace)
-            with progress("analysing the run") if workers.first else nullcontext() as advance:
+            ground = AnalysisContext(trace)
+            with show_progress("analysing the run") if workers.is_first else nullcontext() as advance:
                 report = examine_together(workers, ground, advance)
     except BaseException as error:
-        workers.end(error, FAILED_STATUS)
+        workers.abort(error, FAILED_STATUS)
     if isinstance(trace, WeftError):  # all know it, and end in good order
-        if workers.first:
+        if workers.is_first:
             raise trace
         return FAILED_STATUS
     try:
-        return write_report(ground, report, args) if workers.first else 0
+        return write_report(ground, report, args) if workers.is_first else 0
     finally:
         workers.wait()
 
 
-def _opened(workers: Team, given: Path | None) -> Trace | WeftError:
-    """The run, which every worker must see alike; the error, on each of them, where one does not."""
-    path, failed = _tried(lambda: given or find_newest_run()) if workers.first else (None, None)
-    path = workers.everybody(path)[0]
-    trace, failed = (None, failed) if path is None else _tried(lambda: weft.open(path))
-    errors = workers.everybody(None if failed is None else str(failed))
+def _open_together(workers: Team, given: Path | None) -> Trace | WeftError:
+    """Return the run, which every worker must see alike; on all of them the error if one does not."""
+    path, failed = _call_or_error(lambda: given or find_newest_run()) if workers.is_first else (None, None)
+    path = workers.all_gather(path)[0]
+    trace, failed = (None, failed) if path is None else _call_or_error(lambda: weft.open(path))
+    errors = workers.all_gather(None if failed is None else str(failed))
     if trace is not None and not any(errors):
-        wrong = differences(workers, trace)
+        wrong = find_differences(workers, trace)
     else:
         wrong = [f"worker {n} of {workers.size} cannot open it: {why}" for n, why in enumerate(errors) if why]
     if trace is not None and not wrong:
@@ -67,7 +67,7 @@ def _opened(workers: Team, given: Path | None) -> Trace | WeftError:
     )
 
 
-def _tried(call: Callable[[], _Made]) -> tuple[_Made | None, WeftError | None]:
+def _call_or_error(call: Callable[[], _Made]) -> tuple[_Made | None, WeftError | None]:
     try:
         return call(), None
     except WeftError as error:

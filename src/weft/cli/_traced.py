@@ -1,4 +1,4 @@
-"""`weft check --trace`: the values of a program without its directives held against those of processors in turn."""
+"""Implements `weft check --trace`: compares the values of a program without directives with those on each processor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli._said import say, shown_path
-from weft.cli._values import given_tolerances, tell_values
+from weft.cli._values import given_tolerances, report_values
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ REFUSED = ("only", "skip", "baseline", "suppress", "fail_on", "directives")
 """Options about findings: no access is judged where values are traced."""
 
 
-def refuse(args: argparse.Namespace) -> None:
-    """UsageError for options that mean nothing with --trace, or without it."""
+def refuse_options(args: argparse.Namespace) -> None:
+    """Raise UsageError for options that mean nothing with --trace, or without it."""
     if args.trace is None:
         for name in ("live", "out"):
             if getattr(args, name):
@@ -35,18 +35,18 @@ def refuse(args: argparse.Namespace) -> None:
         if getattr(args, name):
             raise UsageError(f"--{name.replace('_', '-')} chooses findings, and --trace compares values: leave one out")
     if args.format not in ("text", "json"):
-        raise UsageError(f"--format {args.format} is for findings: values are told as text or json")
+        raise UsageError(f"--format {args.format} is for findings: values are shown as text or json")
 
 
-def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
-    """Run a program both ways, compare the values, tell the first that differs; the exit status."""
+def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
+    """Run a program both ways, compare the values, report the first difference, and return the exit status."""
     from weft.check.value_traces import TracePlan, trace_both_runs
     from weft.compare.values.live import LiveComparison
     from weft.values import recording
     from weft.values.configuration import read_tolerances
 
     recording.check_configuration(args.trace)
-    runs = [_directory(args, request, what) for what in ("sequential", "turns")]
+    runs = [_create_directory(args, request, what) for what in ("sequential", "turns")]
     paths = [run.path for run in runs]
     settings = read_tolerances(paths[0], given_tolerances(args), args.trace if args.trace.exists() else None)
 
@@ -65,22 +65,23 @@ def traced(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int
             run.discard()
         raise
     for run, ended in zip(runs, made.ended, strict=True):
-        _finished(run, ended)
+        _write_end(run, ended)
     notes = [note.replace("with --probes", "with --trace") for note in made.kept[0].notes]
-    unknown = tell_values(replace(made.kept[0], notes=notes))
+    unknown = report_values(replace(made.kept[0], notes=notes))
     if not all(one.probes for one in made.kept):
-        return _nothing(request)
+        return _report_no_values(request)
     stopped = bool(found) and found[0].differs
-    return _told(args, made, paths, settings, stopped=stopped) or (NOTHING_STATUS if unknown else 0)
+    return _report_comparison(args, made, paths, settings, stopped=stopped) or (NOTHING_STATUS if unknown else 0)
 
 
-def _nothing(request: CheckRequest) -> int:
+def _report_no_values(request: CheckRequest) -> int:
+    """Say that no values were recorded, and return the status for that."""
     say(f"no values were kept of {' '.join(map(str, request.sources))}: its parallel loops did not run, or what they "
         "write holds no plain numbers; let the program reach them")  # fmt: skip
     return NOTHING_STATUS
 
 
-def _directory(args: argparse.Namespace, request: CheckRequest, what: str) -> RunDirectory:
+def _create_directory(args: argparse.Namespace, request: CheckRequest, what: str) -> RunDirectory:
     from weft.launch import rundir
 
     name = f"{request.sources[0].stem}-{what}"
@@ -90,7 +91,7 @@ def _directory(args: argparse.Namespace, request: CheckRequest, what: str) -> Ru
     return run
 
 
-def _finished(run: RunDirectory, ended: ProcessEnd) -> None:
+def _write_end(run: RunDirectory, ended: ProcessEnd) -> None:
     from weft.launch import rundir
 
     how = "killed" if ended.cut_off else "crashed" if ended.status < 0 else "finished"
@@ -99,14 +100,19 @@ def _finished(run: RunDirectory, ended: ProcessEnd) -> None:
     run.write()
 
 
-def _told(
+def _report_comparison(
     args: argparse.Namespace, made: TracedRuns, paths: list[Path], settings: dict[str, dict[str, Any]], *, stopped: bool
 ) -> int:
+    """Print or write the comparison, and return the exit status."""
     from weft.compare.values import compare_values
     from weft.values.trace import ValueTrace
 
     compared = compare_values(ValueTrace.open(paths[0]), ValueTrace.open(paths[1]), settings)
-    text = _json(compared, made, paths) if args.format == "json" else "\n".join(_lines(compared, made, paths))
+    text = (
+        _comparison_json(compared, made, paths)
+        if args.format == "json"
+        else "\n".join(_comparison_lines(compared, made, paths))
+    )
     if args.output is None:
         print(text)
     else:
@@ -125,17 +131,15 @@ def _told(
     return 0 if compared.alike else DIFFERENT_STATUS
 
 
-def _lines(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> list[str]:
+def _comparison_lines(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> list[str]:
     from weft.compare.values.report import render_values
 
     head = f"compared: the program without its directives, and {made.processors} processors in turn"
-    again = (
-        f"kept: {shown_path(paths[0])} and {shown_path(paths[1])} (weft compare holds them against each other again)"
-    )
+    again = f"kept: {shown_path(paths[0])} and {shown_path(paths[1])} (weft compare compares them again)"
     return [head, *render_values(compared), again]
 
 
-def _json(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> str:
+def _comparison_json(compared: ValueComparison, made: TracedRuns, paths: list[Path]) -> str:
     from weft.compare.values.report import to_json
 
     document = {"schema": "weft-check-values/1", "processors": made.processors, "runs": [str(path) for path in paths]}

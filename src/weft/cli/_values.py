@@ -1,4 +1,4 @@
-"""What `weft run` does with the values of probes: held against a reference while it runs, kept, told."""
+"""Handles the values of probes for `weft run`: compares them with a reference, stores and reports them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FAILED_STATUS = 4
 DIFFERENT_STATUS = 1
 
 
-def check(args: argparse.Namespace) -> None:
-    """UsageError where options about values are wrong, before anything slow is done."""
+def check_options(args: argparse.Namespace) -> None:
+    """Raise UsageError for wrong options about values, before anything slow is done."""
     from weft.values import recording
 
     recording.check_configuration(args.probes)
@@ -46,25 +46,32 @@ def check(args: argparse.Namespace) -> None:
 
 
 def add_tolerances(parser: argparse.ArgumentParser) -> None:
-    """The options that say when two values are alike."""
+    """Declare the options that say when two values are equal."""
     parser.add_argument("--exact", action="store_true", help="count values as equal only if every bit is equal")
     parser.add_argument(
-        "--absolute", type=_options.from_0, metavar="X", help="count values as equal if they differ by at most X"
+        "--absolute",
+        type=_options.parse_non_negative,
+        metavar="X",
+        help="count values as equal if they differ by at most X",
     )
-    parser.add_argument("--relative", type=_options.from_0, metavar="X", help="... by at most X times the larger one")
-    parser.add_argument("--ulps", type=_options.from_0, metavar="N", help="... by at most N units in the last place")
+    parser.add_argument(
+        "--relative", type=_options.parse_non_negative, metavar="X", help="... by at most X times the larger one"
+    )
+    parser.add_argument(
+        "--ulps", type=_options.parse_non_negative, metavar="N", help="... by at most N units in the last place"
+    )
     parser.add_argument("--nan", choices=("equal", "different"), help="whether two NaNs count as equal")
 
 
 def given_tolerances(args: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says of tolerances."""
+    """Return what the command line says of tolerances."""
     given = {name: getattr(args, name) for name in ("absolute", "relative", "ulps", "nan")}
     told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return told | ({"exact": True} if args.exact else {})
 
 
-def held_against(directory: RunDirectory, args: argparse.Namespace) -> LiveComparison | None:
-    """What looks at the run's values while it goes on, where that was asked for."""
+def make_live_comparison(directory: RunDirectory, args: argparse.Namespace) -> LiveComparison | None:
+    """Return the comparison of the run's values with a reference while it goes on, if it was asked for."""
     if args.against is None:
         return None
     from weft.compare.values.live import LiveComparison
@@ -74,8 +81,10 @@ def held_against(directory: RunDirectory, args: argparse.Namespace) -> LiveCompa
     return LiveComparison(args.against, directory.path, read_configuration(args.probes).judged if known else {})
 
 
-def compared(status: int, job: Job, against: LiveComparison | None, *, debug: bool = False) -> int:
-    """Tell how the values are beside the reference; the status is DIFFERENT_STATUS where only they are at fault."""
+def report_comparison(status: int, job: Job, against: LiveComparison | None, *, debug: bool = False) -> int:
+    """Report how the values differ from the reference; return DIFFERENT_STATUS if only they are at fault, else
+    `status`.
+    """
     if against is None:
         return status
     from weft.compare.values.report import render_values
@@ -96,17 +105,17 @@ def compared(status: int, job: Job, against: LiveComparison | None, *, debug: bo
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedStart:
     """How a program is started that has watched lines."""
 
     plan: LaunchPlan
     variables: dict[str, str]
 
 
-def watched(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> Watched:
-    """The plan with what watches its lines, and the ranks' variables. UsageError where that cannot be."""
+def watch_lines(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> WatchedStart:
+    """Return the plan with what watches its lines, and the ranks' variables. UsageError if that is not possible."""
     if not args.watch:
-        return Watched(plan, {})
+        return WatchedStart(plan, {})
     from weft.launch.launcher_line import LauncherLine, LineContext
     from weft.values import watching
 
@@ -117,11 +126,11 @@ def watched(plan: LaunchPlan, run: RunDirectory, args: argparse.Namespace) -> Wa
     if any(not one.is_python for one in watches):
         contexts = tuple(LineContext(one.options, watching.wrap_with_gdb(one.program)) for one in line.contexts)
         line = LauncherLine(line.launcher, line.family, contexts)
-    return Watched(replace(plan, line=line), watching.write_watches(run.path, watches))
+    return WatchedStart(replace(plan, line=line), watching.write_watches(run.path, watches))
 
 
-def keep_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> RecordedValues:
-    """Put in order what the program's probes kept, and what was watched."""
+def finish_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> RecordedValues:
+    """Put in order what the program's probes recorded, and what was watched."""
     from weft.values import recording, watching
 
     kept = recording.finish_values(job.run.path, probes, watched=bool(watch))
@@ -136,14 +145,14 @@ def keep_values(job: Job, probes: Path | None, watch: Sequence[str] = ()) -> Rec
     return kept
 
 
-def tell_values(kept: RecordedValues) -> bool:
-    """Say what probes kept, and what they could not; return whether the configuration names what is not there."""
+def report_values(kept: RecordedValues) -> bool:
+    """Say what probes recorded, and what they could not; return whether the configuration names unknown things."""
     for note in kept.notes:
         say(note)
     for line in kept.unknown:
         say(f"error: {line}")
     if kept.probes:
-        say(f"kept {kept.probes:,} values of probes: `weft compare` holds them against another run's")
+        say(f"kept {kept.probes:,} values of probes: `weft compare` compares them with another run's")
     return bool(kept.unknown)
 
 
@@ -160,12 +169,12 @@ def debug_values(made: ValueComparison, run: Path, *, trust: bool = False) -> No
 
 
 def debug_at(run: Path, commands: list[str], *, trust: bool) -> None:
-    """Open the debugger on a replay of a run, with some commands before those that a person types."""
+    """Open the debugger on a replay of a run, and run some commands before those that a person types."""
     if not (run / "ranks").is_dir():
         say(f"no debugger: {shown_path(run)} has no calls of MPI, and is not replayed")
         return
     from weft.cli import _asked
-    from weft.cli.debug import debug
+    from weft.cli.debug import run_debugger
     from weft.launch.rundir import read_facts
 
-    debug(run, ["--agreed", _asked.agreed(run, read_facts(run), trust=trust)], [], None, first=commands)
+    run_debugger(run, ["--agreed", _asked.require_consent(run, read_facts(run), trust=trust)], [], None, first=commands)

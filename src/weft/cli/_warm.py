@@ -1,4 +1,4 @@
-"""A process that has read what a replay needs, and forks one for each that is asked for: no start of Python for each.
+"""Keeps a process that has read what a replay needs, and forks one for each request: no start of Python for each.
 
     python -m weft.cli._warm RUN      a line of JSON a request on standard input, a line an answer on standard output
 
@@ -31,21 +31,21 @@ FAILED = 70
 """The status of a child that could not run the command (sysexits.h: an internal error)."""
 
 
-class Children:
+class ForkedCommands:
     """The commands that run, by process."""
 
     def __init__(self) -> None:
         self.ids: dict[int, int] = {}
 
-    def start(self, request: dict[str, Any]) -> None:
-        """Fork one."""
+    def fork_command(self, request: dict[str, Any]) -> None:
+        """Fork a process that runs the command of a request."""
         child = os.fork()
         if child == 0:
-            os._exit(_run(request))
+            os._exit(_run_in_child(request))
         self.ids[child] = int(request["id"])
 
-    def ended(self) -> list[dict[str, int]]:
-        """What those that ended came to."""
+    def collect_ended(self) -> list[dict[str, int]]:
+        """Return the answers for the commands that have ended."""
         found = []
         while self.ids:
             child, status = os.waitpid(-1, os.WNOHANG)
@@ -56,15 +56,15 @@ class Children:
         return found
 
     def stop(self) -> None:
-        """Ask all to end, as Ctrl-C does."""
+        """Interrupt all commands, as Ctrl-C does, and wait for them."""
         for child in self.ids:
             os.kill(child, signal.SIGINT)
         for child in self.ids:
             os.waitpid(child, 0)
 
 
-def _run(request: dict[str, Any]) -> int:
-    """In the child: the command with files for its output."""
+def _run_in_child(request: dict[str, Any]) -> int:
+    """Run the command of a request in the child, with files for its output."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -88,40 +88,40 @@ def _run(request: dict[str, Any]) -> int:
     return status
 
 
-def read(run: Path) -> None:
-    """Do with a run what a replay does with its own, for what that imports and keeps."""
+def preload(run: Path) -> None:
+    """Do with a run what a replay does with its own, for the modules and caches that this fills."""
     import weft
     from weft.launch.finish import find_crash_frames
-    from weft.match import match
+    from weft.match import match_operations
     from weft.replay import make_plans
-    from weft.report import examine
+    from weft.report import run_analyses
     from weft.sources.variables import look_up_variables
 
-    with suppress(WeftError):  # whoever asks for its replay is told
+    with suppress(WeftError):  # a request to replay it reports the error
         trace = weft.open(run)
-        make_plans(trace, match(trace))
+        make_plans(trace, match_operations(trace))
         list(find_crash_frames(trace))
-        examine(trace)
+        run_analyses(trace)
         look_up_variables(trace)
 
 
 def serve() -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until standard input ends."""
     for name in _NEEDED:
         import_module(name)
-    read(Path(sys.argv[1]))
+    preload(Path(sys.argv[1]))
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)
     signal.set_wakeup_fd(far.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the children get it, too, and are waited for
-    children, left = Children(), b""
+    children, left = ForkedCommands(), b""
     while True:
         readable, _, _ = select([0, near.fileno()], [], [])
         if near.fileno() in readable:
             near.recv(4096)
-        for answer in children.ended():
+        for answer in children.collect_ended():
             os.write(1, json.dumps(answer).encode() + b"\n")
         if 0 in readable:
             data = os.read(0, 65536)
@@ -129,7 +129,7 @@ def serve() -> None:
                 return children.stop()
             *lines, left = (left + data).split(b"\n")
             for line in lines:
-                children.start(json.loads(line))
+                children.fork_command(json.loads(line))
 
 
 if __name__ == "__main__":

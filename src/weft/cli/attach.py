@@ -54,7 +54,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look, and print."""
+    """Show where the ranks are, once or twice."""
     if args.interval < 0:
         raise UsageError(f"--interval {args.interval:g}: a time is not negative")
     if args.core and args.what:
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None and args.output.exists():  # before the look: it would be lost
         raise UsageError(f"{args.output} exists: remove it, or name another place")
     with ExitStack() as held:  # until the text is made: ranks that poll leave little of the processors
-        job = seen(args, held)
+        job = look_at_job(args, held)
         text = FORMS[args.format](job, args.all)
         priority.raise_priority()  # what is left are moments
     if args.output is None:
@@ -77,18 +77,18 @@ def run(args: argparse.Namespace) -> int:
     return 0 if any(one.threads for one in job.ranks) or args.here else 4
 
 
-def seen(args: argparse.Namespace, held: ExitStack) -> Job:
-    """The looks that the arguments ask for."""
+def look_at_job(args: argparse.Namespace, held: ExitStack) -> Job:
+    """Return the looks at the job that the arguments mean."""
     if args.core:
         priority.restore_priority()
-        return of_cores(args.core, args.program)
+        return look_at_core_files(args.core, args.program)
     elsewhere = not args.here and len(args.what) == 1 and not is_process(args.what[0])
     if elsewhere:
         priority.restore_priority()
-        if job := of_slurm(args.what[0], args.interval):
+        if job := look_at_slurm_job(args.what[0], args.interval):
             return job
     # What needs numpy comes once the ranks stand still.
-    ranks, still = stopped(args, held)
+    ranks, still = stop_ranks(args, held)
     priority.restore_priority()
     from weft.attach.reader import readers
 
@@ -104,8 +104,8 @@ def seen(args: argparse.Namespace, held: ExitStack) -> Job:
     return Job(size, args.interval, look_at_ranks(ranks, args.interval, still, gdbs), notes)
 
 
-def stopped(args: argparse.Namespace, held: ExitStack) -> tuple[list[RankProcess], Standing]:
-    """The ranks that are meant, and what lets them stand still."""
+def stop_ranks(args: argparse.Namespace, held: ExitStack) -> tuple[list[RankProcess], Standing]:
+    """Return the ranks that are meant, stopped, and what lets them continue."""
     from weft.attach import processes
     from weft.attach.hold import stopped
 
@@ -114,7 +114,7 @@ def stopped(args: argparse.Namespace, held: ExitStack) -> tuple[list[RankProcess
         name, _, step = args.what[0].partition(".")
         ranks = processes.find_slurm_ranks(name, step, os.environ.get("SLURMD_NODENAME", ""))
     elif args.what:
-        pids = [number(word) for word in args.what]
+        pids = [parse_pid(word) for word in args.what]
         # Which of them are ranks is asked once they stand: beside ranks that poll it would take long.
         still = held.enter_context(stopped(processes.find_processes_below(pids)))
         ranks = (processes.find_jobs_of if args.job else processes.find_named_ranks)(pids)
@@ -128,34 +128,34 @@ def stopped(args: argparse.Namespace, held: ExitStack) -> tuple[list[RankProcess
     return ranks, still
 
 
-def of_cores(files: list[Path], program: str) -> Job:
-    """The one look at ranks that have ended."""
+def look_at_core_files(files: list[Path], program: str) -> Job:
+    """Return the one look at ranks that have ended."""
     from weft.attach import core_stacks
 
     return core_stacks.look_at_cores(files, program)
 
 
-def of_slurm(word: str, interval: float) -> Job | None:
-    """The looks at a job of Slurm, on all of its nodes; None where the word names none."""
+def look_at_slurm_job(word: str, interval: float) -> Job | None:
+    """Return the looks at a job of Slurm, on all of its nodes; None if the word does not name one."""
     from weft.attach import slurm_job
 
     return slurm_job.look_at_job(word, interval) if slurm_job.is_job(word) else None
 
 
 def is_process(word: str) -> bool:
-    """Whether a word is the number of a process of this host."""
+    """Return whether a word is the number of a process of this host."""
     return word.isdigit() and Path(f"/proc/{word}").exists()
 
 
-def number(word: str) -> int:
-    """A process. UsageError where it is no number."""
+def parse_pid(word: str) -> int:
+    """Return the process number in a word. UsageError if it is not one."""
     if not word.isdigit() or int(word) < 1:
         raise UsageError(f"{word} is neither a process of this host nor a job of Slurm that runs")
     return int(word)
 
 
-def as_dict(job: Job) -> dict[str, Any]:
-    """For machines."""
+def render_dict(job: Job) -> dict[str, Any]:
+    """Return the job as weft-stacks/1, for programs."""
     from weft.attach import sentences, tree
     from weft.attach.slurm_job import SCHEMA
 
@@ -174,21 +174,21 @@ def as_dict(job: Job) -> dict[str, Any]:
     }
 
 
-def as_json(job: Job, every: bool) -> str:
-    """For machines, in one line; with all frames in any case."""
+def render_json(job: Job, every: bool) -> str:
+    """Return the job as JSON in one line, always with all frames."""
     del every
-    return json.dumps(as_dict(job))
+    return json.dumps(render_dict(job))
 
 
-def as_picture(job: Job, every: bool) -> str:
-    """The tree as SVG."""
+def render_svg(job: Job, every: bool) -> str:
+    """Return the tree as SVG."""
     from weft.attach.picture import draw_tree
 
     return draw_tree(job, every=every)
 
 
-def as_text(job: Job, every: bool) -> str:
-    """The sentences, then the tree."""
+def render_text(job: Job, every: bool) -> str:
+    """Return the sentences, then the tree."""
     from weft.attach import sentences, tree
     from weft.base.words import printable
 
@@ -196,4 +196,4 @@ def as_text(job: Job, every: bool) -> str:
     return "\n".join(map(printable, [*said, "", *tree.render_tree(tree.merge_stacks(job.ranks, every=every))]))
 
 
-FORMS = {"text": as_text, "json": as_json, "svg": as_picture}
+FORMS = {"text": render_text, "json": render_json, "svg": render_svg}

@@ -6,7 +6,7 @@ cmake -DCMAKE_C_COMPILER_LAUNCHER="weft;cc" -DCMAKE_C_LINKER_LAUNCHER="weft;cc" 
 
 It adds the compiler's access hooks (gcc and clang) and the small object that answers them, nothing else: the program
 runs without Weft as before. Under `weft run` a buffer that is touched while MPI has it, and memory of a window that two
-ranks touch at once, is told with the line that did it. What is made keeps the calls that made it, so that
+ranks touch at once, is reported with the line that did it. What is made keeps the calls that made it, so that
 `weft check -- ./prog` finds the sources of an OpenMP program. Exits as the compiler does.
 
 make CC="weft cc --commands $PWD/calls.json gcc" && weft check calls.json
@@ -47,24 +47,24 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile, link, or both."""
+    """Compile, link, or both, with the access hooks."""
     from weft.access.command_line import parse_command
     from weft.access.hook_options import hook_options
 
     if not args.line:
         raise UsageError("name a compiler call: weft cc mpicc -g -o prog prog.c")
     if args.commands is not None:
-        return _kept(args.commands, args.line)
+        return _compile_for_database(args.commands, args.line)
     line = parse_command(args.line)
     if line.passes:
-        return _call(args.line)
+        return _run_compiler(args.line)
     found = hook_options(line.compiler)
     with temporary_folder("cc") as folder:
-        return _made(line, found, Path(folder))
+        return _compile_and_link(line, found, Path(folder))
 
 
-def _made(line: Any, found: Sequence[str], folder: Path) -> int:
-    """Compile and link; what is made keeps the call."""
+def _compile_and_link(line: Any, found: Sequence[str], folder: Path) -> int:
+    """Compile and link; the result keeps the compiler call."""
     from weft.access.command_line import (
         command_entries,
         compile_command,
@@ -78,25 +78,26 @@ def _made(line: Any, found: Sequence[str], folder: Path) -> int:
     kept = folder / "calls.s"
     kept.write_text(render_assembly(command_entries(line, Path.cwd()), alone=not line.is_compile_only))
     if line.is_compile_only:
-        return _call(embed_command_record(compile_command(line, found), found, kept), folder)
+        return _run_compiler(embed_command_record(compile_command(line, found), found, kept), folder)
     for command in compile_commands(line, found, folder):
-        status = _call(command, folder)
+        status = _run_compiler(command, folder)
         if status:
             return status
-    return _call(link_command(line, folder, [str(kept), *([] if line.has("-r") else link_options())]), folder)
+    return _run_compiler(link_command(line, folder, [str(kept), *([] if line.has("-r") else link_options())]), folder)
 
 
-def _kept(database: Path, line: Sequence[str]) -> int:
+def _compile_for_database(database: Path, line: Sequence[str]) -> int:
+    """Make a compiler call as it is, and add it to the compilation database if it succeeds."""
     from weft.access.compile_commands import add_command
 
-    status = _call(line)
+    status = _run_compiler(line)
     if status == 0:
         add_command(database, line, Path.cwd())
     return status
 
 
-def _call(command: Sequence[str], folder: Path | None = None) -> int:
-    """Run a command with our own input and output; its exit status, 128 and more for one that was killed.
+def _run_compiler(command: Sequence[str], folder: Path | None = None) -> int:
+    """Run a command with our own input and output; return its exit status, 128 and more for one that was killed.
 
     A compiler that is killed leaves its temporary files: they go with `folder`.
     """
@@ -104,7 +105,7 @@ def _call(command: Sequence[str], folder: Path | None = None) -> int:
         print(*command, file=sys.stderr)
     try:
         environment = {**os.environ, "TMPDIR": str(folder)} if folder else None
-        status = _waited_for(subprocess.Popen(command, env=environment))
+        status = _wait_for_compiler(subprocess.Popen(command, env=environment))
     except FileNotFoundError:
         raise UsageError(f"weft cc: there is no compiler {command[0]}") from None
     except OSError as error:
@@ -112,8 +113,8 @@ def _call(command: Sequence[str], folder: Path | None = None) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _waited_for(compiler: subprocess.Popen[bytes]) -> int:
-    """Wait for a compiler; where this process is ended first, its passes end with it."""
+def _wait_for_compiler(compiler: subprocess.Popen[bytes]) -> int:
+    """Wait for a compiler; if this process is ended first, end the compiler's passes too."""
     try:
         return compiler.wait()
     except BaseException:

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from weft.base.lifetime import temporary_folder
 from weft.cli import _findings_output, _options
-from weft.cli._traced import refuse, traced
+from weft.cli._traced import refuse_options, trace_and_compare
 from weft.cli._values import add_tolerances
 from weft.errors import UsageError
 
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.check.source_discovery import find_built_program, find_sources
     from weft.report.selection import select_findings
 
-    refuse(args)
+    refuse_options(args)
     if args.processors and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", args.processors):
         raise UsageError(f"-p {args.processors} is not a grid of processors: write 4, 2x2 or 2x2x1")
     given, launcher, program = shlex.split(args.args), [], ""
@@ -139,14 +139,14 @@ def run(args: argparse.Namespace) -> int:
         program=program,
     )
     if args.trace is not None:
-        return in_folder(args, lambda folder: traced(args, request, folder))
+        return work_in_folder(args, lambda folder: trace_and_compare(args, request, folder))
     choice = _findings_output.read_selection(args, only=args.only, skip=args.skip)
     verify_selection(choice, request.sources)
     with output_to_stderr() if _findings_output.is_stdout_machine_read(args) else nullcontext():
-        checked = in_folder(args, lambda folder: check_program(request, folder))
+        checked = work_in_folder(args, lambda folder: check_program(request, folder))
     checked = apply_selection(checked, select_findings(checked.findings, choice))
-    _findings_output.write_all(args, lambda form, to: write(checked, form, to, args.directives))
-    return status(checked, choice)
+    _findings_output.write_all(args, lambda form, to: write_result(checked, form, to, args.directives))
+    return exit_status(checked, choice)
 
 
 @contextmanager
@@ -163,8 +163,8 @@ def output_to_stderr() -> Iterator[None]:
         os.close(original)
 
 
-def in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
-    """Do some work in the folder that the user wants to keep, or in one that goes."""
+def work_in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
+    """Do some work in the folder that the user wants to keep, or in a temporary one."""
     if args.keep_build is None:
         with temporary_folder("check") as folder:
             return work(Path(folder))
@@ -172,8 +172,8 @@ def in_folder(args: argparse.Namespace, work: Callable[[Path], T]) -> T:
     return work(args.keep_build.absolute())
 
 
-def status(checked: CheckResult, choice: SelectionOptions) -> int:
-    """The exit status: a finding first, then what keeps nothing found from being an all-clear."""
+def exit_status(checked: CheckResult, choice: SelectionOptions) -> int:
+    """Return the exit status: a finding first, then whatever keeps "nothing found" from being an all-clear."""
     if failed := _findings_output.find_status(checked.findings, choice):
         return failed
     if not checked.whole:
@@ -181,8 +181,8 @@ def status(checked: CheckResult, choice: SelectionOptions) -> int:
     return 2 if checked.looked.is_empty else 0
 
 
-def write(checked: CheckResult, form: str, to: TextIO, directives: bool = False) -> None:
-    """Write what was found in one of its forms."""
+def write_result(checked: CheckResult, form: str, to: TextIO, directives: bool = False) -> None:
+    """Write the findings in one of the forms."""
     if form == "json":
         from weft.report import to_json
 

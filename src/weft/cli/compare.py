@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _asked
-from weft.cli._bisect import bisected
-from weft.cli._said import findings_of
+from weft.cli._bisect import bisect_difference
+from weft.cli._said import find_and_report_failures
 from weft.cli._values import add_tolerances, debug_at, debug_values, given_tolerances
 from weft.errors import UsageError
 
@@ -59,7 +59,7 @@ def register(subparsers: Any) -> None:
         help="also compare tests, probes that return at once and MPI_Waitsome, whose outcomes timing decides",
     )  # fmt: skip
     add_tolerances(parser)
-    _asked.add_option(parser)
+    _asked.add_trust_option(parser)
     parser.add_argument(
         "--probes", type=Path, metavar="CONFIG", help="take the tolerance of each probe from CONFIG (that of RUN)"
     )
@@ -72,59 +72,68 @@ def run(args: argparse.Namespace) -> int:
     if args.debug and (args.view or args.format != "text"):
         raise UsageError("--debug opens a prompt: leave out --view and --format")
     if args.view:
-        return _viewed(args)
-    values = None if args.calls else _values(args)
+        return _view_runs(args)
+    values = None if args.calls else _compare_probe_values(args)
     if args.bisect and values is not None:
         from weft.launch.rundir import read_facts
 
-        agreed = [(one, _asked.agreed(one, read_facts(one), trust=args.trust)) for one in (args.reference, args.run)]
-        for line in bisected(values, agreed, _settings(args)):
-            print(_laid_out(f"bisected: {line}" if not line.startswith(" ") else line, str))
-    if values is not None and (args.values or not _same_program(args)):
-        status = _told(args, values, [], {"schema": "weft-compare/1"}, alike=True)
+        agreed = [
+            (one, _asked.require_consent(one, read_facts(one), trust=args.trust)) for one in (args.reference, args.run)
+        ]
+        for line in bisect_difference(values, agreed, _read_tolerances(args)):
+            print(_indent_line(f"bisected: {line}" if not line.startswith(" ") else line, str))
+    if values is not None and (args.values or not _is_same_program(args)):
+        status = _print_comparison(args, values, [], {"schema": "weft-compare/1"}, alike=True)
         if not values.alike and args.format == "text":
             _print_commands(args)
         if args.debug and not values.alike:
             debug_values(values, args.run, trust=args.trust)
         return status
-    return _with_calls(args, values)
+    return _compare_calls(args, values)
 
 
-def _viewed(args: argparse.Namespace) -> int:
-    """Both runs in the browser: their values, their calls, or both."""
-    from weft.cli.view import beside
+def _view_runs(args: argparse.Namespace) -> int:
+    """Show both runs in the browser: their values, their calls, or both."""
+    from weft.cli.view import view_both
 
-    values = None if args.calls else _values(args)
-    calls = values is None or not (args.values or not _same_program(args))
+    values = None if args.calls else _compare_probe_values(args)
+    calls = values is None or not (args.values or not _is_same_program(args))
     if calls:
-        return beside(opened(args.reference).path, opened(args.run).path, values, calls=True)
-    return beside(args.reference, args.run, values, calls=False)
+        return view_both(open_with_events(args.reference).path, open_with_events(args.run).path, values, calls=True)
+    return view_both(args.reference, args.run, values, calls=False)
 
 
-def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:
+def _compare_calls(args: argparse.Namespace, values: ValueComparison | None) -> int:
     from weft.compare import compare, content_report, find_slower_places, result_report
     from weft.compare.report import errors_and_warnings, render_comparison, to_json
     from weft.compare.result_report import compare_message_contents
     from weft.compare.values.tolerance import Tolerance
-    from weft.match import match
-    from weft.order import order
+    from weft.match import match_operations
+    from weft.order import order_events
 
-    before, after = opened(args.reference), opened(args.run)
-    one, two = match(before), match(after)
-    ordered = order(after, two)
+    before, after = open_with_events(args.reference), open_with_events(args.run)
+    one, two = match_operations(before), match_operations(after)
+    ordered = order_events(after, two)
     comparison = compare(one, two, ordered, polls=args.polls)
     messages = compare_message_contents(comparison, ordered, Tolerance.from_settings(given_tolerances(args)))
     places = find_slower_places(comparison)
-    findings = errors_and_warnings(findings_of(before)), errors_and_warnings(findings_of(after))
+    findings = (
+        errors_and_warnings(find_and_report_failures(before)),
+        errors_and_warnings(find_and_report_failures(after)),
+    )
     ended = [(trace.run.get("ended"), trace.run.get("exit_code")) for trace in (before, after)]
     calls = messages.results is None
-    said = [*messages.lines, *render_comparison(comparison, places, findings, calls=calls), *_unkept(args, values)]
+    said = [
+        *messages.lines,
+        *render_comparison(comparison, places, findings, calls=calls),
+        *_describe_missing_values(args, values),
+    ]
     document = to_json(comparison, places, findings) | {
         "contents": content_report.to_json(messages.contents, comparison),
         "results": result_report.to_json(messages.results, comparison),
     }
     alike = (comparison.alike or not calls) and messages.alike is not False and ended[0] == ended[1]
-    status = _told(args, values, said, document, alike=alike)
+    status = _print_comparison(args, values, said, document, alike=alike)
     if args.debug and values is not None and not values.alike:
         debug_values(values, args.run, trust=args.trust)
     elif args.debug and (event := _first_event(comparison, messages)) is not None:
@@ -132,8 +141,8 @@ def _with_calls(args: argparse.Namespace, values: ValueComparison | None) -> int
     return status
 
 
-def _unkept(args: argparse.Namespace, values: ValueComparison | None) -> Iterator[str]:
-    """Says where only one of two runs has values."""
+def _describe_missing_values(args: argparse.Namespace, values: ValueComparison | None) -> Iterator[str]:
+    """Yield a line if only one of two runs has values."""
     from weft.values.folder import FOLDER
 
     have = [(run / FOLDER).is_dir() for run in (args.reference, args.run)]
@@ -151,13 +160,13 @@ def _print_commands(args: argparse.Namespace) -> None:
 
 
 def _first_event(comparison: Comparison, messages: ContentReport) -> tuple[int, int] | None:
-    """The call of the run at which it differs first: in what a message holds, else in a call."""
+    """Return the call of the run at which it differs first: by a message's content, else as a call."""
     if messages.first is not None or messages.results is not None:
         return messages.first
     return next((one.after for one in comparison.first if one.after is not None), None)
 
 
-def _told(
+def _print_comparison(
     args: argparse.Namespace, values: ValueComparison | None, said: list[str], document: dict[str, Any], *, alike: bool
 ) -> int:
     """Print a comparison; return the exit status."""
@@ -170,11 +179,11 @@ def _told(
     else:
         shown = [] if values is None else [f"values: {line}" if said else line for line in render_values(values)]
         for line in [*shown, *said]:
-            print(_laid_out(line, printable))
+            print(_indent_line(line, printable))
     return 0 if alike and (values is None or values.alike) else DIFFERENT_STATUS
 
 
-def _laid_out(line: str, printable: Any) -> str:
+def _indent_line(line: str, printable: Any) -> str:
     plain = line.removeprefix("values: ")
     if not plain.startswith(" "):
         return str(printable(line))
@@ -182,8 +191,8 @@ def _laid_out(line: str, printable: Any) -> str:
     return f"    {plain[4:]}" if plain.startswith("    |") else f"    {printable(plain.strip())}"
 
 
-def _values(args: argparse.Namespace) -> ValueComparison | None:
-    """The comparison of what probes kept; None where a run has none, and nobody asked for it."""
+def _compare_probe_values(args: argparse.Namespace) -> ValueComparison | None:
+    """Return the comparison of what probes recorded; None if a run has no values and nobody asked for them."""
     from weft.compare.values import compare_values
     from weft.values.folder import FOLDER
     from weft.values.trace import ValueTrace
@@ -194,33 +203,33 @@ def _values(args: argparse.Namespace) -> ValueComparison | None:
     calls = not any(have) or all(any((run / "ranks").glob("*")) for run in runs)
     if not all(have) and not args.values and (calls or not all(run.is_dir() for run in runs)):
         return None
-    return compare_values(ValueTrace.open(args.reference), ValueTrace.open(args.run), _settings(args))
+    return compare_values(ValueTrace.open(args.reference), ValueTrace.open(args.run), _read_tolerances(args))
 
 
-def _settings(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Tolerances by probe: of the command line, before those of the configuration."""
+def _read_tolerances(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Return tolerances by probe: those of the command line, else of the configuration."""
     from weft.values.configuration import read_tolerances
 
     return read_tolerances(args.run, given_tolerances(args), args.probes)
 
 
-def _same_program(args: argparse.Namespace) -> bool:
-    """Whether calls can be held against each other: the same program with the same number of ranks, and no option."""
+def _is_same_program(args: argparse.Namespace) -> bool:
+    """Return whether calls can be compared: the same program with the same number of ranks."""
     from weft.launch.rundir import read_facts
 
     facts = [read_facts(run) for run in (args.reference, args.run)]
-    programs = [[Path(str(word)).name for word in _words(one)] for one in facts]
+    programs = [[Path(str(word)).name for word in _command_words(one)] for one in facts]
     ranks = [one.get("ranks") for one in facts]
     return bool(ranks[0]) and ranks[0] == ranks[1] and programs[0][:2] == programs[1][:2]
 
 
-def _words(facts: dict[str, object]) -> list[object]:
+def _command_words(facts: dict[str, object]) -> list[object]:
     command = facts.get("command")
     return command if isinstance(command, list) else []
 
 
-def opened(path: Path) -> Trace:
-    """A run with events. UsageError where it has none to compare."""
+def open_with_events(path: Path) -> Trace:
+    """Open a run with events. UsageError if it has none to compare."""
     import weft
     from weft.trace import Level
 

@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from weft.cli._said import findings_of
+from weft.cli._said import find_and_report_failures
 
 SECRET = "WEFT_DAP_SECRET"
 """In the environment: what the editor has to send, where the one that starts the adapter chooses it."""
@@ -29,12 +29,12 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--port", type=port, metavar="PORT", help="listen on PORT instead of standard input")
+    where.add_argument("--port", type=parse_port, metavar="PORT", help="listen on PORT instead of standard input")
     where.add_argument("--socket", type=Path, metavar="PATH", help="listen on a Unix socket that only you can use")
 
 
-def port(text: str) -> int:
-    """A number of a port."""
+def parse_port(text: str) -> int:
+    """Return the port number in a text."""
     if not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: give 0 to 65535")
     return int(text)
@@ -44,30 +44,30 @@ def run(args: argparse.Namespace) -> int:
     """Serve editors."""
     if args.socket is not None:
         return listen_on_socket(args.socket)
-    return over_stdio() if args.port is None else listen(args.port)
+    return serve_stdio() if args.port is None else listen_on_port(args.port)
 
 
-def over_stdio() -> int:
-    """One editor at the other end of our pipes. What else would be printed goes to standard error."""
+def serve_stdio() -> int:
+    """Serve one editor at the other end of our pipes. What else would be printed goes to standard error."""
     from weft.dap.wire import Wire
 
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
-    serve(Wire(source, sink))
+    serve_session(Wire(source, sink))
     return 0
 
 
-def serve(wire: Any, secret: str | None = None) -> None:
-    """One session."""
+def serve_session(wire: Any, secret: str | None = None) -> None:
+    """Serve one session."""
     from weft.dap.adapter import Adapter
 
-    Adapter(wire, findings_of, secret).serve()
+    Adapter(wire, find_and_report_failures, secret).serve()
 
 
-def listen(number: int) -> int:
-    """One editor after the other, on a port of this host."""
+def listen_on_port(number: int) -> int:
+    """Serve one editor after the other, on a port of this host."""
     from weft.dap import listener
 
     given = os.environ.pop(SECRET, "")  # no program is to find it in its environment
@@ -76,15 +76,15 @@ def listen(number: int) -> int:
         print(f"weft dap listens on 127.0.0.1:{server.getsockname()[1]}", flush=True)
         if not given:
             print(f'the editor sends with launch: "secret": "{secret}"', flush=True)
-        listener.serve_connections(server, lambda wire: serve(wire, secret))
+        listener.serve_connections(server, lambda wire: serve_session(wire, secret))
     return 0
 
 
 def listen_on_socket(path: Path) -> int:
-    """One editor after the other, on a Unix socket: whoever can connect is this user."""
+    """Serve one editor after the other, on a Unix socket that only this user can connect to."""
     from weft.dap import listener
 
     with listener.listen_on_unix_socket(path) as server:
         print(f"weft dap listens on {path}", flush=True)
-        listener.serve_connections(server, serve)
+        listener.serve_connections(server, serve_session)
     return 0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _asked, _options
-from weft.cli._said import findings_of
+from weft.cli._said import find_and_report_failures
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,48 +44,48 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "-c", dest="commands", action="append", metavar="COMMAND", help="run this command, then exit; repeatable"
     )
-    _options.add_answers(parser, "weft-debug/1")
+    _options.add_answer_format(parser, "weft-debug/1")
     parser.add_argument("--stdin", type=Path, metavar="FILE", help="give FILE to the program as its standard input")
     _options.add_script_timeout(parser)
     _options.add_ranks(parser)
-    _asked.add_option(parser)
+    _asked.add_trust_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Open the prompt."""
-    lines = script(args)
-    path, replay = agreed(args)
-    return debug(path, replay, args.rest, lines, as_json=args.format == "json", limit=args.timeout)
+    lines = read_script(args)
+    path, replay = require_consent(args)
+    return run_debugger(path, replay, args.rest, lines, as_json=args.format == "json", limit=args.timeout)
 
 
-def of_replay(args: argparse.Namespace) -> int:
-    """What `weft replay --debug` does."""
+def debug_replay(args: argparse.Namespace) -> int:
+    """Debug a replay as `weft replay --debug` does."""
     if args.force or args.hold or args.out:
         raise UsageError("--debug goes with --until and --break only")
     places = [("until", text) for text in args.until] + [("break", text) for text in args.breaks]
-    path, replay = agreed(args)
-    return debug(path, replay, args.rest, None, first=[f"{name} {text}" for name, text in places])
+    path, replay = require_consent(args)
+    return run_debugger(path, replay, args.rest, None, first=[f"{name} {text}" for name, text in places])
 
 
-def agreed(args: argparse.Namespace) -> tuple[Path, list[str]]:
-    """The run, and the options of its replays. UsageError where what it names may not be executed."""
+def require_consent(args: argparse.Namespace) -> tuple[Path, list[str]]:
+    """Return the run, and the options of its replays. UsageError if what it names may not be executed."""
     import weft
     from weft.launch.rundir import find_newest_run
 
     path = args.run or find_newest_run()
-    given = options(args.n, args.stdin)
+    given = replay_options(args.n, args.stdin)
     if args.rest:
         return path, given
-    return path, [*given, "--agreed", _asked.agreed(path, weft.open(path).run, trust=args.trust)]
+    return path, [*given, "--agreed", _asked.require_consent(path, weft.open(path).run, trust=args.trust)]
 
 
-def options(n: int | None, stdin: Path | None) -> list[str]:
-    """Options for the replay."""
+def replay_options(n: int | None, stdin: Path | None) -> list[str]:
+    """Return the options of the replay."""
     return ([] if n is None else ["-n", str(n)]) + ([] if stdin is None else ["--stdin", str(stdin.absolute())])
 
 
-def script(args: argparse.Namespace) -> list[str] | None:
-    """The commands that were given, None where a person types them."""
+def read_script(args: argparse.Namespace) -> list[str] | None:
+    """Return the commands that were given, None if a person types them."""
     lines: list[str] = []
     if args.script is not None:
         try:
@@ -96,21 +96,23 @@ def script(args: argparse.Namespace) -> list[str] | None:
     return lines if args.script is not None or args.commands else None
 
 
-def debug(
+def run_debugger(
     path: Path, replay: list[str], program: list[str], lines: list[str] | None,
     *, as_json: bool = False, first: list[str] | None = None, limit: float | None = None,
 ) -> int:  # fmt: skip
-    """A session from the start of the replay to its end."""
+    """Run a session from the start of the replay to its end."""
     from weft.debug.debugger import Debugger
     from weft.debug.prompt import Quit, completions, history
     from weft.tasks.ranks import TaskPrompt, inspect_rank, prepare_replay_folder
 
-    debugger = Debugger(path, findings_of, replay, program, hand=inspect_rank, prepare=prepare_replay_folder)
+    debugger = Debugger(
+        path, find_and_report_failures, replay, program, hand=inspect_rank, prepare=prepare_replay_folder
+    )
     prompt = TaskPrompt(debugger, as_json=as_json)
     unattended = lines is not None or as_json or not sys.stdin.isatty()
     prompt.limit = (SCRIPTED if unattended else 0.0) if limit is None else limit
     try:
-        greet(debugger, prompt, quiet=lines is not None)
+        show_start(debugger, prompt, quiet=lines is not None)
         for line in first or []:
             prompt.do(line)
         if first and all(line.startswith("break ") for line in first):
@@ -129,8 +131,8 @@ def debug(
     return FAILED_STATUS if prompt.failed and (lines is not None or not sys.stdin.isatty()) else 0
 
 
-def greet(debugger: Debugger, prompt: Any, *, quiet: bool) -> None:
-    """Where the ranks stand before the first command."""
+def show_start(debugger: Debugger, prompt: Any, *, quiet: bool) -> None:
+    """Show where the ranks are before the first command."""
     answer = debugger.first()
     if prompt.json or not quiet:
         prompt.show("start", answer, None)

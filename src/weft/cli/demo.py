@@ -22,7 +22,7 @@ from weft.safety.started import own_python
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RANKS = 3
 FOUND = 3
-"""What `weft run` exits with when it stopped a proven deadlock."""
+"""The status of `weft run` when it stopped a proven deadlock."""
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -35,15 +35,15 @@ def run(args: argparse.Namespace) -> int:
     """Run the example with the bug, then its corrected twin. What is wrong with the first is the first thing said."""
     require_mpi4py()
     wrong, right = EXAMPLES / "heat.py", EXAMPLES / "heat_fixed.py"
-    status, said = weft_run(wrong)
+    status, said = record_example(wrong)
     if status != FOUND:
         print(said, end="", file=sys.stderr)
         raise WeftError(f"the demo did not show its deadlock (status {status}): see `weft doctor`")
-    before, diagnosis = at_the_error(said)
+    before, diagnosis = split_at_error(said)
     print(diagnosis.rstrip("\n"))
-    print(f"\nThat is said of a program that hangs, {shown(wrong)}, by\n\n{command_line(wrong)}\n{before}", end="")
-    print(f"\nIts corrected twin, {shown(right)}:\n\n{command_line(right)}", flush=True)
-    status, said = weft_run(right)
+    print(f"\nThat was {shown_path(wrong)}, which hangs, run by\n\n{command_line(wrong)}\n{before}", end="")
+    print(f"\nIts corrected twin, {shown_path(right)}:\n\n{command_line(right)}", flush=True)
+    status, said = record_example(right)
     print(said, end="")
     if status != 0:
         raise WeftError(f"the demo's corrected program failed (status {status}): see `weft doctor`")
@@ -51,15 +51,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def at_the_error(said: str) -> tuple[str, str]:
-    """What `weft run` said before its first error, and from there on."""
+def split_at_error(said: str) -> tuple[str, str]:
+    """Return what `weft run` said before its first error, and from there on."""
     lines = said.splitlines(keepends=True)
     first = next((n for n, line in enumerate(lines) if STYLE.sub("", line).startswith("weft: error:")), 0)
     return "".join(lines[:first]), "".join(lines[first:])
 
 
 def require_mpi4py() -> None:
-    """Raise when this Python cannot run the example."""
+    """Raise WeftError if this Python cannot run the example."""
     from weft.launch.library import query_mpi4py
 
     answer = query_mpi4py(Path(sys.executable))
@@ -68,12 +68,12 @@ def require_mpi4py() -> None:
 
 
 def command_line(program: Path) -> str:
-    """The command as a user would type it."""
+    """Return the command as a user would type it."""
     return f"$ weft run -n {RANKS} -- python {program.name}"
 
 
-def weft_run(program: Path) -> tuple[int, str]:
-    """Record one example as a user would: the status, and all that was said, as a terminal would show it."""
+def record_example(program: Path) -> tuple[int, str]:
+    """Record one example as a user would: return the status, and all output, as a terminal would show it."""
     command = own_python("-m", "weft.cli.main", "run", "-n", str(RANKS), "--", sys.executable, str(program))
     styled: dict[str, str] = {}
     if sys.stdout.isatty():
@@ -92,6 +92,6 @@ def weft_run(program: Path) -> tuple[int, str]:
     return process.returncode, said
 
 
-def shown(path: Path) -> str:
-    """The path as short as it can be."""
+def shown_path(path: Path) -> str:
+    """Return the path as short as it can be."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -58,12 +58,12 @@ def run(args: argparse.Namespace) -> int:
     elif args.format == "json":
         print(json.dumps(checkup.to_json(), indent=1))
     else:
-        show(checkup)
+        show_checkup(checkup)
     return 0 if checkup.healthy else 1
 
 
-def show(checkup: Checkup) -> None:
-    """Print the checkup for people: the MPIs, then the checks, what to do under each that is not well."""
+def show_checkup(checkup: Checkup) -> None:
+    """Print the checkup for people: the MPIs, then the checks, with what to do under each that failed."""
     from rich.console import Console
     from rich.text import Text
 

@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from weft.base.words import escaped, plural
 from weft.cli import _options
-from weft.cli._said import findings_of, say
+from weft.cli._said import find_and_report_failures, say
 from weft.errors import UsageError, WeftError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 
 MEASURED: Final = 500
-"""Rows that are looked at before the first one is printed, to find the columns' widths."""
+"""The rows that are read before the first one is printed, to find the columns' widths."""
 FORMATS: Final = ("text", "json", "csv", "parquet")
 STYLES: Final = {
     "time": "dim",
@@ -72,8 +72,8 @@ def register(subparsers: Any) -> None:
         "--where", metavar="FILTER", default="", help='show only calls that match, such as "wait>1ms -fn:Barrier"'
     )
     ends = parser.add_mutually_exclusive_group()
-    ends.add_argument("--first", type=number, metavar="N", help="print only the first N calls")
-    ends.add_argument("--last", type=number, metavar="N", help="print only the last N calls")
+    ends.add_argument("--first", type=parse_call_count, metavar="N", help="print only the first N calls")
+    ends.add_argument("--last", type=parse_call_count, metavar="N", help="print only the last N calls")
     ends.add_argument("--count", action="store_true", help="print only the number of calls")
     parser.add_argument(
         "--definitions",
@@ -82,7 +82,7 @@ def register(subparsers: Any) -> None:
     )
 
 
-def number(text: str) -> int:
+def parse_call_count(text: str) -> int:
     """Read a number of calls."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is not a number of calls")
@@ -97,13 +97,13 @@ def run(args: argparse.Namespace) -> int:
     from weft.report.rings import describe_suffix
     from weft.trace.filter import Filter
 
-    Filter(args.where, also=terms(args), findings=())  # what is wrong with it is said before anything is read
+    Filter(args.where, also=option_terms(args), findings=())  # an error in the filter comes before anything is read
     trace = weft.open(args.run or find_newest_run())
-    wanted = Filter(args.where, also=terms(args), findings=findings(trace, args.where))
-    refuse_absent(trace, wanted)
+    wanted = Filter(args.where, also=option_terms(args), findings=find_if_needed(trace, args.where))
+    refuse_absent_ranks(trace, wanted)
     end_with_reader()
     try:
-        with output(args) as to:
+        with open_output(args) as to:
             print_run(trace, wanted, args, to)
             to.flush()
     except BrokenPipeError:
@@ -116,8 +116,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def refuse_absent(trace: Trace, wanted: Filter) -> None:
-    """UsageError where the filter names ranks or functions that there are not; a range of ranks is cut with a note."""
+def refuse_absent_ranks(trace: Trace, wanted: Filter) -> None:
+    """Raise UsageError if the filter names ranks or functions that do not exist; ranges are cut with a note."""
     names = [function.name for function in trace.functions]
     if unknown := wanted.unknown_functions(names):
         from weft.cli._wrong_words import suggest
@@ -132,20 +132,20 @@ def refuse_absent(trace: Trace, wanted: Filter) -> None:
         raise UsageError(f"the filter names {lacking}, but {escaped(str(trace.path))} has {has}")
 
 
-def output(args: argparse.Namespace) -> Any:
-    """Where to write, opened."""
+def open_output(args: argparse.Namespace) -> Any:
+    """Return the file or stream to write to, opened."""
     binary = args.format in ("csv", "parquet") and not args.count and not args.definitions
     if args.output is not None:
         return args.output.open("wb") if binary else args.output.open("w", encoding="utf-8", errors="backslashreplace")
     if args.format == "parquet" and binary and sys.stdout.isatty():
         raise UsageError("Parquet is binary, which a terminal cannot show: name a file with -o FILE")
     if binary and sys.stdout.isatty():
-        return nullcontext(AtTerminal())
+        return nullcontext(TerminalBytes())
     return nullcontext(sys.stdout.buffer if binary else sys.stdout)
 
 
-class AtTerminal:
-    """Takes a table as bytes to a terminal, which shows what is in it and does not obey."""
+class TerminalBytes:
+    """Writes a table of bytes to a terminal, which shows control characters and does not obey them."""
 
     def write(self, data: Any) -> int:
         """Print lines in UTF-8."""
@@ -153,12 +153,12 @@ class AtTerminal:
         return len(data)
 
     def flush(self) -> None:
-        """Print what is held back."""
+        """Flush standard output."""
         sys.stdout.flush()
 
 
 def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
-    """Print what was asked for."""
+    """Print calls, outcomes or definitions, as the arguments say."""
     from weft.trace import Level
 
     if args.definitions:
@@ -166,7 +166,7 @@ def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any
             raise UsageError(
                 f"--format {args.format} is a table of calls: leave it out with --definitions, or take --format json"
             )
-        rows = chosen(definitions(trace, wanted), args, to)
+        rows = select_rows(list_definitions(trace, wanted), args, to)
         if args.format == "json":
             print_json(({"definition": kind, **facts} for kind, facts in rows), to)
         elif not args.count:
@@ -179,21 +179,21 @@ def print_run(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any
         print_calls(trace, wanted, args, to)
 
 
-def chosen(rows: Iterable[Row], args: argparse.Namespace, to: IO[Any]) -> Iterator[Row]:
-    """The rows that are asked for; of --count only their number is printed."""
+def select_rows(rows: Iterable[Row], args: argparse.Namespace, to: IO[Any]) -> Iterator[Row]:
+    """Return the rows that are asked for; for --count print their number only."""
     if args.count:
         print(sum(1 for _ in rows), file=to)
         return iter(())
     return iter(deque(rows, args.last)) if args.last is not None else itertools.islice(rows, args.first)
 
 
-def findings(trace: Trace, query: str) -> list[Finding]:
-    """The run's findings, where the filter asks for them."""
-    return findings_of(trace) if "finding:" in query else []
+def find_if_needed(trace: Trace, query: str) -> list[Finding]:
+    """Return the run's findings, if the filter needs them."""
+    return find_and_report_failures(trace) if "finding:" in query else []
 
 
-def terms(args: argparse.Namespace) -> list[Any]:
-    """The terms that the options ask for."""
+def option_terms(args: argparse.Namespace) -> list[Any]:
+    """Return the filter terms that the options mean."""
     from weft.trace.filter import Term
 
     options = {"rank": args.rank, "fn": args.function, "tag": args.tag, "time": args.time, "comm": args.comm}
@@ -201,20 +201,20 @@ def terms(args: argparse.Namespace) -> list[Any]:
 
 
 def print_calls(trace: Trace, wanted: Filter, args: argparse.Namespace, to: IO[Any]) -> None:
-    """Print events."""
-    from weft.cli._progress import progress
+    """Print the calls that fit."""
+    from weft.cli._progress import show_progress
     from weft.export.time_order import calls_in_time_order, limit_calls
 
     found = limit_calls(calls_in_time_order(trace, wanted), args.first, args.last)
     if args.output is None:
         write_calls(trace, found, args, to)
         return
-    with progress(f"writing {args.output.name}") as advance:
-        write_calls(trace, counted(found, trace, advance), args, to)
+    with show_progress(f"writing {args.output.name}") as advance:
+        write_calls(trace, count_rows(found, trace, advance), args, to)
 
 
-def counted(found: Iterator[CallRows], trace: Trace, advance: Callable[[float, str], None]) -> Iterator[CallRows]:
-    """The rows, and on the side how many of the run's calls they were."""
+def count_rows(found: Iterator[CallRows], trace: Trace, advance: Callable[[float, str], None]) -> Iterator[CallRows]:
+    """Yield the rows, and report how many of the run's calls they were."""
     done = 0
     for rows in found:
         yield rows
@@ -223,7 +223,7 @@ def counted(found: Iterator[CallRows], trace: Trace, advance: Callable[[float, s
 
 
 def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespace, to: IO[Any]) -> None:
-    """Write events in one of the forms."""
+    """Write calls in one of the forms."""
     if args.format in ("csv", "parquet"):
         from weft.export.arrow_tables import write_csv, write_parquet
 
@@ -233,25 +233,25 @@ def write_calls(trace: Trace, found: Iterator[CallRows], args: argparse.Namespac
 
     if args.format == "json":
         writer = CallLineWriter(trace, None)
-        put((text for rows in found for text in writer.render_lines(rows)), to)
+        write_lines((text for rows in found for text in writer.render_lines(rows)), to)
         return
     first = next(found, None)
-    table = CallTable(trace, list(itertools.islice(events(trace, first), MEASURED)) if first else [])
-    show = painter(table.heads, to)
+    table = CallTable(trace, list(itertools.islice(iterate_events(trace, first), MEASURED)) if first else [])
+    show = make_line_printer(table.heads, to)
     show(table.header_cells(), True)
     if first is None:
         return
     if to.isatty():
         for rows in itertools.chain([first], found):
-            for event in events(trace, rows):
+            for event in iterate_events(trace, rows):
                 show(table.align_cells(event), False)
         return
     writer = CallLineWriter(trace, table)
-    put((text for rows in itertools.chain([first], found) for text in writer.render_lines(rows)), to)
+    write_lines((text for rows in itertools.chain([first], found) for text in writer.render_lines(rows)), to)
 
 
-def put(parts: Iterable[bytes], to: IO[Any]) -> None:
-    """Write lines in UTF-8, without making characters of them where that is not needed."""
+def write_lines(parts: Iterable[bytes], to: IO[Any]) -> None:
+    """Write lines in UTF-8, without decoding them if possible."""
     buffer = getattr(to, "buffer", None)
     if buffer is None or (getattr(to, "encoding", None) or "").lower().replace("-", "") != "utf8":
         to.writelines(part.decode() for part in parts)
@@ -261,8 +261,8 @@ def put(parts: Iterable[bytes], to: IO[Any]) -> None:
         buffer.write(part)
 
 
-def events(trace: Trace, rows: CallRows) -> Iterator[Event]:
-    """The calls one by one."""
+def iterate_events(trace: Trace, rows: CallRows) -> Iterator[Event]:
+    """Return the calls one by one."""
     from weft.export.time_order import call_ids
 
     return (trace.event(rank, index) for rank, index in call_ids(rows))
@@ -284,7 +284,7 @@ def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: I
 
     if args.format in ("csv", "parquet"):
         raise UsageError(f"{trace.path} is a run of level outcomes, which holds no calls: record it with --level trace")
-    rows = chosen(outcomes(), args, to)
+    rows = select_rows(outcomes(), args, to)
     heads = ("rank", "thread", "outcome", "kind", "value")
     if args.format == "json":
         print_json((dict(zip(heads, row, strict=True)) for row in rows), to)
@@ -295,8 +295,8 @@ def print_outcomes(trace: Trace, wanted: Filter, args: argparse.Namespace, to: I
 # Definitions
 
 
-def definitions(trace: Trace, wanted: Filter) -> Iterator[tuple[str, dict[str, object]]]:
-    """All definitions as (heading, facts)."""
+def list_definitions(trace: Trace, wanted: Filter) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield all definitions as (heading, facts)."""
     for comm in trace.communicators:
         facts: dict[str, Any] = {"name": comm.name, "members": list(comm.members)}
         facts |= {"remote_members": list(comm.remote_members)} if comm.inter else {}
@@ -304,12 +304,12 @@ def definitions(trace: Trace, wanted: Filter) -> Iterator[tuple[str, dict[str, o
         facts |= {"made_by": comm.function} if comm.function else {}
         yield "communicator", facts
     for rank in wanted.ranks(trace):
-        for kind, facts in rank_definitions(rank):
+        for kind, facts in list_rank_definitions(rank):
             yield kind, {"rank": rank.index, **facts}
 
 
-def rank_definitions(rank: Rank) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The definitions of one rank as (kind, facts)."""
+def list_rank_definitions(rank: Rank) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the definitions of one rank as (kind, facts)."""
     from weft.trace.layout import Def
 
     d = rank.definitions
@@ -349,23 +349,23 @@ def rank_definitions(rank: Rank) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def print_definitions(rows: Iterator[tuple[str, dict[str, object]]], to: IO[Any]) -> None:
-    """Print definitions, a line each."""
+    """Print definitions, one on each line."""
 
     def lines() -> Iterator[tuple[str, ...]]:
         for kind, facts in rows:
             rank = facts.pop("rank", None)
-            text = ", ".join(f"{key} {value_line(value)}" for key, value in facts.items())
+            text = ", ".join(f"{key} {format_value(value)}" for key, value in facts.items())
             yield ("" if rank is None else str(rank), kind, text)
 
     print_table(("rank", "kind", "what"), lines(), to)
 
 
-def value_line(value: object) -> str:
-    """A fact on one line."""
-    from weft.trace.communicators import members_text
+def format_value(value: object) -> str:
+    """Return a fact on one line."""
+    from weft.trace.communicators import format_members
 
     if isinstance(value, list) and value and all(isinstance(v, int) for v in value):
-        return f"[{members_text(value)}]"
+        return f"[{format_members(value)}]"
     text = str(value)
     return text if len(text) <= 200 else f"{text[:197]}..."
 
@@ -393,14 +393,14 @@ def print_table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]], to: IO[
             for head, cell, width in zip(heads, clean, widths, strict=True)
         ]
 
-    show = painter(heads, to)
+    show = make_line_printer(heads, to)
     show(line(heads), True)
     for row in itertools.chain(first, rows):
         show(line(row), False)
 
 
-def painter(heads: tuple[str, ...], to: IO[Any]) -> Callable[[list[str], bool], None]:
-    """What prints one line of cells."""
+def make_line_printer(heads: tuple[str, ...], to: IO[Any]) -> Callable[[list[str], bool], None]:
+    """Return a function that prints one line of cells."""
     if not to.isatty():
         return lambda cells, head: print("  ".join(cells).rstrip(), file=to)
     from rich.console import Console
@@ -412,11 +412,11 @@ def painter(heads: tuple[str, ...], to: IO[Any]) -> Callable[[list[str], bool], 
     calls = STYLES if "call" in heads else dict.fromkeys(heads[:-1], "cyan")
     styles = [calls.get(head, "") for head in heads]
 
-    def paint(cells: list[str], head: bool) -> None:
+    def print_line(cells: list[str], head: bool) -> None:
         text = Text()
         for cell, style in zip(cells, styles, strict=True):
             text.append(cell, "bold" if head else "bold red" if cell.strip() == OPEN else style)
             text.append("  ")
         console.print(text)
 
-    return paint
+    return print_line

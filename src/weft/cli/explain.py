@@ -30,13 +30,13 @@ def run(args: argparse.Namespace) -> int:
     if args.kind is None:
         list_kinds()
     else:
-        show(kind(args.kind.strip("[].")))
+        show_page(kind(args.kind.strip("[].")))
     return 0
 
 
-def show(what: Kind) -> None:
-    """Print a page: laid out and coloured at a terminal, as it is elsewhere; behind it what the record says."""
-    text = f"{what.page.rstrip()}\n\n{facts(what)}"
+def show_page(what: Kind) -> None:
+    """Print a page, laid out and coloured at a terminal, and after it the facts of the kind."""
+    text = f"{what.page.rstrip()}\n\n{kind_facts(what)}"
     if not sys.stdout.isatty():
         print(text)
         return
@@ -49,15 +49,15 @@ def show(what: Kind) -> None:
     console.print(Markdown(text, code_theme="ansi_dark"), width=min(console.width, 100))
 
 
-def facts(what: Kind) -> str:
-    """`Usually an error, at best certain. Found by: deadlock.`"""
+def kind_facts(what: Kind) -> str:
+    """Return `Usually an error, at best certain. Found by: deadlock.`"""
     article = "an" if what.severity == "error" else "a"
     sure = "a proof" if what.certainty == "certain" else what.certainty
     return f"Usually {article} {what.severity}, at best {sure}. Found by: {', '.join(what.analyses)}."
 
 
-def worst_first() -> Iterator[Kind]:
-    """All kinds, those of one severity by their words."""
+def kinds_by_severity() -> Iterator[Kind]:
+    """Yield all kinds by severity, those of one severity by name."""
     yield from sorted(KINDS.values(), key=lambda one: (SEVERITIES.index(one.severity), one.slug))
 
 
@@ -65,7 +65,7 @@ def list_kinds() -> None:
     """Print all kinds with a sentence each, by their usual severity."""
     if not sys.stdout.isatty():
         width = max(map(len, KINDS))
-        for one in worst_first():
+        for one in kinds_by_severity():
             print(f"{one.slug:<{width}}  {one.severity:<7}  {one.title}")
         return
     from rich.console import Console
@@ -73,6 +73,6 @@ def list_kinds() -> None:
 
     colours = {"error": "bold red", "warning": "yellow", "note": "cyan"}
     table = Table(box=None, show_header=False, pad_edge=False)
-    for one in worst_first():
+    for one in kinds_by_severity():
         table.add_row(one.slug, f"[{colours[one.severity]}]{one.severity}", one.title)
     Console().print(table)

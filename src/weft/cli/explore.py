@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _asked, _options
-from weft.cli._said import findings_of, say, shown_path
+from weft.cli._said import find_and_report_failures, say, shown_path
 from weft.errors import UsageError, WeftError
 from weft.safety.started import own_python
 
@@ -37,7 +37,7 @@ TAKES_PROGRAM = True
 """What follows `--` is a program, not ours to parse: it comes as args.rest."""
 HARM = 1
 MANY = 10
-"""Outcomes from which on those that do the same share a line."""
+"""The number of outcomes from which on those with equal effects share a line."""
 
 
 def register(subparsers: Any) -> None:
@@ -50,18 +50,18 @@ def register(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
     parser.add_argument(
-        "--finding", type=_options.positive, metavar="N", help="try only the race with this number in the report"
+        "--finding", type=_options.parse_positive, metavar="N", help="try only the race with this number in the report"
     )
     parser.add_argument(
-        "--budget", type=_options.seconds, default=60.0, metavar="SECONDS", help="stop after SECONDS (60)"
+        "--budget", type=_options.parse_seconds, default=60.0, metavar="SECONDS", help="stop after SECONDS (60)"
     )
     _options.add_timeout(parser, "end each run after SECONDS (60)", 60.0)
     parser.add_argument(
-        "--jobs", type=_options.positive, metavar="N", help="run N outcomes at once (cores divided by ranks)"
+        "--jobs", type=_options.parse_positive, metavar="N", help="run N outcomes at once (cores divided by ranks)"
     )
     parser.add_argument("--format", choices=["text", "json"], default="text", help="format of the result (text)")
     _options.add_ranks(parser, "with PROGRAM: start N ranks with mpiexec")
-    _asked.add_option(parser)
+    _asked.add_trust_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from weft.trace import Level
 
     if args.run is None and args.rest:
-        record(args)
+        record_program(args)
     trace = weft.open(args.run or rundir.find_newest_run())
     trace.require_beginning("an exploration")
     if trace.level is Level.OUTCOMES:
@@ -83,10 +83,10 @@ def run(args: argparse.Namespace) -> int:
                          "and explore the replay")  # fmt: skip
     jobs = args.jobs or max(1, len(os.sched_getaffinity(0)) // len(trace.ranks))
     program = args.rest if args.run is not None else ()
-    word = "" if program else agreed(args, trace)
+    word = "" if program else require_consent(args, trace)
     runs = ReplayRuns(trace.path, program, args.timeout, jobs=jobs, agreed=word)
     search = Search(runs)
-    search.only = wanted_line(trace, args.finding)
+    search.only = line_of_finding(trace, args.finding)
     ended = "all"
     try:
         first = search.add_run(trace)
@@ -94,48 +94,48 @@ def run(args: argparse.Namespace) -> int:
         if search.left:
             with runs:
                 runs.replay_record_twice(trace)
-                go_on(search, runs)
-                ended = steps(search, args.budget)
+                continue_earlier(search, runs)
+                ended = run_variants(search, args.budget)
     except KeyboardInterrupt:
         if trace.path not in runs.results:  # nothing is known yet
             raise
         ended = "interrupted"
     if not search.left and len(search.outcomes) == 1 and not search.unreached and not search.cut_off:
-        return nothing(trace, args, find_unvaried(search.outcomes))
+        return report_nothing(trace, args, find_unvaried(search.outcomes))
     explored = summarize_exploration(search, runs, ended)
-    keep_it(trace, explored, search, runs)
-    tell = told_as_json if args.format == "json" else told
+    write_explored(trace, explored, search, runs)
+    tell = print_json if args.format == "json" else print_outcomes
     tell(trace, explored)
     if ended == "interrupted":
         return 130
     return HARM if any(row.harmful for row in explored.rows) else 0
 
 
-def agreed(args: argparse.Namespace, trace: Trace) -> str:
-    """The word for what replays execute. What was typed here and recorded just now is asked about by nobody."""
+def require_consent(args: argparse.Namespace, trace: Trace) -> str:
+    """Return the hash of what replays execute. What was typed here and recorded just now needs no question."""
     # Commands are read without hashlib.
     from weft.safety.runs import hash_execution
 
     typed = args.run is None and bool(args.rest) and trace.run.get("command") == list(args.rest)
     if typed and trace.run.get("cwd") == str(Path.cwd()):  # also where no key can be made, in a home that is read only
         return hash_execution(trace.run)
-    return _asked.agreed(trace.path, trace.run, trust=args.trust)
+    return _asked.require_consent(trace.path, trace.run, trust=args.trust)
 
 
-def record(args: argparse.Namespace) -> None:
+def record_program(args: argparse.Namespace) -> None:
     """Record the program with `weft run`, as the newest run."""
     count = ["-n", str(args.n)] if args.n else []
     subprocess.run(own_python("-m", "weft", "run", *count, "--", *args.rest), check=False)
 
 
-def wanted_line(trace: Trace, finding: int | None) -> str | None:
-    """Where the race of a finding is; UsageError where it is none."""
+def line_of_finding(trace: Trace, finding: int | None) -> str | None:
+    """Return where the race of a finding is. UsageError if it is not a race."""
     if finding is None:
         return None
     from weft.base.words import plural
     from weft.explore.outcomes import describe_call_site
 
-    found = findings_of(trace)
+    found = find_and_report_failures(trace)
     if finding > len(found):
         raise UsageError(f"--finding {finding}: the report of {trace.path} has {plural(len(found), 'finding')}")
     one = found[finding - 1]
@@ -144,14 +144,14 @@ def wanted_line(trace: Trace, finding: int | None) -> str | None:
     return describe_call_site(trace, one.events[0])
 
 
-def go_on(search: Search, runs: ReplayRuns) -> None:
-    """Take in what an earlier exploration ran."""
+def continue_earlier(search: Search, runs: ReplayRuns) -> None:
+    """Add what an earlier exploration ran to the search."""
     import weft
     from weft.explore.outcomes import Variant, describe_call_site
     from weft.replay.force import parse_force
-    from weft.trace.explored import kept
+    from weft.trace.explored import read_explored
 
-    before = kept(runs.base)
+    before = read_explored(runs.base)
     numbers = {0: 0}
     for one in before.get("outcomes", [])[1:]:
         path = runs.base.with_name(one["run"])
@@ -173,26 +173,26 @@ def go_on(search: Search, runs: ReplayRuns) -> None:
             search.known.add((numbers[one["parent"]], str(one.get("forced"))))
 
 
-def steps(search: Search, budget: float) -> str:
-    """Run variants until all are run or the time is over; say which."""
-    from weft.cli._progress import progress
+def run_variants(search: Search, budget: float) -> str:
+    """Run variants until all are run or the time is over; return which."""
+    from weft.cli._progress import show_progress
 
     start = time.monotonic()
-    with progress("exploring") as advance:
+    with show_progress("exploring") as advance:
         for _ in search.run_variants():
             spent = time.monotonic() - start
-            report(advance, search, spent / budget)
+            show_progress_of(advance, search, spent / budget)
             search.stopped = spent > budget
     return "budget" if search.has_untried_variant() else "all"
 
 
-def report(advance: Callable[[float, str], None], search: Search, share: float) -> None:
-    """Move the bar."""
+def show_progress_of(advance: Callable[[float, str], None], search: Search, share: float) -> None:
+    """Update the progress bar."""
     advance(min(share, 1.0), f"exploring: {len(search.outcomes)} outcomes, {search.left} to look at")
 
 
-def keep_it(trace: Trace, explored: Explored, search: Search, runs: ReplayRuns) -> None:
-    """Write explored.json; a run that cannot be written is told, and nothing is lost but that."""
+def write_explored(trace: Trace, explored: Explored, search: Search, runs: ReplayRuns) -> None:
+    """Write explored.json; if the run's folder cannot be written, say so and go on."""
     from weft.explore.explored import write_explored
 
     try:
@@ -201,8 +201,8 @@ def keep_it(trace: Trace, explored: Explored, search: Search, runs: ReplayRuns) 
         say(f"{trace.path}: what was explored cannot be kept there ({error.strerror})")
 
 
-def nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> int:
-    """Say that there is nothing to explore."""
+def report_nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> int:
+    """Say that there is nothing to explore, and return the status."""
     if args.format == "json":
         stays = {"polls": list(left.polls), "sets": list(left.sets)}
         told = {"schema": "weft-explored/1", "outcomes": [], "races": [], "left": 0, "ended": "all", "unvaried": stays}
@@ -215,15 +215,15 @@ def nothing(trace: Trace, args: argparse.Namespace, left: Unvaried) -> int:
     return 0
 
 
-def told_as_json(trace: Trace, explored: Explored) -> None:
-    """The outcomes for scripts: explored.json."""
+def print_json(trace: Trace, explored: Explored) -> None:
+    """Print the outcomes for scripts: explored.json."""
     from weft.trace.explored import FILE
 
     print((trace.path / FILE).read_text(), end="")
 
 
-def told(trace: Trace, explored: Explored) -> None:
-    """The outcomes as a table, then the races."""
+def print_outcomes(trace: Trace, explored: Explored) -> None:
+    """Print the outcomes as a table, then the races."""
     rows = explored.rows
     tried = f"{len(rows)} outcome{'s' if len(rows) != 1 else ''} with the recorded one"
     how = {"all": "all that there are", "budget": "the budget is spent", "interrupted": "interrupted"}[explored.ended]
@@ -236,14 +236,14 @@ def told(trace: Trace, explored: Explored) -> None:
         print("what the program prints differs from replay to replay, so it is not compared")
     print()
     width = max(len(row.run) for row in rows)
-    from_width = max([len("as recorded"), *(len(_how(row)) for row in rows)])
+    from_width = max([len("as recorded"), *(len(_variant_text(row)) for row in rows)])
     alike = Counter(row.effects for row in rows[1:])
     shown: set[tuple[str, ...]] = set()
     for row in rows:
         if len(rows) > MANY and row.number and row.effects in shown:
             continue
         what = "; ".join(row.effects) or ("as recorded" if row.number == 0 else "the same result")
-        print(f"  {row.number:>3}  {row.run:<{width}}  {_how(row):<{from_width}}  {what}")
+        print(f"  {row.number:>3}  {row.run:<{width}}  {_variant_text(row):<{from_width}}  {what}")
         if len(rows) > MANY and row.number and alike[row.effects] > 1:
             print(f"       and {alike[row.effects] - 1} more that do so (--format json names them)")
             shown.add(row.effects)
@@ -252,15 +252,15 @@ def told(trace: Trace, explored: Explored) -> None:
         first = max((row for row in rows if row.line == line and row.harmful), key=lambda row: row.worst, default=None)
         more = f": {first.effects[0]}: weft replay {shown_path(trace.path.with_name(first.run))}" if first else ""
         print(f"{line}: {label}{more}")
-    tell_cut_off(trace, explored)
+    print_cut_off(trace, explored)
     if explored.unknown:
         print(f"not varied: {explored.unknown} requests in calls of several that are of collectives, files or the like")
     for text in explored.unvaried.describe():
         print(text)
 
 
-def tell_cut_off(trace: Trace, explored: Explored) -> None:
-    """Of each variant that was not run to its end why, and how to see it; some of them."""
+def print_cut_off(trace: Trace, explored: Explored) -> None:
+    """Print why some variants were not run to their end, and how to see them."""
     for variant, why in explored.cut_off[:MANY]:
         run = shown_path(trace.path.with_name(explored.rows[variant.parent].run))
         print(f"not known: weft replay {run} --force {variant.forced}: {why}")
@@ -270,7 +270,7 @@ def tell_cut_off(trace: Trace, explored: Explored) -> None:
         print("the same command tries these again; --timeout gives each run more time")
 
 
-def _how(row: Any) -> str:
+def _variant_text(row: Any) -> str:
     if row.parent is None:
         return ""
     return f"{row.forced} of {row.parent}"

@@ -19,7 +19,7 @@ from weft.export import FORMATS
 def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "export", help="convert a run for another tool", description=description(),
+        "export", help="convert a run for another tool", description=make_description(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="directory of the run (default: the newest)")
@@ -27,8 +27,8 @@ def register(subparsers: Any) -> None:
     _options.add_output(parser, "write to PATH (the run's name, in the current directory)", "PATH")
 
 
-def description() -> str:
-    """The docstring with a line for each format under its first sentence."""
+def make_description() -> str:
+    """Return the docstring with a line for each format under its first sentence."""
     first, rest = str(__doc__).split("\n\n", 1)
     width = max(map(len, FORMATS))
     lines = (
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """Export a run."""
     import weft
     from weft.base.words import plural
-    from weft.cli._progress import progress
+    from weft.cli._progress import show_progress
     from weft.export import default_path, write
     from weft.launch.rundir import find_newest_run
     from weft.report.rings import describe_suffix
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     trace = weft.open(args.run or find_newest_run())
     out = args.output or default_path(trace, args.format)
-    with progress(f"writing {out.name}") as advance:
+    with show_progress(f"writing {out.name}") as advance:
         told = write(trace, args.format, out, lambda share: advance(share, ""))
     print(
         printable(

@@ -44,11 +44,11 @@ def run(args: argparse.Namespace) -> int:
         if args.folders
         else gather_after_run.gather_this_host(args.run)
     )
-    return told(args.run, gathered)
+    return report_result(args.run, gathered)
 
 
-def told(run: Path, gathered: GatherResult) -> int:
-    """Say what came, and which ranks left no record; return the status."""
+def report_result(run: Path, gathered: GatherResult) -> int:
+    """Say what was gathered, and which ranks left no record; return the status."""
     for line in gathered.missing:
         say(line)
     for problem in gathered.problems:

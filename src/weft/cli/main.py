@@ -23,33 +23,36 @@ NOT_COMMANDS = {"main"}
 
 
 class Command(Protocol):
-    """What the module of a command holds; its docstring is its help. TAKES_PROGRAM: what follows `--` comes as rest."""
+    """The interface of a command's module; its docstring is its help.
+
+    TAKES_PROGRAM: what follows `--` comes as rest.
+    """
 
     def register(self, subparsers: object) -> None:
         """Declare the command and its options."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it, and return the exit status."""
+        """Run the command, and return the exit status."""
 
 
-def commands() -> list[str]:
+def command_names() -> list[str]:
     """Return the commands' names: every public module of weft.cli is one."""
     import pkgutil  # which is of no use to a line that names its command
 
     names = (module.name for module in pkgutil.iter_modules(cli.__path__))
-    return sorted(name for name in names if _may_be_one(name))
+    return sorted(name for name in names if _can_be_command(name))
 
 
-def _may_be_one(word: str) -> bool:
+def _can_be_command(word: str) -> bool:
     return word.isidentifier() and word not in NOT_COMMANDS and not word.startswith("_")
 
 
 def is_command(word: str) -> bool:
-    """Whether a word is a command's name: to list them all takes a tenth of a short command."""
-    return _may_be_one(word) and importlib.util.find_spec(f"weft.cli.{word}") is not None
+    """Return whether a word is a command's name: to list them all takes a tenth of a short command."""
+    return _can_be_command(word) and importlib.util.find_spec(f"weft.cli.{word}") is not None
 
 
-def load(name: str) -> Command:
+def load_command(name: str) -> Command:
     """Import the module of one command."""
     module: Any = importlib.import_module(f"weft.cli.{name}")
     command: Command = module
@@ -57,7 +60,7 @@ def load(name: str) -> Command:
 
 
 class ExactParser(argparse.ArgumentParser):
-    """Takes options by their whole names only: `--out`, a directory, is never short for `--output`, a file."""
+    """Accepts options by their whole names only: `--out`, a directory, is never short for `--output`, a file."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how, allow_abbrev=False)
@@ -69,31 +72,31 @@ class ExactParser(argparse.ArgumentParser):
         raise UsageError(explain_refusal(self.prog.removeprefix("weft").strip(), message))
 
 
-def parser(names: Sequence[str]) -> argparse.ArgumentParser:
+def make_parser(names: Sequence[str]) -> argparse.ArgumentParser:
     """Build the argument parser that knows the commands `names`."""
     top = ExactParser(prog="weft", description=weft.__doc__)
     top.add_argument("--version", action="version", version=f"weft {weft.__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in names:
-        load(name).register(subparsers)
+        load_command(name).register(subparsers)
     return top
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read a command line. UsageError where it is wrong."""
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line. UsageError if it is wrong."""
     # Only the named command is imported: `weft run` must not pay for the analyses' start.
     if arguments and arguments[0].startswith("-") and arguments[0] != "--version":
         from weft.cli._wrong_words import explain_unknown
 
         raise UsageError(explain_unknown("", arguments[:1], ["--version", "--help"]))
-    named = list(arguments[:1]) if arguments and is_command(arguments[0]) else commands()
+    named = list(arguments[:1]) if arguments and is_command(arguments[0]) else command_names()
     rest: list[str] = []
-    if len(named) == 1 and "--" in arguments and getattr(load(named[0]), "TAKES_PROGRAM", False):
+    if len(named) == 1 and "--" in arguments and getattr(load_command(named[0]), "TAKES_PROGRAM", False):
         at = arguments.index("--")
         arguments, rest = arguments[:at], list(arguments[at + 1 :])
     if len(named) == 1:
-        arguments = join_dashed_values(arguments, getattr(load(named[0]), "TAKES_DASHED", ()))
-    top = parser(named)
+        arguments = join_dashed_values(arguments, getattr(load_command(named[0]), "TAKES_DASHED", ()))
+    top = make_parser(named)
     args, unknown = top.parse_known_args(arguments, argparse.Namespace(rest=rest))
     if unknown:
         from weft.cli._wrong_words import explain_unknown
@@ -112,7 +115,7 @@ def overview() -> str:
     """Return the commands by task, for who names none."""
     from weft.cli._overview import render
 
-    return render(parser(commands()))
+    return render(make_parser(command_names()))
 
 
 def join_dashed_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
@@ -132,14 +135,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         exit_on_termination()
         guard_streams()
-        cuts.tell()
+        cuts.report_cuts()
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
     arguments = list(sys.argv[1:] if argv is None else argv)
     if is_free_threaded(sys.version):
-        return complain(UsageError(refusal("this interpreter", sys.version, "in which Weft does not run")))
-    if _complete.asked():
-        _complete.answer(parser(_complete.named(commands())))
+        return print_error(UsageError(refusal("this interpreter", sys.version, "in which Weft does not run")))
+    if _complete.is_completion_request():
+        _complete.complete_and_exit(make_parser(_complete.commands_on_line(command_names())))
     try:
         try:
             if arguments in ([], ["help"], ["--help"], ["-h"]):
@@ -147,24 +150,24 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 0
             if arguments[0] == "help":
                 arguments = [*arguments[1:2], "--help"]
-            args = parse(arguments)
-            status = int(load(args.command).run(args))
-            cuts.check()
+            args = parse_arguments(arguments)
+            status = int(load_command(args.command).run(args))
+            cuts.check_for_cuts()
             return status
         except Exception:
-            cuts.check()  # what fails over what is no longer there says nothing of it
+            cuts.check_for_cuts()  # what fails over what is no longer there says nothing of it
             raise
         finally:
             sys.stdout.flush()  # a full disk is an error of the command, not one of Python's end
     except WeftError as error:
-        return complain(error)
+        return print_error(error)
     except BrokenPipeError:  # the reader of a long output has left (`weft dump | head`), which is no error
         return 0
     except KeyboardInterrupt:
         return 130
 
 
-def complain(error: WeftError) -> int:
+def print_error(error: WeftError) -> int:
     """Print an error as one line and return its exit code."""
     hint = " (see `weft --help`)" if type(error) is UsageError and not str(error) else ""
     print(f"weft: {error}{hint}", file=sys.stderr)

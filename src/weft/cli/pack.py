@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from weft.cli._said import say, shown_path
 
 if TYPE_CHECKING:
-    from weft.trace.packing import Packed
+    from weft.trace.packing import PackingResult
 
 
 def register(subparsers: Any) -> None:
@@ -31,17 +31,17 @@ def run(args: argparse.Namespace) -> int:
     """Pack each run."""
     from weft.launch.rank_processes import is_record_final
     from weft.trace import Trace
-    from weft.trace.packing import pack
+    from weft.trace.packing import pack_records
 
     left = False
     for path in args.runs:
-        Trace.open(path)  # what is no run is told as ever
-        left |= told(path, pack(path, is_record_final))
+        Trace.open(path)  # what is not a run is an error as always
+        left |= report_packing(path, pack_records(path, is_record_final))
     return int(left)
 
 
-def told(run: Path, packed: Packed) -> bool:
-    """Say what came of one run; whether some records stay as they are."""
+def report_packing(run: Path, packed: PackingResult) -> bool:
+    """Say what became of one run; return whether some records stay as they are."""
     for why in packed.left:
         say(f"left as it is: {why}")
     if packed.ranks:

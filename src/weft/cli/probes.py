@@ -25,7 +25,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them."""
+    """List the probes, or print the flags."""
     from weft.values.finalization import MODULE
     from weft.values.recording import INCLUDE
 
@@ -34,11 +34,11 @@ def run(args: argparse.Namespace) -> int:
     elif args.fortran:
         print(INCLUDE / MODULE)
     else:
-        _listed(args.run)
+        _print_probes(args.run)
     return 0
 
 
-def _listed(run: Path | None) -> None:
+def _print_probes(run: Path | None) -> None:
     from weft.launch.rundir import find_newest_run
     from weft.report.text import printable
     from weft.values.listing import list_probes

@@ -1,6 +1,6 @@
 """Run a recorded program again with the same outcome of every receive, probe and test.
 
-weft replay RUN                                the whole run, held against its record call by call
+weft replay RUN                                the whole run, compared with its record call by call
 weft replay RUN --until 2:57                   only what must happen before event 57 of rank 2; each rank stops there
 weft replay RUN --until solver.py:40#3         by place and visit; also FUNCTION, t=SECONDS, finding:N; repeatable
 weft replay RUN --break solver.py:40           one rank stops there, the others as far as they get without it
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _asked, _options
-from weft.cli._said import findings_of, say
+from weft.cli._said import find_and_report_failures, say
 from weft.cli.run import ranks_text
 from weft.errors import UsageError, WeftError
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from weft.launch.job import Job
     from weft.launch.plan import LaunchPlan
     from weft.launch.rundir import RunDirectory
-    from weft.mpi.prebuilt import Shim
+    from weft.mpi.prebuilt import BuiltRecorder
     from weft.replay import Conductor, Cut, RankPlan, Replay
     from weft.trace import Trace
 
@@ -84,7 +84,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--probes", type=Path, metavar="CONFIG", help="record the probes that CONFIG names")
     parser.add_argument("--hash-messages", action="store_true", help="record a hash of the contents of each message")
     _options.add_ranks(parser)
-    _asked.add_option(parser)
+    _asked.add_trust_option(parser)
     parser.add_argument("--agreed", metavar="WORD", help=argparse.SUPPRESS)  # by commands that have asked
 
 
@@ -98,16 +98,16 @@ def run(args: argparse.Namespace) -> int:
     if args.debug and (args.probes or args.hash_messages):
         raise UsageError("--debug records nothing: it does not go with --probes or --hash-messages")
     if args.stdin is not None and not args.debug:
-        feed(args.stdin)
+        feed_stdin(args.stdin)
     if args.debug:
-        from weft.cli.debug import of_replay
+        from weft.cli.debug import debug_replay
 
-        return of_replay(args)
-    return replay(args, command)
+        return debug_replay(args)
+    return run_replay(args, command)
 
 
-def feed(file: Path) -> None:
-    """Let the program read a file as its standard input. UsageError where it cannot be read."""
+def feed_stdin(file: Path) -> None:
+    """Let the program read a file as its standard input. UsageError if it cannot be read."""
     try:
         with file.open("rb") as opened:
             os.dup2(opened.fileno(), 0)
@@ -115,10 +115,10 @@ def feed(file: Path) -> None:
         raise UsageError(f"--stdin {file}: {error.strerror}") from error
 
 
-def replay(args: argparse.Namespace, other: list[str]) -> int:
-    """Plan, start, watch, tell."""
+def run_replay(args: argparse.Namespace, other: list[str]) -> int:
+    """Plan, start and watch the replay, and report its outcome."""
     import weft
-    from weft.cli._replayed import conclude
+    from weft.cli._replayed import conclude_replay
     from weft.launch import plan as plans
     from weft.launch import recorder, rundir
     from weft.replay import Cut, Driver, Replay
@@ -128,20 +128,20 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
     recording.check_configuration(args.probes)
     trace = weft.open(args.run or rundir.find_newest_run())
     if not other:
-        _asked.agreed(trace.path, trace.run, trust=args.trust, before=args.agreed)
+        _asked.require_consent(trace.path, trace.run, trust=args.trust, earlier_consent=args.agreed)
     command, n = recorded_command(trace, other, args.n)
     for problem in trace.problems[:3]:
         say(f"damaged: {problem}")
     if trace.problems:
         say("the replay follows what is left of the record, then the program runs on freely")
-    steps, cut = lay_plan(trace, args)
-    conductor = conduct(trace, steps, cut) if args.sequential else None
+    steps, cut = make_plans(trace, args)
+    conductor = make_conductor(trace, steps, cut) if args.sequential else None
     driver = Driver.from_folder(args.driven) if args.driven else None
     if driver is not None:
         cut = Cut(driver.goals)
-    folder = folder_of(trace, other)
+    folder = start_folder(trace, other)
     out = args.out.absolute() if args.out else None
-    with inside(folder):
+    with working_in(folder):
         start = plans.plan_run(command, n)
         start.environment.update(plans.choose_polling_variables(start.line.family, len(trace.ranks)))
         rundir.refuse_used_folder(out)
@@ -157,29 +157,29 @@ def replay(args: argparse.Namespace, other: list[str]) -> int:
         recorder.describe_recorder(start, shim, directory)
         more = recording.prepare_values(directory.path, args.probes) if args.probes is not None else {}
         more |= {"WEFT_INTERNAL_HASH": "1"} if args.hash_messages else {}
-        job = started(trace, session, start, (shim, directory), more)
+        job = start_replay(trace, session, start, (shim, directory), more)
     except WeftError:
         recording.remove_value_folder(directory.open_folder())
         directory.discard()
         raise
-    return conclude(trace, session, job, args)
+    return conclude_replay(trace, session, job, args)
 
 
-def conduct(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
-    """Who lets one rank at a time go on. UsageError where the record does not tell how."""
-    from weft.match import match
-    from weft.order import order
+def make_conductor(trace: Trace, plans: list[RankPlan], cut: Cut) -> Conductor:
+    """Return what lets one rank at a time go on. UsageError if the record does not say how."""
+    from weft.match import match_operations
+    from weft.order import order_events
     from weft.replay import Conductor, Cuts, plan_steps
     from weft.trace import Level
 
     if trace.level is Level.OUTCOMES:
         raise UsageError("--sequential needs a run of level trace: this one has no calls to take one by one; replay it "
                          "once whole, and the replay's record is of level trace")  # fmt: skip
-    return Conductor(plan_steps(Cuts(trace, order(trace, match(trace)), plans), plans, cut), cut)
+    return Conductor(plan_steps(Cuts(trace, order_events(trace, match_operations(trace)), plans), plans, cut), cut)
 
 
-def folder_of(trace: Trace, other: list[str]) -> Path:
-    """Where the replay is started: where the run was, or here with another program."""
+def start_folder(trace: Trace, other: list[str]) -> Path:
+    """Return where the replay is started: where the run was, or here with another program."""
     here = Path.cwd()
     folder = here if other else Path(str(trace.run.get("cwd") or here))
     if not folder.is_dir():
@@ -190,7 +190,7 @@ def folder_of(trace: Trace, other: list[str]) -> Path:
 
 
 @contextmanager
-def inside(folder: Path) -> Iterator[None]:
+def working_in(folder: Path) -> Iterator[None]:
     """Work in a folder for a while."""
     before = Path.cwd()
     try:
@@ -200,10 +200,10 @@ def inside(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def started(
-    trace: Trace, session: Replay, start: LaunchPlan, made: tuple[Shim, RunDirectory], more: dict[str, str]
+def start_replay(
+    trace: Trace, session: Replay, start: LaunchPlan, made: tuple[BuiltRecorder, RunDirectory], more: dict[str, str]
 ) -> Job:
-    """Lay the plan out and run the program with it, to its end."""
+    """Write the plan and run the program with it, to its end."""
     from weft.launch import recorder
     from weft.launch.job import run_job
     from weft.trace.functions import FunctionTable
@@ -226,7 +226,7 @@ def started(
 
         variables |= replay_environment(start.line.programs)  # a runtime makes threads in an order of its own
     try:
-        with inside(Path(str(directory.facts["cwd"]))):
+        with working_in(Path(str(directory.facts["cwd"]))):
             return run_job(start, directory, variables, observer=session.observe)
     finally:
         if session.conductor is not None:
@@ -234,7 +234,7 @@ def started(
 
 
 def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[list[str], int | None]:
-    """What to start, and on how many ranks with our own mpiexec."""
+    """Return the command to start, and on how many ranks with our own mpiexec."""
     from weft.safety.runs import read_command  # with hashlib and json, which other commands' starts go without
 
     command = other or with_programs_that_are_here(trace, read_command(trace.run))
@@ -249,12 +249,12 @@ def recorded_command(trace: Trace, other: list[str], n: int | None) -> tuple[lis
     size = sum(rank.world == 0 for rank in trace.ranks)
     recorded = trace.run.get("n")
     if trace.run.get("local") and not other:
-        command, recorded = on_this_host(trace, command), size
+        command, recorded = command_on_this_host(trace, command), size
     if n is None and isinstance(recorded, int) and not (other and other[0].endswith("mpiexec")):
         n = recorded
     if n is not None and n != size:
         raise UsageError(f"-n {n}: the record has {size} ranks, and a replay needs as many")
-    missing = sorted({rank.rank for rank in trace.ranks if rank.missing} - silent(trace))
+    missing = sorted({rank.rank for rank in trace.ranks if rank.missing} - ranks_without_record(trace))
     if missing:
         raise WeftError(
             f"{trace.path / 'ranks'}: the record of {ranks_text(missing)} is missing, so the run cannot be replayed; "
@@ -273,8 +273,8 @@ def with_programs_that_are_here(trace: Trace, command: list[str]) -> list[str]:
     return words if gone else command
 
 
-def on_this_host(trace: Trace, command: list[str]) -> list[str]:
-    """The program of a line that went over hosts without a common directory: they would not find the replay."""
+def command_on_this_host(trace: Trace, command: list[str]) -> list[str]:
+    """Return the program of a line that went over hosts without a common directory: they would not find the replay."""
     from weft.launch.launcher_line import parse_launcher_line
 
     programs = dict.fromkeys(program for program in parse_launcher_line(command).programs if program)
@@ -283,7 +283,7 @@ def on_this_host(trace: Trace, command: list[str]) -> list[str]:
             f"{trace.path} was recorded with --local over hosts, by a line of several programs, and a replay runs on "
             "one host: give that line after --, without hosts"
         )
-    hosts = sorted(str(one["host"]) for one in hosts_of(trace))
+    hosts = sorted(str(one["host"]) for one in gathered_hosts(trace))
     say(
         f"note: recorded with --local{' on ' + ', '.join(hosts) if hosts else ''}: the replay runs all ranks on this "
         "host, without the recorded launcher's options. For hosts that all see this folder, give the line after --"
@@ -291,14 +291,14 @@ def on_this_host(trace: Trace, command: list[str]) -> list[str]:
     return list(next(iter(programs)))
 
 
-def hosts_of(trace: Trace) -> list[dict[str, Any]]:
-    """The hosts whose records were gathered."""
+def gathered_hosts(trace: Trace) -> list[dict[str, Any]]:
+    """Return the hosts whose records were gathered."""
     found = trace.run.get("hosts")
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def silent(trace: Trace) -> set[int]:
-    """Tasks of PVM that were ended before they made a call: they have no record to follow, and need none."""
+def ranks_without_record(trace: Trace) -> set[int]:
+    """Return the tasks of PVM that were ended before they made a call: they have no record to follow, and need none."""
     if trace.system.name != "PVM":
         return set()
     from weft.pvm import tasks
@@ -306,10 +306,10 @@ def silent(trace: Trace) -> set[int]:
     return {task.rank for task in tasks.read_tasks(trace.path) if not task.pid}
 
 
-def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:
-    """The plans of the ranks, and the cut that they stop at."""
-    from weft.match import match
-    from weft.order import order
+def make_plans(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cut]:
+    """Return the plans of the ranks, and the cut that they stop at."""
+    from weft.match import match_operations
+    from weft.order import order_events
     from weft.replay import Cut, Cuts, events_to_stop_before, make_plans, resolve_location
     from weft.replay.force import Forcing, parse_force
     from weft.trace import Level
@@ -321,16 +321,16 @@ def lay_plan(trace: Trace, args: argparse.Namespace) -> tuple[list[RankPlan], Cu
             raise UsageError("this run was recorded at level `outcomes`, which has no events to stop at; replay it "
                              "once whole: the replay is recorded at level `trace` and can be stopped")  # fmt: skip
         return make_plans(trace, None), Cut()
-    matched = match(trace)
+    matched = match_operations(trace)
     steps = make_plans(trace, matched)
     if not wanted and not args.force:
         return steps, Cut()
-    ordered = order(trace, matched)
+    ordered = order_events(trace, matched)
     if args.force:
         return Forcing(trace, matched, ordered, parse_force(args.force, trace)).apply_to_plans(steps), Cut()
 
     def findings() -> Any:
-        return findings_of(trace)
+        return find_and_report_failures(trace)
 
     def events(texts: list[str]) -> list[EventId]:
         return [event for text in texts for event in resolve_location(trace, text, findings)]

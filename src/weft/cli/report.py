@@ -56,12 +56,12 @@ def run(args: argparse.Namespace) -> int:
 
         return run_together(args, step)
     import weft
-    from weft.cli._progress import progress
+    from weft.cli._progress import show_progress
     from weft.cli._report_output import write_report
     from weft.launch.rundir import find_newest_run
-    from weft.report import Ground, examine
+    from weft.report import AnalysisContext, run_analyses
 
-    ground = Ground(weft.open(args.run or find_newest_run()))
-    with progress("analysing the run") as advance:
-        report = examine(ground.trace, ground=ground, progress=advance)
+    ground = AnalysisContext(weft.open(args.run or find_newest_run()))
+    with show_progress("analysing the run") as advance:
+        report = run_analyses(ground.trace, ground=ground, progress=advance)
     return write_report(ground, report, args)

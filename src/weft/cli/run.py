@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from weft.base.words import rank_names, rank_words
 from weft.cli import _findings_output, _hosts, _options
 from weft.cli import _values as values
-from weft.cli._said import say, shown_path, tell
+from weft.cli._said import print_own_blocks, say, shown_path
 from weft.cli._values import FAILED_STATUS
 from weft.errors import UsageError, WeftError
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from weft.launch.rundir import RunDirectory
     from weft.launch.shared_run import SharedRun
     from weft.launch.watch import RankWatch
-    from weft.mpi.prebuilt import Shim
-    from weft.report import Ground, Report
+    from weft.mpi.prebuilt import BuiltRecorder
+    from weft.report import AnalysisContext, Report
     from weft.report.document import Subject
     from weft.values.folder import RecordedValues
     from weft.watchdogs.silence import SilenceWatchdog
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 DEADLOCK_STATUS = 3
 LEFT_STATUS = 5
 LONGEST_KEPT = 365 * 86400.0
-"""Seconds."""
+"""The longest duration of --keep in seconds."""
 
 
 def register(subparsers: Any) -> None:
@@ -66,14 +66,14 @@ def register(subparsers: Any) -> None:
     parser.add_argument("command_line", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help=argparse.SUPPRESS)
 
 
-def add_what_to_record(group: _options.Declares) -> None:
+def add_what_to_record(group: _options.OptionDeclarer) -> None:
     """Declare the options that say what of the program is kept."""
     group.add_argument(
         "--level", choices=("outcomes", "trace"), default="trace",
         help="record every call with time and source line (trace, the default), or only what a replay needs (outcomes)",
     )  # fmt: skip
     group.add_argument(
-        "--keep", type=last, metavar="last:DURATION",
+        "--keep", type=parse_last, metavar="last:DURATION",
         help="for long runs: keep only the last calls, such as last:10s or last:10min",
     )  # fmt: skip
     group.add_argument(
@@ -104,10 +104,10 @@ def add_what_to_record(group: _options.Declares) -> None:
     )  # fmt: skip
 
 
-def add_when_to_stop(group: _options.Declares) -> None:
+def add_when_to_stop(group: _options.OptionDeclarer) -> None:
     """Declare the options that end the run before the program does."""
     group.add_argument(
-        "--hang-after", type=_options.seconds, metavar="SECONDS",
+        "--hang-after", type=_options.parse_seconds, metavar="SECONDS",
         help="end the run if all ranks wait in MPI for SECONDS, even without proof of a deadlock",
     )  # fmt: skip
     group.add_argument("--end-at-limit", action="store_true", help="with --call-limit: also end the run at that limit")
@@ -121,10 +121,10 @@ def add_when_to_stop(group: _options.Declares) -> None:
     )  # fmt: skip
 
 
-def add_what_to_say(group: _options.Declares) -> None:
-    """Declare the options that say what is told of the run, and when."""
+def add_what_to_say(group: _options.OptionDeclarer) -> None:
+    """Declare the options that say what Weft reports of the run, and when."""
     group.add_argument(
-        "--call-limit", type=_options.seconds, metavar="SECONDS",
+        "--call-limit", type=_options.parse_seconds, metavar="SECONDS",
         help="during the run, name each call that has not returned after SECONDS, and what the other ranks did",
     )  # fmt: skip
     group.add_argument(
@@ -137,7 +137,7 @@ def add_what_to_say(group: _options.Declares) -> None:
     _findings_output.add_selection(group, "never")
 
 
-def add_where_to_keep(group: _options.Declares) -> None:
+def add_where_to_keep(group: _options.OptionDeclarer) -> None:
     """Declare the options that say where the run is written."""
     _options.add_out(group, "directory of the run, new or empty (weft-runs/<program>-<n>)")
     group.add_argument(
@@ -153,7 +153,7 @@ def add_where_to_keep(group: _options.Declares) -> None:
 _UNITS = {"s": 1, "min": 60, "h": 3600}
 
 
-def last(text: str) -> float:
+def parse_last(text: str) -> float:
     """Read `last:10min` as seconds."""
     kind, _, duration = text.partition(":")
     number = duration.rstrip("hinms")
@@ -167,7 +167,7 @@ def last(text: str) -> float:
 
 
 def refuse_with_keep(args: argparse.Namespace) -> None:
-    """UsageError for what --keep cannot do."""
+    """Raise UsageError for options that --keep excludes."""
     if args.keep is None:
         if args.keep_around_findings:
             raise UsageError("--keep-around-findings needs --keep last:DURATION: without it all of the run is kept")
@@ -184,7 +184,7 @@ def refuse_with_keep(args: argparse.Namespace) -> None:
 
 
 def refuse_with_local(args: argparse.Namespace) -> None:
-    """UsageError for what needs all records in one place while the program runs."""
+    """Raise UsageError for options that need all records in one place while the program runs."""
     if args.in_place and args.local is not None:
         raise UsageError("--in-place records in RUN itself, and --local elsewhere: leave one of them out")
     beside = {
@@ -227,12 +227,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--no-report leaves out what --report, -o and --fail-on need")
     refuse_with_keep(args)
     refuse_with_local(args)
-    values.check(args)
-    return record(command, args)
+    values.check_options(args)
+    return record_program(command, args)
 
 
-def record(command: list[str], args: argparse.Namespace) -> int:
-    """Plan, and record where that is best."""
+def record_program(command: list[str], args: argparse.Namespace) -> int:
+    """Plan the run, and record it where that is best."""
     from weft.native.threads import calm_numpy
 
     calm_numpy()
@@ -242,16 +242,16 @@ def record(command: list[str], args: argparse.Namespace) -> int:
 
     plan = plans.plan_run(command, args.n)
     if plan.pvm is not None:
-        refuse_of_mpi(args)
+        refuse_mpi_options(args)
     if args.pvm_join:
-        join_machine(plan)
-    alarm = watchdog(args)
-    step = _joined.step_of(plan, args)
+        join_pvm(plan)
+    alarm = make_watchdog(args)
+    step = _joined.find_job_step(plan, args)
     if step is not None:
-        return _joined.record(step, plan, command, args, conclude=conclude, alarm=alarm)
+        return _joined.record_in_step(step, plan, command, args, conclude=conclude_run, alarm=alarm)
     rundir.refuse_used_folder(args.out)
     shim = recorder.build_recorder(plan)
-    there = _slow.place(plan, args)
+    there = _slow.choose_staging(plan, args)
     try:
         directory = rundir.create_run(
             args.out,
@@ -265,16 +265,20 @@ def record(command: list[str], args: argparse.Namespace) -> int:
             there.restore_place()
         raise
     try:
-        status = recorded(plan, shim, directory, args, alarm)
+        status = record_plan(plan, shim, directory, args, alarm)
     finally:
-        whole = _slow.moved(there, directory)
+        whole = _slow.move_to_place(there, directory)
     return status or (0 if whole else FAILED_STATUS)
 
 
-def recorded(
-    plan: LaunchPlan, shim: Shim, directory: RunDirectory, args: argparse.Namespace, alarm: SilenceWatchdog | None
+def record_plan(
+    plan: LaunchPlan,
+    shim: BuiltRecorder,
+    directory: RunDirectory,
+    args: argparse.Namespace,
+    alarm: SilenceWatchdog | None,
 ) -> int:
-    """Start, watch, finish, tell."""
+    """Start the program, record it, and report on it; return the exit status."""
     from weft.launch import recorder
     from weft.launch.job import run_job
     from weft.values import recording
@@ -294,34 +298,34 @@ def recorded(
 
             variables |= call_recording.prepare_recording(plan.line.programs, directory)
         variables |= recording.prepare_values(directory.path, args.probes) if args.local is None else {}
-        watched = values.watched(plan, directory, args)
+        watched = values.watch_lines(plan, directory, args)
         variables |= watched.variables
         recorder.describe_recorder(plan, shim, directory)
-        against = values.held_against(directory, args)
+        against = values.make_live_comparison(directory, args)
         started, hosts = watched.plan, None
         if args.local is not None:
             from weft.launch.local.plan_hosts import listen_and_plan
 
             hosts, started = listen_and_plan(watched.plan, directory, args.local, variables)
             variables = {}
-        with watching(directory, args) as witness:
+        with report_live(directory, args) as witness:
             job = run_job(
                 started, directory, variables, args.hang_after,
-                report_news=witness.report_new if witness is not None else _hosts.teller(hosts),
-                observer=observed(against, witness if args.end_at_limit else None), alarm=alarm,
+                report_news=witness.report_new if witness is not None else _hosts.make_host_reporter(hosts),
+                observer=make_early_end(against, witness if args.end_at_limit else None), alarm=alarm,
                 hosts=hosts,
             )  # fmt: skip
     except WeftError:
-        end_tasks(args, directory)
+        remove_task_recording(args, directory)
         recording.remove_value_folder(directory.open_folder())
         directory.discard()
         raise
-    end_tasks(args, directory)
-    return values.compared(conclude(plan, job, args, against), job, against, debug=args.debug)
+    remove_task_recording(args, directory)
+    return values.report_comparison(conclude_run(plan, job, args, against), job, against, debug=args.debug)
 
 
-def watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
-    """What tells of a run that has not come on for so long, where the environment asks for it; ranks do not see it."""
+def make_watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
+    """Return the watchdog that the environment asks for, or None; ranks do not see its variables."""
     if not any(name.startswith("WEFT_WATCHDOG") for name in os.environ):
         return None  # without the modules
     from weft.watchdogs.settings import ACTION, FILE, SECONDS, read_settings
@@ -335,22 +339,22 @@ def watchdog(args: argparse.Namespace) -> SilenceWatchdog | None:
     return SilenceWatchdog(asked) if asked is not None else None
 
 
-def observed(against: LiveComparison | None, witness: LiveFindings | None) -> Callable[[RankWatch], bool] | None:
-    """What ends the job early, where that was asked for: a value that differs, a call over the limit."""
+def make_early_end(against: LiveComparison | None, witness: LiveFindings | None) -> Callable[[RankWatch], bool] | None:
+    """Return what ends the job early, if that was asked for: a value that differs, a call over the limit."""
     if against is None and witness is None:
         return None
     return lambda _: (against is not None and against.has_difference()) or (witness is not None and witness.over_limit)
 
 
-def join_machine(plan: LaunchPlan) -> None:
-    """Let the run take part in the user's own virtual machine. UsageError for a program that is not one of PVM."""
+def join_pvm(plan: LaunchPlan) -> None:
+    """Let the run take part in the user's own virtual machine. UsageError for a program that does not use PVM."""
     if plan.pvm is None:
         raise UsageError("--pvm-join is for programs of PVM, and this one is not linked with its shared library")
     plan.environment["WEFT_INTERNAL_PVM_JOIN"] = "1"
 
 
-def refuse_of_mpi(args: argparse.Namespace) -> None:
-    """UsageError for an option that goes for programs of MPI alone: that of PVM would run on without it."""
+def refuse_mpi_options(args: argparse.Namespace) -> None:
+    """Raise UsageError for options for MPI programs only: a PVM program would run on without them."""
     asked = {
         "--tasks": args.tasks, "--hash-messages": args.hash_messages,
         "--whole-buffers": args.whole_buffers, "--probes": args.probes, "--watch": args.watch,
@@ -362,8 +366,8 @@ def refuse_of_mpi(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[LiveFindings | None]:
-    """What tells of the job while it runs, where that was asked for."""
+def report_live(directory: RunDirectory, args: argparse.Namespace) -> Iterator[LiveFindings | None]:
+    """Report on the job while it runs, if that was asked for."""
     asked = ["--findings"] if args.watch_findings else []
     asked += ["--around"] if args.keep_around_findings else []
     asked += ["--call-limit", str(args.call_limit)] if args.call_limit is not None else []
@@ -373,7 +377,7 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Live
     from weft.launch.live_findings import LiveFindings
     from weft.trace.rings import snapshots
 
-    witness = LiveFindings(directory.path, lambda news: tell(news, sys.stderr), asked)
+    witness = LiveFindings(directory.path, lambda news: print_own_blocks(news, sys.stderr), asked)
     try:
         yield witness
     finally:
@@ -382,23 +386,23 @@ def watching(directory: RunDirectory, args: argparse.Namespace) -> Iterator[Live
             snapshots.delete_unfinished_copies(directory.path)
 
 
-def end_tasks(args: argparse.Namespace, directory: RunDirectory) -> None:
-    """Take away what told the ranks' tasks; their module is loaded only for it."""
+def remove_task_recording(args: argparse.Namespace, directory: RunDirectory) -> None:
+    """Remove what recorded the ranks' tasks; its module is only loaded for that."""
     if args.tasks:
         from weft.tasks import call_recording
 
         call_recording.finish_recording(directory)
 
 
-def conclude(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: LiveComparison | None = None) -> int:
-    """Put the record in order and tell what happened; return the exit status."""
+def conclude_run(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: LiveComparison | None = None) -> int:
+    """Put the record in order and report what happened; return the exit status."""
     from weft.launch import finish, missing_ranks, separate_worlds
 
     ending = finish.finish_run(job)
     of_pvm = plan.pvm is not None  # its machines grow: nobody knows how many tasks there must be
     missing = [] if of_pvm else missing_ranks.describe_missing_ranks(ending.headers, job.run.facts.get("lost") or ())
     if job.shared_run is not None and job.shared_run.absent_ranks:
-        return of_a_part(job, job.shared_run, args)
+        return report_part(job, job.shared_run, args)
     for line in missing:
         say(line)
     failed = bool(missing)
@@ -407,14 +411,14 @@ def conclude(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: Live
     )
     for note in [*plan.notes, *([alone] if alone else [])]:
         say(f"note: {note}")
-    kept = values.keep_values(job, args.probes, args.watch or ())
+    kept = values.finish_values(job, args.probes, args.watch or ())
     if not ending.ranks and kept.processes:
-        return without_mpi(job, kept, args)
+        return report_values_only(job, kept, args)
     if not ending.ranks:
-        why = nothing_recorded(plan, job)
+        why = explain_nothing_recorded(plan, job)
         say(why)
-        write_report(args, Untold(job.run.facts, (why,)))
-        if not keep_empty(plan, job):
+        write_report(args, UnanalysedRun(job.run.facts, (why,)))
+        if not keep_empty_run(plan, job):
             job.run.discard()
         return job.process.shell_status or FAILED_STATUS
     try:
@@ -422,16 +426,16 @@ def conclude(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: Live
     except WeftError as error:
         say(str(error))
         failed = True
-    if (problem := places(job, args)) is not None:
+    if (problem := resolve_places(job, args)) is not None:
         say(problem)
     for reason, ranks in ending.stopped.items():
         failed = True
         why = finish.REASONS.get(reason, "for an unknown reason")
         say(f"recording stopped early on {ranks_text(ranks)}: {why}; the program went on unrecorded")
-    for line in what_happened(ending, job, against):
+    for line in describe_end(ending, job, against):
         say(line)
-    failed |= values.tell_values(kept)
-    told, counted = tell_findings(job, args)
+    failed |= values.report_values(kept)
+    told, counted = print_findings(job, args)
     failed |= not told
     if (problem := finish.pack_small_records(job.run.path)) is not None:
         say(problem)
@@ -442,8 +446,8 @@ def conclude(plan: LaunchPlan, job: Job, args: argparse.Namespace, against: Live
     return job.process.shell_status or (FAILED_STATUS if failed else counted)
 
 
-def of_a_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
-    """Each host of a job step has its own ranks only: say where they are and how they are put together."""
+def report_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
+    """Say where a host's part of the run is and how the parts are put together; return the status."""
     from weft.launch import finish
 
     host, place = os.uname().nodename, job.run.path
@@ -452,25 +456,25 @@ def of_a_part(job: Job, joint: SharedRun, args: argparse.Namespace) -> int:
         f"host {host} has {ranks} of {joint.step.size} in {place}, which the other hosts do not see; "
         "nothing is looked for in a part of a run"
     )
-    problem = places(job, args)
+    problem = resolve_places(job, args)
     job.run.write()
     say(why)
     say(f"gather: copy each host's folder to one place, this one by `scp -r {host}:{place} {host}`, and there: "
         f"`weft gather {place.name}-whole {host} ...` with all of them. {joint.remedy}")  # fmt: skip
     if problem is not None:
         say(problem)
-    write_report(args, Untold(job.run.facts, (why,)))
+    write_report(args, UnanalysedRun(job.run.facts, (why,)))
     finish.pack_small_records(job.run.path)
     return job.process.shell_status or FAILED_STATUS
 
 
-def keep_empty(plan: LaunchPlan, job: Job) -> bool:
-    """Keep a run without records where other hosts may have some; whether that is so."""
+def keep_empty_run(plan: LaunchPlan, job: Job) -> bool:
+    """Keep a run without records if other hosts may have some; return whether it was kept."""
     from weft.launch import remote_hosts
 
     place = shown_path(job.run.path)
     if job.hosts is not None:
-        clear(job, job.hosts)
+        finish_hosts(job, job.hosts)
         say(f"what its hosts wrote may still lie there, in {job.run.facts['local']}: weft gather {place}")
     elif remote_hosts.may_use_other_hosts(plan.line):
         say(f"{place} is kept: what its hosts wrote can be put into it (weft gather {place} HOSTDIR...)")
@@ -480,8 +484,8 @@ def keep_empty(plan: LaunchPlan, job: Job) -> bool:
     return True
 
 
-def places(job: Job, args: argparse.Namespace) -> str | None:
-    """Look up where the calls stand; each host of --local has done so for its own ranks. Returns what went wrong."""
+def resolve_places(job: Job, args: argparse.Namespace) -> str | None:
+    """Look up the lines of the calls; each host of --local has done so for its own ranks. Returns what went wrong."""
     from weft.launch import finish
 
     problem = finish.resolve_sites(job.run.path, with_source_texts=not args.no_sources)
@@ -490,40 +494,40 @@ def places(job: Job, args: argparse.Namespace) -> str | None:
     from weft.launch.local import merge_records
 
     problem = merge_records.merge_locations(job.run.path, job.hosts.folders(), problem)
-    clear(job, job.hosts)
+    finish_hosts(job, job.hosts)
     return "; ".join([*job.hosts.problems, *([problem] if problem else [])]) or None
 
 
-def clear(job: Job, hosts: Hosts) -> None:
-    """All of the hosts is in the run. Tasks of a job step wait until it is reported."""
+def finish_hosts(job: Job, hosts: Hosts) -> None:
+    """Remove what hosts sent, as all of it is in the run. Tasks of a job step wait until it is reported."""
     hosts.remove_incoming()
     if job.shared_run is None:
         hosts.close()
 
 
-def without_mpi(job: Job, kept: RecordedValues, args: argparse.Namespace) -> int:
-    """A program without MPI that has probes: its values are the run."""
+def report_values_only(job: Job, kept: RecordedValues, args: argparse.Namespace) -> int:
+    """Report on a program without MPI that has probes: its values are the run. Returns the exit status."""
     say(f"recorded the values of {kept.processes} process{'es' * (kept.processes != 1)} in {shown_path(job.run.path)}; "
         "the program never initialised MPI")  # fmt: skip
-    failed = values.tell_values(kept)
+    failed = values.report_values(kept)
     try:
         job.run.write()
     except WeftError as error:
         say(str(error))
         failed = True
     why = "the program never initialised MPI: there are values and no calls"
-    failed |= not write_report(args, Untold(job.run.facts, (why,)))
+    failed |= not write_report(args, UnanalysedRun(job.run.facts, (why,)))
     return job.process.shell_status or (FAILED_STATUS if failed else 0)
 
 
 def ranks_text(ranks: list[int]) -> str:
-    """Name some ranks."""
+    """Return the words for some ranks."""
     shown = ", ".join(str(rank) for rank in sorted(ranks)[:8]) + (", ..." if len(ranks) > 8 else "")
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
-def what_happened(ending: Ending, job: Job, against: LiveComparison | None = None) -> list[str]:
-    """Say how the run ended, where that needs saying, and where its record is."""
+def describe_end(ending: Ending, job: Job, against: LiveComparison | None = None) -> list[str]:
+    """Return how the run ended, if that needs saying, and where its record is."""
     from weft.launch import finish
 
     place = shown_path(job.run.path)
@@ -534,7 +538,7 @@ def what_happened(ending: Ending, job: Job, against: LiveComparison | None = Non
     elif against is not None and against.differs:
         lines.append(f"the run was stopped: a value differs from {shown_path(against.reference.path)}")
     elif job.lost_host:
-        lines += _hosts.cut_off(job)
+        lines += _hosts.describe_lost_host(job)
     elif job.fallen_ranks:
         them = "it" if len(job.fallen_ranks) == 1 else "them"
         lines.append(
@@ -549,25 +553,29 @@ def what_happened(ending: Ending, job: Job, against: LiveComparison | None = Non
             "deadlock: a message may have been under way, or a rank slow outside MPI"
         )
     elif ending.ended == "interrupted":
-        lines.append(f"the run was {interruption(job)}; the record is complete up to each rank's last call")
+        lines.append(f"the run was {describe_interruption(job)}; the record is complete up to each rank's last call")
     elif ending.ended == "crashed" and not finish.is_hydra_race(job, ending.headers.values()):
         lines.append(f"the program crashed ({status_text(job)}); the record is complete up to each rank's last call")
     elif ending.ended == "killed":
         lines.append(f"the run was killed ({status_text(job)}); the record is complete up to each rank's last call")
-    lines += memory_kills(job)
+    lines += describe_memory_kills(job)
     if ending.ended == "crashed":
-        lines += shared_memory(job)
+        lines += describe_shared_memory(job)
     if finish.is_hydra_race(job, ending.headers.values()):
         lines.append(
             f"the launcher gave status {job.process.shell_status} though every rank had left MPI in order: MPICH's "
             "launcher sometimes kills ranks that are still on their way out. It is not the program's fault"
         )
     names = rank_names(job.run.facts.get("names") or [])
-    return [*lines, f"recorded {count} in {place}{f' ({names})' if names else ''}", *_hosts.remedies(job, place)]
+    return [
+        *lines,
+        f"recorded {count} in {place}{f' ({names})' if names else ''}",
+        *_hosts.suggest_remedies(job, place),
+    ]
 
 
-def interruption(job: Job) -> str:
-    """What ended the run from outside."""
+def describe_interruption(job: Job) -> str:
+    """Return what ended the run from outside."""
     name = str(job.run.facts.get("interrupted_by", "a signal"))
     return {
         "SIGINT": "interrupted by SIGINT (Ctrl-C)",
@@ -576,8 +584,8 @@ def interruption(job: Job) -> str:
     }.get(name, f"ended by {name}")  # fmt: skip
 
 
-def memory_kills(job: Job) -> list[str]:
-    """What the kernel tells of memory: whether it killed processes of this machine or container meanwhile."""
+def describe_memory_kills(job: Job) -> list[str]:
+    """Return a line if the kernel killed processes of this machine or container for want of memory meanwhile."""
     evidence = job.run.facts.get("evidence")
     kills = evidence.get("memory_kills") if isinstance(evidence, dict) else None
     if not isinstance(kills, int) or kills < 1:
@@ -588,8 +596,8 @@ def memory_kills(job: Job) -> list[str]:
     ]
 
 
-def shared_memory(job: Job) -> list[str]:
-    """Whether a crash may be for want of shared memory, which no MPI says of itself."""
+def describe_shared_memory(job: Job) -> list[str]:
+    """Return a line if a crash may be for want of shared memory, which no MPI reports."""
     import signal
 
     from weft.base import abilities
@@ -602,7 +610,7 @@ def shared_memory(job: Job) -> list[str]:
 
 
 def status_text(job: Job) -> str:
-    """The exit status in words."""
+    """Return the exit status in words."""
     import signal
 
     number = job.process.signal
@@ -613,8 +621,8 @@ def status_text(job: Job) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
-def other_mpi(run: Path) -> tuple[str, str] | None:
-    """What a recorder noted that found another MPI in its process: that library, and the soname it was built for."""
+def read_other_mpi_note(run: Path) -> tuple[str, str] | None:
+    """Return another MPI that a recorder noted in its process: that library, and the soname it was built for."""
     for note in sorted((run / "ranks").glob("other-mpi-*.txt"))[:1]:
         lines = note.read_text(errors="replace")[:4096].splitlines()
         if len(lines) == 2 and lines[0]:
@@ -622,15 +630,15 @@ def other_mpi(run: Path) -> tuple[str, str] | None:
     return None
 
 
-def unseen_mpi(run: Path) -> str | None:
-    """The library of MPI that a process initialised without the recorder seeing it, as that noted at its end."""
+def read_unseen_mpi_note(run: Path) -> str | None:
+    """Return the MPI library that a process initialised without its recorder seeing it, as noted at its end."""
     for note in sorted((run / "ranks").glob("unseen-mpi-*.txt"))[:1]:
         return note.read_text(errors="replace")[:4096].partition("\n")[0]
     return None
 
 
-def nothing_recorded(plan: LaunchPlan, job: Job) -> str:
-    """Say why there is no record, as far as it can be known."""
+def explain_nothing_recorded(plan: LaunchPlan, job: Job) -> str:
+    """Return why there is no record, as far as it can be known."""
     import shutil
 
     from weft.launch import remote_hosts
@@ -641,14 +649,14 @@ def nothing_recorded(plan: LaunchPlan, job: Job) -> str:
     if job.process.shell_status != 0:
         first = "called PVM" if plan.pvm is not None else "initialised MPI"
         return f"nothing was recorded: the program ended ({status_text(job)}) before it {first}"
-    other = other_mpi(job.run.path)
+    other = read_other_mpi_note(job.run.path)
     if other:
         return (
             f"nothing was recorded: the program loads {other[0]}, and the recorder was built for {other[1]} "
             f"({plan.library.path}); put the mpicc of the program's MPI first on the PATH "
             "(`weft doctor` shows what fits)"
         )
-    unseen = unseen_mpi(job.run.path)
+    unseen = read_unseen_mpi_note(job.run.path)
     if unseen:
         return (
             f"nothing was recorded: the program initialised {unseen} by functions that the recorder does not see: it "
@@ -677,8 +685,8 @@ def nothing_recorded(plan: LaunchPlan, job: Job) -> str:
 
 
 @dataclass(frozen=True)
-class Untold:
-    """What a report is of where there is nothing to analyse: the run, and why."""
+class UnanalysedRun:
+    """The subject of a report without analyses: the run, and why nothing was analysed."""
 
     run: Mapping[str, object]
     problems: Sequence[str]
@@ -704,7 +712,7 @@ def write_report(args: argparse.Namespace, subject: Subject, report: Report | No
     return True
 
 
-def write_files(args: argparse.Namespace, ground: Ground, report: Report) -> None:
+def write_files(args: argparse.Namespace, ground: AnalysisContext, report: Report) -> None:
     """Write the files that -o names, as `weft report` does."""
     if args.output:
         from weft.cli._report_output import write_forms
@@ -712,33 +720,33 @@ def write_files(args: argparse.Namespace, ground: Ground, report: Report) -> Non
         write_forms(ground, report, args)
 
 
-def tell_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
+def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
     """Print a line a finding, worst first, and write the reports.
 
     Return whether Weft itself did all of it, and 1 if a finding counts as a failure, else 0.
     """
     if job.run.facts["level"] == "outcomes":
         why = "a run of level `outcomes` holds no calls: nothing was analysed. It is for `weft replay`"
-        return write_report(args, Untold(job.run.facts, (why,))), 0
+        return write_report(args, UnanalysedRun(job.run.facts, (why,))), 0
     if args.no_report:
         say(f"not analysed, as --no-report says: weft report {shown_path(job.run.path)}")
         return True, 0
     import weft
-    from weft.cli._progress import progress
-    from weft.report import Ground, examine
+    from weft.cli._progress import show_progress
+    from weft.report import AnalysisContext, run_analyses
     from weft.report.text import summary_blocks
 
     try:
         trace = weft.open(shown_path(job.run.path))
-        ground = Ground(trace)
-        with progress("analysing the run") as advance:
-            report = examine(trace, ground=ground, progress=advance)
+        ground = AnalysisContext(trace)
+        with show_progress("analysing the run") as advance:
+            report = run_analyses(trace, ground=ground, progress=advance)
         counted = 0
         if args.fail_on or args.baseline or args.suppress:
             choice = _findings_output.read_selection(args, "never")
             report = replace(report, findings=_findings_output.apply_selection(report.findings, choice))
             counted = _findings_output.find_status(report.findings, choice)
-        tell(summary_blocks(trace, report), sys.stderr)
+        print_own_blocks(summary_blocks(trace, report), sys.stderr)
         with contextlib.suppress(OSError):
             show_picture(ground, report)
         write_files(args, ground, report)
@@ -748,16 +756,16 @@ def tell_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
     except WeftError as error:
         why = f"the run could not be analysed: {error}"
         say(why)
-        write_report(args, Untold(job.run.facts, (why,)))
+        write_report(args, UnanalysedRun(job.run.facts, (why,)))
         return False, 0
     return write_report(args, trace, report) and not report.failures, counted
 
 
-def show_picture(ground: Ground, report: Report) -> None:
-    """Draw the worst finding that can be drawn: the messages that led to it, and who waits where."""
+def show_picture(ground: AnalysisContext, report: Report) -> None:
+    """Draw the worst finding that can be drawn: the messages that led to it, and which rank waits where."""
     if not report.findings:
         return
-    from weft.report.pictures import pictures
+    from weft.report.pictures import draw_pictures
 
-    for lines in pictures(ground.trace, report.findings, sys.stderr, 1, ground).values():
+    for lines in draw_pictures(ground.trace, report.findings, sys.stderr, 1, ground).values():
         print("", *lines, "", sep="\n", file=sys.stderr, flush=True)

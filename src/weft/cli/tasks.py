@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.cli import _options
-from weft.cli.debug import FAILED_STATUS, script
+from weft.cli.debug import FAILED_STATUS, read_script
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
     from weft.tasks import Session
 
 SCRIPTED = 600.0
-"""Seconds that a command of a script may take where nobody sits at it and says otherwise."""
+"""Seconds that a command of a script may take, unless --timeout says otherwise."""
 TAKES_PROGRAM = True
 """What follows `--` is a program, not ours to parse: it comes as args.rest."""
 
@@ -45,7 +45,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "-c", dest="commands", action="append", metavar="COMMAND", help="run this command, then exit; repeatable"
     )
-    _options.add_answers(parser, "weft-tasks/1")
+    _options.add_answer_format(parser, "weft-tasks/1")
     parser.add_argument(
         "--runtime", default="", metavar="FILE", help="use this OpenMP runtime (default: the one that Weft finds)"
     )
@@ -79,13 +79,13 @@ def run(args: argparse.Namespace) -> int:
         print(*(f"{name}={value}" for name, value in tool_environment(args.runtime).items()))
         return 0
     as_json = args.format == "json"
-    lines = script(args)
+    lines = read_script(args)
     opened = open_session(args)
     opened.console.json = as_json
     unattended = SCRIPTED if lines is not None else 0.0
     opened.debugger.limit = unattended if args.timeout is None else args.timeout
     if args.once:
-        return look(opened, as_json=as_json)
+        return show_once(opened, as_json=as_json)
     prompt = opened.console
     try:
         with opened:
@@ -106,8 +106,8 @@ def run(args: argparse.Namespace) -> int:
     return FAILED_STATUS if unseen and (prompt.failed or opened.debugger.stop.why in ("deadlock", "stuck")) else 0
 
 
-def look(opened: Session, *, as_json: bool) -> int:
-    """All tasks and what they wait for, once; 1 where the program is in a deadlock, or can go on no further."""
+def show_once(opened: Session, *, as_json: bool) -> int:
+    """Print all tasks and what they wait for, once; return 1 if the program is in a deadlock, or cannot go on."""
     from weft.tasks.answers import render_verdict
     from weft.tasks.console import SCHEMA
 
@@ -122,7 +122,7 @@ def look(opened: Session, *, as_json: bool) -> int:
 
 
 def open_session(args: argparse.Namespace) -> Session:
-    """The session that the arguments mean."""
+    """Open the session that the arguments mean."""
     from weft.tasks import session
 
     command = [*args.program, *args.rest]

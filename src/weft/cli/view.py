@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 FIRST_PICTURE = 3.0
-"""Seconds that the analysis waits for the browser to have its first picture."""
+"""Seconds that the analysis waits until the browser has its first picture."""
 
 
 def register(subparsers: Any) -> None:
@@ -51,13 +51,13 @@ def register(subparsers: Any) -> None:
     add_options(parser)
     parser.add_argument("--beside", type=Path, metavar="OTHER", help="show another run of the program below this one")
     _options.add_output(parser, "write the page to one file and do not serve it", "FILE.html")
-    _asked.add_option(parser)
+    _asked.add_trust_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve the picture of a run, or write it."""
     import weft
-    from weft.cli._progress import progress
+    from weft.cli._progress import show_progress
     from weft.launch.rundir import find_newest_run
     from weft.view.run_view import RunView
 
@@ -66,28 +66,28 @@ def run(args: argparse.Namespace) -> int:
     if args.beside is not None and (args.text or args.output is not None):
         raise UsageError("--beside is for the browser: `weft compare RUN OTHER` says in words where two runs differ")
     if args.text:
-        return _draw(weft.open(args.run or find_newest_run()), args.last)
+        return _print_text(weft.open(args.run or find_newest_run()), args.last)
     trace = weft.open(args.run or find_newest_run())
-    with progress(f"indexing {trace.event_count:,} calls") as advance:
+    with show_progress(f"indexing {trace.event_count:,} calls") as advance:
         picture = RunView(trace, lambda done, total: advance(done / max(total, 1), ""))
     picture.replayed.trusted = args.trust
     if args.output is not None:
-        return _export(picture, args.output)
-    return serve(picture, args.port, browser=not args.no_browser, beside=args.beside)
+        return _write_html(picture, args.output)
+    return serve_page(picture, args.port, browser=not args.no_browser, beside=args.beside)
 
 
-def beside(reference: Path, run: Path, values: ValueComparison | None, *, calls: bool) -> int:
-    """What `weft compare --view` does: both runs, where they differ. `calls`: whether their calls are shown."""
+def view_both(reference: Path, run: Path, values: ValueComparison | None, *, calls: bool) -> int:
+    """Show both runs where they differ, as `weft compare --view` does. `calls`: whether their calls are shown."""
     import weft
     from weft.view.run_view import RunView
     from weft.view.value_view import ValueView
 
     picture = RunView(weft.open(reference)) if calls else None
     valued = None if values is None else ValueView(values, calls=calls)
-    return serve(picture, 0, browser=True, beside=run if calls else None, values=valued)
+    return serve_page(picture, 0, browser=True, beside=run if calls else None, values=valued)
 
 
-def _draw(trace: Trace, depth: int) -> int:
+def _print_text(trace: Trace, depth: int) -> int:
     """Print the last moments of each rank."""
     from weft.picture.text import draw_text
 
@@ -96,11 +96,12 @@ def _draw(trace: Trace, depth: int) -> int:
     return 0
 
 
-def _export(picture: RunView, file: Path) -> int:
-    from weft.cli._progress import progress
+def _write_html(picture: RunView, file: Path) -> int:
+    """Write the picture as one HTML file."""
+    from weft.cli._progress import show_progress
     from weft.view.html_export import render_html
 
-    with progress("analysing the run"):
+    with show_progress("analysing the run"):
         picture.analyse()
     try:
         size = file.write_bytes(render_html(picture))
@@ -110,7 +111,7 @@ def _export(picture: RunView, file: Path) -> int:
     return 0
 
 
-def serve(
+def serve_page(
     picture: RunView | None, port: int, *, browser: bool, beside: Path | None = None, values: ValueView | None = None
 ) -> int:
     """Serve the page until Ctrl-C."""
@@ -118,7 +119,7 @@ def serve(
     from weft.view.server import ViewServer
 
     if beside is not None:
-        weft.open(beside)  # what cannot be opened is told here, not in the page
+        weft.open(beside)  # an error of opening is reported here, not in the page
     try:
         server = ViewServer(picture, port, beside, values)
     except OSError as error:
@@ -126,7 +127,7 @@ def serve(
     if picture is not None:
         threading.Thread(target=picture.analyse, args=(FIRST_PICTURE,), name="analysis", daemon=True).start()
     remote = "SSH_CONNECTION" in os.environ
-    for line in told(server, remote=remote):
+    for line in address_lines(server, remote=remote):
         print(line, flush=True)
     if not remote and browser and _has_screen():
         threading.Thread(target=webbrowser.open, args=(server.url_for_browser,), daemon=True).start()
@@ -140,13 +141,13 @@ def serve(
 
 
 def _has_screen() -> bool:
-    """Whether a browser would have a window: without one a text browser would take the terminal."""
+    """Return whether a browser would have a window: without one a text browser would take the terminal."""
     names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     return sys.platform == "darwin" or any(os.environ.get(name) for name in names)
 
 
-def told(server: ViewServer, *, remote: bool) -> list[str]:
-    """What the terminal says: the address, and how to reach it from elsewhere."""
+def address_lines(server: ViewServer, *, remote: bool) -> list[str]:
+    """Return what the terminal shows: the address, and how to reach it from elsewhere."""
     port = server.server_address[1]
     lines = [f"weft: the view of {server.shown} is at {server.url}"]
     if remote:

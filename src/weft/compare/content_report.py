@@ -13,8 +13,8 @@ from weft.compare.contents import ContentComparison, MessageContent, has_hashes
 from weft.compare.differences import Comparison
 from weft.compare.values.tolerance import ulp_distances
 from weft.match import Match
-from weft.terms.event_findings import said
-from weft.terms.reduction_values import Numbers, combined, members, numbers, operation
+from weft.terms.event_findings import call_at
+from weft.terms.reduction_values import Numbers, as_numbers, combine_contributions, operation_name, read_contributions
 from weft.trace import Event
 
 CALLERS = 3
@@ -66,7 +66,7 @@ def caller_lines(event: Event) -> Iterator[str]:
 
 def numbered_call_text(match: Match, event: EventId) -> str:
     """Return a call with the number of its event."""
-    return f"event {event[1]}, {said(match.trace.event(*event))}"
+    return f"event {event[1]}, {call_at(match.trace.event(*event))}"
 
 
 def _content_text(one: MessageContent, match: Match) -> str:
@@ -86,7 +86,7 @@ def _end_text(one: MessageContent, match: Match) -> str:
         return "every member brings what it did in the reference: the result differs, as by another order of sums"
     others = [
         f"{rank_words([rank])} ({numbered_call_text(match, EventId(rank, event))})"
-        for rank, event in match.partners(one.after)
+        for rank, event in match.partner_events(one.after)
     ]
     other = others[0] if others else "nobody in the record"
     if one.sent:
@@ -100,7 +100,7 @@ def _kept_numbers(one: MessageContent, comparison: Comparison) -> tuple[Numbers,
     found = []
     for side, event, row in ((comparison.before, one.before, one.rows[0]), (comparison.after, one.after, one.rows[1])):
         rank = side.trace.ranks[one.rank]
-        found.append(numbers(rank.event(event[1]), rank.hashed.kept(row)))
+        found.append(as_numbers(rank.event(event[1]), rank.message_hashes.content_of(row)))
     before, after = found
     if before is None or after is None or before.dtype != after.dtype or len(before) != len(after):
         return None
@@ -132,9 +132,9 @@ def _explain_by_order(one: MessageContent, comparison: Comparison, apart: Number
     """Return a sentence on whether another order of the same operation explains a result."""
     match = comparison.after
     instance = match.collective_of(one.after)
-    parts = members(match.trace, match, instance) if instance is not None else None
+    parts = read_contributions(match.trace, match, instance) if instance is not None else None
     if parts is not None:
-        made = combined(parts, operation(parts[0].event))
+        made = combine_contributions(parts, operation_name(parts[0].event))
         if made is not None and len(made[0]) == len(apart):
             if np.all(apart <= made[1]):
                 return "another order of the same operation explains it: it is rounding, and no error"

@@ -44,7 +44,7 @@ class MessageContent:
     bytes_after: int
     known: EventId | None
     rows: tuple[int, int]
-    """Of `Rank.hashed` in the reference and in the run."""
+    """Of `Rank.message_hashes` in the reference and in the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _is_sent_alike(content: MessageContent, comparison: Comparison, kept: dict[i
         said = [kept[rank].is_sent_alike(event) for rank, event in members if rank in kept]
     else:
         # A wildcard may have taken another message: that is reported with the calls.
-        ends = zip(match.partners(content.after), comparison.before.partners(content.before), strict=False)
+        ends = zip(match.partner_events(content.after), comparison.before.partner_events(content.before), strict=False)
         said = [
             kept[now[0]].is_sent_alike(now[1], then[1]) if now[0] == then[0] else False
             for now, then in ends if now[0] in kept

@@ -11,7 +11,7 @@ from weft.compare.differences import Comparison, Difference
 from weft.compare.times import MAX_PLACES, SlowerPlace, elapsed_ns
 from weft.findings import Finding
 from weft.match import NONE, Match
-from weft.terms.event_findings import said
+from weft.terms.event_findings import call_at
 from weft.trace import Event, Trace
 
 SCHEMA: Final = "weft-compare/1"
@@ -119,7 +119,7 @@ def _call_text(match: Match, event: EventId | None) -> str:
         ended = match.trace.run.get("ended")
         return "no further call" + ("" if ended in (None, "finished") else f" ({ENDED.get(str(ended), str(ended))})")
     one = match.trace.event(*event)
-    return said(one) + _message_text(match, event) + (", which does not return" if one.open else "")
+    return call_at(one) + _message_text(match, event) + (", which does not return" if one.open else "")
 
 
 def _message_text(match: Match, event: EventId) -> str:
@@ -128,14 +128,14 @@ def _message_text(match: Match, event: EventId) -> str:
     if not rows or match.recvs.partner[rows[0]] == NONE:
         return ""
     send = match.sends.id(int(match.recvs.partner[rows[0]]))
-    return f", which takes the message of rank {send[0]}: {said(match.trace.event(*send))}"
+    return f", which takes the message of rank {send[0]}: {call_at(match.trace.event(*send))}"
 
 
 def _changed_arguments(comparison: Comparison, before: EventId, after: EventId) -> Iterator[str]:
     """Yield the arguments that differ: `count 100, in the reference 99`."""
     one, two = comparison.before.trace.event(*before), comparison.after.trace.event(*after)
     given, now = one.args, two.args
-    for name, parameter in two.function.by_name.items():
+    for name, parameter in two.function.parameters_by_name.items():
         if name in _SILENT or name not in given or name not in now or parameter.kind == "BUFFER":
             continue
         shown = [_argument_text(event, parameter.handle, values[name]) for event, values in ((one, given), (two, now))]

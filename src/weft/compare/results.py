@@ -17,7 +17,7 @@ from weft.compare.contents import has_hashes
 from weft.compare.values.judgement import Judgement, judge_arrays
 from weft.compare.values.tolerance import Tolerance
 from weft.match import Match
-from weft.terms.reduction_values import Numbers, kin, numbers
+from weft.terms.reduction_values import Numbers, as_numbers, blocking_name
 from weft.trace import Rank
 from weft.trace.layout import HashSide
 
@@ -68,7 +68,10 @@ class _SharedResults:
     def __init__(self, match: Match) -> None:
         trace, collectives = match.trace, match.collectives
         whole = np.array([len(one.members) == len(trace.ranks) for one in trace.communicators], bool)
-        kinds = {name: trace.functions.mask(f.name for f in trace.functions if kin(f.name) == name) for name in SHARED}
+        kinds = {
+            name: trace.functions.mask(f.name for f in trace.functions if blocking_name(f.name) == name)
+            for name in SHARED
+        }
         counted = np.logical_or.reduce(list(kinds.values()))[collectives.function]
         counted &= whole[match.instances.comm[collectives.instance]]
         place = np.full(len(match.instances), -1, np.int64)
@@ -105,9 +108,9 @@ class _SharedResults:
     def result_numbers(self, at: int) -> Numbers | None:
         """Return the elements of a result; None if not all were kept, or if their type is unknown."""
         rank = self.match.trace.ranks[int(self.holder[at])]
-        kept = rank.hashed.kept(int(self.row[at]))
+        kept = rank.message_hashes.content_of(int(self.row[at]))
         whole = kept is not None and len(kept) == self.bytes[at]
-        return numbers(rank.event(int(self.event[at])), kept) if whole else None
+        return as_numbers(rank.event(int(self.event[at])), kept) if whole else None
 
     def result_call(self, at: int) -> EventId:
         """Return the call of the rank that has a result."""

@@ -102,9 +102,9 @@ def _place_text(calls: ThreadCalls, at: int, *, of_mpi: bool) -> str:
     rank: Rank = calls.rank
     here = Event(rank, int(calls.events[at]))
     if of_mpi:
-        return f"in {describe.call(here, peers=False)}{describe.where(here)}"
+        return f"in {describe.call_words(here, peers=False)}{describe.at_place(here)}"
     last = Event(rank, int(calls.events[at - 1]))
-    if (place := describe.where(here)) == describe.where(last) and place:
+    if (place := describe.at_place(here)) == describe.at_place(last) and place:
         return f"computing between calls{place}"
-    ends = [f"{describe.call(event, peers=False)}{describe.where(event)}" for event in (last, here)]
+    ends = [f"{describe.call_words(event, peers=False)}{describe.at_place(event)}" for event in (last, here)]
     return f"computing between {ends[0]} and {ends[1]}"

@@ -16,7 +16,7 @@ from weft.deadlock.traffic import Traffic
 from weft.deadlock.wait_for_graph import NEVER, NOW, Need, find_stuck, need_all, need_any, need_rank
 from weft.match.rings import dropped_operations
 from weft.mpi import meaning
-from weft.mpi.meaning import Act, Form, Leaves, Meaning, Over, Share, Waits, base
+from weft.mpi.meaning import Act, Form, Leaves, Meaning, Over, Share, Waits, base_name
 from weft.terms import calls
 from weft.terms.windows import group_members
 from weft.trace import Communicator, Event, Flag, Rank, Trace
@@ -145,7 +145,7 @@ class Standstill:
 
     def _wanted_messages(self, event: Event) -> Iterator[_Wanted]:
         """Yield the messages and receives that a blocked call needs."""
-        name = base(event.function.name)
+        name = base_name(event.function.name)
         if name in calls.RECVS or name in calls.PROBES:
             yield from self._want("probe" if name in calls.PROBES else "message", event)
         elif name in calls.SENDS:
@@ -178,7 +178,7 @@ class Standstill:
             yield from self._want("message", event, request, peer=args["source"], tag=args["recvtag"])
 
     def _requests(self, event: Event) -> list[int]:
-        if base(event.function.name) in calls.OF_ONE:
+        if base_name(event.function.name) in calls.OF_ONE:
             return [event.object] if event.object > 1 else []
         return [id for id in event.args.get("array_of_requests", []) if id > 1]
 
@@ -194,7 +194,7 @@ class Standstill:
         maker = self.find_request_maker(wait, request)
         if maker is None:
             return
-        name = base(maker.function.name)
+        name = base_name(maker.function.name)
         posted = self._active_start(wait, request) if name in calls.PERSISTENT else None
         if name in calls.PERSISTENT and posted is None:
             return
@@ -222,7 +222,7 @@ class Standstill:
 
     def _analyse_call(self, event: Event, asks: list[_Wanted], books: dict[int, Ledger]) -> Blocked:
         """Return a blocked call with what it needs and the reasons for which it waits."""
-        name = base(event.function.name)
+        name = base_name(event.function.name)
         reasons = [self._reason_for(ask, books) for ask in asks]
         if name in calls.WAITS:
             reasons += self._reasons_of_collective_requests(event)
@@ -254,7 +254,7 @@ class Standstill:
     def _need_of_send(self, ask: _Wanted, books: dict[int, Ledger]) -> Need:
         """Return what must happen before a send can return: its receiver continues, or nothing if the message may be
         taken."""
-        name = base(ask.event.function.name)
+        name = base_name(ask.event.function.name)
         standard = name not in calls.SYNCHRONOUS and name not in calls.STARTS
         if ask.peer < 0 or (self._buffering and standard):
             return NOW
@@ -276,7 +276,7 @@ class Standstill:
 
     def _reason_of_collective(self, event: Event) -> Reason | None:
         """Return the reason for which a collective call waits: the members that did not come; None if all are there."""
-        row = meaning.of(event.function.name)
+        row = meaning.find_meaning(event.function.name)
         if row is None or row.over is Over.NOBODY or row.form is Form.NONBLOCKING:
             return None
         if row.name == "Intercomm_create":
@@ -292,7 +292,7 @@ class Standstill:
         """Return a need of all absent members if the call needs them all, else of any: somebody's absence keeps it
         from returning."""
         missing, comm, me = absence.missing, event.comm, event.rank.index
-        if comm is not None and not comm.inter and row.rooted:
+        if comm is not None and not comm.inter and row.is_rooted:
             root, from_root = comm.peer(me, event.peer), row.leaves is Leaves.AFTER_ROOT
             if root == me:  # a member that owes nothing by its count need not come first
                 return self._need_of_ranks(missing, not from_root and row.receives is not Share.LISTED)
@@ -300,7 +300,7 @@ class Standstill:
         if comm is not None and row.leaves in (Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE):
             below = frozenset(m for m in missing if comm.rank_of(m) < comm.rank_of(me))
             return self._need_of_ranks(below or missing, bool(below))
-        some = row.waits is Waits.SOME or row.by_value or (comm is not None and comm.inter)
+        some = row.waits is Waits.SOME or row.has_pairwise_amounts or (comm is not None and comm.inter)
         if row.leaves is Leaves.FENCE and event.args.get("assert", 0):
             some = True
         return self._need_of_ranks(missing, not some)
@@ -309,7 +309,7 @@ class Standstill:
         """Yield the reasons for which a wait for nonblocking or persistent collectives cannot return."""
         for request in self._requests(wait):
             maker = self.find_request_maker(wait, request)
-            row = meaning.of(maker.function.name) if maker else None
+            row = meaning.find_meaning(maker.function.name) if maker else None
             if maker is None or row is None or row.act is not Act.COLLECTIVE:
                 continue
             if row.form is Form.PERSISTENT:
@@ -332,7 +332,7 @@ class Standstill:
         """Yield partitioned sends that only this rank could make ready, and receives that wait for such a send."""
         for request in self._requests(wait) if self.dropped is None else ():
             maker = self.find_request_maker(wait, request)
-            name = base(maker.function.name) if maker else ""
+            name = base_name(maker.function.name) if maker else ""
             start = self._active_start(wait, request) if maker and name in calls.PARTITIONED else None
             if maker is None or start is None or maker.comm is None or maker.peer < 0:
                 continue
@@ -396,7 +396,7 @@ class Standstill:
         complete."""
         if self.dropped is not None:
             return None  # a lock that is held, or a post, may be among what was dropped
-        row = meaning.of(name)
+        row = meaning.find_meaning(name)
         if row is not None and row.waits is Waits.HOLDER and row.form is Form.BLOCKING:
             return self._reason_of_lock(event, name)
         return (
@@ -448,7 +448,7 @@ class Standstill:
         table = self.gatherings.masks.table(frozenset((name, "Win_start")))
         for index in np.flatnonzero(table[events["function"]] & (events["object"] == id)).tolist() if id else []:
             event = of.event(index)
-            made = base(event.function.name)
+            made = base_name(event.function.name)
             if "group" in event.args:
                 group = group_members(of, event.args["group"])
             if made == name and (name != "Win_complete" or not event.open):
@@ -503,7 +503,7 @@ def _has_left_mpi(of: Rank) -> bool:
     if of.missing:
         return False
     last = _last_calls(of)
-    if any(event.leaving for event in last):
+    if any(event.is_finalize_at_exit for event in last):
         return True  # the interpreter's end, or exit(), made this MPI_Finalize: the program is over
     surely = not of.trace.system.ends_callers or not any(event.open for event in last)
     return of.state in ("finalized", "exited") and surely

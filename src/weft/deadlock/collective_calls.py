@@ -10,15 +10,15 @@ import numpy as np
 
 from weft.base.lazy import dataclass
 from weft.match.rings import DroppedOperations
-from weft.mpi.meaning import Form, Meaning, Over, base
+from weft.mpi.meaning import Form, Meaning, Over, base_name
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, columns, ints
-from weft.terms.calls import Masks, masks
+from weft.terms.argument_columns import Ints, decode_columns, integer_column
+from weft.terms.calls import Masks, masks_of
 from weft.terms.windows import SHARED, group_members, window_of
 from weft.trace import Communicator, Event, Flag, Rank, Trace
 from weft.trace.layout import Def, raw_rank
 
-_ROOTED: Final = calls.forms(calls.FROM_ROOT | calls.TO_ROOT)
+_ROOTED: Final = calls.forms_of(calls.FROM_ROOT | calls.TO_ROOT)
 _OF_FORM: Final = {
     Form.BLOCKING: calls.COMM_COLLECTIVES, Form.NONBLOCKING: calls.ICOLLECTIVES,
     Form.PERSISTENT: calls.COLLECTIVE_INITS,
@@ -79,7 +79,7 @@ class CollectiveCalls:
     def __init__(self, trace: Trace, dropped: DroppedOperations | None = None) -> None:
         self.trace = trace
         self._dropped = dropped
-        self.masks: Masks = masks(trace.functions)
+        self.masks: Masks = masks_of(trace.functions)
         self._lists: dict[tuple[str, int, int, int], Ints] = {}
         self._absences: dict[tuple[object, ...], Absence] = {}
         self._windows: dict[int, dict[tuple[int, int], int]] = {}
@@ -233,8 +233,9 @@ class CollectiveCalls:
         """Return the events of a rank that began nonblocking collectives on a file."""
         which = self.masks.where(rank, calls.FILE_ICOLLECTIVES) if file is not None else np.zeros(0, np.int64)
         found = [
-            events[ints(values, "fh") == file] for events, values in columns(rank, which, frozenset(("fh",)))
-        ]  # fmt: skip
+            events[integer_column(values, "fh") == file]
+            for events, values in decode_columns(rank, which, frozenset(("fh",)))
+        ]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
     def absence_in_group(self, event: Event) -> Absence | None:
@@ -340,4 +341,4 @@ class CollectiveCalls:
     def _is_shared_lock(self, rank: Rank, lock: int) -> bool:
         """Return whether a lock lets others have theirs."""
         event = rank.event(lock)
-        return base(event.function.name).endswith("_all") or event.args.get("lock_type") == SHARED
+        return base_name(event.function.name).endswith("_all") or event.args.get("lock_type") == SHARED

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from weft.deadlock.traffic import MessageEnds, Traffic
 from weft.match.rings import DroppedOperations
-from weft.terms.argument_columns import Ints, distinct
+from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
 _ANY_NUMBER = 1 << 60
@@ -137,7 +137,7 @@ def make_ledgers(
 
 def _count_dropped(dropped: DroppedOperations, wanted: NDArray[np.bool_]) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """Count what dropped calls sent and did not receive, as one row for each channel."""
-    rows = [(*channel, n) for channel, n in dropped.balance.items() if wanted[channel.receiver]]
+    rows = [(*channel, n) for channel, n in dropped.surplus.items() if wanted[channel.receiver]]
     comm, source, receiver, tag, over = np.array(rows, np.int64).reshape(-1, 5).T
     return comm, source, receiver, tag, over
 
@@ -151,7 +151,7 @@ def _sort_receives(receives: MessageEnds) -> tuple[MessageEnds, list[Pending], s
     wild = (receives.peer == ANY_SOURCE) | (receives.tag == ANY_TAG)
     unclear = (receives.peer < ANY_SOURCE) | (receives.tag < ANY_TAG) | (wild & receives.done)
     waiting = wild & ~receives.done & ~unclear
-    for comm in distinct(receives.comm[waiting]):
+    for comm in sorted_distinct(receives.comm[waiting]):
         here = receives.comm == comm
         first = receives.event[here & waiting].min()
         waiting |= here & ~receives.done & ~unclear & (receives.event >= first)

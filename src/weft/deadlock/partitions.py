@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.terms import calls
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.trace import Event, Rank
 
 
 def missing_partitions(of: Rank, init: Event, start: int) -> list[int]:
     """Return the partitions of a send, made by `init`, that no call after event `start` marked as ready."""
     ready: set[int] = set()
-    rows = masks(of.trace.functions).where(of, calls.READIES)
+    rows = masks_of(of.trace.functions).where(of, calls.READIES)
     for index in rows[(rows > start) & (of.events["object"][rows] == init.object)].tolist():
         event = of.event(int(index))
         if not event.error:
@@ -33,8 +33,8 @@ def made_ready(event: Event) -> Iterable[int]:
 def has_unready_send(of: Rank, receive: Event) -> bool:
     """Return whether a partitioned send of rank `of` to the caller of `receive` was started and is not ready."""
     comm = receive.comm
-    inits = masks(of.trace.functions).where(of, frozenset(("Psend_init",)))
-    starts = masks(of.trace.functions).where(of, calls.STARTS)
+    inits = masks_of(of.trace.functions).where(of, frozenset(("Psend_init",)))
+    starts = masks_of(of.trace.functions).where(of, calls.STARTS)
     for index in inits.tolist():
         init = of.event(int(index))
         if init.comm is not comm or comm is None or comm.peer(of.index, init.peer) != receive.rank.index:

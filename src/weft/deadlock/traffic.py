@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.match.operations import completions
+from weft.match.operations import request_completions
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, Ragged, RaggedStatuses, Statuses, columns, distinct
-from weft.terms.calls import masks
+from weft.terms.argument_columns import Ints, Ragged, RaggedStatuses, Statuses, decode_columns, sorted_distinct
+from weft.terms.calls import masks_of
 from weft.trace import Flag, Rank
 from weft.trace.errors import NoArgument
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, PROC_NULL
@@ -82,7 +82,7 @@ class Traffic:
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
         self.events = rank.events
-        self.masks = masks(rank.trace.functions)
+        self.masks = masks_of(rank.trace.functions)
 
     def _where(self, names: frozenset[str]) -> Ints:
         return self.masks.where(self.rank, names)
@@ -93,7 +93,7 @@ class Traffic:
         """Communicator indices, and the indices in trace.ranks of peers given as ranks in them."""
         comms = np.full(len(comm_ids), NONE, np.int64)
         found = np.where(peers < 0, peers, UNKNOWN)
-        for id in distinct(comm_ids):
+        for id in sorted_distinct(comm_ids):
             comm = self.rank.comm(int(id))
             if comm is None:
                 continue
@@ -125,7 +125,7 @@ class Traffic:
         """Scalar tail parameters, the rows of functions that lack one left out; (events, columns)."""
         kept: list[Ints] = []
         values: dict[str, list[Ints]] = {name: [] for name in names}
-        for events, found in columns(self.rank, which, frozenset(names)):
+        for events, found in decode_columns(self.rank, which, frozenset(names)):
             if all(name in found for name in names):
                 kept.append(events)
                 for name in names:
@@ -143,7 +143,7 @@ class Traffic:
         single = self._where(frozenset(("Start",)))
         parts = [(single, self._column("object", single))]
         many = self._where(frozenset(("Startall",)))
-        for events, found in columns(self.rank, many, frozenset(("array_of_requests",))):
+        for events, found in decode_columns(self.rank, many, frozenset(("array_of_requests",))):
             requests = _known(found, "array_of_requests", Ragged)
             parts.append((events[requests.owners], requests.values))
         event, request = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
@@ -172,7 +172,7 @@ class Traffic:
     @cached_property
     def done(self) -> tuple[Ints, Ints]:
         """Return every completion of a request that a wait or a test reported, without its status: (request, event)."""
-        return completions(self.rank)
+        return request_completions(self.rank)
 
     @cached_property
     def completions(self) -> Completions:
@@ -217,7 +217,7 @@ class Traffic:
         """Return what Waitany and Testany completed, as parts (request, event, status)."""
         parts = []
         wanted = frozenset(("array_of_requests", "index"))
-        for events, found in columns(self.rank, self._completing_calls(calls.OF_ANY, closed), wanted):
+        for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_ANY, closed), wanted):
             requests, index = _known(found, "array_of_requests", Ragged), _known(found, "index", np.ndarray)
             ok = (index >= 0) & (index < requests.lengths)
             place = requests.starts[:-1][ok] + index[ok]
@@ -228,7 +228,7 @@ class Traffic:
         """Return what Waitall and Testall completed, as parts (request, event, status)."""
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_statuses"))
-        for events, found in columns(self.rank, self._completing_calls(calls.OF_ALL, closed), wanted):
+        for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_ALL, closed), wanted):
             requests = _known(found, "array_of_requests", Ragged)
             statuses = _known(found, "array_of_statuses", RaggedStatuses)
             rows = _statuses_at(requests.owners, requests.offsets, statuses)
@@ -239,7 +239,7 @@ class Traffic:
         """Return what Waitsome and Testsome completed, as parts (request, event, status)."""
         parts = []
         wanted = frozenset(("array_of_requests", "array_of_indices", "array_of_statuses"))
-        for events, found in columns(self.rank, self._completing_calls(calls.OF_SOME, closed), wanted):
+        for events, found in decode_columns(self.rank, self._completing_calls(calls.OF_SOME, closed), wanted):
             requests, indices = (_known(found, name, Ragged) for name in ("array_of_requests", "array_of_indices"))
             statuses = _known(found, "array_of_statuses", RaggedStatuses)
             ok = (indices.values >= 0) & (indices.values < requests.lengths[indices.owners])
@@ -295,7 +295,7 @@ class Traffic:
         wild &= (request == 0) & ((self.events["flags"][which] & Flag.CLOSED) != 0)
         place = {int(event): i for i, event in enumerate(which[wild])}
         rows = np.flatnonzero(wild)
-        for events, found in columns(self.rank, which[wild], frozenset(("status",))):
+        for events, found in decode_columns(self.rank, which[wild], frozenset(("status",))):
             status = found.get("status")
             if not isinstance(status, Statuses):
                 continue
@@ -331,7 +331,7 @@ class Traffic:
         wild_source = source[at] == ANY_SOURCE
         wild_tag = tag[at] == ANY_TAG
         peers = np.where(told, status.source[row], UNKNOWN)
-        for comm in distinct(ends.comm[at]):
+        for comm in sorted_distinct(ends.comm[at]):
             rows = ends.comm[at] == comm
             members = np.asarray(self.rank.trace.communicators[int(comm)].peers(self.rank.index), np.int64)
             known = rows & (peers >= 0) & (peers < len(members))

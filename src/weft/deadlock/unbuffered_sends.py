@@ -19,22 +19,22 @@ from weft.evidence import Cycle
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
 from weft.match.operations import I32, U32
-from weft.mpi.meaning import base
+from weft.mpi.meaning import base_name
 from weft.native import bridge
-from weft.native.bridge import addresses
+from weft.native.bridge import array_addresses
 from weft.native.headers import progress
-from weft.native.threads import side_by_side, workers
+from weft.native.threads import run_in_threads, worker_count
 from weft.terms import calls, describe
-from weft.terms.argument_columns import Ints, distinct
-from weft.terms.calls import masks, words
+from weft.terms.argument_columns import Ints, sorted_distinct
+from weft.terms.calls import masks_of, word_set
 from weft.trace import Event, Flag, Rank, Trace
-from weft.trace.segment import look_of
+from weft.trace.segment import lookahead_of
 
 MAX_ROUNDS = 20
 AROUND_A_TEST = 2
 """Lines around a test within which the loop is looked for that waits by it."""
 _GATHERING = -1
-_LOCAL = words("Comm_free Win_free File_open File_close") | calls.FINALIZE
+_LOCAL = word_set("Comm_free Win_free File_open File_close") | calls.FINALIZE
 """Collectives that order nothing here: local in practice, or of no use for a proof."""
 
 _NOT_WAITING = Post.BUFFERED | Post.READY | Post.PARTITIONED | Post.CANCELLED
@@ -144,7 +144,7 @@ def _constraints_of_run(
     """Return the constraints if every standard send waits, and every collective except those that are local in
     practice.
     """
-    local = masks(trace.functions).table(_LOCAL)[match.collectives.function]
+    local = masks_of(trace.functions).table(_LOCAL)[match.collectives.function]
     waits = ((match.sends.flags & _NOT_WAITING) == 0) & ~found_complete
     return make_constraints(match, processes, waits, ~local)
 
@@ -157,7 +157,7 @@ def _sends_found_complete(match: Match) -> NDArray[np.bool_]:
     """
     sends = match.sends
     found = np.zeros(len(sends), np.bool_)
-    tests = masks(match.trace.functions).table(calls.TESTS)
+    tests = masks_of(match.trace.functions).table(calls.TESTS)
     for rank in match.trace.ranks:
         events = rank.events
         rows = np.arange(int(sends.first[rank.index]), int(sends.first[rank.index + 1]))
@@ -172,7 +172,9 @@ def _sends_found_complete(match: Match) -> NDArray[np.bool_]:
         again = failed & (events["site"][before] == events["site"][at])
         sites = events["site"][at]
         looping = [
-            site for site in distinct(sites.astype(np.int64)).tolist() if describe.loops(rank, site, AROUND_A_TEST)
+            site
+            for site in sorted_distinct(sites.astype(np.int64)).tolist()
+            if describe.has_loop_at(rank, site, AROUND_A_TEST)
         ]
         found[rows] = ~(again & (before != at)) & ~np.isin(sites, looping)
     return found
@@ -184,7 +186,7 @@ def _events_before(rank: Rank, at: Ints) -> Ints:
         return np.maximum(at - 1, 0)
     before = at.copy()
     threads, positions = rank.event_threads, rank.event_positions
-    for thread in distinct(threads[at].astype(np.int64)).tolist():
+    for thread in sorted_distinct(threads[at].astype(np.int64)).tolist():
         of = threads[at] == thread
         before[of] = np.flatnonzero(threads == thread)[np.maximum(positions[at[of]] - 1, 0)]
     return before
@@ -215,8 +217,8 @@ def make_constraints(
     rank, event = np.ascontiguousarray(rank[order]), np.ascontiguousarray(event[order])
     given = progress.Matched(
         ranks=len(processes.events), process_first=processes.first, events=processes.events,
-        threads=addresses(processes.threads, bridge.I32, "threads"),
-        slot=addresses(processes.slots, bridge.U32, "slot"),
+        threads=array_addresses(processes.threads, bridge.I32, "threads"),
+        slot=array_addresses(processes.slots, bridge.U32, "slot"),
         recvs=_waits(match.recvs), probes=_waits(match.probes), sends=_waits(match.sends), waits=waiting_sends,
         coll_first=parts.first, coll_event=parts.event, coll_completion=parts.completion,
         coll_instance=parts.instance, together=waiting_members, nevers=len(rank), never_rank=rank, never_event=event,
@@ -231,17 +233,17 @@ def make_constraints(
     np.cumsum(first, out=first)
     at, value = (np.empty(int(first[-1]), np.uint32) for _ in range(2))
     target, send = (np.empty(int(first[-1]), np.int32) for _ in range(2))
-    _run_kernel(given, to.again(at=at, target=target, value=value, send=send), work)
+    _run_kernel(given, to.copy_with(at=at, target=target, value=value, send=send), work)
     return Constraints(first, at, target, value, send, size)
 
 
 def _run_kernel(given: progress.Matched, to: progress.Constraints, work: int) -> None:
     """Count the constraints of all ranks, or make them, ranks side by side on the machine's cores."""
     ranks = given.ranks
-    count = workers(work, min(8, ranks))
+    count = worker_count(work, min(8, ranks))
     cuts = [ranks * k // count for k in range(count + 1)]
     make = progress.kernel().weft_constraints
-    if any(side_by_side(count, lambda k: make(given, cuts[k], cuts[k + 1], to), range(count))):
+    if any(run_in_threads(count, lambda k: make(given, cuts[k], cuts[k + 1], to), range(count))):
         raise MemoryError("no memory to run the record again")
 
 
@@ -274,7 +276,7 @@ def _is_within_segment(
     """Return whether a cycle is of the calls that a segment tells of: then all of it is, as each waits for one
     before.
     """
-    look, one = look_of(trace), cycle[0]
+    look, one = lookahead_of(trace), cycle[0]
     return look is None or bool(constraints.at[place[one]] < look.told[processes.rank[one]])
 
 
@@ -285,7 +287,7 @@ def _absent_members(constraints: Constraints, place: Ints, waiting: dict[int, in
     for process in waiting if wanted else ():
         rest = slice(int(place[process]), int(constraints.first[process + 1]))
         arrivals = (constraints.target[rest] < 0) & (constraints.value[rest] == 0)
-        for gathering in distinct(_GATHERING - constraints.target[rest][arrivals].astype(np.int64)).tolist():
+        for gathering in sorted_distinct(_GATHERING - constraints.target[rest][arrivals].astype(np.int64)).tolist():
             if gathering in wanted:
                 found.setdefault(gathering, process)
     return found
@@ -345,7 +347,7 @@ def _waits_that_a_message_ends(
     stands = np.full(len(match.trace.ranks), np.iinfo(np.int64).max)
     stuck = np.flatnonzero(place < constraints.first[1:])
     np.minimum.at(stands, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
-    look = look_of(match.trace)
+    look = lookahead_of(match.trace)
     # Who comes as far as a segment looks may send more behind it.
     more = look is not None and any(stands[one] > processes.events[one] for one in look.sends.get(rank, ()))
     for row in waiting:
@@ -403,10 +405,10 @@ def _make_finding(match: Match, links: list[_Link]) -> Finding:
         certainty="possible" if wild else "certain",
         message=_describe_cycle(links, sends),
         ranks=ranks,
-        sites=tuple(dict.fromkeys(describe.site(event) for event in named))[:64],
+        sites=tuple(dict.fromkeys(describe.finding_site(event) for event in named))[:64],
         events=tuple(event.id for event in named),
         evidence=Cycle(cycle=[link.rank for link in links]),
-        cause="; ".join(sorted({f"{e.function.name}{describe.where(e)}" for e in events})),
+        cause="; ".join(sorted({f"{e.function.name}{describe.at_place(e)}" for e in events})),
     )
 
 
@@ -421,7 +423,7 @@ class _Link:
         self.row = int(constraints.send[place])
         self.event = trace.ranks[rank].event(int(constraints.at[place]))
         self.gathers = bool(constraints.target[place] < 0)
-        name = base(self.event.function.name)
+        name = base_name(self.event.function.name)
         self.tested = name in calls.TESTS
         self.chosen = self.tested or name in calls.OF_ANY | calls.OF_SOME
         """Whether something else than this may end its wait."""
@@ -458,10 +460,11 @@ def _describe_cycle(links: list[_Link], sends: list[_Link]) -> str:
         send, receive = sends[0].send, sends[0].receive
         assert send is not None and receive is not None
         return (
-            f"rank {links[0].rank} sends to itself in {describe.call(send)}{describe.where(send)} before it posts the "
-            f"receive{describe.where(receive)}: that got through only because the message was buffered"
+            f"rank {links[0].rank} sends to itself in "
+            f"{describe.call_words(send)}{describe.at_place(send)} before it posts the "
+            f"receive{describe.at_place(receive)}: that got through only because the message was buffered"
         )
-    places = {describe.where(link.send) for link in sends if link.send}
+    places = {describe.at_place(link.send) for link in sends if link.send}
     if len(sends) == len(links) and len(links) > 3 and len(places) == 1:
         return (
             f"{rank_words(link.rank for link in links)} send to each other in a circle{places.pop()}, each before it "
@@ -476,15 +479,15 @@ def _describe_cycle(links: list[_Link], sends: list[_Link]) -> str:
 
 
 def _describe_early_leave(link: _Link) -> str:
-    left = f"rank {link.rank} left {describe.call(link.event)}{describe.where(link.event)} before all had come"
-    return f"{left} (rank {link.late.rank.index} comes to it{describe.where(link.late)})" if link.late else left
+    left = f"rank {link.rank} left {describe.call_words(link.event)}{describe.at_place(link.event)} before all had come"
+    return f"{left} (rank {link.late.rank.index} comes to it{describe.at_place(link.late)})" if link.late else left
 
 
 def _describe_link(link: _Link) -> str:
     """Return what one process of a cycle does: sends to another rank, or waits in a call."""
     if link.send is None or link.receive is None:
-        return f"rank {link.rank} waits in {describe.call(link.event)}{describe.where(link.event)}"
+        return f"rank {link.rank} waits in {describe.call_words(link.event)}{describe.at_place(link.event)}"
     return (
-        f"rank {link.rank} sends to rank {link.receive.rank.index}{describe.where(link.send)} "
-        f"(received{describe.where(link.receive)})"
+        f"rank {link.rank} sends to rank {link.receive.rank.index}{describe.at_place(link.send)} "
+        f"(received{describe.at_place(link.receive)})"
     )

@@ -13,7 +13,7 @@ def find_unfinished_collectives(standstill: Standstill) -> list[list[Event]]:
     gathered: dict[tuple[int, str], list[Event]] = {}
     for events in standstill.open_calls.values():
         for event in events:
-            row = meaning.of(event.function.name)
+            row = meaning.find_meaning(event.function.name)
             if row is not None and event.comm is not None and _is_complete(standstill, event, row):
                 gathered.setdefault((event.comm.index, row.name), []).append(event)
     return [events for events in gathered.values() if _are_all_in(events)]

@@ -26,16 +26,16 @@ from weft.deadlock.unbuffered_sends import Constraints, Processes, make_constrai
 from weft.evidence import Alternative, Place, Untried
 from weft.findings import Finding
 from weft.match import NONE, Match, Post, Posts
-from weft.match.grouping import group
-from weft.mpi.meaning import Leaves, base
+from weft.match.grouping import group_rows
+from weft.mpi.meaning import Leaves, base_name
 from weft.order import Order
-from weft.order.edges import leaves
-from weft.races import detect, exchanged
+from weft.order.edges import exit_condition
+from weft.races import can_exchange, detect_races
 from weft.terms import calls, describe
-from weft.terms.argument_columns import Ints, distinct
-from weft.terms.event_findings import finding
+from weft.terms.argument_columns import Ints, sorted_distinct
+from weft.terms.event_findings import make_finding
 from weft.trace import Event, Trace
-from weft.trace.segment import look_of
+from weft.trace.segment import lookahead_of
 
 MOST_OF_ONE_PLACE: Final = 4
 """Alternatives that are tried of one pair of lines: a wildcard and the receive that took the other message."""
@@ -131,12 +131,12 @@ class _Choices(NamedTuple):
 def _other_choices(match: Match, order: Order) -> _Choices:
     """1 Return what the wildcard receives could have taken instead, those first that are taken by a receive of
     another form."""
-    races = detect(match, order)
+    races = detect_races(match, order)
     first = races.first.astype(np.int64)
     listed = first[1:] - first[:-1]
     recv, probe = np.repeat(races.row.astype(np.int64), listed), np.repeat(races.probe, listed)
     recv, send = recv[~probe], races.messages[~probe].astype(np.int64)
-    exchange = exchanged(match, recv, send)
+    exchange = can_exchange(match, recv, send)
     synchronous = bool((match.sends.flags & Post.SYNCHRONOUS).any())
     rows = np.concatenate([np.flatnonzero(~exchange), np.flatnonzero(exchange)[: None if synchronous else 0]])
     recv, send = recv[rows], send[rows]
@@ -164,7 +164,7 @@ def _call_sites(match: Match, rows: Ints) -> Ints:
     recvs = match.recvs
     ranks = np.searchsorted(recvs.first, rows.astype(np.uint64), side="right") - 1
     site = np.zeros(len(rows), np.int64)
-    for rank in distinct(ranks).tolist():
+    for rank in sorted_distinct(ranks).tolist():
         mine = ranks == rank
         site[mine] = match.trace.ranks[rank].events["site"][recvs.event[rows[mine]]]
     found: Ints = ranks.astype(np.int64) << 32 | site
@@ -309,7 +309,7 @@ class _Rematch:
 
 
 def _sends_by_receiver(match: Match) -> tuple[np.ndarray, np.ndarray]:
-    return group(match.sends.peer.view(np.uint32), len(match.trace.ranks))
+    return group_rows(match.sends.peer.view(np.uint32), len(match.trace.ranks))
 
 
 # Carrying out again
@@ -331,7 +331,7 @@ class _Reruns:
         self.processes = Processes(match.trace)
         table = np.zeros(65536, np.bool_)
         for function in match.trace.functions:
-            table[function.id] = leaves(function.name) is Leaves.AFTER_ALL
+            table[function.id] = exit_condition(function.name) is Leaves.AFTER_ALL
         self.together = table[match.collectives.function]
         size = len(match.sends) + 2 * len(match.recvs) + 2 * len(match.collectives)
         self.most = max(MIN_TRIED, BUDGET // max(1, size))
@@ -377,7 +377,7 @@ def _try_choice(match: Match, replays: _Reruns, choice: Choice) -> Finding | Non
     if mine is None:
         return None
     event = match.trace.event(mine.rank, mine.event)
-    if base(event.function.name) not in _WAITING:
+    if base_name(event.function.name) not in _WAITING:
         return None
     waiting = {s.rank for s in stuck}
     wanting = [row for row in _receives_completed_at(match, mine) if _gets_nothing(match, again, row, waiting)]
@@ -387,7 +387,7 @@ def _try_choice(match: Match, replays: _Reruns, choice: Choice) -> Finding | Non
 def _is_decided_outside_segment(match: Match, again: _Rematch, stuck: list[_StuckProcess]) -> bool:
     """1 Return whether only calls after those that a segment looks at show whether the wildcard's rank waits for
     ever."""
-    look = look_of(match.trace)
+    look = lookahead_of(match.trace)
     if look is None or not look.sends:
         return False
     stand = {one.rank for one in stuck}
@@ -415,7 +415,7 @@ def _gets_nothing(match: Match, again: _Rematch, row: int, waiting: set[int]) ->
     """Return whether a receive gets nothing now, though it is not there because of whom the wildcard had."""
     recvs = match.recvs
     post = match.trace.event(*recvs.id(row))
-    if base(post.function.name) == "Improbe":
+    if base_name(post.function.name) == "Improbe":
         return False  # asks, and goes on
     starved = again.partner.get(row) == NONE
     if recvs.flags[row] & Post.ANY_SOURCE:
@@ -433,16 +433,16 @@ def _make_finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Findi
     # A matched probe is what waits, not the receive that takes its message.
     via = (
         ""
-        if waiting.index == at.index or base(at.function.name) == "Mrecv"
-        else f", in {describe.call(at)}{describe.where(at)}"
+        if waiting.index == at.index or base_name(at.function.name) == "Mrecv"
+        else f", in {describe.call_words(at)}{describe.at_place(at)}"
     )
     company = f", and {plural(stuck - 1, 'more rank')} with it" if stuck > 1 else ""
-    return finding(
+    return make_finding(
         "potential-deadlock",
-        f"rank {again.rank} receives from any source{describe.where(receive)} and took the message of rank "
-        f"{took.rank.index} (sent{describe.where(took)}); had it taken the one of rank {other.rank.index} "
-        f"(sent{describe.where(other)}), which could have come first, it would wait for ever for "
-        f"{describe.call(waiting)}{describe.where(waiting)}{via}{company}",
+        f"rank {again.rank} receives from any source{describe.at_place(receive)} and took the message of rank "
+        f"{took.rank.index} (sent{describe.at_place(took)}); had it taken the one of rank {other.rank.index} "
+        f"(sent{describe.at_place(other)}), which could have come first, it would wait for ever for "
+        f"{describe.call_words(waiting)}{describe.at_place(waiting)}{via}{company}",
         list(dict.fromkeys((receive, waiting, other, took, at))),
         certainty="possible",
         evidence=Alternative(
@@ -450,5 +450,7 @@ def _make_finding(again: _Rematch, at: Event, wanting: int, stuck: int) -> Findi
             alternative=Place(rank=other.rank.index, event=other.index),
             stuck=stuck,
         ),
-        cause=f"{receive.function.name}{describe.where(receive)}; {waiting.function.name}{describe.where(waiting)}",
+        cause=(
+            f"{receive.function.name}{describe.at_place(receive)}; {waiting.function.name}{describe.at_place(waiting)}"
+        ),
     )

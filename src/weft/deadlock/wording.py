@@ -17,9 +17,9 @@ from weft.deadlock.partitions import describe_partitions
 from weft.deadlock.wait_for_graph import find_cores
 from weft.evidence import Deadlock, OtherCall, OtherMessage, OtherTag, Wait
 from weft.findings import Finding
-from weft.mpi.meaning import base
+from weft.mpi.meaning import base_name
 from weft.terms import calls, describe
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.trace import Communicator, Event, Rank
 from weft.trace.layout import ANY_SOURCE, ANY_TAG
 
@@ -44,7 +44,7 @@ class Group:
     @property
     def call(self) -> str:
         """Return the call, without the peers where they differ."""
-        return describe.call(self.blocked.event, peers=len(self.ranks) == 1)
+        return describe.call_words(self.blocked.event, peers=len(self.ranks) == 1)
 
     @property
     def what(self) -> str:
@@ -82,7 +82,9 @@ class _FindingMaker:
             certainty="certain",
             message=message,
             ranks=tuple(sorted(self.part)),
-            sites=tuple(dict.fromkeys(describe.site(event) for event in self._events_to_show(groups)))[:MAX_SITES],
+            sites=tuple(dict.fromkeys(describe.finding_site(event) for event in self._events_to_show(groups)))[
+                :MAX_SITES
+            ],
             events=tuple(self.blocked[index].event.id for index in sorted(self.part)),
             evidence=self._make_evidence(groups),
         )
@@ -109,7 +111,7 @@ class _FindingMaker:
         waits = [
             Wait(
                 ranks=g.ranks,
-                call=describe.call(g.blocked.event),
+                call=describe.call_words(g.blocked.event),
                 for_=sorted(self.standstill.needs[g.ranks[0]].all_ranks())[:64],
             )
             for g in groups[:64]
@@ -123,13 +125,20 @@ class _FindingMaker:
         for index in sorted(ranks):
             event = self.blocked[index].event
             peers = "" if self.blocked[index].reasons and self.blocked[index].reasons[0].what != "members" else "root"
-            key = (describe.call(event, peers=False), describe.where(event), event.comm_id, peers and event.peer)
+            key = (
+                describe.call_words(event, peers=False),
+                describe.at_place(event),
+                event.comm_id,
+                peers and event.peer,
+            )
             by_call[key].append(index)
         groups = [self._make_group(found) for found in by_call.values()]
         return sorted(groups, key=lambda g: (_FIRST[g.what], g.ranks[0]))
 
     def _make_group(self, ranks: list[int]) -> Group:
-        return Group(tuple(ranks), self.blocked[ranks[0]], describe.in_task(*(self.blocked[i].event for i in ranks)))
+        return Group(
+            tuple(ranks), self.blocked[ranks[0]], describe.task_suffix(*(self.blocked[i].event for i in ranks))
+        )
 
     # Sentences
 
@@ -228,9 +237,11 @@ class _FindingMaker:
         if different:
             event = self.standstill.trace.ranks[different[0]].event(absence.other[different[0]])
             same = [i for i in different if self._is_same_call(i, absence.other[i], event)]
-            self.misses.append(OtherCall(ranks=same, call=describe.call(event), instead=absence.call.name.lower()))
+            self.misses.append(
+                OtherCall(ranks=same, call=describe.call_words(event), instead=absence.call.name.lower())
+            )
             self.told.update(same)
-            text = f"{rank_words(same)} called {describe.call(event)}{describe.where(event)} in its place"
+            text = f"{rank_words(same)} called {describe.call_words(event)}{describe.at_place(event)} in its place"
             still = event.open
             return text if still else f"{text}, and {self._describe_whereabouts(different[0], group, pronoun='now')}"
         if gone := [i for i in others if i in self.standstill.gone]:
@@ -240,7 +251,9 @@ class _FindingMaker:
 
     def _is_same_call(self, index: int, event: int, like: Event) -> bool:
         other = self.standstill.trace.ranks[index].event(event)
-        return describe.call(other) == describe.call(like) and describe.where(other) == describe.where(like)
+        return describe.call_words(other) == describe.call_words(like) and describe.at_place(
+            other
+        ) == describe.at_place(like)
 
     def _describe_other_tag(self, reason: Reason) -> str:
         """Return the near miss of a send: its receiver waits for the same sender with another tag."""
@@ -269,7 +282,7 @@ class _FindingMaker:
         self.misses.append(OtherMessage(source=first.source, tag=first.tag, comm=comm.name, event=event.id))
         who = "it" if first.source == source else _name(first.source)
         whom = " to each" if len(group.ranks) > 1 else ""
-        return f" ({who} sent tag {first.tag}{on}{whom}{describe.where(event)}, which nobody receives)"
+        return f" ({who} sent tag {first.tag}{on}{whom}{describe.at_place(event)}, which nobody receives)"
 
     def _last_sent(self, channel: Channel, to: int) -> Event | None:
         """Return the last message of a channel to a rank; None where the run no longer has it."""
@@ -301,7 +314,7 @@ class _FindingMaker:
         if index in self.standstill.gone:
             state = self.standstill.trace.ranks[index].state
             last = self.standstill.trace.ranks[index]
-            left = len(last) > 0 and last.event(len(last) - 1).leaving
+            left = len(last) > 0 and last.event(len(last) - 1).is_finalize_at_exit
             how = (
                 "finished"
                 if state == "finalized" or left
@@ -319,8 +332,10 @@ class _FindingMaker:
         with_it = [i for i in mates[0].ranks if i != index] if mates else []
         self.told.update((index, *with_it))
         company = f", with {rank_words(with_it)}" if with_it else ""
-        where = describe.where(blocked.event) + describe.in_task(*(self.blocked[i].event for i in (index, *with_it)))
-        return f"{subject} in {describe.call(blocked.event)}{_describe_request(blocked)}{where}{company}"
+        where = describe.at_place(blocked.event) + describe.task_suffix(
+            *(self.blocked[i].event for i in (index, *with_it))
+        )
+        return f"{subject} in {describe.call_words(blocked.event)}{_describe_request(blocked)}{where}{company}"
 
     # Cycles
 
@@ -360,14 +375,14 @@ def list_pickled_collectives(of: Rank, comm: Communicator) -> list[Event]:
     calls: mpi4py numbers them by tag.
     """
     id = comm.local_ids.get(of.index)
-    table = masks(of.trace.functions).table(calls.SENDS | calls.RECVS | calls.SENDRECVS)
+    table = masks_of(of.trace.functions).table(calls.SENDS | calls.RECVS | calls.SENDRECVS)
     rows = np.flatnonzero((of.events["comm"] == id) & table[of.events["function"]]) if id else np.zeros(0, np.int64)
     _, first = np.unique(of.events["tag"][rows], return_index=True)
     return [of.event(int(row)) for row in rows[np.sort(first)]]
 
 
 def _call_at(event: Event) -> str:
-    return describe.call(event) + describe.where(event)
+    return describe.call_words(event) + describe.at_place(event)
 
 
 def _find_near_channel(left: Iterable[Channel], reason: Reason, source: int | None) -> Channel | None:
@@ -389,16 +404,16 @@ def _main_thread(blocked: list[Blocked]) -> Blocked:
 def _describe_call(group: Group) -> str:
     """Return the call of a group, and where it stands."""
     request = _describe_request(group.blocked, peers=len(group.ranks) == 1)
-    return f"{group.call}{request}{describe.where(group.blocked.event)}{group.task}"
+    return f"{group.call}{request}{describe.at_place(group.blocked.event)}{group.task}"
 
 
 def _describe_request(blocked: Blocked, *, peers: bool = True) -> str:
     """Return what a wait waits for: ` for irecv(source=0, tag=5) of step.py:7`."""
-    if base(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
+    if base_name(blocked.event.function.name) not in calls.WAITS or not blocked.reasons:
         return ""
     made = blocked.reasons[0].event
-    of = describe.where(made).replace(" at ", " of ", 1)
-    return f" for {describe.call(made, peers=peers)}{of}"
+    of = describe.at_place(made).replace(" at ", " of ", 1)
+    return f" for {describe.call_words(made, peers=peers)}{of}"
 
 
 def _name(index: int) -> str:

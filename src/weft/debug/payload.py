@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from weft.errors import DebuggerError
-from weft.terms.datatype_layouts import subarray
+from weft.terms.datatype_layouts import read_subarray
 from weft.trace import Datatype
 from weft.trace.layout import IN_PLACE
 
@@ -142,7 +142,7 @@ def _subarray(i: tuple[int, ...], one: Datatype, extent: int) -> Iterator[tuple[
     """Yield the blocks of a subarray type."""
     n = i[0]
     try:
-        sizes, subsizes, starts, fortran = subarray(i)
+        sizes, subsizes, starts, fortran = read_subarray(i)
     except ValueError as error:
         raise DebuggerError(str(error)) from error
     axes = range(n) if fortran else range(n - 1, -1, -1)  # fastest first
@@ -179,7 +179,7 @@ def values(memory: Memory, datatype: Datatype, address: int, count: int) -> dict
     if formats == {"c"}:
         raw = b"".join(memory.read(at, 1) for _, at in islice(elements(datatype, address, count), 400))
         return {"text": raw.split(b"\0")[0].decode(errors="backslashreplace"), "more": 0}
-    if formats == {"B"} and datatype.predefined and datatype.size == 1:
+    if formats == {"B"} and datatype.is_predefined and datatype.size == 1:
         raw = memory.read(address, min(count, MOST_BYTES))
         if (found := unpickled(raw)) is not None:
             return found

@@ -12,16 +12,16 @@ import weft
 from weft.base.event_id import EventId
 from weft.base.interpreters import is_free_threaded, refusal
 from weft.errors import UsageError
-from weft.match import NONE, match
-from weft.mpi.meaning import Act, Form, named
-from weft.order import order
+from weft.match import NONE, match_operations
+from weft.mpi.meaning import Act, Form, functions_with
+from weft.order import order_events
 from weft.replay import Cuts, Goals, make_plans
 from weft.replay.layout import GOAL_NONE, PlanFlag
-from weft.terms.event_findings import said
+from weft.terms.event_findings import call_at
 from weft.trace import Event, Level
 
 _AWAIT_A_MESSAGE = frozenset(
-    f"MPI_{name}" for name in named(
+    f"MPI_{name}" for name in functions_with(
         Act.RECEIVE, Act.MATCHED_RECEIVE, Act.PROBE, Act.MATCHED_PROBE, Act.SEND_RECEIVE,
         where=lambda m: m.form is Form.BLOCKING and not m.polls,
     )
@@ -50,8 +50,8 @@ class Record:
         if unlocked := sorted(filter(is_free_threaded, pythons)):
             lacking = "whose frames Weft does not read (`weft replay` runs it)"
             raise UsageError(refusal("the program's interpreter", unlocked[0], lacking))
-        self.match = match(self.trace)
-        self.order = order(self.trace, self.match)
+        self.match = match_operations(self.trace)
+        self.order = order_events(self.trace, self.match)
         self.plans = make_plans(self.trace, self.match)
         self.cuts = Cuts(self.trace, self.order, self.plans)
 
@@ -190,7 +190,7 @@ def call_facts(event: Event) -> dict[str, object]:
     """Return a call as JSON values."""
     site = event.site
     return {
-        "event": [event.rank.index, event.index], "call": said(event), "function": event.function.name,
+        "event": [event.rank.index, event.index], "call": call_at(event), "function": event.function.name,
         "file": site.file, "line": site.line,
     }  # fmt: skip
 

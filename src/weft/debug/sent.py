@@ -12,7 +12,7 @@ from weft.debug.record import Record, call_facts
 from weft.debug.replica import Replica
 from weft.errors import DebuggerError, UsageError
 from weft.replay import Goals
-from weft.terms.event_findings import said
+from weft.terms.event_findings import call_at
 from weft.trace import Event
 
 Answer = dict[str, Any]
@@ -32,7 +32,7 @@ class Messages:
         trace = self.record.trace
         if sent is None and received is None:
             raise UsageError(
-                f"{said(event)} of rank {event.rank.index} (event {event.index}) sends and receives no message"
+                f"{call_at(event)} of rank {event.rank.index} (event {event.index}) sends and receives no message"
             )
         answer: Answer = {"kind": "message", "event": call_facts(event), "sent": None, "received": None}
         if sent is not None:

@@ -186,7 +186,9 @@ class DirectiveCalls(LoopDirectives):
         if following is None:
             raise DirectiveError(sentinel.place, "REMOTE_ACCESS has no statement after it; put it before one")
         construct = self.marks.construct("remote_access", sentinel)
-        calls = [f"call weft_check_remote_begin({construct})"]
+        # What the host is to read is fetched from the regions: REMOTE_ACCESS does that by itself.
+        calls = [self.render_copy(GET_ACTUAL, construct, reference) for reference in directive.remote.items]
+        calls.append(f"call weft_check_remote_begin({construct})")
         calls.extend(self.render_mapped_array(BEFORE_STATEMENT, 0, reference) for reference in directive.remote.items)
         self.here(sentinel, *calls)
         last = self.unit.items[block_end(self.unit, self.marks.loops, following)]

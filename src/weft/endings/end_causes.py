@@ -12,9 +12,9 @@ import numpy as np
 
 from weft.deadlock.blocked_ranks import Standstill
 from weft.terms import calls
-from weft.terms.calls import masks
-from weft.terms.library_code import innermost_own, library_code
-from weft.terms.rank_progress import calls_at, finalized, open_calls
+from weft.terms.calls import masks_of
+from weft.terms.library_code import innermost_user_site, is_library_code
+from weft.terms.rank_progress import called_finalize, calls_at, open_calls
 from weft.trace import Ending, EndingKind, Event, ExitKind, Rank, Trace
 from weft.trace.sites import CallSite
 
@@ -64,7 +64,7 @@ class End:
     def open_calls(self) -> list[Event]:
         """Return its calls of MPI that never returned, those on its way out left out."""
         found = [self.rank.event(index) for index in open_calls(self.rank)] if not self.rank.missing else []
-        return [event for event in found if not event.leaving]
+        return [event for event in found if not event.is_finalize_at_exit]
 
     @cached_property
     def stood_in(self) -> list[Event]:
@@ -72,7 +72,7 @@ class End:
         if self.ending is None or self.ending.kind not in (EndingKind.WARNED, EndingKind.WHERE):
             return self.open_calls
         found = [self.rank.event(index) for index in calls_at(self.rank, self.ending.ticks)]
-        return [event for event in found if not event.leaving]
+        return [event for event in found if not event.is_finalize_at_exit]
 
     @cached_property
     def went_on(self) -> bool:
@@ -80,7 +80,7 @@ class End:
         if self.how is not How.SIGNAL or self.ending is None:
             return False
         later = self.rank.events["enter"] > np.uint64(self.ending.ticks)
-        called = any(not self.rank.event(int(index)).leaving for index in np.flatnonzero(later)[:64])
+        called = any(not self.rank.event(int(index)).is_finalize_at_exit for index in np.flatnonzero(later)[:64])
         return called or any(not event.open for event in self.stood_in)
 
     @property
@@ -158,11 +158,11 @@ def _quiet_end(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
     if early is not None and rank.state == "starting":
         return How.ERROR, early
     if left is not None:
-        if open_calls(rank) and own_line(left) is None and not finalized(rank):
+        if open_calls(rank) and own_line(left) is None and not called_finalize(rank):
             return How.ERROR, left  # MPI called exit() inside a call
         gentle = left.code == 0 and left.how in (ExitKind.RETURN, ExitKind.UNKNOWN)
-        return (How.FINISHED, left) if gentle and finalized(rank) else (How.EXIT, left)
-    if finalized(rank):
+        return (How.FINISHED, left) if gentle and called_finalize(rank) else (How.EXIT, left)
+    if called_finalize(rank):
         return How.FINISHED, None
     asked = _first(rank.endings, EndingKind.WHERE)
     if rank.state == "exited":
@@ -173,8 +173,8 @@ def _quiet_end(rank: Rank, left: Ending | None) -> tuple[How, Ending | None]:
 
 def own_finalize(rank: Rank) -> Event | None:
     """Return the call of MPI_Finalize that the program itself made, None if it made none."""
-    rows = masks(rank.trace.functions).where(rank, calls.ENDS)
-    made = [event for row in rows[-2:] if not (event := rank.event(int(row))).leaving]
+    rows = masks_of(rank.trace.functions).where(rank, calls.ENDS)
+    made = [event for row in rows[-2:] if not (event := rank.event(int(row))).is_finalize_at_exit]
     return made[-1] if made else None
 
 
@@ -190,7 +190,7 @@ def own_line(ending: Ending) -> CallSite | None:
 
     If no line of the user's is known: the innermost place in the user's own code, and then the innermost known line.
     """
-    return innermost_own(ending.stack) or ending.site
+    return innermost_user_site(ending.stack) or ending.site
 
 
 def callers(ending: Ending) -> tuple[CallSite, ...]:
@@ -198,7 +198,7 @@ def callers(ending: Ending) -> tuple[CallSite, ...]:
     at = own_line(ending)
     stack = [site for site in ending.stack if site.known]
     behind = stack[stack.index(at) + 1 :] if at in stack else []
-    return tuple(site for site in behind if not library_code(site) and not _starts_fortran(site))
+    return tuple(site for site in behind if not is_library_code(site) and not _starts_fortran(site))
 
 
 def _starts_fortran(site: CallSite) -> bool:

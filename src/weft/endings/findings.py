@@ -12,7 +12,7 @@ from weft.endings.wording import describe_end, describe_thread_end
 from weft.evidence import Ended, Frame, Waiting
 from weft.findings import Finding, Site
 from weft.terms import describe
-from weft.terms.rank_progress import finalized
+from weft.terms.rank_progress import called_finalize
 from weft.trace import Ending, Event, ExitKind, Trace
 from weft.trace.layout import Level
 from weft.trace.sites import CallSite
@@ -58,7 +58,7 @@ class RunEnd:
 
     def _is_exit_a_fault(self, end: End) -> bool:
         """Return whether an exit is a fault: others wait for that rank, or its process never reached MPI_Finalize."""
-        return not (finalized(end.rank) or _on_its_way(end)) or bool(self.waiting_for({end.rank.index}))
+        return not (called_finalize(end.rank) or _on_its_way(end)) or bool(self.waiting_for({end.rank.index}))
 
     def waiting_for(self, gone: set[int]) -> frozenset[int]:
         """Return those of `waiting` that need one of the ranks `gone`, or a rank that does."""
@@ -91,7 +91,7 @@ class RunEnd:
             ranks=tuple(ranks),
             sites=(
                 *(s for end in group for s in end_sites(end)),
-                *dict.fromkeys(describe.site(e) for e in events[:64]),
+                *dict.fromkeys(describe.finding_site(e) for e in events[:64]),
             ),
             events=tuple(event.id for event in [*_last_events(group), *events]),
             evidence=_make_evidence(first, [(i, self.standstill.open_calls[i][0]) for i in sorted(behind)]),
@@ -104,7 +104,7 @@ class RunEnd:
         groups: dict[str, list[int]] = {}
         for index in sorted(behind):
             event = self.standstill.open_calls[index][0]
-            groups.setdefault(describe.call(event) + describe.where(event), []).append(index)
+            groups.setdefault(describe.call_words(event) + describe.at_place(event), []).append(index)
         parts: list[str] = []
         for call, ranks in list(groups.items())[:MAX_WAITS]:
             verb = one if len(ranks) == 1 else many
@@ -154,7 +154,7 @@ def end_sites(end: End) -> list[Site]:
     if end.how is How.WEFT:
         return []
     if end.ending is None or (at := own_line(end.ending)) is None:
-        return [describe.site(event) for event in _last_events([end])]
+        return [describe.finding_site(event) for event in _last_events([end])]
     behind = tuple((s.file or "", s.line, s.function or "") for s in callers(end.ending)[:6])
     return [Site(end.rank.index, _last_function(end), at.file or "", at.line, at.function or "", behind)]
 
@@ -174,7 +174,7 @@ def _last_events(group: list[End]) -> list[Event]:
 def _make_evidence(end: End, waiting_calls: list[tuple[int, Event]]) -> Ended:
     """Return the facts of an end for the finding. `behind`: ranks that wait for it, with their calls."""
     ending = end.ending
-    waiting = tuple(Waiting(rank=index, call=describe.call(event)) for index, event in waiting_calls[:64])
+    waiting = tuple(Waiting(rank=index, call=describe.call_words(event)) for index, event in waiting_calls[:64])
     if ending is None:
         return Ended(how=end.how.value, waiting=waiting)
     own = bool(ending.part_of_weft)

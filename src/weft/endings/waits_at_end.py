@@ -13,8 +13,8 @@ from weft.deadlock import STOOD_NS
 from weft.deadlock.blocked_ranks import Reason, Standstill
 from weft.deadlock.unfinished_collectives import find_unfinished_collectives
 from weft.endings.end_causes import End, How, own_line
-from weft.terms.describe import call, where
-from weft.terms.library_code import library_code
+from weft.terms.describe import at_place, call_words
+from weft.terms.library_code import is_library_code
 from weft.trace import Event, Trace
 from weft.trace.sites import CallSite
 
@@ -40,7 +40,7 @@ def describe_waits(trace: Trace, found: Sequence[End]) -> list[str]:
         reason = next((r for b in blocked for r in b.reasons if r.need.all_ranks()), None)
         if reason is None or rank in told:
             continue
-        key = (call(blocked[0].event) + where(blocked[0].event), tuple(sorted(reason.need.all_ranks())))
+        key = (call_words(blocked[0].event) + at_place(blocked[0].event), tuple(sorted(reason.need.all_ranks())))
         groups.setdefault(key, []).append(rank)
         reasons[key] = reason
     ends = {end.rank.index: end for end in found}
@@ -55,8 +55,8 @@ def describe_waits(trace: Trace, found: Sequence[End]) -> list[str]:
 def _describe_stuck_library(standstill: Standstill, ends: Mapping[int, End]) -> list[str]:
     """Return a line for each collective that all members had been in for a while: then nobody's call is missing."""
     return [
-        f"all members of {event.comm.name} are in {call(event)}{where(event)}: the MPI library itself does not "
-        "complete it"
+        f"all members of {event.comm.name} are in {call_words(event)}{at_place(event)}: the MPI library itself does "
+        "not complete it"
         for events in find_unfinished_collectives(standstill)[:MAX_LINES]
         if (event := events[0]).comm is not None
         and all(ends[e.rank.index].time_ns - e.enter_ns >= STOOD_NS for e in events)
@@ -73,9 +73,9 @@ def _describe_wait(ranks: list[int], what: str, reason: Reason, missing: list[in
 
 def _describe_place(end: End) -> str:
     """`polled iprobe(source=1, tag=5) at a.py:7 in vain for 5.7 s`, or the line at which it was."""
-    polls = [f"polled {call(poll)}{where(poll)} in vain for {_seconds(poll)}" for poll in _last_polls(end)]
+    polls = [f"polled {call_words(poll)}{at_place(poll)} in vain for {_seconds(poll)}" for poll in _last_polls(end)]
     site = own_line(end.ending) if end.ending is not None else None
-    at = [f"was outside MPI{_at(site)}"] if site is not None and not (polls and library_code(site)) else []
+    at = [f"was outside MPI{_at(site)}"] if site is not None and not (polls and is_library_code(site)) else []
     return " and ".join([*at, *polls]) or "made no call of MPI any more"
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from weft.base.words import listed, printable, short_function
 from weft.endings.end_causes import End, How, callers, own_finalize, own_line
-from weft.terms.describe import call, in_task, where
-from weft.terms.library_code import library_code
+from weft.terms.describe import at_place, call_words, task_suffix
+from weft.terms.library_code import is_library_code
 from weft.trace import Ending, EndingKind, Event, ExitKind
 from weft.trace.sites import CallSite
 
@@ -113,10 +113,10 @@ def _describe_mpi_error(end: End) -> str:
         )
     last = own_finalize(end.rank)
     if last is not None and last.error:
-        return f"came to an error in {call(last)}{where(last)} (class {last.error})"
+        return f"came to an error in {call_words(last)}{at_place(last)} (class {last.error})"
     inside = end.open_calls[:1]
     said = first_line(error_text(end.rank.definitions.ended or ""))
-    at_call = f" inside {call(inside[0])}{where(inside[0])}" if inside else ""
+    at_call = f" inside {call_words(inside[0])}{at_place(inside[0])}" if inside else ""
     return f"was ended by MPI{at_call}" + (f": {said}" if said else "")
 
 
@@ -194,7 +194,7 @@ def _describe_end_of_record(end: End) -> str:
 
 
 def _describe_calls(events: list[Event]) -> str:
-    return " in " + listed([call(e) + where(e) + in_task(e) for e in events])
+    return " in " + listed([call_words(e) + at_place(e) + task_suffix(e) for e in events])
 
 
 def _describe_last_call(end: End) -> str:
@@ -203,7 +203,7 @@ def _describe_last_call(end: End) -> str:
     if not before:
         return ""
     last = end.rank.event(before - 1)
-    return f", after {call(last)}{where(last)}"
+    return f", after {call_words(last)}{at_place(last)}"
 
 
 _WORDS: Final[Mapping[How, Callable[[End], str]]] = {
@@ -248,7 +248,7 @@ def describe_line(ending: Ending) -> str:
 
 def _deeper(ending: Ending, place_: CallSite) -> bool:
     """Return whether the line lies in a library that has a name to tell."""
-    return library_code(place_) and not (place_.file or "").endswith((".pyx", ".pxi")) and bool(ending.python)
+    return is_library_code(place_) and not (place_.file or "").endswith((".pyx", ".pxi")) and bool(ending.python)
 
 
 def _at(site: CallSite) -> str:

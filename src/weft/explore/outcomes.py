@@ -99,6 +99,6 @@ def count_undetermined_requests(outcome: Outcome) -> int:
 
 def describe_call_site(trace: Trace, event: EventId) -> str:
     """Return a call's rank and place in the program, such as `rank 0 at pool.py:14`."""
-    site = describe.site(trace.event(*event))
+    site = describe.finding_site(trace.event(*event))
     place = f"{PurePath(site.file).name}:{site.line}" if site.file and site.line else site.call
     return f"rank {event[0]} at {place}"

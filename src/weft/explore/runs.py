@@ -21,7 +21,7 @@ from weft.explore.choices import Wanted, expected_choices, find_choices, has_cho
 from weft.explore.outcomes import Outcome, Variant
 from weft.explore.search import VariantResult
 from weft.launch.rundir import read_facts
-from weft.match import match
+from weft.match import match_operations
 from weft.replay import Result as Replayed
 from weft.replay.force import Forcing
 from weft.report import analyse
@@ -262,7 +262,7 @@ def _is_cut(out: Path) -> bool:
 def _made_choices(out: Path, want: Wanted) -> bool:
     """Return whether a run made these choices."""
     trace = weft.open(out)
-    return has_choices(find_choices(trace, match(trace)), want)
+    return has_choices(find_choices(trace, match_operations(trace)), want)
 
 
 def _ended(trace: Trace) -> str:

@@ -21,9 +21,9 @@ from weft.errors import UsageError
 from weft.explore.choices import Wanted, are_compatible, expected_choices, find_choices, has_choices
 from weft.explore.corners import ExtremeOrderSearch, find_extreme_orders
 from weft.explore.outcomes import Outcome, Variant, iterate_variants
-from weft.match import match
-from weft.order import order
-from weft.races import detect
+from weft.match import match_operations
+from weft.order import order_events
+from weft.races import detect_races
 from weft.replay.force import Forcing
 from weft.trace import Trace
 
@@ -101,13 +101,13 @@ class Search:
     def add_run(self, trace: Trace, variant: Variant | None = None) -> Outcome | None:
         """Add a run as a new outcome and queue its variants; return None if a run with the same choices is known
         already."""
-        matched = match(trace)
+        matched = match_operations(trace)
         made = find_choices(trace, matched)
         same = {place: choice.source for place, choice in made.items()}
         if any(len(one.made) == len(same) and has_choices(one.made, same) for one in self.outcomes):
             return None
-        ordered = order(trace, matched)
-        races = detect(matched, ordered, most=ALTERNATIVES)
+        ordered = order_events(trace, matched)
+        races = detect_races(matched, ordered, max_messages=ALTERNATIVES)
         outcome = Outcome(len(self.outcomes), trace, matched, ordered, races, made)
         if variant is not None:
             outcome.parent, outcome.forced = variant.parent, variant.forced

@@ -10,11 +10,11 @@ import numpy as np
 
 from weft.base.words import escaped
 from weft.match.functions import CODE_ARRAY, CODES, Code
-from weft.native.bridge import several
+from weft.native.bridge import as_c_array
 from weft.native.headers import rows
 from weft.native.headers.rows import MAX_STEPS, Names, PartPlace, Texts
 from weft.native.headers.rows import Function as How
-from weft.terms.call_text import is_wild, object_text
+from weft.terms.call_text import has_named_values, object_text
 from weft.trace import Function, FunctionTable, Parameter, Rank
 from weft.trace.functions import MAX_ID
 from weft.trace.layout import ObjectClass
@@ -84,7 +84,7 @@ class ArgumentLayouts:
         entry = names[0].index(p.name) if p.name in names[0] else -1
         leave = names[1].index(p.name) + len(names[0]) if p.name in names[1] else -1
         late = p.direction == "out" and p.place in ("object", "flag", "status")
-        bits = rows.Part.SKIP_OPEN * late | rows.Part.WILD * is_wild(p)
+        bits = rows.Part.SKIP_OPEN * late | rows.Part.WILD * has_named_values(p)
         handle = self.classes.index(p.handle) if p.handle else 0
         place, code = (
             PartPlace[p.place.upper()].value,
@@ -111,7 +111,7 @@ def _function_bits(function: Function, steps: int, parts: int) -> int:
     odd |= any(p.place not in ("status",) and p.type == "status" for p in slots)
     odd |= any(_type_code(p) & ~CODE_ARRAY in _RARE for p in function.parameters if p.place != "none")
     # Two parameters of one name, or of one place, are in no MPI: what a damaged table says, Python reads.
-    odd |= len(function.by_name) < len(function.parameters) or len({p.place for p in slots}) < len(slots)
+    odd |= len(function.parameters_by_name) < len(function.parameters) or len({p.place for p in slots}) < len(slots)
     odd |= steps > MAX_STEPS or parts > 255
     bits = (How.UNUSUAL * odd) | (How.POLL * function.is_poll) | (How.FLAG * ("flag" in function.slot))
     return bits | (How.STATUS * ("status" in function.slot)) | (How.PROBE * function.probes)
@@ -126,7 +126,7 @@ class RankNames:
             ids = np.array(sorted(_named_objects(rank, cls)), np.int64)
             texts = TextTable([_object_name(rank, cls, int(id), as_json) for id in ids])
             made.append(Names(ids=ids, count=len(ids), own=texts.structure, prefix=programs.object_prefix(cls)))
-        self.structures = several(made, Names)
+        self.structures = as_c_array(made, Names)
 
 
 def _object_name(rank: Rank, cls: str, id: int, as_json: bool) -> str:  # noqa: A002 - the domain's word

@@ -8,7 +8,7 @@ from typing import IO, Any
 from weft.errors import UsageError
 from weft.export.blocks import Block
 from weft.export.time_order import CallRows, calls_in_time_order
-from weft.terms.run_extent import extent
+from weft.terms.run_extent import run_extent
 from weft.trace import Trace
 from weft.trace.filter import Filter
 
@@ -29,7 +29,7 @@ def iterate_tables(trace: Trace, found: Iterable[CallRows]) -> Iterator[Any]:
     # It imports pyarrow.
     from weft.export.parquet.calls import SCHEMA, call_columns
 
-    run = extent(trace)
+    run = run_extent(trace)
     for rows in found:
         blocks = (call_columns(Block(part.rank, part.index, run)) for part in rows.parts)
         batches = [pa.record_batch([block[name] for name in SCHEMA.names], schema=SCHEMA) for block in blocks]

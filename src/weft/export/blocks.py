@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.terms.argument_columns import distinct, numbered
-from weft.terms.datatype_sizes import size_of
+from weft.terms.argument_columns import indices_in, sorted_distinct
+from weft.terms.datatype_sizes import size_in_bytes
 from weft.terms.run_extent import Extent
 from weft.trace import Event, Flag, Function, FunctionTable, Rank
 from weft.trace.conditions import comm_ids
@@ -27,8 +27,8 @@ Mask = NDArray[np.bool_]
 
 def encode_ids(values: NDArray[Any]) -> tuple[list[int], Ints]:
     """Return the distinct values of a column of ids, and for each row the index of its value."""
-    ids = distinct(values)
-    return ids.tolist(), numbered(ids, values).astype(np.int64)
+    ids = sorted_distinct(values)
+    return ids.tolist(), indices_in(ids, values).astype(np.int64)
 
 
 def function_table(functions: FunctionTable, value: Callable[[Function], object], dtype: Any) -> NDArray[Any]:
@@ -146,7 +146,7 @@ class Block:
     def peer_rank(self) -> NDArray[np.int32]:
         """Return the peer as index of a rank of the run; -1 if the communicator does not tell."""
         found = np.full(len(self), -1, np.int32)
-        for id in distinct(self.comm).tolist():
+        for id in sorted_distinct(self.comm).tolist():
             comm = self.rank.comm(id) if id else None
             if comm is not None:
                 rows = np.flatnonzero((self.comm == id) & (self.peer >= 0))
@@ -159,7 +159,7 @@ class Block:
         """Return the bytes of the datatype argument; -1 if unknown."""
 
         def size(id: int) -> int:  # noqa: A002 - the domain's word
-            found = size_of(self.rank.datatype(id)) if id else None
+            found = size_in_bytes(self.rank.datatype(id)) if id else None
             return -1 if found is None or found >= 1 << 62 else found
 
         ids, codes = self.encode_column("datatype")

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from weft.base.words import escaped
 from weft.export.argument_layouts import ArgumentLayouts, RankNames, TextNumbers, TextTable
 from weft.export.time_order import CallRows, RankCalls
-from weft.native.bridge import U8, addresses
+from weft.native.bridge import U8, array_addresses
 from weft.native.headers.rows import RowRank, RowsInput, kernel
-from weft.terms.argument_columns import distinct, numbered
+from weft.terms.argument_columns import indices_in, sorted_distinct
 from weft.terms.call_text import ERRORS, HEADS, call_cells, error_text, event_json, site_json, task_json, task_text
 from weft.trace import Event, LogicalTask, Rank, Trace
 from weft.trace.conditions import comm_ids
@@ -107,14 +107,14 @@ class CallLineWriter:
 
     def _text_numbers(self, kind: str, rank: Rank, ids: NDArray[Any], text: Callable[[int], str]) -> NDArray[np.uint32]:
         """Return for a column of a rank's ids the numbers of the texts that `text` makes of them."""
-        different = distinct(ids)
+        different = sorted_distinct(ids)
         table = np.empty(len(different), np.uint32)
         for place, id in enumerate(different.tolist()):
             key = kind, rank.index, id
             if key not in self._numbers:
                 self._numbers[key] = self._texts[kind].number(text(id))
             table[place] = self._numbers[key]
-        found: NDArray[np.uint32] = table[numbered(different, ids)]
+        found: NDArray[np.uint32] = table[indices_in(different, ids)]
         return found
 
     def _site_column(self, part: RankCalls) -> NDArray[np.uint32]:
@@ -162,7 +162,7 @@ class CallLineWriter:
         slots = np.array([thread.slot for thread in rank.threads], np.int32)
         tails = [np.ascontiguousarray(thread.tails) for thread in rank.threads]
         of_rank = RowRank(
-            events=events, threads=threads, slots=slots, tails=addresses(tails, U8, "tails"),
+            events=events, threads=threads, slots=slots, tails=array_addresses(tails, U8, "tails"),
             tail_bytes=np.array([len(tail) for tail in tails], np.uint64), names=names.structures, index=rank.index,
         )  # fmt: skip
         self._ranks[rank.index] = of_rank

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import UsageError, WeftError
-from weft.match import Operations, paired
+from weft.match import Operations, pair_messages
 from weft.trace import Trace
 
 IN_MEMORY = 1 << 20
@@ -70,4 +70,4 @@ class FileColumns:
 
 def pair_operations(trace: Trace, beside: Path) -> Operations:
     """Return the run's operations with their messages paired, in columns that are kept in files."""
-    return paired(trace, FileColumns(beside.parent).allocate)
+    return pair_messages(trace, FileColumns(beside.parent).allocate)

@@ -17,7 +17,7 @@ from weft.halo.cell_geometry import Cells, owned_ranges
 from weft.halo.global_arrays import DeclaredPart
 from weft.halo.log import HEAD, MAGIC, MOST, Record
 from weft.native.headers.halo_kinds import HaloKind as Kind
-from weft.trace.rankfile import open_inside
+from weft.trace.rankfile import open_record
 
 MOST_CELLS: Final = 1 << 27
 """Cells of all parts of a run, and of what one use reads or stores: some ten bytes of memory each."""
@@ -33,7 +33,7 @@ class Damaged(ValueError):
 def read_log(path: Path, run: Path) -> bytes:
     """Return the bytes of a log of a run. RunError if it cannot be read or leads out of the run, Damaged if it is
     too large."""
-    with os.fdopen(open_inside(path, run), "rb") as file:
+    with os.fdopen(open_record(path, run), "rb") as file:
         found = file.read(2 * MOST)
     if len(found) == 2 * MOST:
         raise Damaged(f"{path.name} is larger than a rank writes ({MOST >> 20} MB)")

@@ -22,10 +22,10 @@ from weft.terms.calls import (
     RECV_INITS,
     RECVS,
     SENDRECVS,
-    forms,
-    masks,
+    forms_of,
+    masks_of,
 )
-from weft.terms.datatype_layouts import blocks
+from weft.terms.datatype_layouts import layout_of_elements
 from weft.trace import Datatype, Event, Rank
 from weft.trace.layout import IN_PLACE
 
@@ -34,7 +34,7 @@ MOST_CALLS: Final = 1 << 14
 
 _IN_ROW: Final = RECVS | IRECVS | RECV_INITS | MRECVS
 """Calls of which a row of the record holds buffer, count and datatype."""
-_NEIGHBOURS: Final = forms(NEIGHBOURS)
+_NEIGHBOURS: Final = forms_of(NEIGHBOURS)
 _OTHERS: Final = SENDRECVS | ISENDRECVS | GETS | _NEIGHBOURS
 
 Box = tuple[tuple[int, int], ...]
@@ -74,7 +74,7 @@ def find_received_boxes(rank: Rank, places: list[WatchedArray]) -> dict[int, lis
 def _receiving_calls(rank: Rank) -> list[int]:
     """Return the calls that receive, without those that equal an earlier one in all fields of their rows in the
     record."""
-    of = masks(rank.trace.functions)
+    of = masks_of(rank.trace.functions)
     rows, others = of.where(rank, _IN_ROW), of.where(rank, _OTHERS)
     alike = np.stack([rank.events[name][rows].astype(np.uint64) for name in ("buffer", "count", "datatype")])
     _, first = np.unique(alike, axis=1, return_index=True)
@@ -83,7 +83,7 @@ def _receiving_calls(rank: Rank) -> list[int]:
 
 def _receive_buffers(event: Event) -> Iterator[tuple[int, Datatype | None, int]]:
     """Yield the buffers that a call receives into: address, datatype and count; -1 if the count is unknown."""
-    name, args = masks(event.rank.trace.functions).name(event.function.id), event.args
+    name, args = masks_of(event.rank.trace.functions).name(event.function.id), event.args
     if event.error:
         return
     if name in _NEIGHBOURS:
@@ -123,7 +123,7 @@ def _size_in_bytes(part: DeclaredPart) -> int:
 def _find_box(part: DeclaredPart, offset: int, datatype: Datatype | None, count: int) -> Box | None:
     """Return the box of elements of a part that a buffer spans which begins `offset` bytes after the part's first
     element; None if it is unknown."""
-    layout = blocks(datatype, count) if count > 0 else None
+    layout = layout_of_elements(datatype, count) if count > 0 else None
     found = layout.blocks() if layout else None
     if found is None:
         return None

@@ -28,7 +28,7 @@ from weft.launch.options import Family
 from weft.launch.plan import find_c_compiler, find_launcher, find_launchers
 from weft.launch.pvm.installation import find_daemon as pvm_daemon
 from weft.mpi import prebuilt
-from weft.native.kernel import library
+from weft.native.kernel import load_library
 from weft.pvm import recorder as of_pvm
 from weft.safety.folders import cache_folder
 from weft.safety.started import own_python
@@ -189,7 +189,7 @@ def check_shadows() -> list[SystemCheck]:
 def check_kernel() -> SystemCheck:
     """Check whether the native kernels load. They need no Python headers, to build or to load."""
     try:
-        return SystemCheck("native kernels", "ok", Path(library()._name).name)
+        return SystemCheck("native kernels", "ok", Path(load_library()._name).name)
     except (WeftError, OSError, AttributeError) as error:
         return SystemCheck(
             "native kernels", "failed", str(error), "reinstall weft-debugger where there is a C compiler"
@@ -202,7 +202,7 @@ def check_compiler() -> SystemCheck:
     if found:
         return SystemCheck("C compiler", "ok", found)
     remedy = "Debian: apt install gcc libc6-dev"
-    if any(prebuilt.folder_of_wheel().glob(f"*/{prebuilt.FACTS}")):
+    if any(prebuilt.wheel_folder().glob(f"*/{prebuilt.FACTS}")):
         return SystemCheck(
             "C compiler", "warning", "none found: recorders are there for the MPIs from PyPI alone", remedy
         )
@@ -238,7 +238,7 @@ def check_mpi4py(python: Path) -> list[SystemCheck]:
             )
         ]  # fmt: skip
     detail = f"{answer.version}, loads {answer.library.path}"
-    if prebuilt.look(answer.library.path) is None and find_compiler(answer.library) is None:
+    if prebuilt.find_recorder(answer.library.path) is None and find_compiler(answer.library) is None:
         return [SystemCheck(name, "failed", f"{detail}, for which there is no mpicc", "install that MPI's mpicc")]
     try:
         launcher = find_launcher(answer.library)
@@ -338,7 +338,7 @@ def check_fortran(found: list[Installation]) -> list[SystemCheck]:
 def check_recorder(installation: Installation) -> list[SystemCheck]:
     """Check whether the recorder for an MPI exists or can be built."""
     name = f"recorder for {installation.library}"
-    known = prebuilt.look(Path(installation.library))
+    known = prebuilt.find_recorder(Path(installation.library))
     if known is not None:
         installation.recorder = str(known.path.parent)
         return [SystemCheck(name, "ok", f"ready: {known.path.parent}")]

@@ -70,7 +70,7 @@ def find_linked_library(mpicc: Path) -> MPILibrary | None:
         try:
             done = subprocess.run(
                 command, capture_output=True, timeout=60, stdin=subprocess.DEVNULL, check=False,
-                env=tools.environment(mpicc),
+                env=tools.tool_environment(mpicc),
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return None

@@ -21,7 +21,7 @@ from weft.sources import variables
 from weft.sources.keep_sources import keep_sources
 from weft.trace import Trace, site_lines
 from weft.trace.layout import State, StopReason
-from weft.trace.packing import pack
+from weft.trace.packing import pack_records
 
 if TYPE_CHECKING:
     from weft.sources import Frame
@@ -90,7 +90,7 @@ def pack_small_records(run: Path) -> str | None:
     for none.
     """
     try:
-        pack(run, rank_processes.is_record_final, least=MANY, largest=SMALL)
+        pack_records(run, rank_processes.is_record_final, least_records=MANY, largest_bytes=SMALL)
     except (WeftError, OSError) as error:
         return str(error)
     return None
@@ -134,7 +134,7 @@ def resolve_sites(path: Path, *, with_source_texts: bool = True, is_own_run: boo
     """
     try:
         trace = Trace.open(path)
-        site_lines.resolve(trace)
+        site_lines.resolve_sites(trace)
         problems = variables.resolve(trace)
         if is_own_run:
             problems = keep_sources(trace, texts=with_source_texts, more=find_crash_frames(trace)) + problems
@@ -148,11 +148,11 @@ def find_crash_frames(trace: Trace) -> Iterable[Frame]:
     ended = [ending for rank in trace.ranks if not rank.missing for ending in rank.endings]
     if ended:
         # Few runs crash, and a stop of a replay is waited for.
-        from weft.terms.library_code import library_code
+        from weft.terms.library_code import is_library_code
 
         for ending in ended:
             for site in ending.stack:
-                if site.known and not library_code(site):
+                if site.known and not is_library_code(site):
                     yield site.file or "", site.line, site.function or ""
 
 

@@ -37,7 +37,7 @@ ELSEWHERE = 0.5
 LEFT = 10.0
 """Seconds that ranks may stand still without those that are gone: their launcher ends them, if it does, before."""
 PASSED_ON = 0.5
-"""Seconds between looks where findings are told while the job runs."""
+"""Seconds between looks if findings are reported while the job runs."""
 
 
 @dataclass
@@ -158,6 +158,7 @@ class Job:
             self._start_ending("deadlock")
 
     def _start_deadlock_check(self) -> StandstillCheck:
+        """Return a check for deadlock, by this host's files or by all hosts' copies."""
         if self.hosts is None:
             return DeadlockCheck(self.run.path, [header.pid for header in self._fallen])
         # Only runs with --local have hosts.
@@ -192,7 +193,7 @@ class Job:
 
     @property
     def interrupting_signal(self) -> int | None:
-        """The signal to Weft that ended the job; None if the job ended by itself or in good order."""
+        """Return the signal to Weft that ended the job; None if the job ended by itself or in good order."""
         if self.ended in ("deadlock", "killed") or not self.process.signals:
             return None
         if self.process.shell_status == 0 and self._have_all_left_mpi():

@@ -56,7 +56,7 @@ class MPILibrary:
 
     @cached_property
     def _soname(self) -> str:
-        """The name that it has for itself: where links are copies, as in wheels, that of its file tells less."""
+        """Return the library's own name: links that are copies, as in wheels, have less telling file names."""
         # Few libraries need it, and `weft run` starts without numpy.
         from weft.debuginfo.elf import read_soname
 
@@ -80,7 +80,7 @@ class MPILibrary:
 
     @property
     def family(self) -> Family:
-        """The family of launchers that can start its programs as one world."""
+        """Return the family of launchers that can start its programs as one world."""
         if self.abi == "mpi-abi":  # the name is everybody's: see what it stands among
             beside = {path.name.split(".so")[0] for path in self.real.parent.glob("lib*.so*")}
             return Family.OPENMPI if {"libopen-pal", "libopen-rte"} & beside else Family.HYDRA

@@ -171,7 +171,7 @@ def plan_line(line: LauncherLine, environment: dict[str, str], library: MPILibra
     recognised = library is not None
     if library is None:
         library = find_default_library(launcher)
-    built = prebuilt.look(library.path)
+    built = prebuilt.find_recorder(library.path)
     mpicc = find_compiler(library, launcher) if built is None else None
     if mpicc is None and built is None:
         raise WeftError(

@@ -1,7 +1,7 @@
 """Start the job and wait beside it: its streams, its terminal and its signals stay the user's.
 
 The job runs in Weft's own process group with Weft's own file handles, so a key like Ctrl-C reaches it from the terminal
-directly, once. A signal that was sent to Weft only (kill PID) is forwarded. The two are told apart by their sender: the
+directly, once. A signal that was sent to Weft only (kill PID) is forwarded. The two differ in their sender: the
 terminal's signals come from the kernel (SI_KERNEL), kill's from a process.
 """
 

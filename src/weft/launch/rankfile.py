@@ -188,6 +188,7 @@ class RankFileWatch:
             os.close(file)
 
     def _compare_with_last(self, file: int) -> bool:
+        """Return whether the file has changed since the last look."""
         page = os.pread(file, PAGE, 0)
         continued = b"".join(os.pread(file, length, start) for start, length in self._tables)
         if page != self._page or continued != self._continued:
@@ -211,6 +212,7 @@ class RankFileWatch:
         return changed
 
     def _read_slots(self, file: int, slots: dict[int, list[tuple[int, int]]]) -> dict[int, bytes]:
+        """Return the last event of each thread as bytes."""
         return {
             thread: b"".join(os.pread(file, length, start) for start, length in places)
             for thread, places in slots.items()

@@ -14,36 +14,36 @@ from weft.launch.rundir import RunDirectory, unwritable_error
 from weft.mpi import prebuilt
 
 if TYPE_CHECKING:
-    from weft.mpi.prebuilt import Shim
+    from weft.mpi.prebuilt import BuiltRecorder
 
 WITHOUT = "WEFT_WITHOUT"
 """The variable that leaves parts of the recorder out, for the time until a fault in one is mended."""
 PARTS = ("heap", "buffers", "hashes", "accesses", "halo", "lines")
 """Those parts: recorder/process.c has the same names."""
 PVM_PRELOAD = "WEFT_INTERNAL_PVM_PRELOAD"
-"""The variable by which a virtual machine of PVM is told what to preload into tasks."""
+"""The variable by which a virtual machine of PVM learns what to preload into tasks."""
 
 
-def build_recorder(plan: LaunchPlan) -> Shim:
+def build_recorder(plan: LaunchPlan) -> BuiltRecorder:
     """Return the recorder for the plan's MPI, building it if neither the cache nor the wheel has one."""
     if plan.pvm is not None:
         # Few runs are of PVM.
         from weft.pvm import recorder as of_pvm
 
         return of_pvm.build_recorder(lambda: announce_build(plan.library.path))
-    known = prebuilt.look(plan.library.path)
+    known = prebuilt.find_recorder(plan.library.path)
     if known is not None:
         return known
     try:
-        # It needs what a broken installation may lack, which is told.
+        # It needs what a broken installation may lack, which is reported.
         from weft.mpi import shim
     except ImportError as error:
         raise WeftError(f"this installation of Weft has no recorder: {error}") from error
     try:
-        built = shim.build(str(plan.mpicc), announce=announce_build)
+        built = shim.build_shim(str(plan.mpicc), announce=announce_build)
     except OSError as error:
         raise WeftError(f"cannot build the recorder with {plan.mpicc}: {error}") from error
-    prebuilt.remember(plan.library.path, built)  # the compiler may link a copy of it
+    prebuilt.remember_recorder(plan.library.path, built)  # the compiler may link a copy of it
     return built
 
 
@@ -55,7 +55,7 @@ def announce_build(library: Path) -> None:
 
 
 def make_recorder_variables(
-    shim: Shim, run: RunDirectory, level: str, *, whole_buffers: bool = False, hash_messages: bool = False,
+    shim: BuiltRecorder, run: RunDirectory, level: str, *, whole_buffers: bool = False, hash_messages: bool = False,
     keep: float | None = None, patient: bool = False,
 ) -> dict[str, str]:  # fmt: skip
     """Return the environment variables that the recorder needs in the ranks. It removes them again for their children.
@@ -80,7 +80,7 @@ def read_left_out_parts() -> list[str]:
     return left
 
 
-def describe_recorder(plan: LaunchPlan, shim: Shim, run: RunDirectory) -> None:
+def describe_recorder(plan: LaunchPlan, shim: BuiltRecorder, run: RunDirectory) -> None:
     """Write into the run what explains its records elsewhere: the MPI, and the table of its functions."""
     if plan.pvm is not None:
         run.facts["system"] = "pvm"

@@ -182,7 +182,7 @@ class SharedRun:
 
     @property
     def is_last_to_end(self) -> bool:
-        """Whether this task ends last of those that Weft ends, and so gives the job its status.
+        """Return whether this task ends last of those that Weft ends, and so gives the job its status.
 
         MPICH's mpiexec kills all tasks once one fails, and exits with the status of those that it killed: with it, the
         other tasks end first, and with status 0.
@@ -254,6 +254,7 @@ class SharedRun:
             file.write(line.ljust(LINE - 1).encode() + b"\n")
 
     def _have_all_ended(self) -> bool:
+        """Return whether all tasks of the job step have noted their end."""
         try:
             with open_locked(self.folder / "ends") as file:
                 return file.seek(0, os.SEEK_END) >= self.step.size * LINE

@@ -152,6 +152,7 @@ def is_inside_mpi(file: RankFileWatch, waiting_threads: Collection[int] = ()) ->
 
 
 def _has_fallen(file: RankFileWatch) -> bool:
+    """Return whether the process of a record is gone without having ended its record."""
     header = file.header
     if header is None or header.state in (State.STOPPED, State.FINALIZED):
         return False

@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match.functions import Op, Post, Spec, asks_what_came, classify, communicates
-from weft.match.grouping import group
-from weft.match.operations import NONE, U32, Collectives, Instances, Operations, Posts, Room, extract
+from weft.match.grouping import group_rows
+from weft.match.operations import NONE, U32, Collectives, Instances, MakeColumn, Operations, Posts, extract_operations
 from weft.match.rings import dropped_operations, select_pairable
 from weft.native.headers.match import kernel
-from weft.native.threads import side_by_side, workers
+from weft.native.threads import run_in_threads, worker_count
 from weft.trace import Trace
 
 __all__ = [
-    "NONE", "Collectives", "Instances", "Match", "Op", "Operations", "Post", "Posts", "Room", "Spec", "asks_what_came",
-    "classify", "communicates", "instances", "match", "pair", "paired",
+    "NONE", "Collectives", "Instances", "MakeColumn", "Match", "Op", "Operations", "Post", "Posts", "Spec",
+    "asks_what_came", "classify", "communicates", "group_collectives", "match_operations", "pair_messages",
+    "pair_posts",
 ]  # fmt: skip
 
 
@@ -42,87 +43,89 @@ class Match:
     collectives: Collectives
     instances: Instances
     made: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
-    """What analyses made of it and keep for whoever asks next, by room."""
+    """Results that analyses computed from the match and cache here, by room."""
 
     def unmatched_sends(self) -> U32:
-        """Rows of sends that no receive of the record took."""
+        """Return the rows of sends that no receive of the record took."""
         return np.flatnonzero(self.sends.partner == NONE).astype(np.uint32)
 
     def unmatched_receives(self) -> U32:
-        """Rows of receives that took no send of the record."""
+        """Return the rows of receives that took no send of the record."""
         return np.flatnonzero(self.recvs.partner == NONE).astype(np.uint32)
 
     def sends_of(self, event: EventId) -> list[int]:
-        """Rows of the sends that an event posted (none, one, or as many as Startall started)."""
-        return _rows_of(self.sends, event)
+        """Return the rows of the sends that an event posted (none, one, or as many as Startall started)."""
+        return _find_rows(self.sends, event)
 
     def receives_of(self, event: EventId) -> list[int]:
-        """Rows of the receives that an event posted."""
-        return _rows_of(self.recvs, event)
+        """Return the rows of the receives that an event posted."""
+        return _find_rows(self.recvs, event)
 
     def collective_of(self, event: EventId) -> int | None:
-        """The instance of the collective that an event takes part in, None for no collective."""
-        rows = _rows_of(self.collectives, event)
+        """Return the instance of the collective that an event takes part in, None for no collective."""
+        rows = _find_rows(self.collectives, event)
         return int(self.collectives.instance[rows[0]]) if rows else None
 
-    def carried(self) -> NDArray[np.bool_]:
-        """Which collectives are of before the segment of a run that this is (weft.trace.segment)."""
+    def collectives_before_segment(self) -> NDArray[np.bool_]:
+        """Return a mask of the collectives that began before this segment of a run (weft.trace.segment)."""
         ahead = np.array([rank.ahead for rank in self.trace.ranks], np.int64)
         first = self.instances.rows[self.instances.first[:-1].astype(np.int64)]
         found: NDArray[np.bool_] = self.collectives.event[first] < ahead[self.collectives.ranks()[first]]
         return found
 
-    def partners(self, event: EventId) -> list[EventId]:
-        """The events on the other side of the messages that an event sends or receives (posts, not completions)."""
+    def partner_events(self, event: EventId) -> list[EventId]:
+        """Return the events on the other side of the messages that an event sends or receives (posts, not
+        completions).
+        """
         found = [self.recvs.id(int(p)) for i in self.sends_of(event) if (p := self.sends.partner[i]) != NONE]
         return found + [self.sends.id(int(p)) for i in self.receives_of(event) if (p := self.recvs.partner[i]) != NONE]
 
 
-def _rows_of(rows: Posts | Collectives, event: EventId) -> list[int]:
+def _find_rows(rows: Posts | Collectives, event: EventId) -> list[int]:
     part = rows.of_rank(event[0])
     return [part.start + int(i) for i in np.flatnonzero(rows.event[part] == event[1])]
 
 
-def match(trace: Trace) -> Match:
+def match_operations(trace: Trace) -> Match:
     """Pair the operations of a run.
 
     Per (communicator, source, destination, tag) the i-th send in issue order goes to the i-th receive in posting order
-    (MPI-4.1, 3.5), source and tag of a wildcard taken from the status at its completion. Collectives: the k-th call
-    on a communicator is one instance, blocking or not, whatever its operation (6.14); calls on a window, a file or
-    a persistent collective count on that object.
+    (MPI-4.1, 3.5), source and tag of a wildcard taken from the status at its completion. Collectives: the k-th call on
+    a communicator is one instance, blocking or not, whatever its operation (6.14); calls on a window, a file or a
+    persistent collective count on that object.
     """
-    operations = paired(trace)
-    wholes = instances(operations.collectives)
+    operations = pair_messages(trace)
+    wholes = group_collectives(operations.collectives)
     return Match(trace, operations.sends, operations.recvs, operations.probes, operations.collectives, wholes)
 
 
-def paired(trace: Trace, room: Room = np.empty) -> Operations:
-    """The operations with their messages paired, without the collectives as wholes.
+def pair_messages(trace: Trace, make_column: MakeColumn = np.empty) -> Operations:
+    """Return the operations with their messages paired, without the collectives as wholes.
 
-    `room` makes the columns. Where it puts them into files, a run larger than memory can be paired.
+    `make_column` allocates the columns. If it puts them into files, a run larger than memory can be paired.
     """
-    operations = extract(trace, room)
+    operations = extract_operations(trace, make_column)
     if (dropped := dropped_operations(trace)) is not None:
         operations = select_pairable(operations, dropped)
-    pair(trace.share, operations.sends, operations.recvs, operations.probes, room)
+    pair_posts(trace.share, operations.sends, operations.recvs, operations.probes, make_column)
     return operations
 
 
-def pair(share: range, sends: Posts, recvs: Posts, probes: Posts, room: Room = np.empty) -> None:
+def pair_posts(share: range, sends: Posts, recvs: Posts, probes: Posts, make_column: MakeColumn = np.empty) -> None:
     """Fill the partner columns for the receives of some ranks, which are shared among the machine's cores."""
     lib, views = kernel(), (sends.view(), recvs.view(), probes.view())
     sends.partner.fill(NONE)
-    scratch = room(len(sends), np.uint32)
+    scratch = make_column(len(sends), np.uint32)
     columns = (sends.partner, recvs.partner, probes.partner, scratch)
     ranks = len(sends.first) - 1
-    count = workers(len(sends) + len(recvs), min(8, max(1, len(share))))
+    count = worker_count(len(sends) + len(recvs), min(8, max(1, len(share))))
     cuts = [share.start + len(share) * k // count for k in range(count + 1)]
-    done = side_by_side(count, lambda k: lib.weft_match(ranks, cuts[k], cuts[k + 1], *views, *columns), range(count))
+    done = run_in_threads(count, lambda k: lib.weft_match(ranks, cuts[k], cuts[k + 1], *views, *columns), range(count))
     if any(done):
         raise MemoryError(f"no memory to match {len(sends)} sends with {len(recvs)} receives")
 
 
-def _numbered(keys: U32, ordinals: U32, base: int) -> tuple[U32, U32, U32]:
+def _number_pairs(keys: U32, ordinals: U32, base: int) -> tuple[U32, U32, U32]:
     """Number the pairs (key, ordinal) densely from `base` on: number of each row, key and ordinal of each number."""
     if not len(keys):
         empty = np.empty(0, np.uint32)
@@ -135,16 +138,18 @@ def _numbered(keys: U32, ordinals: U32, base: int) -> tuple[U32, U32, U32]:
     return (base + starts[keys] + ordinals).astype(np.uint32), key_of, ordinal_of
 
 
-def instances(colls: Collectives) -> Instances:
-    """The collectives as wholes: first those on communicators, then those on what such calls made."""
-    top = colls.parent == NONE
-    numbers, comm, ordinal = _numbered(colls.comm[top].astype(np.uint32), colls.ordinal[top], 0)
-    colls.instance[top] = numbers
+def group_collectives(collectives: Collectives) -> Instances:
+    """Group the rows of collective calls into collectives: first those on communicators, then those on what such calls
+    made.
+    """
+    top = collectives.parent == NONE
+    numbers, comm, ordinal = _number_pairs(collectives.comm[top].astype(np.uint32), collectives.ordinal[top], 0)
+    collectives.instance[top] = numbers
     below = ~top
-    of_parent = colls.instance[colls.parent[below]]
-    numbers, parent, ordinal_below = _numbered(of_parent, colls.ordinal[below], len(comm))
-    colls.instance[below] = numbers
-    first, rows = group(colls.instance, len(comm) + len(parent))
+    of_parent = collectives.instance[collectives.parent[below]]
+    numbers, parent, ordinal_below = _number_pairs(of_parent, collectives.ordinal[below], len(comm))
+    collectives.instance[below] = numbers
+    first, rows = group_rows(collectives.instance, len(comm) + len(parent))
     return Instances(
         np.concatenate([comm, comm[parent]]).astype(np.int32),
         np.concatenate([ordinal, ordinal_below]),

@@ -1,4 +1,4 @@
-"""What each MPI function means to matching, and where in its tail the arguments lie that matching reads.
+"""Classifies MPI functions for matching, and says where in a tail the arguments are that matching reads.
 
 The numbers are those of native/kernel/ops.h.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.mpi import meaning
-from weft.mpi.meaning import Act, Form, Many, Meaning, Mode, Over, base
+from weft.mpi.meaning import Act, Form, Many, Meaning, Mode, Over, base_name
 from weft.native.headers.ops import CODE_ARRAY, PROGRAM_POLL, SPEC, Code, Op, Post, Role, Spec
 from weft.trace import Function, FunctionTable
 
@@ -28,8 +28,8 @@ __all__ = [
     "Role",
     "Spec",
     "classify",
+    "classify_functions",
     "communicates",
-    "tables",
 ]
 
 
@@ -49,40 +49,43 @@ _WAITS: Final = {Many.ONE: Op.WAIT, Many.ALL: Op.WAITALL, Many.ANY: Op.WAITANY, 
 
 
 def classify(name: str) -> tuple[Op, Spec]:
-    """What the function of this name does, large-count form or not."""
-    return _classified(base(name))
+    """Return what the function of this name does, large-count form or not."""
+    return _classify_base_name(base_name(name))
 
 
 @cache
-def _classified(name: str) -> tuple[Op, Spec]:
-    found = meaning.every().get(name)
-    op = Op.NONE if found is None or found.act not in _MATTERS else _op(found)
+def _classify_base_name(name: str) -> tuple[Op, Spec]:
+    """Return operation and flags of a function by its base name."""
+    found = meaning.all_meanings().get(name)
+    op = Op.NONE if found is None or found.act not in _MATTERS else _operation_of(found)
     if found is None or op is Op.NONE:
         return _NOTHING
     of_file = found.over is Over.FILE or "FILE" in found.makes
-    return op, _spec(
+    return op, _flags_of(
         op, found.mode, found.form, polls=found.polls, file=of_file, makes=of_file or "WINDOW" in found.makes
     )
 
 
-def _op(found: Meaning) -> Op:
-    if found.act is Act.COLLECTIVE:
-        op = _COLLECTIVES.get(found.over)
-    elif found.act is Act.COMPLETE:
-        op = _WAITS[found.many]
-    elif found.act is Act.START:
-        op = Op.START if found.many is Many.ONE else Op.STARTALL
-    elif found.act is Act.ASK:  # of several requests at once, and of partitions, nothing that decides a match is told
-        op = Op.GET_STATUS if found.many is Many.ONE and found.mode is not Mode.PARTITIONED else None
+def _operation_of(meaning_row: Meaning) -> Op:
+    """Return the operation that a function's row of meanings describes."""
+    if meaning_row.act is Act.COLLECTIVE:
+        op = _COLLECTIVES.get(meaning_row.over)
+    elif meaning_row.act is Act.COMPLETE:
+        op = _WAITS[meaning_row.many]
+    elif meaning_row.act is Act.START:
+        op = Op.START if meaning_row.many is Many.ONE else Op.STARTALL
+    elif meaning_row.act is Act.ASK:  # of several requests at once, and of partitions, the answer decides no match
+        op = Op.GET_STATUS if meaning_row.many is Many.ONE and meaning_row.mode is not Mode.PARTITIONED else None
     else:
-        op = Op.FINALIZE if found.over is Over.WORLD else _OPS.get(found.act)
+        op = Op.FINALIZE if meaning_row.over is Over.WORLD else _OPS.get(meaning_row.act)
     if op is None:
         return Op.NONE
-    return _PERSISTENT[op] if found.form is Form.PERSISTENT else op
+    return _PERSISTENT[op] if meaning_row.form is Form.PERSISTENT else op
 
 
 @cache
-def _spec(op: Op, mode: Mode, form: Form, *, polls: bool, file: bool, makes: bool) -> Spec:
+def _flags_of(op: Op, mode: Mode, form: Form, *, polls: bool, file: bool, makes: bool) -> Spec:
+    """Return the flags of an operation."""
     spec = _MODES[mode]
     if op is not Op.WAITSOME:  # MPI_Testsome tells with a number, not a flag
         spec |= Spec.FLAGGED if polls else Spec.NONBLOCKING if form is Form.NONBLOCKING else Spec(0)
@@ -111,23 +114,28 @@ CODES: Final = {
     "double": Code.DOUBLE,
 }
 
-_MORE: Final = meaning.named(Act.CANCEL, Act.ACCESS, Act.EPOCH, Act.PARTITION) | {
+_ALSO_COMMUNICATE: Final = meaning.functions_with(Act.CANCEL, Act.ACCESS, Act.EPOCH, Act.PARTITION) | {
     "Parrived", "Comm_create_group", "Abort",
 }  # fmt: skip
-"""Calls that communicate beside those that are paired."""
+"""Calls that communicate besides those that are paired."""
 
 
 def communicates(function: Function) -> bool:
-    """Whether it is more than a question to MPI: bindings of two MPIs make these calls alike, others as they need."""
-    return classify(function.name)[0] is not Op.NONE or base(function.name) in _MORE
+    """Return whether a function is more than a question to MPI.
+
+    Bindings to different MPIs make these calls in the same order, and others as they need.
+    """
+    return classify(function.name)[0] is not Op.NONE or base_name(function.name) in _ALSO_COMMUNICATE
 
 
-_ASKS: Final = meaning.named(Act.COMPLETE, Act.ASK, Act.PROBE, where=lambda row: row.polls or row.many is Many.SOME)
+_ASKS: Final = meaning.functions_with(
+    Act.COMPLETE, Act.ASK, Act.PROBE, where=lambda row: row.polls or row.many is Many.SOME
+)
 
 
 def asks_what_came(function: Function) -> bool:
-    """Whether it tells which requests or messages are there by now, which timing decides."""
-    return base(function.name) in _ASKS
+    """Return whether a function says which requests or messages are there by now, which timing decides."""
+    return base_name(function.name) in _ASKS
 
 
 POLL = PROGRAM_POLL
@@ -140,10 +148,10 @@ class Functions(NamedTuple):
     programs: NDArray[np.uint8]
 
 
-def _program(function: Function) -> bytes:
-    """How to read the function's tail: the numbers of entry and exit values, then (code, role) for each.
+def _tail_program(function: Function) -> bytes:
+    """Return how to read the function's tail: the numbers of entry and exit values, then (code, role) for each.
 
-    POLL beside the second number: the exit values are there only where the poll did not fail.
+    POLL in the second number: the exit values are only there if the poll did not fail.
     """
     steps = []
     for parameter in (*function.tail_in, *function.tail_out):
@@ -154,8 +162,8 @@ def _program(function: Function) -> bytes:
 
 
 @cache
-def tables(functions: FunctionTable) -> Functions:
-    """The classes of a run's functions. Programs are shared, so that all of them stay below 64 KB."""
+def classify_functions(functions: FunctionTable) -> Functions:
+    """Return the classes of a run's functions. Programs are shared, so that all of them stay below 64 KB."""
     known = list(functions)
     specs = np.zeros(1 + max((f.id for f in known), default=0), SPEC)
     programs = bytearray(b"\0\0")
@@ -164,7 +172,7 @@ def tables(functions: FunctionTable) -> Functions:
         op, flags = classify(function.name)
         if op is Op.NONE:
             continue
-        program = _program(function)
+        program = _tail_program(function)
         if program not in offsets:
             offsets[program] = len(programs)
             programs += program

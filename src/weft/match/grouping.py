@@ -1,4 +1,4 @@
-"""Rows by a key, sorted in C (native/kernel/match.c)."""
+"""Groups rows by a key, sorted in C (native/kernel/match.c)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from numpy.typing import NDArray
 from weft.native.headers.match import kernel
 
 
-def group(key: NDArray[np.uint32], keys: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-    """Counting sort: `rows[first[k]:first[k + 1]]` are the rows with key k in order. Keys beyond are left out."""
+def group_rows(key: NDArray[np.uint32], key_count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Sort rows by counting: `rows[first[k]:first[k + 1]]` are the rows with key k in order.
+
+    Rows with keys of `keys` or more are left out.
+    """
     key = np.ascontiguousarray(key, np.uint32)
-    first = np.empty(keys + 1, np.uint64)
+    first = np.empty(key_count + 1, np.uint64)
     rows = np.empty(len(key), np.uint32)
-    kernel().weft_group(len(key), key, keys, first, rows)
+    kernel().weft_group(len(key), key, key_count, first, rows)
     return first, rows[: int(first[-1])]

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.match.functions import Functions, tables
-from weft.native.bridge import U8, addresses
+from weft.match.functions import Functions, classify_functions
+from weft.native.bridge import U8, array_addresses
 from weft.native.headers import extract as extraction
 from weft.native.headers import requests
 from weft.native.headers.match import Posts as PostsView
 from weft.native.headers.ops import LOCAL_COMM, ExtractInput
-from weft.native.threads import side_by_side, workers
+from weft.native.threads import run_in_threads, worker_count
 from weft.trace import Communicator, Rank, Trace
 
 NONE: Final = 0xFFFFFFFF
-"""In a column of event indices or rows: there is none."""
+"""Means "none" in a column of event indices or rows."""
 
 U32 = NDArray[np.uint32]
 I32 = NDArray[np.int32]
@@ -32,7 +32,7 @@ U64 = NDArray[np.uint64]
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows of all ranks, one rank behind the other: those of rank r are first[r] .. first[r + 1] - 1."""
+    """Rows of all ranks, rank after rank: those of rank r are first[r] .. first[r + 1] - 1."""
 
     first: U64
     event: U32
@@ -44,24 +44,24 @@ class _Rows:
         return int(self.first[-1])
 
     def of_rank(self, rank: int) -> slice:
-        """The rows of the rank with this index."""
+        """Return the rows of the rank with this index."""
         return slice(int(self.first[rank]), int(self.first[rank + 1]))
 
-    def of_ranks(self, share: range) -> slice:
-        """The rows of some ranks that stand side by side."""
+    def rows_of_ranks(self, share: range) -> slice:
+        """Return the rows of consecutive ranks."""
         return slice(int(self.first[share.start]), int(self.first[share.stop]))
 
     def rank_of(self, row: int) -> int:
-        """Index of the rank that row belongs to."""
+        """Return the index of the rank that a row belongs to."""
         return int(np.searchsorted(self.first, np.uint64(row), side="right")) - 1
 
     def ranks(self) -> I32:
-        """The rank index of every row (computed, one array)."""
+        """Return the rank index of every row, computed at each call."""
         counts = np.diff(self.first).astype(np.int64)
         return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
     def id(self, row: int) -> EventId:
-        """The event that posted the row: (rank index, event index)."""
+        """Return the event that posted the row: (rank index, event index)."""
         return EventId(self.rank_of(row), int(self.event[row]))
 
 
@@ -83,7 +83,7 @@ class Posts(_Rows):
     partner: U32
 
     def view(self) -> PostsView:
-        """The columns that C reads."""
+        """Return the columns that C reads."""
         return PostsView(
             first=self.first, event=self.event, comm=self.comm, peer=self.peer, tag=self.tag, flags=self.flags
         )
@@ -122,13 +122,13 @@ class Instances:
         return len(self.comm)
 
     def parts(self, instance: int) -> U32:
-        """The rows of Collectives in this instance."""
+        """Return the rows of Collectives in this instance."""
         return self.rows[int(self.first[instance]) : int(self.first[instance + 1])]
 
 
 @dataclass(slots=True)
 class Operations:
-    """All that extraction gives."""
+    """All operations that were read from a run."""
 
     sends: Posts
     recvs: Posts
@@ -136,8 +136,8 @@ class Operations:
     collectives: Collectives
 
 
-class _Peers:
-    """The groups that peer arguments refer to, one behind the other; equal groups are kept once."""
+class _PeerGroups:
+    """The groups that peer arguments refer to, one after the other; equal groups are kept once."""
 
     def __init__(self) -> None:
         self.flat: list[NDArray[np.int32]] = []
@@ -145,8 +145,8 @@ class _Peers:
         self._known: dict[int, tuple[int, int]] = {}
         self._keep: list[tuple[int, ...]] = []
 
-    def span(self, group: tuple[int, ...]) -> tuple[int, int]:
-        """Where the group begins, and its length."""
+    def add_group(self, group: tuple[int, ...]) -> tuple[int, int]:
+        """Return where the group begins, and its length; a group is added when it comes first."""
         known = self._known.get(id(group))
         if known is None:
             known = self._known[id(group)] = (self.length, len(group))
@@ -159,18 +159,19 @@ class _Peers:
         return np.concatenate([*self.flat, np.empty(0, np.int32)]).astype(np.int32)
 
 
-def _local_comms(rank: Rank, peers: _Peers) -> NDArray[np.void]:
+def _local_communicators(rank: Rank, peers: _PeerGroups) -> NDArray[np.void]:
+    """Return the communicators of a rank by its own ids, for C."""
     ids = [2, 3, *(definition.id for definition in rank.communicator_definitions())]
     known: dict[int, Communicator] = {i: c for i in ids if i < 1 << 24 and (c := rank.comm(i)) is not None}
     table = np.zeros(max(known, default=0) + 1, LOCAL_COMM)
     table["index"] = -1
     for i, comm in known.items():
-        first, count = peers.span(comm.peers(rank.index))
+        first, count = peers.add_group(comm.peers(rank.index))
         table[i] = (comm.index, count, first)
     return table
 
 
-class Reading:
+class ExtractionInput:
     """What C reads of one rank: `given`, as long as this object lives."""
 
     def __init__(self, rank: Rank, functions: Functions, comms: NDArray[np.void], peers: I32) -> None:
@@ -184,7 +185,7 @@ class Reading:
             events=events,
             event_count=len(events),
             threads=thread_of,
-            tails=addresses(tails, U8, "tails"),
+            tails=array_addresses(tails, U8, "tails"),
             tail_bytes=np.array([len(t) for t in tails], np.uint64),
             specs=functions.specs,
             spec_count=len(functions.specs),
@@ -196,10 +197,10 @@ class Reading:
         )
 
 
-def completions(rank: Rank) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Every request that a wait or a test reported as complete, and the event that did, in order of the events."""
+def request_completions(rank: Rank) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return every request that a wait or a test reported as complete, and the event that did, in order of events."""
     nobody = np.zeros(0, LOCAL_COMM)
-    reading = Reading(rank, tables(rank.trace.functions), nobody, np.zeros(0, np.int32))
+    reading = ExtractionInput(rank, classify_functions(rank.trace.functions), nobody, np.zeros(0, np.int32))
     count = ctypes.c_uint64()
     lib = requests.kernel()
     handle = lib.weft_completions(reading.given, ctypes.byref(count))
@@ -210,27 +211,27 @@ def completions(rank: Rank) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return request, event
 
 
-class _Worker:
+class _ExtractionWorker:
     """Reads ranks one after the other, in one memory that C keeps between them."""
 
     def __init__(self, trace: Trace, functions: Functions, comms: Sequence[NDArray[np.void]], peers: I32) -> None:
         self.trace, self.functions, self.comms, self.peers = trace, functions, comms, peers
         self.handle: int | None = None
 
-    def _reading(self, rank: int) -> Reading:
-        return Reading(self.trace.ranks[rank], self.functions, self.comms[rank], self.peers)
+    def _input_of(self, rank: int) -> ExtractionInput:
+        return ExtractionInput(self.trace.ranks[rank], self.functions, self.comms[rank], self.peers)
 
-    def most(self, rank: int) -> list[int]:
-        """At most how many sends, receives, probes and parts of collectives the rank has."""
+    def max_counts(self, rank: int) -> list[int]:
+        """Return at most how many sends, receives, probes and collective calls the rank has."""
         counts = (ctypes.c_uint64 * 4)()
-        reading = self._reading(rank)  # it keeps the arrays that C reads
+        reading = self._input_of(rank)  # it keeps the arrays that C reads
         extraction.kernel().weft_extract_most(reading.given, counts)
         return list(counts)
 
-    def read(self, rank: int, posts: Sequence[Posts], colls: Collectives) -> list[int]:
-        """Write the rows of the rank into the columns of the run; how many there are of each."""
+    def read_rank(self, rank: int, posts: Sequence[Posts], colls: Collectives) -> list[int]:
+        """Write the rows of the rank into the columns of the run, and return how many there are of each kind."""
         lib, counts = extraction.kernel(), (ctypes.c_uint64 * 4)()
-        reading = self._reading(rank)
+        reading = self._input_of(rank)
         self.handle = lib.weft_extract(reading.given, self.handle, counts)
         if not self.handle:
             raise MemoryError(f"no memory for the operations of rank {rank}")
@@ -254,29 +255,29 @@ class _Worker:
         self.handle = None
 
 
-def _firsts(counts: Sequence[int]) -> U64:
+def _first_rows(counts: Sequence[int]) -> U64:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
 
 
-Room = Callable[[int, Any], NDArray[Any]]
-"""Makes a column of a length and a type: np.empty, or one that lies in a file."""
+MakeColumn = Callable[[int, Any], NDArray[Any]]
+"""Makes a column of a length and a type: np.empty, or one in a file."""
 
 
-def _posts(counts: Sequence[int], room: Room) -> Posts:
-    first = _firsts(counts)
+def _allocate_posts(counts: Sequence[int], room: MakeColumn) -> Posts:
+    first = _first_rows(counts)
     u, i, f = np.uint32, np.int32, np.uint16
     return Posts(first, *(room(int(first[-1]), kind) for kind in (u, u, i, f, u, u, i, i, u)))
 
 
-def _collectives(counts: Sequence[int], room: Room) -> Collectives:
-    first = _firsts(counts)
+def _allocate_collectives(counts: Sequence[int], room: MakeColumn) -> Collectives:
+    first = _first_rows(counts)
     u, i, f = np.uint32, np.int32, np.uint16
     return Collectives(first, *(room(int(first[-1]), kind) for kind in (u, u, i, f, u, u, f, u)))
 
 
-def _closed_up(rows: _Rows, counts: Sequence[int]) -> None:
-    """Take out the room that the ranks did not need: what is behind it moves to the front, in place."""
-    first = _firsts(counts)
+def _close_gaps(rows: _Rows, counts: Sequence[int]) -> None:
+    """Remove the space that ranks did not need by moving later rows to the front, in place."""
+    first = _first_rows(counts)
     if np.array_equal(first, rows.first):
         return
     for column in fields(rows):
@@ -291,17 +292,17 @@ def _closed_up(rows: _Rows, counts: Sequence[int]) -> None:
     rows.first = first
 
 
-def extract(trace: Trace, room: Room = np.empty) -> Operations:
-    """Read the operations out of the events of the ranks of this process, side by side on the machine's cores."""
-    functions = tables(trace.functions)
-    peers, none = _Peers(), np.zeros(0, LOCAL_COMM)
-    comms = [_local_comms(rank, peers) if rank.index in trace.share else none for rank in trace.ranks]
+def extract_operations(trace: Trace, make_column: MakeColumn = np.empty) -> Operations:
+    """Read the operations from the events of this process's ranks, in parallel on the machine's cores."""
+    functions = classify_functions(trace.functions)
+    peers, none = _PeerGroups(), np.zeros(0, LOCAL_COMM)
+    comms = [_local_communicators(rank, peers) if rank.index in trace.share else none for rank in trace.ranks]
     flat = peers.array()
-    count = workers(sum(map(len, trace.own)), 16)
-    free = [_Worker(trace, functions, comms, flat) for _ in range(count)]
+    count = worker_count(sum(map(len, trace.own)), 16)
+    free = [_ExtractionWorker(trace, functions, comms, flat) for _ in range(count)]
     others = trace.share.start, len(trace.ranks) - trace.share.stop
 
-    def shared(call: Callable[[_Worker, int], list[int]]) -> list[list[int]]:
+    def shared(call: Callable[[_ExtractionWorker, int], list[int]]) -> list[list[int]]:
         def one(rank: int) -> list[int]:
             worker = free.pop()  # one for each of the threads that take them
             try:
@@ -310,20 +311,20 @@ def extract(trace: Trace, room: Room = np.empty) -> Operations:
                 free.append(worker)
 
         before, behind = ([[0] * 4] * n for n in others)
-        return before + side_by_side(count, one, trace.share) + behind
+        return before + run_in_threads(count, one, trace.share) + behind
 
-    most = shared(lambda worker, rank: worker.most(rank))
-    posts = [_posts([m[which] for m in most], room) for which in range(3)]
-    colls = _collectives([m[3] for m in most], room)
+    most = shared(lambda worker, rank: worker.max_counts(rank))
+    posts = [_allocate_posts([m[which] for m in most], make_column) for which in range(3)]
+    colls = _allocate_collectives([m[3] for m in most], make_column)
     if max(map(len, [*posts, colls]), default=0) >= NONE:
         raise MemoryError("a run of more than 4 billion operations of a kind cannot be analysed at once")
     try:
-        counts = shared(lambda worker, rank: worker.read(rank, posts, colls))
+        counts = shared(lambda worker, rank: worker.read_rank(rank, posts, colls))
     finally:
         for worker in free:
             worker.close()
     for which, rows in enumerate([*posts, colls]):
-        _closed_up(rows, [count[which] for count in counts])
+        _close_gaps(rows, [count[which] for count in counts])
     for rank in trace.share if len(colls) else ():
         own = colls.parent[colls.of_rank(rank)]
         own[own != NONE] += np.uint32(colls.first[rank])

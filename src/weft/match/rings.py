@@ -1,4 +1,4 @@
-"""What the calls that the rings of a run dropped (`weft run --keep`) sent, received and took part in, by channel.
+"""Counts what calls that the rings of a run dropped (`weft run --keep`) sent, received and took part in, by channel.
 
 The record counts them by sort: function, communicator, peer, tag, and how they came out (native/format.h, RINGS). That
 settles sends, named receives, blocking wildcards, matched probes and collectives on communicators. The message that an
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.match.functions import Op, Post, Spec, tables
+from weft.match.functions import Op, Post, Spec, classify_functions
 from weft.match.operations import NONE, Collectives, Operations, Posts
 from weft.trace import Communicator, Flag, Rank, Trace
 from weft.trace.layout import DROPPED_RECEIVED
@@ -43,7 +43,7 @@ class Channel(NamedTuple):
 
 
 def dropped_operations(trace: Trace) -> DroppedOperations | None:
-    """What the dropped calls of a run did, None of a run that is whole."""
+    """Return what the dropped calls of a run did, None for a run that is whole."""
     suffix = trace.suffix
     return None if suffix is None else suffix.derive_once(DroppedOperations, lambda: DroppedOperations(trace, suffix))
 
@@ -58,26 +58,29 @@ class DroppedOperations:
         self.unsettled: set[int] = set()
         """Indices of communicators on which messages cannot be counted."""
         self._sorts: dict[int, tuple[NDArray[Any], bool]] = {}
-        """Of each rank, and whether these are all of its dropped calls."""
+        """The sorts of each rank's dropped calls, and whether these are all."""
         self._open: Counter[int] = Counter()
         """By communicator how many receives of the rank that is read have no row that says which message they took."""
         for rank in trace.ranks:
-            self._read(rank)
+            self._add_rank(rank)
 
     def count_collectives(self, rank: Rank, comm: Communicator) -> int | None:
         """Count the collectives of a rank on a communicator that MPI did not refuse; None where some have no sort."""
-        specs = tables(self.trace.functions).specs
+        specs = classify_functions(self.trace.functions).specs
         is_collective = np.zeros(1 << 16, np.bool_)
         is_collective[: len(specs)] = specs["op"] == int(Op.COLL)
-        return self._count(rank, comm, is_collective, lambda error: (error < 1) | (error > _REFUSED))
+        return self._count_sorts(rank, comm, is_collective, lambda error: (error < 1) | (error > _REFUSED))
 
     def count_calls(self, rank: Rank, comm: Communicator, functions: Mask) -> int | None:
         """Count a rank's successful calls of `functions` (a mask by id) on a communicator; None as above."""
-        return self._count(rank, comm, functions, lambda error: error == 0)
+        return self._count_sorts(rank, comm, functions, lambda error: error == 0)
 
-    def _count(
+    def _count_sorts(
         self, rank: Rank, comm: Communicator, functions: Mask, with_error: Callable[[NDArray[np.uint8]], Mask]
     ) -> int | None:
+        """Count a rank's dropped calls on a communicator that are of some functions and errors; None if some have no
+        sort.
+        """
         sorts, is_all = self._sorts[rank.index]
         local = comm.local_ids.get(rank.index)
         if not is_all:
@@ -88,18 +91,21 @@ class DroppedOperations:
         return int(sorts["count"][here].sum())
 
     @cached_property
-    def balance(self) -> dict[Channel, int]:
-        """By channel how many more messages were sent than received, without zeros and unsettled communicators."""
+    def surplus(self) -> dict[Channel, int]:
+        """Return by channel how many more messages were sent than received, without zeros and unsettled
+        communicators.
+        """
         channels = {*self.sent, *self.received}
         surplus = {channel: self.sent[channel] - self.received[channel] for channel in channels}
         return {channel: n for channel, n in surplus.items() if n and channel.comm not in self.unsettled}
 
-    def _read(self, rank: Rank) -> None:
+    def _add_rank(self, rank: Rank) -> None:
+        """Add the dropped calls of a rank to the counts."""
         sorts, uncounted = self.suffix.dropped_sorts(rank)
         self._sorts[rank.index] = sorts, not uncounted
         if uncounted:
             self._unsettle_all()
-        specs = tables(self.trace.functions).specs
+        specs = classify_functions(self.trace.functions).specs
         self._open.clear()
         for row in sorts:
             if row["function"] == DROPPED_RECEIVED:
@@ -112,7 +118,7 @@ class DroppedOperations:
             self._unsettle_all()
 
     def _cancels_dropped(self, rank: Rank, specs: NDArray[np.void]) -> bool:
-        """Whether a call of the suffix cancels a request of a dropped call, which was counted as received."""
+        """Return whether a call of the suffix cancels a request of a dropped call, which was counted as received."""
         events = rank.events
         known = specs[np.minimum(events["function"], len(specs) - 1)]
         made = events["object"][(known["flags"] & int(Spec.NONBLOCKING)) != 0]
@@ -150,6 +156,7 @@ class DroppedOperations:
             self._add_messages(rank, comm, row, sends=False)
 
     def _add_messages(self, rank: Rank, comm: Communicator, row: Any, *, sends: bool) -> None:
+        """Count the messages of a row as sent or received on their channel."""
         peers, peer = comm.peers(rank.index), int(row["peer"])
         other = peers[peer] if peer < len(peers) else -1
         if other < 0:
@@ -173,7 +180,7 @@ def select_pairable(operations: Operations, dropped: DroppedOperations) -> Opera
     """
     of, unsettled = operations, list(dropped.unsettled)
     sends, recvs, probes = (~np.isin(rows.comm, unsettled) for rows in (of.sends, of.recvs, of.probes))
-    for channel, surplus in dropped.balance.items():
+    for channel, surplus in dropped.surplus.items():
         if surplus < 0:
             sends[_on_channel(of.sends, channel.source, channel, channel.receiver)[:-surplus]] = False
             continue
@@ -183,28 +190,30 @@ def select_pairable(operations: Operations, dropped: DroppedOperations) -> Opera
         asked = _on_channel(of.probes, channel.receiver, channel, channel.source)
         last = int(of.recvs.event[took[-1]]) if len(took) == surplus else NONE
         probes[asked[of.probes.event[asked] <= last]] = False
-        if len(took) < surplus:  # what waits for anything may wait for what is left of these
+        if len(took) < surplus:  # a receive of anything may wait for what is left of these
             recvs[_undecided(of.recvs, channel)] = False
             probes[_undecided(of.probes, channel)] = False
     colls = _select_complete_collectives(dropped, of.collectives)
-    return Operations(_select(of.sends, sends), _select(of.recvs, recvs), _select(of.probes, probes), colls)
+    return Operations(
+        _select_rows(of.sends, sends), _select_rows(of.recvs, recvs), _select_rows(of.probes, probes), colls
+    )
 
 
 def _on_channel(posts: Posts, rank: int, channel: Channel, other: int) -> NDArray[np.int64]:
-    """The rows of a rank on a channel with another rank, in their order."""
+    """Return the rows of a rank on a channel with another rank, in their order."""
     part = posts.of_rank(rank)
     here = (posts.comm[part] == channel.comm) & (posts.peer[part] == other) & (posts.tag[part] == channel.tag)
     return np.int64(part.start) + np.flatnonzero(here & ((posts.flags[part] & Post.UNDECIDED) == 0))
 
 
 def _undecided(posts: Posts, channel: Channel) -> NDArray[np.int64]:
-    """The rows of the receiver that may take a message of any channel of the communicator."""
+    """Return the rows of the receiver that may take a message of any channel of the communicator."""
     part = posts.of_rank(channel.receiver)
     here = (posts.comm[part] == channel.comm) & ((posts.flags[part] & Post.UNDECIDED) != 0)
     return np.int64(part.start) + np.flatnonzero(here)
 
 
-def _select(rows: Rows, which: Mask) -> Rows:
+def _select_rows(rows: Rows, which: Mask) -> Rows:
     """Select rows by a mask."""
     if which.all():
         return rows
@@ -239,8 +248,8 @@ def _select_complete_collectives(dropped: DroppedOperations, colls: Collectives)
         which[here] = ordinal >= 0
         colls.ordinal[here] = np.maximum(ordinal, 0)
     below = np.flatnonzero(~top)
-    for row in below.tolist():  # a parent stands in front of what is called on it
+    for row in below.tolist():  # a parent comes before the calls on it
         which[row] = which[colls.parent[row]]
     moved = np.cumsum(which) - 1
     colls.parent[below] = np.where(which[below], moved[colls.parent[below]], colls.parent[below])
-    return _select(colls, which)
+    return _select_rows(colls, which)

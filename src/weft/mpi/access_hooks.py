@@ -48,9 +48,10 @@ def render_access_hooks(functions: list[Function]) -> str:
 
 
 def _render_hook(f: Function, statements: list[str]) -> str:
+    """Return the C function beneath one wrapper, with its statements before and after the call."""
     after = [line.removeprefix("after:") for line in statements if line.startswith("after:")]
     before = [line for line in statements if not line.startswith(("after:", "returned:"))]
-    lines = [f"static WEFT_GIVEN {f.result} weft_a_{f.name}({expressions.parameters(f)}) {{"]
+    lines = [f"static WEFT_GIVEN {f.result} weft_a_{f.name}({expressions.parameter_list(f)}) {{"]
     lines += [f"    {line}" for line in before]
     lines += [f"    {f.result} result = {expressions.forward_call(f, 'weft_beneath')};"]
     lines += [f"    if (result == MPI_SUCCESS) {line}" for line in after]
@@ -68,7 +69,7 @@ def _statements(f: Function) -> Iterator[str]:
     one_sided = _ONE_SIDED.fullmatch(f.name)
     if one_sided:
         yield "weft_parts_begin();"
-        yield from _of_one_sided(f, names)
+        yield from _one_sided_statements(f, names)
         yield "weft_parts_begun();"
         if not one_sided[1]:
             yield "after:weft_parts_of_window(win, target_rank);"
@@ -83,17 +84,18 @@ def _statements(f: Function) -> Iterator[str]:
         yield f"after:weft_access_{call};"
     elif any(p.handle == "REQUEST" and p.direction == "out" for p in f.parameters):
         yield "weft_parts_begin();"
-        yield from _of_request(f, names)
+        yield from _request_buffer_statements(f, names)
         if not f.name.removesuffix("_c").endswith("_init"):
             yield "weft_parts_begun();"
-    elif parts := list(_of_blocking(f, names)):
+    elif parts := list(_blocking_statements(f, names)):
         yield "if (weft_access_threads | weft_hashing | weft_halo_waiting) {"
         yield from ("    " + line for line in ("weft_parts_begin();", *parts, "weft_parts_call();"))
         yield "}"
         yield "returned:"
 
 
-def _of_one_sided(f: Function, names: set[str]) -> Iterator[str]:
+def _one_sided_statements(f: Function, names: set[str]) -> Iterator[str]:
+    """Yield the statements that name the buffers of a one-sided operation."""
     fetches = re.fullmatch(r"MPI_R?get(_c)?", f.name, re.IGNORECASE)
     guard = "if (target_rank != MPI_PROC_NULL) " if "op" not in names or "result_addr" not in names else (
         "if (target_rank != MPI_PROC_NULL && op != MPI_NO_OP) ")  # fmt: skip
@@ -110,7 +112,8 @@ def _render_part(buffer: str, count: str, kind: str, *, written: bool) -> str:
     return f"weft_part({buffer}, (int64_t)({count}), {kind}, {'true' if written else 'false'});"
 
 
-def _of_request(f: Function, names: set[str]) -> Iterator[str]:
+def _request_buffer_statements(f: Function, names: set[str]) -> Iterator[str]:
+    """Yield the statements that name the buffers of a call that makes a request."""
     found, transfer = _REQUESTS.fullmatch(f.name), _TRANSFERS.fullmatch(f.name)
     if transfer:
         yield _render_part("buf", "count", "datatype", written=transfer[1] == "read")
@@ -118,20 +121,22 @@ def _of_request(f: Function, names: set[str]) -> Iterator[str]:
         return
     base = (found["now"] or found["later"] or "").lower().removesuffix("_c")
     if base in _COLLECTIVES:
-        yield from _of_collective(base, names)
-        yield from _of_lists(base, names)
+        yield from _collective_statements(base, names)
+        yield from _list_statements(base, names)
     elif base in ("", "sendrecv", "sendrecv_replace"):
-        yield from _of_message(f, names)
+        yield from _message_statements(f, names)
 
 
-def _of_blocking(f: Function, names: set[str]) -> Iterator[str]:
+def _blocking_statements(f: Function, names: set[str]) -> Iterator[str]:
+    """Yield the statements that name the buffers of a blocking call."""
     if re.fullmatch(r"MPI_((b|s|r)?send|recv|sendrecv(_replace)?|mrecv)(_c)?", f.name, re.IGNORECASE):
-        yield from _of_message(f, names)
+        yield from _message_statements(f, names)
     elif (base := f.name.removeprefix("MPI_").removesuffix("_c").lower()) in _COLLECTIVES:
-        yield from _of_collective(base, names)
+        yield from _collective_statements(base, names)
 
 
-def _of_message(f: Function, names: set[str]) -> Iterator[str]:
+def _message_statements(f: Function, names: set[str]) -> Iterator[str]:
+    """Yield the statements that name the buffers of a send or receive."""
     if "sendbuf" in names:
         yield f"if (dest != MPI_PROC_NULL) {_render_part('sendbuf', 'sendcount', 'sendtype', written=False)}"
         yield f"if (source != MPI_PROC_NULL) {_render_part('recvbuf', 'recvcount', 'recvtype', written=True)}"
@@ -148,7 +153,7 @@ def _of_message(f: Function, names: set[str]) -> Iterator[str]:
         yield _render_part("buf", "count", "datatype", written=True)
 
 
-def _of_collective(base: str, names: set[str]) -> Iterator[str]:
+def _collective_statements(base: str, names: set[str]) -> Iterator[str]:
     """Yield the statements that name a collective's buffers; `base`: its name in lower case without MPI_."""
     if base == "bcast":
         yield "const bool sends = weft_root(comm, root);"
@@ -156,7 +161,7 @@ def _of_collective(base: str, names: set[str]) -> Iterator[str]:
         yield "weft_part(buffer, (int64_t)count, datatype, !sends);"
         return
     if "datatype" in names:
-        yield from _of_reduction(base, names)
+        yield from _reduction_statements(base, names)
         return
     rooted = "root" in names
     outs, ins = ("weft_outdegree(comm)", "weft_indegree(comm)") if "neighbor" in base else ("weft_many(comm)",) * 2
@@ -167,7 +172,8 @@ def _of_collective(base: str, names: set[str]) -> Iterator[str]:
     yield f"if ({receives}) {{ {_render_side('recv', base, names, '1' if one_in else ins)} }}"
 
 
-def _of_reduction(base: str, names: set[str]) -> Iterator[str]:
+def _reduction_statements(base: str, names: set[str]) -> Iterator[str]:
+    """Yield the statements that name the buffers of a reduction."""
     many, got = "(int64_t)count", "(int64_t)count"
     if base == "reduce_scatter_block":
         many, got = "(int64_t)recvcount * weft_many(comm)", "(int64_t)recvcount"
@@ -184,7 +190,7 @@ def _of_reduction(base: str, names: set[str]) -> Iterator[str]:
     yield f"{where}{{ weft_part(recvbuf, {both}, datatype, true); if (sendbuf == MPI_IN_PLACE) weft_part_brought(); }}"
 
 
-def _of_lists(base: str, names: set[str]) -> Iterator[str]:
+def _list_statements(base: str, names: set[str]) -> Iterator[str]:
     """Yield statements for the counts and displacements of each peer, which may not change before a collective
     completes (6.12).
 

@@ -56,7 +56,7 @@ A function that is **passed through** goes straight to the library, for the reas
 
 def explain_unrecorded(name: str) -> str | None:
     """Return why a function that a library exports is not recorded; None if it is, or no reason is known."""
-    function = table.by_name().get(name)
+    function = table.functions_by_name().get(name)
     if function is not None:
         return function.passed_through
     return next((why for pattern, why in BEYOND_THE_STANDARD if re.fullmatch(pattern, name)), None)
@@ -64,12 +64,13 @@ def explain_unrecorded(name: str) -> str | None:
 
 def find_unexplained(exported: Iterable[str]) -> list[str]:
     """Return the exported functions that are neither recorded nor have a reason not to be."""
-    known = table.by_name()
+    known = table.functions_by_name()
     recorded = {name for name, function in known.items() if function.passed_through is None}
     return sorted(name for name in exported if name not in recorded and explain_unrecorded(name) is None)
 
 
 def _render_row(function: Function) -> str:
+    """Return the line of the table for one function."""
     if function.passed_through:
         return f"| `{function.name}` | passed through: {function.passed_through} | | | |"
     slot = [f"{_TITLES[p.place]}: {p.name}" for p in function.parameters if p.place in _TITLES]
@@ -83,7 +84,7 @@ def _render_row(function: Function) -> str:
         ", ".join(entry),
         ", ".join(leaving) + (f" (not kept: {', '.join(dropped)})" if dropped else ""),
     ]
-    said = _describe_meaning(meaning.every()[meaning.base(function.name)])
+    said = _describe_meaning(meaning.all_meanings()[meaning.base_name(function.name)])
     return f"| `{function.name}` | " + " | ".join(cell.strip() for cell in (said, *cells)) + " |"
 
 
@@ -107,6 +108,7 @@ _NOUNS = {"COMM": "communicator", "OP": "operation", "INFO": "info object", "ERR
 
 
 def _describe_act(row: Meaning) -> str:
+    """Return what a function does, in words."""
     if row.act is Act.COLLECTIVE:
         return f"collective over the {row.over.value}: {'data' if row.moves else row.topic}"
     if row.act is Act.LOCAL:
@@ -125,8 +127,8 @@ def _describe_meaning(row: Meaning) -> str:
 
 
 def render_page() -> str:
-    """Return the whole page."""
-    functions = table.functions()
+    """Return the whole page in Markdown."""
+    functions = table.all_functions()
     recorded = sum(f.passed_through is None for f in functions)
     return (
         "\n".join(
@@ -141,12 +143,14 @@ def render_page() -> str:
 
 
 def _render_table(functions: Iterable[Function]) -> Iterator[str]:
+    """Yield the lines of the table of functions."""
     yield "| function | means | slot | tail, entry | tail, exit |"
     yield "|---|---|---|---|---|"
     yield from (_render_row(function) for function in functions)
 
 
 def _render_beyond() -> Iterator[str]:
+    """Yield the section about functions beyond the standard."""
     yield ""
     yield "## Beside the standard"
     yield ""

@@ -10,7 +10,7 @@ from weft.mpi.function_facts import (
     LOCAL_ALONE,
     choose_buffer_watch,
     completes_accesses,
-    frees,
+    frees_object,
     gives_known_handle,
     is_persistent,
     meaning_of,
@@ -61,6 +61,7 @@ def _object_statements(f: Function, p: Parameter) -> Iterator[str]:
 
 
 def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator[str]:
+    """Yield statements after success for a communicator that came out of the call."""
     if promises_communicator(f):
         return
     names = {q.name for q in f.parameters}
@@ -79,6 +80,7 @@ def _communicator_statements(f: Function, p: Parameter, parent: str) -> Iterator
 
 
 def _request_statements(f: Function, p: Parameter) -> Iterator[str]:
+    """Yield statements after success for a request that came out of the call, with the buffer that it watches."""
     words = {False: "false", True: "true"}
     yield f"        struct weft_pending pending = {{.function = {f.id}, .persistent = {words[is_persistent(f)]}, .status = {status_fields(f)}, .place = {p.name}}};"
     made = next((q for q in f.parameters if q.handle == "COMM" and q.direction == "out"), None)
@@ -96,8 +98,8 @@ def _request_statements(f: Function, p: Parameter) -> Iterator[str]:
     yield f"        event->object = weft_request_new(*{p.name}, &pending);"
 
 
-def keeps_windows(f: Function) -> bool:
-    """Whether the call keeps the accounts of a window."""
+def tracks_windows(f: Function) -> bool:
+    """Return whether the call changes what the recorder tracks of a window."""
     return completes_accesses(f) is not None or any(_window_statements(f))
 
 
@@ -108,7 +110,7 @@ def statements_after_call(f: Function) -> Iterator[str]:
             yield from _object_statements(f, p)
         elif p.handle == "MESSAGE" and p.direction == "inout":
             yield f"        weft_gone(WEFT_CLASS_MESSAGE, (uintptr_t)before_{p.name}, {'event->object' if p.place == 'object' else 'before_id_' + p.name});"
-        elif p.handle and p.direction == "inout" and not p.array and frees(f):
+        elif p.handle and p.direction == "inout" and not p.array and frees_object(f):
             field = {"comm": "comm", "datatype": "datatype", "tag": "tag"}.get(p.place, "object")
             if p.handle == "REQUEST":
                 yield f"        if (weft_request_done(event->{field}, before_{p.name}, MPI_REQUEST_NULL, (struct weft_ended){{false, false, NULL}}).guessed) event->buffer = WEFT_GUESSED;"

@@ -53,11 +53,11 @@ def array_length(f: Function, p: Parameter) -> str:
 
 def _member_count(row: Meaning, name: str) -> str:
     """Return the C expression for how many members a collective's per-member arguments are given."""
-    if row.neighbours:
+    if row.is_neighbourhood:
         return "weft_outdegree(comm)" if name.startswith("s") else "weft_indegree(comm)"
-    if row.rooted:
+    if row.is_rooted:
         return f"weft_root(comm, root) ? {_PEERS} : 0"
-    return "weft_local(comm)" if row.reduces else _PEERS
+    return "weft_local(comm)" if row.is_reduction else _PEERS
 
 
 def _c_type(p: Parameter) -> str:
@@ -74,18 +74,18 @@ def _declare(p: Parameter) -> str:
 
 
 def is_pointer_to_value(p: Parameter) -> bool:
-    """Whether the C parameter is a pointer to the one value that is recorded."""
+    """Return whether the C parameter is a pointer to the one value that is recorded."""
     return p.declaration.endswith("*") and not p.array and p.type != "address"
 
 
 def value_expression(p: Parameter) -> str:
     """Return the C expression for a scalar's value before the call (or after it, for an output)."""
     if is_pointer_to_value(p) and p.type != "string":
-        return f"({p.name} ? *{p.name} : {_null(p)})"
+        return f"({p.name} ? *{p.name} : {_null_value(p)})"
     return p.name
 
 
-def _null(p: Parameter) -> str:
+def _null_value(p: Parameter) -> str:
     return {
         "COMM": "MPI_COMM_NULL", "DATATYPE": "MPI_DATATYPE_NULL", "GROUP": "MPI_GROUP_NULL", "OP": "MPI_OP_NULL",
         "REQUEST": "MPI_REQUEST_NULL", "WINDOW": "MPI_WIN_NULL", "FILE": "MPI_FILE_NULL", "INFO": "MPI_INFO_NULL",
@@ -93,19 +93,20 @@ def _null(p: Parameter) -> str:
     }.get(p.handle or "", "0")  # fmt: skip
 
 
-def place_of(p: Parameter) -> str:
-    """The variable that holds a request, which tells those that share a handle apart."""
+def request_variable(p: Parameter) -> str:
+    """Return the C variable that has a request, which distinguishes requests with the same handle."""
     return p.name if is_pointer_to_value(p) and not p.array else "NULL"
 
 
 def id_expression(p: Parameter, value: str) -> str:
     """Return the C expression for the id of a handle."""
     if p.handle == "REQUEST":
-        return f"weft_request_id({value}, {place_of(p)})"
+        return f"weft_request_id({value}, {request_variable(p)})"
     return f"weft_id(thread, WEFT_CLASS_{p.handle}, (uintptr_t)({value}))"
 
 
 def _integer_expression(p: Parameter, value: str) -> str:
+    """Return the C expression that converts an integer to its value in the record."""
     if p.kind in ("RANK", "RANK_NNI"):
         return f"weft_rank({value})"
     if p.kind == "TAG":
@@ -136,6 +137,7 @@ def tail_bound(f: Function, parameters: Iterable[Parameter], head: int) -> str:
 
 
 def _array_statements(f: Function, p: Parameter, guard: str) -> Iterator[str]:
+    """Yield statements that write an array to the tail."""
     name = p.name
     if p.type == "string":
         yield f"        weft_text_strings(&text, {array_length(f, p)}, (char *const *){name});"
@@ -217,24 +219,24 @@ def slot_statements(f: Function) -> Iterator[str]:
             yield f"    event->object = {id_expression(p, value)};"
 
 
-def parameters(f: Function) -> str:
-    """The parameters of a wrapper of the function, as C."""
+def parameter_list(f: Function) -> str:
+    """Return the parameters of a function's wrapper, as C."""
     return ", ".join(_declare(p) for p in f.parameters) or "void"
 
 
-def forward_call(f: Function, through: str) -> str:
-    """The call of what a table holds for the function, with the wrapper's own arguments."""
-    return call(f, {}, through)
+def forward_call(f: Function, table: str) -> str:
+    """Return the call of a function through a table, with the wrapper's own arguments."""
+    return call_expression(f, {}, table)
 
 
-def call(f: Function, replace: dict[str, str], through: str = "weft_next") -> str:
+def call_expression(f: Function, replace: dict[str, str], table: str = "weft_next") -> str:
     """Return the C call of the function that a table holds, with some arguments replaced."""
-    types = ", ".join(_abstract(p) for p in f.parameters) or "void"
+    types = ", ".join(_type_without_name(p) for p in f.parameters) or "void"
     arguments = ", ".join(replace.get(p.name, p.name) for p in f.parameters)
-    return f"(({f.result} (*)({types})){through}[K_{f.name}])({arguments})"
+    return f"(({f.result} (*)({types})){table}[K_{f.name}])({arguments})"
 
 
-def _abstract(p: Parameter) -> str:
+def _type_without_name(p: Parameter) -> str:
     base, bracket, rest = _c_type(p).partition("[")
     if not bracket:
         return base

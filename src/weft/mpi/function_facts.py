@@ -9,14 +9,14 @@ from weft.mpi.table import Function, Parameter
 
 
 def promises_communicator(f: Function) -> bool:
-    """Whether the call makes a communicator that is there only when its request completes."""
+    """Return whether the call makes a communicator that exists only when its request completes."""
     made = [p for p in f.parameters if p.handle in ("COMM", "REQUEST") and p.direction == "out"]
     return len(made) == 2
 
 
 def meaning_of(f: Function) -> Meaning:
-    """The function's row in the table of meanings. KeyError for a function that is passed through."""
-    return meaning.every()[meaning.base(f.name)]
+    """Return the function's row in the table of meanings. KeyError for a function that is passed through."""
+    return meaning.all_meanings()[meaning.base_name(f.name)]
 
 
 def choose_buffer_watch(f: Function) -> tuple[str, str | None, str, str]:
@@ -38,7 +38,7 @@ def choose_buffer_watch(f: Function) -> tuple[str, str | None, str, str]:
 
 
 def is_persistent(f: Function) -> bool:
-    """Whether the request that the call makes is started by other calls."""
+    """Return whether the request that the call makes is started by other calls."""
     return meaning_of(f).form is Form.PERSISTENT
 
 
@@ -53,43 +53,43 @@ def status_fields(f: Function) -> str:
 
 
 def sends_and_receives(f: Function) -> bool:
-    """Whether the call sends one message and receives another."""
+    """Return whether the call sends one message and receives another."""
     return meaning_of(f).act is Act.SEND_RECEIVE
 
 
-def enquires(f: Function) -> bool:
-    """Whether Fortran bindings make the call on their own account."""
+def is_made_by_fortran_bindings(f: Function) -> bool:
+    """Return whether Fortran bindings make the call on their own account."""
     return Trait.ASKED_BY_FORTRAN in meaning_of(f).traits
 
 
-def posts(f: Function) -> bool:
-    """Whether the call's place among those of other threads decides what is matched."""
+def has_posting_order(f: Function) -> bool:
+    """Return whether the call's place among those of other threads decides what is matched."""
     return meaning_of(f).posts
 
 
 def gives_known_handle(f: Function) -> bool:
-    """Whether the handle that comes out of the call names what may be there already."""
+    """Return whether the handle that comes out of the call may name an object that exists already."""
     return Trait.GIVES_KNOWN in meaning_of(f).traits
 
 
-def frees(f: Function) -> bool:
-    """Whether the call frees the object of its handle."""
+def frees_object(f: Function) -> bool:
+    """Return whether the call frees the object of its handle."""
     return bool(meaning_of(f).frees)
 
 
-def probes(f: Function) -> bool:
-    """Whether the call looks for a message."""
+def is_probe(f: Function) -> bool:
+    """Return whether the call looks for a message."""
     return meaning_of(f).probes
 
 
-def asks(f: Function) -> bool:
-    """Whether programs call it over and over, until its answer is yes."""
+def is_polled(f: Function) -> bool:
+    """Return whether programs call it over and over, until its answer is yes."""
     return meaning_of(f).polls
 
 
-def polls(f: Function) -> bool:
-    """Whether the call asks whether something is done, or completes requests."""
-    return asks(f) or completion_of(f) is not None
+def may_complete(f: Function) -> bool:
+    """Return whether the call asks whether something is done, or completes requests."""
+    return is_polled(f) or completed_parameter(f) is not None
 
 
 LOCAL_ALONE = (Sync.FLUSH_LOCAL, Sync.FLUSH_LOCAL_ALL)
@@ -109,8 +109,8 @@ def completes_accesses(f: Function) -> str | None:
     return "rank" if any(p.name == "rank" for p in f.parameters) else "-1"
 
 
-def completion_of(f: Function) -> Parameter | None:
-    """The request or requests that the call may complete, or None."""
+def completed_parameter(f: Function) -> Parameter | None:
+    """Return the request or requests that the call may complete, or None."""
     if meaning_of(f).act not in (Act.COMPLETE, Act.ASK):
         return None
     return next((p for p in f.parameters if p.handle == "REQUEST" and meaning_of(f).mode is not Mode.PARTITIONED), None)

@@ -1,4 +1,4 @@
-"""Recorders that need no compiling: those built before, and those that the wheel brings for the MPIs from PyPI.
+"""Finds recorders that need no compiling: those built before, and those that the wheel brings for the MPIs from PyPI.
 
 A wheel has them in `native/ready/NAME/`: the recorder, its functions.json, and ready.json with the digest of the MPI
 library that it was built for and of the sources that it was built from. Either differing, it is not used.
@@ -19,7 +19,7 @@ LIBRARY, TABLE, FACTS = "libweft-shim.so", "functions.json", "ready.json"
 
 
 @dataclass(frozen=True)
-class Shim:
+class BuiltRecorder:
     """A recorder that is ready to be preloaded, and the functions.json that goes into each run made with it."""
 
     path: Path
@@ -28,71 +28,74 @@ class Shim:
     library: str
 
 
-def look(library: Path) -> Shim | None:
-    """The recorder for a library, None where it has to be built: remembered, else of the wheel."""
-    known = recall("recorder", [str(library.resolve())], [library.resolve(), *_sources()])
+def find_recorder(library: Path) -> BuiltRecorder | None:
+    """Return the recorder for a library, None if it has to be built: a remembered one, else that of the wheel."""
+    known = recall("recorder", [str(library.resolve())], [library.resolve(), *_source_files()])
     if known is not None:
         folder = Path(known["folder"])
-        shim = Shim(folder / LIBRARY, folder / TABLE, known["soname"], known["library"])
-        if _may_be_loaded(shim) and shim.functions_json_path.exists():
+        shim = BuiltRecorder(folder / LIBRARY, folder / TABLE, known["soname"], known["library"])
+        if _is_trusted(shim) and shim.functions_json_path.exists():
             return shim
-    found = _of_wheel(library)
+    found = _find_in_wheel(library)
     if found is not None:
-        remember(library, found)
+        remember_recorder(library, found)
     return found
 
 
-def _may_be_loaded(shim: Shim) -> bool:
-    """Whether a recorder is there, and lies where nobody else writes: in the cache, or in Weft itself."""
+def _is_trusted(shim: BuiltRecorder) -> bool:
+    """Return whether a recorder exists where nobody else writes: in the cache, or in Weft itself."""
     folder = shim.path.parent
-    if folder.is_relative_to(folder_of_wheel()):
+    if folder.is_relative_to(wheel_folder()):
         return shim.path.exists()
     return any(folder.is_relative_to(one) for one in cache_folders()) and is_kept(shim.path)
 
 
-def remember(library: Path, shim: Shim) -> None:
-    """Keep which recorder a library has."""
+def remember_recorder(library: Path, shim: BuiltRecorder) -> None:
+    """Store which recorder a library has."""
     facts = {"folder": str(shim.path.parent), "soname": shim.soname, "library": shim.library}
-    keep("recorder", [str(library.resolve())], [library.resolve(), *_sources()], facts)
+    keep("recorder", [str(library.resolve())], [library.resolve(), *_source_files()], facts)
 
 
-def _of_wheel(library: Path) -> Shim | None:
-    for facts in sorted(folder_of_wheel().glob(f"*/{FACTS}")):
+def _find_in_wheel(library: Path) -> BuiltRecorder | None:
+    """Return the wheel's recorder for a library, if it was built for this library from these sources."""
+    for facts in sorted(wheel_folder().glob(f"*/{FACTS}")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             content = json.loads(facts.read_text())
-            if content["size"] != library.stat().st_size or content["sources"] != digest_files(_sources()):
+            if content["size"] != library.stat().st_size or content["sources"] != digest_files(_source_files()):
                 continue
             if content["digest"] == digest_files([library]):
-                return Shim(facts.parent / LIBRARY, facts.parent / TABLE, content["soname"], content["library"])
+                return BuiltRecorder(
+                    facts.parent / LIBRARY, facts.parent / TABLE, content["soname"], content["library"]
+                )
     return None
 
 
-def folder_of_wheel() -> Path:
-    """Where a wheel has its recorders."""
+def wheel_folder() -> Path:
+    """Return the folder where a wheel has its recorders."""
     return WEFT / "native/ready"
 
 
-def pack(library: Path, shim: Shim, name: str) -> Path:
-    """Put a recorder that was built here where the wheel takes it from; return its folder."""
-    folder = folder_of_wheel() / name
+def add_to_wheel(library: Path, shim: BuiltRecorder, name: str) -> Path:
+    """Put a recorder that was built here where the wheel takes it from, and return its folder."""
+    folder = wheel_folder() / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / LIBRARY).write_bytes(shim.path.read_bytes())
     table = json.loads(shim.functions_json_path.read_text())
     table["mpi"]["path"] = ""  # of the machine that built it
     (folder / TABLE).write_text(json.dumps(table))
     facts = {"soname": shim.soname, "library": shim.library, "size": library.stat().st_size,
-             "digest": digest_files([library]), "sources": digest_files(_sources())}  # fmt: skip
+             "digest": digest_files([library]), "sources": digest_files(_source_files())}  # fmt: skip
     (folder / FACTS).write_text(json.dumps(facts, indent=1))
     return folder
 
 
-def generators() -> list[Path]:
-    """The modules that write a recorder's source, and what they know of MPI."""
+def generator_modules() -> list[Path]:
+    """Return the modules that write a recorder's source, and what they know of MPI."""
     return sorted((WEFT / "mpi").rglob("*.py"))
 
 
-def _sources() -> list[Path]:
-    """The files that a recorder is made from."""
+def _source_files() -> list[Path]:
+    """Return the files that a recorder is made from."""
     native = [WEFT / "native" / name for name in ("format.h", "record.h", "record.c")]
     shim = sorted(path for path in (WEFT / "recorder").iterdir() if path.suffix in (".c", ".h", ".py"))
-    return [*native, WEFT / "third_party/xxhash.h", *generators(), *shim]
+    return [*native, WEFT / "third_party/xxhash.h", *generator_modules(), *shim]

@@ -25,7 +25,7 @@ from weft.base.cache import exclusive_build
 from weft.base.lifetime import temporary_folder
 from weft.errors import WeftError
 from weft.mpi import access_hooks, generate, generic_wrapper, prebuilt, table, tools
-from weft.mpi.prebuilt import Shim
+from weft.mpi.prebuilt import BuiltRecorder
 from weft.safety.folders import cache_folder, is_kept, make_private
 
 _SOURCES = ("process.c", "shim.c", "objects.c", "rings.c", "peek.c", "sites.c", "python.c", "outcomes.c", "replay.c",
@@ -110,11 +110,14 @@ class Library:
 
 
 def run_tool(command: list[str], what: str, cwd: Path) -> str:
-    """What a compiler or another tool prints. RecorderError, with what it was wanted for, where it fails."""
+    """Return what a compiler or another tool prints.
+
+    RecorderError, which says `what` it was needed for, if it fails.
+    """
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, errors="replace",
-            env=tools.environment(command[0]),
+            env=tools.tool_environment(command[0]),
         )  # fmt: skip
     except FileNotFoundError:
         raise RecorderError(f"{command[0]} is missing; it is needed to {what}") from None
@@ -126,56 +129,65 @@ def run_tool(command: list[str], what: str, cwd: Path) -> str:
     return done.stdout
 
 
-def _symbols(path: Path, kinds: str = "TWi") -> set[str]:
+def _list_symbols(path: Path, kinds: str = "TWi") -> set[str]:
     out = run_tool(["nm", "-D", "--defined-only", str(path)], f"read the symbols of {path}", path.parent)
     return {
         fields[2].split("@")[0] for line in out.splitlines() if len(fields := line.split()) == 3 and fields[1] in kinds
     }
 
 
-def _linked(binary: Path) -> dict[str, Path]:
+def _linked_libraries(binary: Path) -> dict[str, Path]:
     out = run_tool(["ldd", str(binary)], "see which MPI library the compiler links", binary.parent)
     return {m[1]: Path(m[2]) for m in re.finditer(r"^\s*(\S+) => (\S+) \(", out, re.MULTILINE)}
 
 
-def probe(mpicc: str) -> Library:
+def probe_library(mpicc: str) -> Library:
     """Compile and run a program of five lines to learn which library `mpicc` stands for. RecorderError if it fails."""
     with temporary_folder("probe") as folder:
         source = Path(folder) / "probe.c"
         source.write_text(_PROBE)
         run_tool([mpicc, "-o", str(source.with_suffix("")), str(source)], f"compile with {mpicc}", source.parent)
         version = run_tool([str(source.with_suffix(""))], "ask the MPI library for its version", source.parent)
-        linked = _linked(source.with_suffix(""))
+        linked = _linked_libraries(source.with_suffix(""))
     candidates = [(name, path) for name, path in linked.items() if re.match(r"libmp(i|ich)\w*\.so", name)]
     for name, path in candidates:
-        symbols = _symbols(path)
+        symbols = _list_symbols(path)
         if "PMPI_Init" in symbols:
             exported = frozenset(s for s in symbols if s.startswith("MPI_") and "P" + s in symbols)
             return Library(
-                path.resolve(), name, version.strip(), exported, _fortran_names(path, symbols), _variables(linked)
+                path.resolve(),
+                name,
+                version.strip(),
+                exported,
+                _fortran_entries(path, symbols),
+                _handle_variables(linked),
             )
     raise RecorderError(f"programs compiled with {mpicc} are not linked with a shared libmpi (found {sorted(linked)})")
 
 
-def _variables(linked: dict[str, Path]) -> tuple[str, ...]:
-    """Variables that predefined handles stand for: Open MPI keeps them in libmpi, from 6 on in libopen_mpi."""
+def _handle_variables(linked: dict[str, Path]) -> tuple[str, ...]:
+    """Return the variables that are behind predefined handles:
+
+    Open MPI has them in libmpi, from 6 on in libopen_mpi.
+    """
     handle = re.compile(r"ompi_(mpi|request|message)_\w+|MPI_(UNWEIGHTED|WEIGHTS_EMPTY)")
     libraries = [path for name, path in linked.items() if re.match(r"lib(open_)?mp(i|ich)\w*\.so", name)]
-    return tuple(sorted({v for path in libraries for v in _symbols(path, "BDRV") if handle.fullmatch(v)}))
+    return tuple(sorted({v for path in libraries for v in _list_symbols(path, "BDRV") if handle.fullmatch(v)}))
 
 
-def _fortran_names(path: Path, symbols: set[str]) -> tuple[str, ...]:
-    """Fortran entries of the library and its companions beside it, whose callers are to be known by their own line."""
+def _fortran_entries(path: Path, symbols: set[str]) -> tuple[str, ...]:
+    """Return the Fortran entries of the library and its companions, whose callers are to be known by their own line."""
     names = set(symbols)
     for companion in path.resolve().parent.glob("libmpi*.so*"):
         if re.match(r"libmpi(\w*fort|_mpifh|_usempi\w*)\w*(-gfortran)?\.so\.\d+$", companion.name):
-            names |= _symbols(companion)
+            names |= _list_symbols(companion)
     entry = re.compile(r"mpi_[a-z0-9_]+?(_f08|_f08ts|_f|_cptr)?_{1,2}")
     internal = re.compile(r"mpi_(conversion_fn_null|\w*_(copy|delete)_fn\w*|\w*dup_fn\w*|sizeof\w*)_*")
     return tuple(sorted(n for n in names if entry.fullmatch(n) and not internal.fullmatch(n)))
 
 
-def _sources() -> dict[str, bytes]:
+def _read_sources() -> dict[str, bytes]:
+    """Return the recorder's own sources by their path."""
     weft = files("weft")
     found = {name: weft.joinpath("native", name).read_bytes() for name in ("format.h", "record.h", "record.c")}
     found["recorder/xxhash.h"] = weft.joinpath("third_party/xxhash.h").read_bytes()
@@ -183,17 +195,17 @@ def _sources() -> dict[str, bytes]:
     return found | {name: weft.joinpath(name).read_bytes() for name in own}
 
 
-def _shown(mpicc: str) -> subprocess.CompletedProcess[str]:
-    """What `mpicc` adds to a call of the compiler."""
+def _show_compiler_call(mpicc: str) -> subprocess.CompletedProcess[str]:
+    """Return what `mpicc` adds to a call of the compiler."""
     return subprocess.run(
-        [mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False, env=tools.environment(mpicc)
+        [mpicc, "-show"], capture_output=True, text=True, timeout=60, check=False, env=tools.tool_environment(mpicc)
     )
 
 
-def _key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
-    """Everything that the recorder is made of; the compiler's own flags included."""
+def _build_key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
+    """Return a digest of everything that the recorder is made of, the compiler's own flags included."""
     digest = hashlib.sha256()
-    show = _shown(mpicc)
+    show = _show_compiler_call(mpicc)
     for part in (os.path.realpath(mpicc), show.stdout, str(library.path), library.version, library.soname, *_LINK):
         digest.update(part.encode() + b"\0")
     for name, text in sorted(sources.items()):
@@ -201,8 +213,10 @@ def _key(mpicc: str, library: Library, sources: dict[str, bytes]) -> str:
     return digest.hexdigest()[:20]
 
 
-def build(mpicc: str, cache: Path | None = None, announce: Callable[[Path], object] | None = None) -> Shim:
-    """The recorder for the library that `mpicc` links, compiled now if the cache has none.
+def build_shim(
+    mpicc: str, cache: Path | None = None, announce: Callable[[Path], object] | None = None
+) -> BuiltRecorder:
+    """Return the recorder for the library that `mpicc` links, compiled now if the cache has none.
 
     `announce` is called with the library's path before a compilation, which takes some ten seconds. Raises
     RecorderError when mpicc, the C compiler or nm is missing or fails.
@@ -212,62 +226,67 @@ def build(mpicc: str, cache: Path | None = None, announce: Callable[[Path], obje
         raise RecorderError(f"no compiler {mpicc} on the PATH; it is needed to build the recorder")
     found = str(Path(found).absolute())  # it is run in other folders
     root = (cache or cache_folder()) / "shim"
-    note = root / f"{_note_key(found)}.json"
-    known = _remembered(note, root)
+    note = root / f"{_remembered_key(found)}.json"
+    known = _read_note(note, root)
     if known is not None:
         if cache is None:
-            prebuilt.remember(*known)
+            prebuilt.remember_recorder(*known)
         return known[1]
-    library = probe(found)
-    sources = _sources() | _generated(library)
-    folder = root / _key(found, library, sources)
-    shim = Shim(folder / "libweft-shim.so", folder / "functions.json", library.soname, library.version)
+    library = probe_library(found)
+    sources = _read_sources() | _generate_sources(library)
+    folder = root / _build_key(found, library, sources)
+    shim = BuiltRecorder(folder / "libweft-shim.so", folder / "functions.json", library.soname, library.version)
     if not is_kept(shim.path):
-        with _alone(folder):
+        with _build_alone(folder):
             if not shim.path.exists():
                 if announce:
                     announce(library.path)
-                _compile(found, sources, folder)
-    _remember(note, shim, library)
+                _compile_recorder(found, sources, folder)
+    _write_note(note, shim, library)
     if cache is None:
-        prebuilt.remember(library.path, shim)
+        prebuilt.remember_recorder(library.path, shim)
     return shim
 
 
-def _note_key(mpicc: str) -> str:
-    """What decides which recorder an mpicc needs, but for the library itself: asking again costs half a second."""
+def _remembered_key(mpicc: str) -> str:
+    """Return a digest of what decides which recorder an mpicc needs, but for the library itself: asking again costs
+    half a second.
+    """
     digest = hashlib.sha256()
-    show = _shown(mpicc)
+    show = _show_compiler_call(mpicc)
     digest.update(f"{os.path.realpath(mpicc)} {Path(mpicc).stat().st_mtime_ns} {show.stdout}".encode())
     for text in [
-        *(module.read_bytes() for module in prebuilt.generators()),
-        *(t for _, t in sorted(_sources().items())),
+        *(module.read_bytes() for module in prebuilt.generator_modules()),
+        *(t for _, t in sorted(_read_sources().items())),
     ]:
         digest.update(text + b"\0")
     return digest.hexdigest()[:20]
 
 
-def _stamp(library: Path) -> list[int]:
+def _file_stamp(library: Path) -> list[int]:
     status = library.stat()
     return [status.st_mtime_ns, status.st_size, status.st_ino]
 
 
-def _remember(note: Path, shim: Shim, library: Library) -> None:
+def _write_note(note: Path, shim: BuiltRecorder, library: Library) -> None:
+    """Store which library and recorder an mpicc has."""
     content = {"folder": shim.path.parent.name, "soname": shim.soname, "library": shim.library,
-               "path": str(library.path), "stamp": _stamp(library.path)}  # fmt: skip
+               "path": str(library.path), "stamp": _file_stamp(library.path)}  # fmt: skip
     with suppress(OSError):
         work = note.with_suffix(f".{os.getpid()}")
         work.write_text(json.dumps(content))
         work.replace(note)
 
 
-def _remembered(note: Path, root: Path) -> tuple[Path, Shim] | None:
-    """The library and the recorder that was found last time, if nothing it depends on has changed since."""
+def _read_note(note: Path, root: Path) -> tuple[Path, BuiltRecorder] | None:
+    """Return the library and the recorder that was found last time, if nothing it depends on has changed since."""
     try:
         content = json.loads(note.read_text())
         folder = root / Path(content["folder"]).name
-        shim = Shim(folder / "libweft-shim.so", folder / "functions.json", content["soname"], content["library"])
-        unchanged = _stamp(Path(content["path"])) == content["stamp"]
+        shim = BuiltRecorder(
+            folder / "libweft-shim.so", folder / "functions.json", content["soname"], content["library"]
+        )
+        unchanged = _file_stamp(Path(content["path"])) == content["stamp"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     whole = unchanged and is_kept(shim.path) and shim.functions_json_path.exists()
@@ -275,7 +294,7 @@ def _remembered(note: Path, root: Path) -> tuple[Path, Shim] | None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _build_alone(folder: Path) -> Iterator[None]:
     """Let one run at a time build the recorder of this folder; the others wait and then find it."""
     with ExitStack() as held:
         try:
@@ -288,10 +307,10 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def building(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
-    """A folder with sources, beside the final one and moved there whole at the end, as two runs may start at once.
+def build_folder(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
+    """Yield a folder with sources, which is moved to its final place whole at the end, as two runs may start at once.
 
-    RecorderError where there is no room for it; what fails within leaves nothing behind.
+    RecorderError if there is no room for it; a failure leaves nothing behind.
     """
     try:
         make_private(folder.parent)
@@ -314,14 +333,15 @@ def building(folder: Path, sources: dict[str, bytes]) -> Iterator[Path]:
         raise
 
 
-def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
-    with building(folder, sources) as work:
+def _compile_recorder(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
+    """Compile the sources in several processes, link them, and put the result into the folder."""
+    with build_folder(folder, sources) as work:
         flags = ["-std=gnu11", "-fPIC", "-fvisibility=hidden", "-ftls-model=initial-exec", "-fexceptions",
                  "-Werror=implicit", "-I", str(work / "recorder")]  # fmt: skip
         parts = {f"recorder/{name}" for together in _TOGETHER.values() for name in together}
         units = [name for name in sources if name.endswith((".c", ".S")) and name not in parts]
         objects = [unit.rsplit(".", 1)[0].replace("/", "-") + ".o" for unit in units]
-        compile_ = _compiler(mpicc)
+        compile_ = _compiler_command(mpicc)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             commands = [
                 [*compile_, *flags, *_EFFORT.get(Path(u).name, ["-O1"]), "-c", str(work / u), "-o", str(work / o)]
@@ -336,10 +356,10 @@ def _compile(mpicc: str, sources: dict[str, bytes], folder: Path) -> None:
             (work / leftover).unlink()
 
 
-def _compiler(mpicc: str) -> list[str]:
-    """The compiler behind `mpicc` with all that it adds to a compilation, `mpicc` itself where it does not say."""
+def _compiler_command(mpicc: str) -> list[str]:
+    """Return the compiler behind `mpicc` with all that it adds to a compilation; `mpicc` itself if it does not say."""
     try:
-        shown = _shown(mpicc)
+        shown = _show_compiler_call(mpicc)
         words = shlex.split(shown.stdout) if shown.returncode == 0 and shown.stdout.count("\n") == 1 else []
     except (OSError, ValueError, subprocess.TimeoutExpired):
         words = []
@@ -348,38 +368,42 @@ def _compiler(mpicc: str) -> list[str]:
     return [words[0], *kept] if whole and shutil.which(words[0]) else [mpicc]
 
 
-def _joined(parts: tuple[str, ...]) -> str:
-    """A source that holds these."""
+def _include_all(parts: tuple[str, ...]) -> str:
+    """Return a C source that includes these."""
     return "#define _GNU_SOURCE\n" + "".join(f'#include "{name}"\n' for name in parts)
 
 
-def _by_hand(letter: str, sources: tuple[str, ...]) -> set[str]:
-    """The functions for which these sources have a body of their own."""
+def _handwritten_functions(letter: str, sources: tuple[str, ...]) -> set[str]:
+    """Return the functions for which these sources have a body of their own."""
     text = "".join(files("weft").joinpath("recorder", source).read_text() for source in sources)
     return set(
         re.findall(rf"(?:WEFT_(?:OUTCOME_WRAPPER|REPLAY_CALL|SPLIT_CALL)\(|double weft_{letter}_)(MPI_\w+)", text)
     )
 
 
-def _generated(library: Library) -> dict[str, bytes]:
-    """The sources that are made for this library, and the functions.json of its runs."""
+def _generate_sources(library: Library) -> dict[str, bytes]:
+    """Return the sources that are generated for this library, and the functions.json of its runs."""
     functions = generate.select_recorded(set(library.exported))
     fortran, variables = list(library.fortran), list(library.variables)
-    by_hand = {letter: _by_hand(letter, sources) & {f.name for f in functions} for letter, sources in _BY_HAND}
+    by_hand = {
+        letter: _handwritten_functions(letter, sources) & {f.name for f in functions} for letter, sources in _BY_HAND
+    }
     mpi = {"library": library.version, "soname": library.soname, "path": str(library.path)}
     texts = {
-        "recorder/names.h": generate.names_h(functions, variables),
-        "recorder/predefined.h": generate.predefined_h(),
-        "recorder/tables.c": generate.tables_c(functions, by_hand, library.soname, fortran, variables),
-        "recorder/stubs.S": generate.stubs_s(functions, fortran, [f for f in functions if generic_wrapper.listed(f)]),
-        "recorder/leaving_py.h": generate.text_h("weft_leaving_py", _sources()[f"recorder/{_INSIDE}"]),
-        "recorder/seldom_table.c": generic_wrapper.table_c(functions),
-        "recorder/often.c": generate.wrappers_c([f for f in functions if generic_wrapper.often(f)]),
-        "recorder/lean.c": generate.wrappers_c(
-            [f for f in functions if not generic_wrapper.often(f) and not generic_wrapper.listed(f)]
+        "recorder/names.h": generate.render_names_h(functions, variables),
+        "recorder/predefined.h": generate.render_predefined_h(),
+        "recorder/tables.c": generate.render_tables_c(functions, by_hand, library.soname, fortran, variables),
+        "recorder/stubs.S": generate.render_stubs(
+            functions, fortran, [f for f in functions if generic_wrapper.is_generic(f)]
+        ),
+        "recorder/leaving_py.h": generate.render_text_h("weft_leaving_py", _read_sources()[f"recorder/{_INSIDE}"]),
+        "recorder/seldom_table.c": generic_wrapper.render_table_c(functions),
+        "recorder/often.c": generate.render_wrappers_c([f for f in functions if generic_wrapper.is_called_in_loops(f)]),
+        "recorder/lean.c": generate.render_wrappers_c(
+            [f for f in functions if not generic_wrapper.is_called_in_loops(f) and not generic_wrapper.is_generic(f)]
         ),
         "recorder/accessed.c": access_hooks.render_access_hooks(functions),
-        **{f"recorder/{name}.c": _joined(parts) for name, parts in _TOGETHER.items()},
+        **{f"recorder/{name}.c": _include_all(parts) for name, parts in _TOGETHER.items()},
         "functions.json": json.dumps(table.to_json(set(library.exported), mpi)),
     }
     return {name: text.encode() for name, text in texts.items()}

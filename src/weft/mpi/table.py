@@ -1,4 +1,4 @@
-"""Every procedure of the MPI standard, with the place that each of its arguments has in the record.
+"""Lists every procedure of the MPI standard, with the place that each of its arguments has in the record.
 
 The procedures come from the standard's machine-readable form (apis.json, as packaged by pympistandard); only what
 the standard has removed since MPI-3.0, but libraries still export, is written down here. The recorder's wrappers,
@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from weft.mpi.meaning import Act, Many, of, refused
+from weft.mpi.meaning import Act, Many, find_meaning, why_refused
 
 HANDLES = {
     "COMMUNICATOR": "COMM",
@@ -87,12 +87,12 @@ class Parameter:
 
     @property
     def array(self) -> bool:
-        """Whether the record holds a number of values."""
+        """Return whether the record has several values."""
         return self.length is not None
 
     @property
     def part(self) -> str | None:
-        """Which part of a tail holds the parameter: entry, exit, both, or None where its place is not the tail.
+        """Return which part of a tail has the parameter: entry, exit, both, or None if its place is not the tail.
 
         The address of a buffer is known at entry, whatever the direction of its content; so are handles.
         """
@@ -106,7 +106,7 @@ class Parameter:
 
     @property
     def handle(self) -> str | None:
-        """The class of object that the parameter names, or None."""
+        """Return the class of object that the parameter names, or None."""
         return self.type.removeprefix("handle:") if self.type.startswith("handle:") else None
 
 
@@ -124,11 +124,11 @@ class Function:
     passed_through: str | None
 
     def parameter(self, place: str) -> Parameter | None:
-        """The parameter that has its place in the slot's field `place`, or None."""
+        """Return the parameter that is in the slot's field `place`, or None."""
         return next((p for p in self.parameters if p.place == place), None)
 
     def to_json(self) -> dict[str, Any]:
-        """As functions.json of a run holds it, whatever the message-passing system."""
+        """Return the function as functions.json of a run has it, whatever the message-passing system."""
         return {
             "id": self.id,
             "name": self.name,
@@ -148,11 +148,11 @@ class Function:
 
     @property
     def tail(self) -> bool:
-        """Whether each event of this function has a tail."""
+        """Return whether each event of this function has a tail."""
         return any(p.place == "tail" for p in self.parameters)
 
 
-def _declaration(text: str) -> tuple[str, str]:
+def _split_declaration(text: str) -> tuple[str, str]:
     """Split `const int dims[]` into its name and its type with the brackets kept."""
     match = re.fullmatch(r"\s*(.*?)(\w+)((?:\[\d*\])*)\s*", text)
     if match is None:
@@ -160,7 +160,8 @@ def _declaration(text: str) -> tuple[str, str]:
     return match[2], (match[1].strip() + " " + match[3]).strip()
 
 
-def _type(kind: str, declaration: str) -> str:
+def _record_type(kind: str, declaration: str) -> str:
+    """Return how the record encodes a parameter of a kind and C type."""
     if kind in HANDLES:
         return f"handle:{HANDLES[kind]}"
     if kind in ("STRING", "STRING_ARRAY"):
@@ -171,21 +172,22 @@ def _type(kind: str, declaration: str) -> str:
     return "int" if base in _SCALAR_TYPES else "address"
 
 
-def _is_array(declaration: str, kind: str, length: str | None) -> str | None:
+def _array_length(declaration: str, kind: str, length: str | None) -> str | None:
+    """Return the length expression of an array parameter, None for a scalar."""
     if "[" not in declaration or kind == "STRING":
         return None
     return length or "*"
 
 
-def _places(name: str, parameters: list[Parameter]) -> Iterable[str]:
-    """The place of each parameter: the first of its sort gets the slot's field, the others go to the tail."""
+def _assign_places(name: str, parameters: list[Parameter]) -> Iterable[str]:
+    """Return the place of each parameter: the first of its sort gets the slot's field, the others go to the tail."""
     taken: set[str] = set()
     object_index = _object_parameter(parameters)
-    row = of(name)
+    row = find_meaning(name)
     replaces = row is not None and row.act is Act.SEND_RECEIVE
     poll = row is not None and row.act is Act.COMPLETE and row.polls and row.many is not Many.ONE
     for index, p in enumerate(parameters):
-        field = _field(p, replaces)
+        field = _slot_field(p, replaces)
         if index == object_index:
             field = "object"
         if field == "count" and poll:
@@ -200,7 +202,9 @@ def _places(name: str, parameters: list[Parameter]) -> Iterable[str]:
 
 
 def _object_parameter(parameters: list[Parameter]) -> int | None:
-    """Which parameter is the call's object: its request, else window, file, message; else what it makes or frees."""
+    """Return which parameter is the call's object: its request, else window, file, message; else what it makes or
+    frees.
+    """
     scalars = [(i, p) for i, p in enumerate(parameters) if p.handle and not p.array]
     for classes in (("REQUEST",), ("WINDOW", "FILE", "MESSAGE", "SESSION")):
         for i, p in scalars:
@@ -215,8 +219,8 @@ def _object_parameter(parameters: list[Parameter]) -> int | None:
     return None
 
 
-def _field(p: Parameter, replaces: bool) -> str:
-    """The slot's field that a parameter asks for."""
+def _slot_field(p: Parameter, replaces: bool) -> str:
+    """Return the slot's field that a parameter asks for."""
     if p.kind in ("VARARGS", "ARGUMENT_COUNT", "ARGUMENT_LIST", "STRING_2DARRAY"):
         return "none"
     if p.array:
@@ -240,21 +244,24 @@ def _field(p: Parameter, replaces: bool) -> str:
     return "buffer" if p.kind in _BUFFER_KINDS else "tail"
 
 
-def _function(number: int, name: str, result: str, parameters: list[Parameter]) -> Function:
+def _make_function(number: int, name: str, result: str, parameters: list[Parameter]) -> Function:
+    """Make a function, with a place for each of its parameters."""
     placed = [
         Parameter(p.name, p.declaration, p.kind, p.direction, p.length, p.root_only, p.type, place)
-        for p, place in zip(parameters, _places(name, parameters), strict=True)
+        for p, place in zip(parameters, _assign_places(name, parameters), strict=True)
     ]
-    return Function(number, name, result, tuple(placed), refused(name))
+    return Function(number, name, result, tuple(placed), why_refused(name))
 
 
-def _standard() -> dict[str, Any]:
+def _read_standard() -> dict[str, Any]:
+    """Return the standard's machine-readable table of procedures."""
     text = files("pympistandard").joinpath("data/apis.json").read_text(encoding="utf-8")
     table: dict[str, Any] = json.loads(text)
     return table
 
 
 def _from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Function:
+    """Make a function from its C prototype and the standard's entry for it."""
     match = re.fullmatch(r"(\S+) (MPI_\w+)\((.*)\)", prototype.strip())
     if match is None:
         raise ValueError(f"not a C prototype: {prototype!r}")
@@ -264,7 +271,7 @@ def _from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Funct
         if "ldots" in text:
             parameters.append(Parameter("...", "...", "VARARGS", "in", None, False, "int"))
             continue
-        name, declaration = _declaration(text)
+        name, declaration = _split_declaration(text)
         fact = facts[name]
         length = str(fact["length"]) if fact["length"] is not None else None
         if isinstance(fact["length"], list):
@@ -276,34 +283,35 @@ def _from_prototype(number: int, prototype: str, entry: dict[str, Any]) -> Funct
                 declaration,
                 kind,
                 fact["param_direction"],
-                _is_array(declaration, kind, length),
+                _array_length(declaration, kind, length),
                 bool(fact["root_only"]),
-                _type(kind, declaration),
+                _record_type(kind, declaration),
             )
         )
-    return _function(number, match[2], match[1], parameters)
+    return _make_function(number, match[2], match[1], parameters)
 
 
 def _from_removed(number: int, name: str, text: str) -> Function:
+    """Make a function that the standard has removed, from its parameters as text."""
     parameters = []
     for part in text.split(", "):
         c, kind, direction = part.rsplit(" ", 2)
         direction, _, length = direction.partition(":")
-        parameter, declaration = _declaration(c)
+        parameter, declaration = _split_declaration(c)
         parameters.append(
-            Parameter(parameter, declaration, kind, direction, length or None, False, _type(kind, declaration))
+            Parameter(parameter, declaration, kind, direction, length or None, False, _record_type(kind, declaration))
         )
-    return _function(number, name, "int", parameters)
+    return _make_function(number, name, "int", parameters)
 
 
 @cache
-def functions() -> tuple[Function, ...]:
-    """Every C procedure of the standard, large-count forms included, then the removed ones; ids count from 1."""
+def all_functions() -> tuple[Function, ...]:
+    """Return every C procedure of the standard, large-count forms included, then the removed ones; ids count from 1."""
     # Only who builds a recorder needs the standard's table.
     import pympistandard
 
     pympistandard.use_api_version(1)
-    standard = _standard()
+    standard = _read_standard()
     found: list[Function] = []
     for key, procedure in sorted(pympistandard.PROCEDURES.items()):
         expressions = [procedure.express.iso_c]
@@ -318,9 +326,9 @@ def functions() -> tuple[Function, ...]:
 
 
 @cache
-def by_name() -> dict[str, Function]:
-    """The functions by their C name."""
-    return {f.name: f for f in functions()}
+def functions_by_name() -> dict[str, Function]:
+    """Return the functions by their C name."""
+    return {f.name: f for f in all_functions()}
 
 
 # Predefined objects and their ids in every record: communicators, then what MPI names. The order is the id, so names
@@ -371,12 +379,14 @@ F90_REAL F90_COMPLEX F90_INTEGER RESIZED VALUE_INDEX HVECTOR_INTEGER HINDEXED_IN
 
 
 def to_json(exported: set[str] | None = None, mpi: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The table as functions.json of a run holds it; only the functions in `exported` where it is given."""
+    """Return the table as functions.json of a run has it, with only the functions in `exported` if that is given."""
     return {
         "schema": "weft-functions/1",
         "mpi": mpi or {},
         "functions": [
-            f.to_json() for f in functions() if f.passed_through is None and (exported is None or f.name in exported)
+            f.to_json()
+            for f in all_functions()
+            if f.passed_through is None and (exported is None or f.name in exported)
         ],
         "objects": {name: {str(i): n for i, n in objects.items()} for name, objects in PREDEFINED.items()},
         "datatype_sizes": {str(i): int(DATATYPE_SIZES[n]) for i, n in enumerate(_BASIC_TYPES, 2)},

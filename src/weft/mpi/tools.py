@@ -1,4 +1,4 @@
-"""What an MPI's own tools need in their environment to work at all."""
+"""Makes the environment that an MPI's own tools need to work at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def environment(mpicc: str | Path) -> dict[str, str]:
+def tool_environment(mpicc: str | Path) -> dict[str, str]:
     """Return the environment in which to call an mpicc.
 
     Intel MPI's finds its files by I_MPI_ROOT where they were not installed where they were built for, as from PyPI:

@@ -1,4 +1,4 @@
-"""One function's wrapper: the event opened, the call made, the event closed."""
+"""Generates one function's wrapper, which opens an event, makes the call, and closes the event."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Final
 
 from weft.mpi.effects import statements_after_call
 from weft.mpi.expressions import (
-    call,
+    call_expression,
     id_expression,
     is_pointer_to_value,
-    parameters,
-    place_of,
+    parameter_list,
+    request_variable,
     slot_statements,
     tail_bound,
     tail_statements,
     value_expression,
 )
 from weft.mpi.function_facts import (
-    asks,
+    completed_parameter,
     completes_accesses,
-    completion_of,
-    enquires,
+    has_posting_order,
+    is_made_by_fortran_bindings,
+    is_polled,
+    is_probe,
     meaning_of,
-    posts,
-    probes,
     promises_communicator,
 )
 from weft.mpi.meaning import Act, Many, Sync
@@ -38,24 +38,24 @@ _BEGIN: Final = {
 """Calls that begin MPI: whether it is the world model, and the thread level."""
 
 _WELL: Final = "ok && (w_result == MPI_SUCCESS || w_statuses[i].MPI_ERROR == MPI_SUCCESS)"
-"""Whether one of several requests was completed without an error. MPI sets errors in statuses where there are any."""
+"""A C expression: whether one of several requests completed without an error. MPI sets errors in statuses if there are any."""
 
 
-def wrapper(f: Function) -> str:
-    """The C text of one function's wrapper at level trace."""
-    given = parameters(f)
+def render_wrapper(f: Function) -> str:
+    """Return the C text of one function's wrapper at level trace."""
+    given = parameter_list(f)
     lines = [f"WEFT_HIDDEN WEFT_GIVEN {f.result} weft_w_{f.name}({given});", f"{f.result} weft_w_{f.name}({given}) {{"]
-    lines += _opening(f)
+    lines += _opening_statements(f)
     entry = [p for p in f.parameters if p.part in ("entry", "both")]
     leaving = [p for p in f.parameters if p.part in ("exit", "both")]
     status = next((p for p in f.parameters if p.kind == "STATUS" and p.direction == "out"), None)
-    poll, completion = asks(f), completion_of(f)
+    poll, completion = is_polled(f), completed_parameter(f)
     lines += slot_statements(f)
     replace: dict[str, str] = {}
     if completion:
-        lines += _completion_before(f, completion)
+        lines += _statements_before_completion(f, completion)
     if status:
-        lines += _status_stand_in(f, status, completion)
+        lines += _own_status_statements(f, status, completion)
         replace[status.name] = "w_statuses" if status.array else "w_status"
     for p in f.parameters:
         if p.handle and p.direction == "inout" and not p.array and not completion:
@@ -67,9 +67,9 @@ def wrapper(f: Function) -> str:
             lines.append(f"    (void)before_{p.name};")
     if {p.place for p in f.parameters} >= {"buffer", "datatype"}:
         lines.append("    weft_buffer_named(thread, event);")
-    if posts(f):
+    if has_posting_order(f):
         lines.append("    if (UNLIKELY(weft_threaded)) weft_post_lock();")
-    lines += _tail_entry(f, entry)
+    lines += _tail_entry_statements(f, entry)
     if f.name == "MPI_Finalize":
         lines.append("    weft_finalising(event);")
     if poll:
@@ -80,7 +80,7 @@ def wrapper(f: Function) -> str:
     if f.name == "MPI_Abort":
         lines.append("    weft_aborting(errorcode);")
     if f.name.startswith("MPI_Comm_spawn"):
-        lines += _spawn_recorded(f, replace)
+        lines += _spawn_statements(f, replace)
     completed = completes_accesses(f)
     if completed:
         lines.append(f"    if (UNLIKELY(weft_origins)) weft_origins_asked(win, {completed});")
@@ -88,8 +88,8 @@ def wrapper(f: Function) -> str:
         lines.append("    weft_exposed_closing(win);")
     if f.name == "MPI_Win_free":
         lines.append("    weft_memory_leaving(thread, before_win, event->object, event->enter);")
-    lines.append(f"    {f.result} w_result = {call(f, replace, 'weft_under')};")
-    if posts(f):
+    lines.append(f"    {f.result} w_result = {call_expression(f, replace, 'weft_under')};")
+    if has_posting_order(f):
         lines.append("    if (UNLIKELY(weft_threaded)) weft_post_unlock();")
     if completed:
         lines.append(
@@ -99,18 +99,19 @@ def wrapper(f: Function) -> str:
             "    if (UNLIKELY(w_changed)) { event->flags |= WEFT_FLAG_BUFFER_CHANGED; event->buffer = (uint64_t)(uintptr_t)w_changed; }"
         )
     lines.append("    uint64_t now = weft_ticks(weft_clock_kind);")
-    lines += _closing(f, leaving, status, poll, completion)
+    lines += _closing_statements(f, leaving, status, poll, completion)
     lines += ["    return w_result;", "}", ""]
     return "\n".join(line for line in lines if line)
 
 
-def _opening(f: Function) -> Iterator[str]:
+def _opening_statements(f: Function) -> Iterator[str]:
+    """Yield the statements from the wrapper's entry to the call."""
     if f.name in ("MPI_Init", "MPI_Init_thread", "MPI_Session_init"):
         yield "    weft_start();"
     yield "    void *site = __builtin_return_address(0);"
-    own = f"UNLIKELY(weft_fortran_own(site, K_{f.name})) ? NULL : " if enquires(f) else ""
+    own = f"UNLIKELY(weft_fortran_own(site, K_{f.name})) ? NULL : " if is_made_by_fortran_bindings(f) else ""
     yield f"    struct weft_thread *thread __attribute__((cleanup(weft_unwind))) = {own}weft_enter(site);"
-    poll = asks(f)
+    poll = is_polled(f)
     if poll:
         key = " ^ ".join(
             f"weft_mix({_poll_key(p)}, {i})"
@@ -124,14 +125,14 @@ def _opening(f: Function) -> Iterator[str]:
     if not poll and f.name != "MPI_Finalize":
         yield "    if (UNLIKELY(!event)) {"
         yield f"        if (weft_outside(K_{f.name}) && (thread = weft_enter(site))) event = weft_begin(thread, {f.id}, site);"
-        yield f"        if (!event) return {call(f, {})};"
+        yield f"        if (!event) return {call_expression(f, {})};"
         yield "    }"
     else:
-        yield f"    if (UNLIKELY(!event)) {{ weft_outside(K_{f.name}); return {call(f, {})}; }}"
+        yield f"    if (UNLIKELY(!event)) {{ weft_outside(K_{f.name}); return {call_expression(f, {})}; }}"
 
 
 def _poll_key(p: Parameter) -> str:
-    """What tells one poll's argument from another's: handles by what they are, as Fortran's bindings copy them
+    """Return what distinguishes one poll's argument from another's: handles by value, as Fortran's bindings copy them
     first.
     """
     if p.array:
@@ -139,9 +140,10 @@ def _poll_key(p: Parameter) -> str:
     return f"(uint64_t){'*' if is_pointer_to_value(p) else ''}{p.name}"
 
 
-def _spawn_recorded(f: Function, replace: dict[str, str]) -> Iterator[str]:
-    """env(1) gives a spawned process the name of its spawn, and, as Open MPI hands on the launcher's alone, the
-    recorder.
+def _spawn_statements(f: Function, replace: dict[str, str]) -> Iterator[str]:
+    """Yield statements that start spawned processes through env(1), with the name of the spawn and the recorder.
+
+    The recorder is named there as Open MPI passes on the launcher's environment only.
     """
     many = f.name == "MPI_Comm_spawn_multiple"
     n = "weft_root(comm, root) ? count : 0" if many else "weft_root(comm, root) ? 1 : 0"
@@ -158,19 +160,20 @@ def _spawn_recorded(f: Function, replace: dict[str, str]) -> Iterator[str]:
         replace |= {"command": "spawn.n ? spawn.commands[0] : command", "argv": "spawn.n ? spawn.vectors[0] : argv"}
 
 
-def _completion_before(f: Function, p: Parameter) -> Iterator[str]:
+def _statements_before_completion(f: Function, p: Parameter) -> Iterator[str]:
+    """Yield statements that note the requests which the call may complete."""
     if p.array:
         every = "true" if meaning_of(f).many is Many.ALL else "false"
         yield f"    struct weft_completion completion = weft_completion_many(thread, weft_positive({p.length}), {p.name}, {every});"
     else:
         value = value_expression(p)
-        yield f"    struct weft_completion completion = weft_completion_one({value}, {place_of(p)});"
+        yield f"    struct weft_completion completion = weft_completion_one({value}, {request_variable(p)});"
         yield "    event->object = completion.ids[0];"
         yield "    if (UNLIKELY(completion.guessed[0])) event->buffer = WEFT_GUESSED;"
 
 
-def _status_stand_in(f: Function, p: Parameter, completion: Parameter | None) -> Iterator[str]:
-    """A status of our own where the user ignores it, as it tells what was received."""
+def _own_status_statements(f: Function, p: Parameter, completion: Parameter | None) -> Iterator[str]:
+    """Yield statements that pass a status of our own if the user ignores it, as it says what was received."""
     if p.array:
         yield f"    MPI_Status *w_statuses = {p.name} == MPI_STATUSES_IGNORE ? completion.statuses : {p.name};"
     else:
@@ -178,18 +181,19 @@ def _status_stand_in(f: Function, p: Parameter, completion: Parameter | None) ->
         yield "    if (w_status == &w_own) memset(&w_own, 0, sizeof w_own);"
 
 
-def _tail_entry(f: Function, entry: list[Parameter]) -> Iterator[str]:
+def _tail_entry_statements(f: Function, entry: list[Parameter]) -> Iterator[str]:
+    """Yield statements that write the tail's part that is known at entry."""
     count = f.parameter("count")
     large = count is not None and ("MPI_Count" in count.declaration)
     always = f.tail
-    folded = "!folded && " if asks(f) else ""
+    folded = "!folded && " if is_polled(f) else ""
     conditions = ["1"] if always else ["weft_threaded", *(["event->count == INT32_MAX"] if count else [])]
     yield f"    if ({folded}({' || '.join(conditions)})) {{"
     yield f"        struct weft_text text = weft_tail_first(thread, event, {tail_bound(f, entry, 24)});"
     if count:
         yield f"        if ({'event->count == INT32_MAX' if large else f'{count.name} == INT32_MAX'}) weft_text_z(&text, (int64_t){count.name});"
     for p in entry:
-        if p.array and p.handle == "REQUEST" and completion_of(f):
+        if p.array and p.handle == "REQUEST" and completed_parameter(f):
             yield "        weft_text_ids(&text, &completion);"
         else:
             yield from tail_statements(f, p, after=False)
@@ -197,9 +201,10 @@ def _tail_entry(f: Function, entry: list[Parameter]) -> Iterator[str]:
     yield "    }"
 
 
-def _closing(
+def _closing_statements(
     f: Function, leaving: list[Parameter], status: Parameter | None, poll: bool, completion: Parameter | None
 ) -> Iterator[str]:
+    """Yield the statements from the call's return to the wrapper's end."""
     if f.result == "double":
         yield "    memcpy(&event->buffer, &w_result, sizeof w_result);"
         yield "    weft_leave(event, now, MPI_SUCCESS);"
@@ -213,12 +218,12 @@ def _closing(
         yield "    if (folded) {"
         yield f"        event = weft_poll_unfold(thread, {f.id}, site, &folding, enter);"
         yield "        if (!event) return w_result;"
-        yield from (("    " + line) for line in _tail_entry_unfolded(f))
+        yield from (("    " + line) for line in _late_tail_entry_statements(f))
         yield "    }"
     if flag:
         yield "    if (ok && *flag) event->flags |= WEFT_FLAG_TRUE;"
     if completion:
-        yield from _completion_after(f, completion)
+        yield from _statements_after_completion(f, completion)
     if promises_communicator(f):
         yield "    uint32_t promised = 0;"
     after = list(statements_after_call(f))
@@ -228,9 +233,9 @@ def _closing(
         yield "    }"
     in_slot = status is not None and status.place == "status"
     if in_slot:
-        yield from _status_in_slot(f, flag, completion, left=bool(leaving))
+        yield from _slot_status_statements(f, flag, completion, left=bool(leaving))
     if leaving:
-        yield from _tail_exit(f, leaving, in_slot=in_slot)
+        yield from _tail_exit_statements(f, leaving, in_slot=in_slot)
     yield "    weft_leave(event, now, w_result);"
     if f.name in _BEGIN:
         yield f"    if (ok) weft_started({_BEGIN[f.name]});"
@@ -238,8 +243,10 @@ def _closing(
         yield "    if (ok) weft_objects_session(*session);"
 
 
-def _status_in_slot(f: Function, flag: Parameter | None, completion: Parameter | None, *, left: bool) -> Iterator[str]:
-    """The status's fields go into the event; `left`: the size of the message goes into its tail."""
+def _slot_status_statements(
+    f: Function, flag: Parameter | None, completion: Parameter | None, *, left: bool
+) -> Iterator[str]:
+    """Yield statements that put the status's fields into the event; `left`: the size of the message goes into its tail."""
     is_set = f"ok{' && (event->flags & WEFT_FLAG_TRUE)' if flag else ''}"
     fill = "weft_status_asked" if f.parameter("tag") else "weft_status_slot"
     if completion:
@@ -248,11 +255,11 @@ def _status_in_slot(f: Function, flag: Parameter | None, completion: Parameter |
     else:
         yield f"    uint64_t bytes = 0; if ({is_set}) bytes = {fill}(event, w_status);"
     if not left:
-        yield f"    weft_received(thread, event, bytes, {'true' if probes(f) else 'false'});"
+        yield f"    weft_received(thread, event, bytes, {'true' if is_probe(f) else 'false'});"
 
 
-def _tail_exit(f: Function, leaving: list[Parameter], *, in_slot: bool) -> Iterator[str]:
-    """The part of the tail that is known at the return."""
+def _tail_exit_statements(f: Function, leaving: list[Parameter], *, in_slot: bool) -> Iterator[str]:
+    """Yield statements that write the part of the tail that is known at the return."""
     before = "if (!(event->flags & WEFT_FLAG_HAS_TAIL)) event->result = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes; else "
     yield f"    {before if in_slot else ''}{{"
     yield f"        struct weft_text text = weft_tail_more(thread, {tail_bound(f, leaving, 24)});"
@@ -260,22 +267,22 @@ def _tail_exit(f: Function, leaving: list[Parameter], *, in_slot: bool) -> Itera
         yield from tail_statements(f, p, after=True)
     if in_slot:
         yield "        weft_text_u(&text, bytes);"
-    if probes(f):
+    if is_probe(f):
         yield "        if (event->flags & WEFT_FLAG_TICKET) weft_text_u(&text, weft_decided);"
     yield "        weft_tail_end(thread, &text);"
     yield "    }"
 
 
-def _tail_entry_unfolded(f: Function) -> Iterator[str]:
-    """The entry part of a poll that follows failed ones of its like: written late, as nothing was known of it."""
+def _late_tail_entry_statements(f: Function) -> Iterator[str]:
+    """Yield statements that write the entry part of a poll that follows equal failed ones, after its return."""
     yield from (
         line.replace("!folded && ", "")
-        for line in _tail_entry(f, [p for p in f.parameters if p.part in ("entry", "both")])
+        for line in _tail_entry_statements(f, [p for p in f.parameters if p.part in ("entry", "both")])
     )
 
 
-def _completion_after(f: Function, p: Parameter) -> Iterator[str]:
-    """Which requests are complete now, and whether a watched send buffer had changed."""
+def _statements_after_completion(f: Function, p: Parameter) -> Iterator[str]:
+    """Yield statements that find which requests are complete now, and whether a watched send buffer had changed."""
     row = meaning_of(f)
     if row.act is Act.ASK:
         if any(q.place == "status" for q in f.parameters):

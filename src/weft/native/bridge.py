@@ -1,4 +1,4 @@
-"""How Python calls C: structures whose members and functions whose parameters are checked as they are given.
+"""Lets Python call C: structures whose members and functions whose parameters are checked as they are given.
 
 What they are is read from the headers (weft.native.headers, made by generate.py). Where C wants a pointer, an array of
 the very type that its header names is taken, in one piece; a structure keeps what it points to alive.
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.native.kernel import library
+from weft.native.kernel import load_library
 
 ANY: Final = None
 """What a pointer to bytes, or to what only C knows, points to."""
@@ -26,8 +26,8 @@ Target = object  # a dtype, a class of Struct, or ANY
 Signature = tuple[object, tuple[object, ...]]
 
 
-def address(array: NDArray[Any], target: Target, what: str) -> int:
-    """Where an array lies. TypeError for one of another type than C reads there, or in pieces."""
+def array_address(array: NDArray[Any], target: Target, what: str) -> int:
+    """Return the address of an array. TypeError for one of another type than C reads there, or in pieces."""
     if target is not ANY and array.dtype != target and not (target is U8 and array.dtype == np.bool_):
         raise TypeError(f"{what}: C reads {target} there, and not {array.dtype}")
     if not array.flags.c_contiguous:
@@ -35,15 +35,15 @@ def address(array: NDArray[Any], target: Target, what: str) -> int:
     return array.ctypes.data
 
 
-def _held(value: ctypes.Structure | ctypes.Array[Any], target: Target, what: str) -> None:
-    """TypeError where a structure, or several, are others than C reads."""
+def _check_structure(value: ctypes.Structure | ctypes.Array[Any], target: Target, what: str) -> None:
+    """Raise TypeError if a structure, or several, are others than C reads."""
     of = value._type_ if isinstance(value, ctypes.Array) else type(value)
     if isinstance(target, type) and issubclass(target, Struct) and not issubclass(of, target):
         raise TypeError(f"{what}: C reads {target.__name__} there, and not {of.__name__}")
 
 
 class Pointer:
-    """A parameter that is a pointer: an array, a structure or structures, an address, or None."""
+    """A parameter that is a pointer: to an array, a structure or structures, an address, or None."""
 
     __slots__ = ("_target", "_what")
 
@@ -51,11 +51,11 @@ class Pointer:
         self._what, self._target = what, target
 
     def from_param(self, value: object) -> object:
-        """What ctypes passes on."""
+        """Return the pointer that ctypes passes on."""
         if isinstance(value, np.ndarray):
-            return ctypes.c_void_p(address(value, self._target, self._what))
+            return ctypes.c_void_p(array_address(value, self._target, self._what))
         if isinstance(value, ctypes.Structure | ctypes.Array):
-            _held(value, self._target, self._what)
+            _check_structure(value, self._target, self._what)
             return ctypes.byref(value)
         return ctypes.c_void_p.from_param(value)
 
@@ -79,40 +79,44 @@ class Struct(ctypes.Structure):
         if not isinstance(value, int | float | None):
             self.__dict__[f"_{name}"] = value  # kept as long as this points to it
             if name in self._targets_:
-                value = self._address(name, value)
+                value = self._member_address(name, value)
         super().__setattr__(name, value)
 
-    def again(self, **other: Any) -> Self:
-        """The same with other values for some members."""
+    def copy_with(self, **other: Any) -> Self:
+        """Return a copy with other values for some members."""
         made = type(self).from_buffer_copy(self)
         vars(made).update(vars(self))
         for name, value in other.items():
             setattr(made, name, value)
         return made
 
-    def _address(self, name: str, value: Any) -> int:
+    def _member_address(self, name: str, value: Any) -> int:
+        """Return the address of an array or structure that is given for a pointer member."""
         what = f"{type(self).__name__}.{name}"
         if isinstance(value, np.ndarray):
-            return address(value, self._targets_[name], what)
-        _held(value, self._targets_[name], what)
+            return array_address(value, self._targets_[name], what)
+        _check_structure(value, self._targets_[name], what)
         return ctypes.addressof(value)
 
 
-def several(structures: Sequence[Struct], of: type[Struct]) -> ctypes.Array[Any]:
-    """Structures one behind the other, as C wants them; they are kept as long as this is."""
+def as_c_array(structures: Sequence[Struct], of: type[Struct]) -> ctypes.Array[Any]:
+    """Return structures in one C array, which keeps them alive."""
     array = (of * len(structures))(*structures)
     vars(array)["structures"] = structures
     return array
 
 
-def addresses(arrays: Sequence[NDArray[np.generic] | None], target: Target, what: str) -> NDArray[np.uint64]:
-    """Where several arrays lie, as C reads a pointer to pointers; 0 for None. The caller keeps them alive."""
-    return np.array([0 if a is None else address(a, target, what) for a in arrays], np.uint64)
+def array_addresses(arrays: Sequence[NDArray[np.generic] | None], target: Target, what: str) -> NDArray[np.uint64]:
+    """Return the addresses of several arrays, as C reads a pointer to pointers; 0 for None.
+
+    The caller keeps them alive.
+    """
+    return np.array([0 if a is None else array_address(a, target, what) for a in arrays], np.uint64)
 
 
-def bind(functions: Mapping[str, Signature]) -> object:
-    """The kernels, with what these functions take and give."""
-    lib = library()
+def bind_functions(functions: Mapping[str, Signature]) -> object:
+    """Return the kernels, with the types of these functions set."""
+    lib = load_library()
     for name, (returns, parameters) in functions.items():
         function = getattr(lib, name)
         function.restype, function.argtypes = returns, parameters

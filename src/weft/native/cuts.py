@@ -1,4 +1,4 @@
-"""A file that another user cuts while it is mapped ends no command by a signal: it reads as zeros, which is told."""
+"""Survives files that another user cuts while they are mapped: they read as zeros, which the command reports."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from weft.errors import WeftError
 
 
 class CutError(WeftError):
-    """What was read of a file was no longer there."""
+    """The content of a file that was read no longer existed."""
 
 
 class _Cuts:
-    """Whether commands of this process tell of cuts, so that they may live on."""
+    """Whether the commands of this process report cuts, so that they may survive them."""
 
     told = False
-    survived = False
+    is_survived = False
 
 
-def tell() -> None:
-    """From now on who reads asks `check` before what it has read is believed."""
+def report_cuts() -> None:
+    """Survive cuts from now on: readers call `check` before what they have read is believed."""
     _Cuts.told = True
 
 
-def survive() -> None:
-    """Be ready for cuts, before a file is mapped, where they are told."""
-    if _Cuts.told and not _Cuts.survived:
+def prepare_for_cuts() -> None:
+    """Be ready for cuts, before a file is mapped, if they are reported."""
+    if _Cuts.told and not _Cuts.is_survived:
         from weft.native.headers.cuts import kernel  # only who maps files
 
         kernel().weft_survive_cuts()
-        _Cuts.survived = True
+        _Cuts.is_survived = True
 
 
-def check() -> None:
-    """CutError where a file was cut since, whatever was made of it."""
-    if _Cuts.survived:
+def check_for_cuts() -> None:
+    """Raise CutError if a file was cut since, whatever was made of it."""
+    if _Cuts.is_survived:
         from weft.native.headers.cuts import kernel  # as above
 
         if kernel().weft_cuts():
             raise CutError(
-                "a record was cut off while it was read: what was told of it does not hold. Open the run again"
+                "a record was cut off while it was read: what was reported of it may be wrong. Open the run again"
             )

@@ -1,8 +1,8 @@
 """Reads what a header of Weft's own C declares: structures with their layouts, enums, constants and functions.
 
 Only the C that those headers use is understood; anything else is an error that names the header and the words. Layouts
-follow the rule that x86-64 and AArch64 share (each member at a multiple of its size), and a compiler holds every size
-and offset against it when the kernels are built (generate.py).
+follow the rule that x86-64 and AArch64 share (each member at a multiple of its size), and a compiler compares
+every size and offset with its own when the kernels are built (generate.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LITERALS: Final = {"UINT64_MAX": 2**64 - 1, "UINT32_MAX": 2**32 - 1, "INT64_MAX
 
 
 class HeaderError(ValueError):
-    """A header says what this does not understand."""
+    """A header has something that this reader does not understand."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class Struct:
     opaque: bool = False
 
     @property
-    def spelled(self) -> str:
-        """Its type in C."""
+    def c_type(self) -> str:
+        """Return its type in C."""
         return self.tag if self.typedef else f"struct {self.tag}"
 
     @property
     def pointers(self) -> bool:
-        """Whether addresses are in it."""
+        """Return whether it has addresses."""
         return any(m.depth for m in self.members)
 
 
@@ -111,50 +111,51 @@ class Header:
     """The comment in front of a structure or enum, by tag."""
 
 
-def read(path: Path, known: Known, *, functions: bool) -> Header:
-    """Read a header; what it declares is added to `known`. HeaderError names what is not understood."""
+def read_header(path: Path, known: Known, *, functions: bool) -> Header:
+    """Read a header, and add what it declares to `known`. HeaderError names what is not understood."""
     text = path.read_text()
     header = Header(path.name)
-    header.comments = {m[2]: _sentence(m[1]) for m in re.finditer(
+    header.comments = {m[2]: _first_sentence(m[1]) for m in re.finditer(
         r"/\*((?:[^*]|\*(?!/))*)\*/\n(?:typedef )?(?:struct|enum) (\w+) \{", text)}  # fmt: skip
     bare = re.sub(_BETWEEN, " ", text)
     bare = re.sub(r"^#ifdef __cplusplus\n.*?^#endif\n", "", bare, flags=re.DOTALL | re.MULTILINE)
-    for name, value in _defines(bare):
-        number = _number(value, known)
+    for name, value in _find_defines(bare):
+        number = _evaluate(value, known)
         if number is not None:
             header.constants[name] = known.constants[name] = number
-    header.enums += _flags(bare, header.constants)
-    for statement in _statements(re.sub(r"^#.*(?:\\\n.*)*$", "", bare, flags=re.MULTILINE)):
+    header.enums += _find_flags(bare, header.constants)
+    for statement in _split_statements(re.sub(r"^#.*(?:\\\n.*)*$", "", bare, flags=re.MULTILINE)):
         try:
-            _declare(statement, header, known, functions)
+            _add_declaration(statement, header, known, functions)
         except (HeaderError, KeyError, SyntaxError) as error:
             raise HeaderError(f"{path.name}: cannot read `{statement[:80]}`: {error}") from error
     return header
 
 
-def _sentence(comment: str) -> str:
-    """The first sentence of a comment."""
+def _first_sentence(comment: str) -> str:
+    """Return the first sentence of a comment."""
     text = " ".join(line.strip(" *") for line in comment.strip().splitlines())
     return re.split(r"(?<=[.:;])\s", text, maxsplit=1)[0].strip().rstrip(":;.")
 
 
-def _defines(text: str) -> Iterator[tuple[str, str]]:
+def _find_defines(text: str) -> Iterator[tuple[str, str]]:
     for m in re.finditer(r"^#define (\w+)[ \t]+(\S[^\n\\]*)$", text, re.MULTILINE):
         yield m[1], m[2].strip()
 
 
-def _number(text: str, known: Known) -> int | str | None:
-    """The value of a constant expression; None for what is none."""
+def _evaluate(text: str, known: Known) -> int | str | None:
+    """Return the value of a constant expression; None if it is not one."""
     if text.startswith('"') and text.endswith('"'):
         return text[1:-1]
     plain = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", text)
     try:
-        return _value(ast.parse(plain.strip(), mode="eval").body, known)
+        return _evaluate_node(ast.parse(plain.strip(), mode="eval").body, known)
     except (HeaderError, KeyError, SyntaxError):
         return None
 
 
-def _value(node: ast.expr, known: Known) -> int:
+def _evaluate_node(node: ast.expr, known: Known) -> int:
+    """Return the value of a node of a constant expression."""
     match node:
         case ast.Constant(value=int(number)):
             return number
@@ -163,17 +164,17 @@ def _value(node: ast.expr, known: Known) -> int:
         case ast.Name(id=name) if isinstance(value := known.constants[name], int):
             return value
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, known)
+            return -_evaluate_node(operand, known)
         case ast.BinOp(left=left, op=operator, right=right):
-            a, b = _value(left, known), _value(right, known)
+            a, b = _evaluate_node(left, known), _evaluate_node(right, known)
             return {"LShift": a << b, "BitOr": a | b, "Add": a + b, "Sub": a - b}[type(operator).__name__]
     raise HeaderError("this is not a number")
 
 
-def _flags(text: str, constants: dict[str, int | str]) -> Iterator[Enum]:
-    """Runs of at least two `#define`s of distinct single bits under one prefix."""
+def _find_flags(text: str, constants: dict[str, int | str]) -> Iterator[Enum]:
+    """Yield runs of at least two `#define`s of distinct single bits under one prefix."""
     for run in re.finditer(r"(?:^#define [^\n]*\n)+", text, re.MULTILINE):
-        names = [name for name, value in _defines(run[0]) if re.fullmatch(r"(0x)?[0-9a-fA-F]+u", value)]
+        names = [name for name, value in _find_defines(run[0]) if re.fullmatch(r"(0x)?[0-9a-fA-F]+u", value)]
         for prefix in dict.fromkeys(m[0] for n in names if (m := re.match(r"(WEFT_)?[A-Z]+_", n))):
             members = {n[len(prefix) :]: constants[n] for n in names if n.startswith(prefix)}
             bits = {n: v for n, v in members.items() if isinstance(v, int) and v.bit_count() == 1}
@@ -181,8 +182,8 @@ def _flags(text: str, constants: dict[str, int | str]) -> Iterator[Enum]:
                 yield Enum(prefix.removeprefix("WEFT_").strip("_").lower(), bits, flags=True)
 
 
-def _statements(text: str) -> Iterator[str]:
-    """Declarations one by one, without the bodies of functions."""
+def _split_statements(text: str) -> Iterator[str]:
+    """Yield declarations one by one, without the bodies of functions."""
     start = depth = 0
     for at, letter in enumerate(text):
         depth += (letter == "{") - (letter == "}")
@@ -194,21 +195,22 @@ def _statements(text: str) -> Iterator[str]:
                 yield statement
 
 
-def _declare(statement: str, header: Header, known: Known, functions: bool) -> None:
+def _add_declaration(statement: str, header: Header, known: Known, functions: bool) -> None:
+    """Add what one statement declares to the header and to what is known."""
     if re.match(r"_Static_assert|extern |static |WEFT_INLINE |(struct|enum) \w+$", statement):
         return
     if m := re.match(r"(typedef )?struct (?:(\w+) )?\{(.*)\}(?: (\w+))?$", statement):
-        _add(_struct(m[4] or m[2], m[3], known, bool(m[1])), header, known)
+        _add(_read_struct(m[4] or m[2], m[3], known, bool(m[1])), header, known)
     elif m := re.match(r"(?:typedef )?enum (?:(\w+) )?\{(.*)\}$", statement):
-        members = dict(_enumerators(m[2], known))
+        members = dict(_read_enumerators(m[2], known))
         known.constants |= members
         header.enums.append(Enum(m[1] or "", members))
         if not m[1]:
             header.constants |= members
     elif m := re.match(r"(?:EXPORT )?([\w ]+?[ *]+)(\w+)\((.*)\)$", statement):
         if functions:
-            parameters = [] if m[3] in ("", "void") else [_parameter(p) for p in m[3].split(",")]
-            header.functions.append(Function(m[2], _parameter(f"{m[1]} _"), tuple(parameters)))
+            parameters = [] if m[3] in ("", "void") else [_read_parameter(p) for p in m[3].split(",")]
+            header.functions.append(Function(m[2], _read_parameter(f"{m[1]} _"), tuple(parameters)))
     elif not statement.startswith("typedef"):
         raise HeaderError("this is not a declaration of a known form")
 
@@ -217,19 +219,21 @@ def _add(struct: Struct, header: Header, known: Known) -> None:
     header.structs[struct.tag] = known.structs[struct.tag] = struct
 
 
-def _enumerators(body: str, known: Known) -> Iterator[tuple[str, int]]:
+def _read_enumerators(body: str, known: Known) -> Iterator[tuple[str, int]]:
+    """Yield the names and values of an enum's members."""
     last = -1
     for one in body.split(","):
         name, _, value = (part.strip() for part in one.partition("="))
         if name:
-            number = _number(value, known) if value else last + 1
+            number = _evaluate(value, known) if value else last + 1
             if not isinstance(number, int):
                 raise HeaderError(f"{name} is not a number")
             last = known.constants[name] = number
             yield name, number
 
 
-def _parameter(text: str) -> Parameter:
+def _read_parameter(text: str) -> Parameter:
+    """Return a function's parameter, from its text."""
     words = re.sub(r"\b(const|volatile|struct)\b", " ", text)
     m = re.fullmatch(r"\s*(\w+)([\s*]*?)(\w+)((?:\[\w*\])*)\s*", words)
     if m is None:
@@ -237,9 +241,10 @@ def _parameter(text: str) -> Parameter:
     return Parameter(m[3], m[1], m[2].count("*") + bool(m[4]))
 
 
-def _struct(tag: str, body: str, known: Known, typedef: bool) -> Struct:
+def _read_struct(tag: str, body: str, known: Known, typedef: bool) -> Struct:
+    """Return a structure with its layout; an opaque one if a member's type is not Weft's own."""
     try:
-        members, size = _laid_out(body, known)
+        members, size = _lay_out_members(body, known)
     except _HiddenError:
         return Struct(tag, (), 0, typedef, opaque=True)
     return Struct(tag, members, size, typedef)
@@ -249,12 +254,12 @@ class _HiddenError(HeaderError):
     """A member is of a type that is not Weft's own."""
 
 
-def _laid_out(body: str, known: Known) -> tuple[tuple[Member, ...], int]:
-    """Members at their offsets, and the size of all."""
+def _lay_out_members(body: str, known: Known) -> tuple[tuple[Member, ...], int]:
+    """Return members at their offsets, and the size of all."""
     members: list[Member] = []
     at, widest = 0, 1
-    for name, type_, depth, shape, parts in _members(body, known):
-        size, align = _measure(type_, depth, parts, known)
+    for name, type_, depth, shape, parts in _read_members(body, known):
+        size, align = _size_and_alignment(type_, depth, parts, known)
         at = -(-at // align) * align
         widest = max(widest, align)
         members.append(Member(name, type_, depth, shape, at, parts))
@@ -264,8 +269,8 @@ def _laid_out(body: str, known: Known) -> tuple[tuple[Member, ...], int]:
     return tuple(members), -(-at // widest) * widest
 
 
-def _measure(type_: str, depth: int, parts: tuple[Member, ...], known: Known) -> tuple[int, int]:
-    """Size and alignment of one."""
+def _size_and_alignment(type_: str, depth: int, parts: tuple[Member, ...], known: Known) -> tuple[int, int]:
+    """Return size and alignment of one member."""
     if depth:
         return WORD, WORD
     if type_ in SCALARS:
@@ -273,13 +278,14 @@ def _measure(type_: str, depth: int, parts: tuple[Member, ...], known: Known) ->
     if not parts and (type_ not in known.structs or known.structs[type_].opaque):
         raise _HiddenError(type_)
     parts = parts or known.structs[type_].members
-    inner = [_measure(m.type, m.depth, m.parts, known) for m in parts]
+    inner = [_size_and_alignment(m.type, m.depth, m.parts, known) for m in parts]
     align = max(a for _, a in inner)
-    end = parts[-1].offset + inner[-1][0] * _times(parts[-1].shape)
+    end = parts[-1].offset + inner[-1][0] * _element_count(parts[-1].shape)
     return -(-end // align) * align, align
 
 
-def _times(shape: tuple[int, ...]) -> int:
+def _element_count(shape: tuple[int, ...]) -> int:
+    """Return the number of elements of an array with this shape."""
     n = 1
     for extent in shape:
         n *= extent
@@ -289,18 +295,19 @@ def _times(shape: tuple[int, ...]) -> int:
 _Member = tuple[str, str, int, tuple[int, ...], tuple[Member, ...]]
 
 
-def _members(body: str, known: Known) -> Iterator[_Member]:
-    for text in _split(body):
+def _read_members(body: str, known: Known) -> Iterator[_Member]:
+    """Yield name, type, depth of pointers, shape and inner members of each member of a structure."""
+    for text in _split_members(body):
         if m := re.match(r"struct \{(.*)\} (\w+)$", text):
-            yield m[2], "", 0, (), _laid_out(m[1], known)[0]
+            yield m[2], "", 0, (), _lay_out_members(m[1], known)[0]
         elif m := re.match(r"[\w *]+\(\*(\w+)\)\(", text):
             yield m[1], "void", 1, (), ()
         else:
-            yield from _declarators(text, known)
+            yield from _read_declarators(text, known)
 
 
-def _split(body: str) -> Iterator[str]:
-    """The members' declarations, those of a structure without a name as one."""
+def _split_members(body: str) -> Iterator[str]:
+    """Yield the members' declarations, each structure without a name as one."""
     depth, start = 0, 0
     for at, letter in enumerate(body):
         depth += (letter == "{") - (letter == "}")
@@ -309,7 +316,8 @@ def _split(body: str) -> Iterator[str]:
             start = at + 1
 
 
-def _declarators(text: str, known: Known) -> Iterator[_Member]:
+def _read_declarators(text: str, known: Known) -> Iterator[_Member]:
+    """Yield the members of one declaration, such as `int a, *b`."""
     words = re.sub(r"\b(const|volatile|struct)\b", " ", text).strip()
     m = re.match(r"(\w+)(.*)$", words)
     if m is None:

@@ -1,4 +1,4 @@
-"""Writes weft.native.headers, and C that holds every layout in it against the compiler's. The build runs it.
+"""Writes weft.native.headers, and C that compares every layout in it with the compiler's. The build runs it.
 
 format.h  ->  headers/format.py    constants, enums, flags; numpy dtypes of structures without pointers
 view.h    ->  headers/view.py      structures with pointers as classes of ctypes, functions with their types
@@ -18,9 +18,9 @@ from weft.native.declarations import SCALARS, Enum, Function, Header, Known, Mem
 
 _OUT: Final = shared.NATIVE / "headers"
 _RECORDS: Final = ("table",)
-"""Headers whose structures are read out of another process: as dtypes, pointers too."""
+"""The headers whose structures are read from another process: as dtypes, pointers too."""
 _NUMBERS: Final = ("pvm_tasks",)
-"""Headers whose numbers alone are taken, for who cannot wait for numpy."""
+"""The headers whose numbers alone are taken, for code that cannot wait for numpy."""
 _CLASSES: Final = ("numba",)
 """Headers whose structures are written by Python, whatever is in them."""
 _ALSO: Final = ("weft_span",)
@@ -44,24 +44,25 @@ __attribute__((visibility("default"))) uint32_t weft_kernel_headers(void) {{ ret
 """
 
 
-class _Module:
-    """The text of one module, and whose names it borrows."""
+class _ModuleWriter:
+    """Writes the text of one module, and notes whose names it borrows."""
 
     def __init__(self, name: str, header: Header, known: dict[str, tuple[str, Struct]], bound: bool) -> None:
         self.name, self.header, self.known, self.bound = name, header, known, bound
         self.borrowed: set[tuple[str, str]] = set()
 
     def text(self) -> str:
-        """All of it."""
-        body = "\n".join(self._body())
+        """Return the whole text of the module."""
+        body = "\n".join(self._render_body())
         head = f'"""{self.header.name}, as the build read it: changes belong there."""\n'
         head += '# mypy: disable-error-code="assignment,misc"\n\nfrom __future__ import annotations\n\n'
-        head += "".join(_imported(module, names, body) for module, names in _IMPORTS.items())
+        head += "".join(_import_line(module, names, body) for module, names in _IMPORTS.items())
         head += "import numpy as np\n" if "np." in body else ""
         head += "".join(f"from weft.native.headers.{module} import {name}\n" for module, name in sorted(self.borrowed))
         return f"{head}\n{body}\n"
 
-    def _body(self) -> Iterator[str]:
+    def _render_body(self) -> Iterator[str]:
+        """Yield the module's constants, enums, structures and functions."""
         flags = {f"{e.tag}.{m}" for e in self.header.enums if e.flags for m in e.members}
         for name, value in self.header.constants.items():
             plain = name.removeprefix("WEFT_")
@@ -69,103 +70,111 @@ class _Module:
                 yield f"{plain}: Final = {value!r}"
         for enum in self.header.enums:
             if enum.tag:
-                yield from self._enum(enum)
+                yield from self._render_enum(enum)
         for struct in self.header.structs.values():
             if not struct.opaque and self.name not in (*_BOUND, *_NUMBERS):
-                yield from self._struct(struct)
+                yield from self._render_struct(struct)
         if self.bound:
-            yield from self._functions()
+            yield from self._render_functions()
 
-    def _enum(self, enum: Enum) -> Iterator[str]:
-        names = dict(_short(enum))
+    def _render_enum(self, enum: Enum) -> Iterator[str]:
+        """Yield the class of an enum."""
+        names = dict(_short_names(enum))
         said = self.header.comments.get(enum.tag) or f"{enum.tag} of {self.header.name}"
         yield f'\n\nclass {_camel(enum.tag)}({"IntFlag" if enum.flags else "IntEnum"}):\n    """{said}."""\n'
         yield from (f"    {name} = {hex(value) if enum.flags else value}" for name, value in names.items())
 
-    def _struct(self, struct: Struct) -> Iterator[str]:
+    def _render_struct(self, struct: Struct) -> Iterator[str]:
+        """Yield a structure as a dtype, a class, or both."""
         record = self.name in _RECORDS or (not struct.pointers and self.name not in _CLASSES)
-        if record and all(m.depth or m.type in SCALARS or m.parts or self._dtype_of(m.type) for m in struct.members):
-            yield f"\n{_upper(struct.tag)}: Final = np.dtype({self._dtype(struct.members, struct.size)})"
+        if record and all(m.depth or m.type in SCALARS or m.parts or self._dtype_name(m.type) for m in struct.members):
+            yield f"\n{_upper(struct.tag)}: Final = np.dtype({self._render_dtype(struct.members, struct.size)})"
         if self.name not in _RECORDS and (struct.pointers or self.name in _CLASSES or struct.tag in _ALSO):
-            yield from self._class(struct)
+            yield from self._render_class(struct)
 
-    def _dtype_of(self, tag: str) -> str:
-        """The constant that is the dtype of a structure, "" where it has none."""
+    def _dtype_name(self, tag: str) -> str:
+        """Return the constant that is the dtype of a structure, "" if it has none."""
         module, struct = self.known.get(tag, ("", None))
         if struct is None or struct.opaque or module in _CLASSES or (struct.pointers and module not in _RECORDS):
             return ""
-        return self._borrow(module, _upper(tag))
+        return self._borrow_name(module, _upper(tag))
 
-    def _borrow(self, module: str, name: str) -> str:
+    def _borrow_name(self, module: str, name: str) -> str:
         if module != self.name:
             self.borrowed.add((module, name))
         return name
 
-    def _dtype(self, members: tuple[Member, ...], size: int) -> str:
-        """What a dtype is made of; with every offset, as there may be room between members."""
+    def _render_dtype(self, members: tuple[Member, ...], size: int) -> str:
+        """Return the arguments of a dtype, with every offset, as there may be gaps between members."""
         names, offsets = [m.name for m in members], [m.offset for m in members]
-        formats = ", ".join(self._format(m) for m in members)
+        formats = ", ".join(self._member_format(m) for m in members)
         return f'{{"names": {names}, "formats": [{formats}], "offsets": {offsets}, "itemsize": {size}}}'
 
-    def _format(self, member: Member) -> str:
+    def _member_format(self, member: Member) -> str:
+        """Return the format of a member in a dtype."""
         if member.depth:
             code = '"<u8"'
         elif member.parts:
-            code = f"np.dtype({self._dtype(member.parts, _end(member.parts))})"
+            code = f"np.dtype({self._render_dtype(member.parts, _end_offset(member.parts))})"
         elif member.type == "char" and member.shape:
             return f'"S{member.shape[0]}"'
         elif member.type in SCALARS:
             code = repr(_numpy(member.type))
         else:
-            code = self._dtype_of(member.type)
+            code = self._dtype_name(member.type)
         return f"({code}, {member.shape})" if member.shape else code
 
-    def _class(self, struct: Struct) -> Iterator[str]:
+    def _render_class(self, struct: Struct) -> Iterator[str]:
+        """Yield the class of a structure with pointers."""
         said = self.header.comments.get(struct.tag)
-        yield f'\n\nclass {_camel(struct.tag)}(Struct):\n    """{struct.spelled}{f": {said}" if said else ""}."""\n'
+        yield f'\n\nclass {_camel(struct.tag)}(Struct):\n    """{struct.c_type}{f": {said}" if said else ""}."""\n'
         yield "    _fields_ = ("
-        yield from (f'        ("{m.name}", {self._ctype(m)}),' for m in struct.members)
-        targets = ", ".join(f'"{m.name}": {self._target(m)}' for m in struct.members if m.depth)
+        yield from (f'        ("{m.name}", {self._member_ctype(m)}),' for m in struct.members)
+        targets = ", ".join(f'"{m.name}": {self._pointer_target(m)}' for m in struct.members if m.depth)
         yield f"    )\n    _targets_ = {{{targets}}}\n    if TYPE_CHECKING:"
-        yield from (f"        {m.name}: {_type(m)}" for m in struct.members)
-        given = ((m.name, "object" if m.depth or m.shape else _type(m)) for m in struct.members)
+        yield from (f"        {m.name}: {_python_type(m)}" for m in struct.members)
+        given = ((m.name, "object" if m.depth or m.shape else _python_type(m)) for m in struct.members)
         parameters = ", ".join(f"{name}: {kind} = ..." for name, kind in given)
         yield f"\n        def __init__(self, *, {parameters}) -> None: ...\n"
 
-    def _ctype(self, member: Member) -> str:
+    def _member_ctype(self, member: Member) -> str:
+        """Return the ctypes type of a member."""
         if member.depth:
             code = "c_void_p"
         elif member.type in SCALARS:
             code = _CTYPES[member.type]
         else:
-            code = self._borrow(self.known[member.type][0], _camel(member.type))
+            code = self._borrow_name(self.known[member.type][0], _camel(member.type))
         return " * ".join((code, *map(str, member.shape)))
 
-    def _target(self, of: Member | Parameter) -> str:
-        """What is behind a pointer: a dtype, a class, or ANY."""
+    def _pointer_target(self, of: Member | Parameter) -> str:
+        """Return what a pointer points to: a dtype, a class, or ANY."""
         if of.depth > 1:
             return "U64"
-        plain = _CODES.get(of.type) or self._dtype_of(of.type)
+        plain = _CODES.get(of.type) or self._dtype_name(of.type)
         module, struct = self.known.get(of.type, ("", None))
         if plain or struct is None or struct.opaque or module in _BOUND:
             return plain or "ANY"
-        return self._borrow(module, _camel(of.type))
+        return self._borrow_name(module, _camel(of.type))
 
-    def _functions(self) -> Iterator[str]:
+    def _render_functions(self) -> Iterator[str]:
+        """Yield the table of functions, and the protocol that types them."""
         yield "\n\nFUNCTIONS: Final[dict[str, Any]] = {"
         for f in self.header.functions:
-            parameters = "".join(f"{self._passed(f, p)}, " for p in f.parameters)
+            parameters = "".join(f"{self._parameter_type(f, p)}, " for p in f.parameters)
             yield f'    "{f.name}": ({self._returned(f.returns)}, ({parameters})),'
         yield "}\n\nif TYPE_CHECKING:\n\n    class Kernel(Protocol):"
         for f in self.header.functions:
             given = ", ".join(["self", *(f"{_plain(p.name)}: {self._typed(p)}" for p in f.parameters), "/"])
             yield f"        def {f.name}({given}) -> {self._gives(f.returns)}: ..."
         yield "\n\n@cache\ndef kernel() -> Kernel:"
-        yield f'    """The functions of {self.header.name}."""\n    lib: Kernel = bind(FUNCTIONS)\n    return lib\n'
+        yield f'    """The functions of {self.header.name}."""\n'
+        yield "    lib: Kernel = bind_functions(FUNCTIONS)\n    return lib\n"
 
-    def _passed(self, function: Function, parameter: Parameter) -> str:
+    def _parameter_type(self, function: Function, parameter: Parameter) -> str:
+        """Return the ctypes type of a function's parameter."""
         if parameter.depth:
-            return f'Pointer("{function.name}: {parameter.name}", {self._target(parameter)})'
+            return f'Pointer("{function.name}: {parameter.name}", {self._pointer_target(parameter)})'
         return _CTYPES[parameter.type]
 
     def _returned(self, given: Parameter) -> str:
@@ -183,18 +192,18 @@ _IMPORTS: Final = {
     "enum": ["IntEnum", "IntFlag"],
     "functools": ["cache"],
     "typing": ["TYPE_CHECKING", "Any", "Final", "Protocol"],
-    "weft.native.bridge": ["ANY", *sorted(set(_CODES.values())), "Pointer", "Struct", "bind"],
+    "weft.native.bridge": ["ANY", *sorted(set(_CODES.values())), "Pointer", "Struct", "bind_functions"],
 }
 
 
-def _imported(module: str, names: list[str], body: str) -> str:
-    """The import of what a body uses of a module."""
+def _import_line(module: str, names: list[str], body: str) -> str:
+    """Return the import of what a body uses of a module."""
     used = [name for name in names if re.search(rf"(?<![\w\".]){name}\b", body)]
     return f"from {module} import {', '.join(used)}\n" if used else ""
 
 
-def _short(enum: Enum) -> Iterator[tuple[str, int]]:
-    """The members without what all names begin with; an END behind all only counts them."""
+def _short_names(enum: Enum) -> Iterator[tuple[str, int]]:
+    """Yield the members without the common prefix of their names; an END after all only counts them."""
     parts = [name.split("_") for name in enum.members]
     same = 0
     while not enum.flags and all(len(p) > same + 1 and p[same] == parts[0][same] for p in parts):
@@ -205,13 +214,15 @@ def _short(enum: Enum) -> Iterator[tuple[str, int]]:
             yield name, value
 
 
-def _type(member: Member) -> str:
+def _python_type(member: Member) -> str:
+    """Return the Python type of a member."""
     if member.shape or (member.type not in SCALARS and not member.depth):
         return "Any" if member.shape or not member.type else _camel(member.type)
     return "Any" if member.depth else "float" if member.type in ("float", "double") else "int"
 
 
-def _end(members: tuple[Member, ...]) -> int:
+def _end_offset(members: tuple[Member, ...]) -> int:
+    """Return the offset after the last member."""
     last = members[-1]
     return last.offset + SCALARS[last.type]
 
@@ -236,33 +247,38 @@ def _camel(tag: str) -> str:
     return "".join(part[0].upper() + part[1:] for part in _bare(tag).split("_"))
 
 
-def modules() -> dict[str, str]:
-    """The text of each module of weft.native.headers by its name."""
+def render_modules() -> dict[str, str]:
+    """Return the text of each module of weft.native.headers by its name."""
     known, seen = Known(), dict[str, tuple[str, Struct]]()
-    texts = {"made_for": f'"""The state of the headers that the build has seen."""\n\nSTATE = {shared.state():#010x}\n'}
-    for name, path in shared.headers().items():
+    texts = {
+        "made_for": f'"""The state of the headers that the build saw."""\n\nSTATE = {shared.header_state():#010x}\n'
+    }
+    for name, path in shared.shared_headers().items():
         bound = path.parent.name == "kernel" or name in _BOUND
-        header = declarations.read(path, known, functions=bound)
+        header = declarations.read_header(path, known, functions=bound)
         seen |= {struct.tag: (name, struct) for struct in header.structs.values()}
-        texts[name] = _Module(name, header, seen, bound and bool(header.functions)).text()
+        texts[name] = _ModuleWriter(name, header, seen, bound and bool(header.functions)).text()
     return texts
 
 
-def layouts() -> dict[str, str]:
-    """Files of C that do not compile where a layout or a number here is not the compiler's, and one with the state."""
+def render_layout_checks() -> dict[str, str]:
+    """Return C files that do not compile if a layout or a number here is not the compiler's, and one with the state."""
     known = Known()
-    texts = {"state.c": _STATE.format(state=shared.state())}
-    for name, path in shared.headers().items():
-        header = declarations.read(path, known, functions=False)
+    texts = {"state.c": _STATE.format(state=shared.header_state())}
+    for name, path in shared.shared_headers().items():
+        header = declarations.read_header(path, known, functions=False)
         lines = ["#include <stddef.h>", f'#include "{path.relative_to(shared.NATIVE.parent)}"']
-        lines += [f'_Static_assert(({number}) == ({value}), "{number}");' for number, value in _numbers(header)]
+        lines += [
+            f'_Static_assert(({number}) == ({value}), "{number}");' for number, value in _number_constants(header)
+        ]
         for struct in header.structs.values():
-            lines += asserted(struct)
+            lines += layout_assertions(struct)
         texts[f"{name}.c"] = "\n".join([*lines, ""])
     return texts
 
 
-def _numbers(header: Header) -> Iterator[tuple[str, str]]:
+def _number_constants(header: Header) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of a header, as C."""
     for name, value in header.constants.items():
         if isinstance(value, int):
             yield name, f"{value}u" if value > 2**63 else str(value)
@@ -270,19 +286,20 @@ def _numbers(header: Header) -> Iterator[tuple[str, str]]:
         yield from ((name, str(value)) for name, value in enum.members.items() if not enum.flags)
 
 
-def asserted(struct: Struct) -> Iterator[str]:
+def layout_assertions(struct: Struct) -> Iterator[str]:
+    """Yield the C assertions for a structure's size and offsets."""
     if struct.opaque:
         return
-    yield f'_Static_assert(sizeof({struct.spelled}) == {struct.size}, "size of {struct.spelled}");'
+    yield f'_Static_assert(sizeof({struct.c_type}) == {struct.size}, "size of {struct.c_type}");'
     for m in struct.members:
-        place = f"offsetof({struct.spelled}, {m.name})"
-        yield f'_Static_assert({place} == {m.offset}, "{struct.spelled}: {m.name}");'
+        place = f"offsetof({struct.c_type}, {m.name})"
+        yield f'_Static_assert({place} == {m.offset}, "{struct.c_type}: {m.name}");'
 
 
-def write(build: Path) -> list[Path]:
-    """Write what is not there yet as it is to be; returns the files of C, which are part of the kernels."""
-    sources = {build / name: text for name, text in layouts().items()}
-    texts = sources | {_OUT / f"{name}.py": text for name, text in modules().items()}
+def write_files(build: Path) -> list[Path]:
+    """Write the files that are new or different, and return those of C, which are part of the kernels."""
+    sources = {build / name: text for name, text in render_layout_checks().items()}
+    texts = sources | {_OUT / f"{name}.py": text for name, text in render_modules().items()}
     build.mkdir(parents=True, exist_ok=True)
     for old in {*_OUT.glob("*.py"), *build.glob("*.c")} - texts.keys() - {_OUT / "__init__.py"}:
         old.unlink()

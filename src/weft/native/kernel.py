@@ -10,11 +10,11 @@ from weft.native.headers import REMEDY
 from weft.native.headers.made_for import STATE
 from weft.native.shared import NATIVE
 
-__all__ = ["NATIVE", "library"]
+__all__ = ["NATIVE", "load_library"]
 
 
 @cache
-def library() -> ctypes.CDLL:
+def load_library() -> ctypes.CDLL:
     """Return the shared object with the record writer and the kernels.
 
     Raises WeftError when it was not built, or was built from another state of the headers than weft.native.headers.

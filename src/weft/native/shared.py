@@ -1,4 +1,4 @@
-"""The headers that Python and C share, and the number that tells one state of them from another."""
+"""Lists the headers that Python and C share, and computes the number that identifies a state of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _WEFT: Final = NATIVE.parent
 INCLUDED: Final = (_WEFT, NATIVE, _WEFT / "dataparallel/native")
 """The folders in which the compiler finds what these headers and the kernels include."""
 _FIRST: Final = ("format.h", "record.h", "kernel/ops.h", "kernel/times.h")
-"""Those that others include; kernel/tails.h is C's own."""
+"""The headers that others include; kernel/tails.h is C's own."""
 
 
-def headers() -> dict[str, Path]:
-    """The shared headers by the name of their module in weft.native.headers, included ones before those that do."""
+def shared_headers() -> dict[str, Path]:
+    """Return the shared headers by the name of their module in weft.native.headers, included ones first."""
     kernel = sorted(f"kernel/{path.name}" for path in (NATIVE / "kernel").glob("*.h") if path.name != "tails.h")
     paths = [NATIVE / name for name in dict.fromkeys((*_FIRST, *kernel))]
     paths += [_WEFT / "recorder/plan.h", _WEFT / "recorder/halo_kinds.h"]
@@ -27,9 +27,9 @@ def headers() -> dict[str, Path]:
     return {path.stem: path for path in paths} | renamed
 
 
-def state() -> int:
-    """A sum over the texts of all of them: the kernels and weft.native.headers are made for one only."""
+def header_state() -> int:
+    """Return a checksum of all their texts: the kernels and weft.native.headers are made for one state only."""
     total = 0
-    for name, path in headers().items():
+    for name, path in shared_headers().items():
         total = zlib.crc32(path.read_bytes(), zlib.crc32(name.encode(), total))
     return total

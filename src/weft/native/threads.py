@@ -1,4 +1,4 @@
-"""Work in C shared among the machine's cores; little work is done where it is asked for."""
+"""Shares work in C among the machine's cores; little work stays in the calling thread."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 MUCH: Final = 50_000
-"""Rows or events from which on threads are worth their start, and the import of concurrent.futures (15 ms)."""
+"""The number of rows or events from which on threads are worth their start, and the import of concurrent.futures (15
+ms).
+"""
 
 _THREADS: Final = "OPENBLAS_NUM_THREADS"
-_alone: list[bool] = []
+_single_threaded: list[bool] = []
 _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 
@@ -31,18 +33,20 @@ def calm_numpy() -> None:
         del os.environ[_THREADS]
 
 
-def workers(work: int, most: int) -> int:
-    """How many threads fit so many rows or events: one for little work, else a core each, `most` at the utmost."""
-    return 1 if work < MUCH or _alone else max(1, min(os.cpu_count() or 1, most))
+def worker_count(work: int, most: int) -> int:
+    """Return how many threads fit so many rows or events: one for little work, else one for each core, at most
+    `most`.
+    """
+    return 1 if work < MUCH or _single_threaded else max(1, min(os.cpu_count() or 1, most))
 
 
-def alone() -> None:
-    """From now on one thread does all: other processes have the other cores."""
-    _alone.append(True)
+def use_one_thread() -> None:
+    """Use one thread from now on, as other processes have the other cores."""
+    _single_threaded.append(True)
 
 
-def side_by_side(count: int, call: Callable[[_Given], _Made], given: Iterable[_Given]) -> list[_Made]:
-    """What a call makes of each thing given, in that order, by `count` threads."""
+def run_in_threads(count: int, call: Callable[[_Given], _Made], given: Iterable[_Given]) -> list[_Made]:
+    """Return what a call makes of each thing given, in that order, with `count` threads."""
     if count == 1:
         return [call(one) for one in given]
     # Small runs have one thread.

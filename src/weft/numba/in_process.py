@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.native.bridge import several
+from weft.native.bridge import as_c_array
 from weft.native.headers import numba
 from weft.numba.instrument import Stamps
 
@@ -120,7 +120,7 @@ class Loop:
             if len(held) == len(ends):
                 self._each[number - 1].own = 2 if uses.read else 1
                 bounds += held
-        self._head.bound, self._head.bounds = several(bounds, numba.Bound), len(bounds)
+        self._head.bound, self._head.bounds = as_c_array(bounds, numba.Bound), len(bounds)
 
     def _bound(self, number: int, dimension: int, span: ValueRange, numbers: Mapping[str, int]) -> numba.Bound | None:
         """Return what the runtime reads of the ends of an index, None if it cannot know them."""

@@ -24,7 +24,7 @@ from weft.dataparallel.runtime import (
     shared_headers,
 )
 from weft.errors import UsageError
-from weft.native.library import headers, wrapped
+from weft.native.library import library_headers, wrapped_functions
 from weft.openmp.source_rewriting import (
     FIXED_SUFFIXES,
     read_directives,
@@ -115,10 +115,10 @@ def build_runtime() -> Path:
         for unit in units:
             run_build_tool([*tool.split(), *RUNTIME_FLAGS, "-c", unit], folder)
         compiled = [unit.replace(".c", ".o") for unit in units]
-        link_one_object(folder, compiled, wrapped(*(folder / one for one in compiled)), KNOWN)
+        link_one_object(folder, compiled, wrapped_functions(*(folder / one for one in compiled)), KNOWN)
 
     held = [
-        *headers(),
+        *library_headers(),
         *shared_headers(),
         *(one for one in runtime_sources().iterdir() if one.name.endswith((".c", ".h"))),
     ]
@@ -167,7 +167,7 @@ def build_program(request: CheckRequest, folder: Path) -> BuiltProgram:
         *begin,
         *map(str, objects),
         str(build_runtime()),
-        *(f"-Wl,--wrap={name}" for name in wrapped(build_runtime())),
+        *(f"-Wl,--wrap={name}" for name in wrapped_functions(build_runtime())),
         *request.link,
         *end,
         *(["-Wl,--defsym=weft_omp_one_memory=1"] if any(map(requires_shared_memory, request.sources)) else []),
@@ -209,7 +209,7 @@ def compiler_flags(request: CheckRequest, source: Path, folder: Path) -> list[st
     fortran = source_language(source) == "fortran"
     options = request.options.for_source(source)
     # What the compiler would do itself in place of a call would pass by the wrapped functions.
-    called = [f"-fno-builtin-{name}" for name in wrapped(build_runtime()) if not name.startswith("_")]
+    called = [f"-fno-builtin-{name}" for name in wrapped_functions(build_runtime()) if not name.startswith("_")]
     return [
         *KEPT,
         *called,

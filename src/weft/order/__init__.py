@@ -22,13 +22,13 @@ from weft.match import NONE, Match, Post
 from weft.native import bridge
 from weft.native.headers import decided
 from weft.native.headers.order import OrderInput, kernel
-from weft.order.edges import U32, Part, Processes, collective_edges, generic_edges, processes
+from weft.order.edges import U32, EdgeColumns, Processes, collective_edges, generic_edges, number_processes
 from weft.trace import Trace
 
-__all__ = ["Cut", "Order", "order"]
+__all__ = ["Cut", "Order", "order_events"]
 
 MEMORY: Final = 256 << 20
-"""Bytes of vectors that are kept for questions."""
+"""The most bytes of vectors that are kept for queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ class Order:
     def __init__(self, trace: Trace, match: Match, memory: int = MEMORY) -> None:
         self.trace = trace
         self.match = match
-        self.processes: Processes = processes(trace)
-        self.known, self.pairs = _decided(match)
+        self.processes: Processes = number_processes(trace)
+        self.known, self.pairs = _find_decisions(match)
         """known: by receive, the event whose end proves that it was decided; pairs: (earlier, later) receives."""
         self._edges = generic_edges(trace, match, self.processes, _synchronous_chains(match, self))
         self._colls = collective_edges(trace, match)
         self.send_known: U32 = np.empty(len(match.sends), np.uint32)
         """By send: the latest point of the receiving rank that its start knows; NONE where the rank has threads."""
         forced = ctypes.c_uint64()
-        self._given = self._input(memory)
+        self._given = self._kernel_input(memory)
         self._handle = kernel().weft_order_make(self._given, ctypes.byref(forced))
         if not self._handle:
             raise MemoryError("no memory to order the run")
@@ -69,14 +69,15 @@ class Order:
         """Edges that contradict the others: more than 0 only where a record is damaged or misread."""
         self._pasts: OrderedDict[tuple[int, int], U32] = OrderedDict()
 
-    def _input(self, memory: int) -> OrderInput:
+    def _kernel_input(self, memory: int) -> OrderInput:
+        """Return the arrays from which the kernel computes the order."""
         m, p, e, c = self.match, self.processes, self._edges, self._colls
         first = np.concatenate([[0], np.cumsum([len(r.events) for r in self.trace.ranks])]).astype(np.uint64)
-        send_process = p.of_rows(m.sends.first, m.sends.event)
-        coll_process = p.of_rows(m.collectives.first, m.collectives.event)
-        completion_process = p.of_rows(m.collectives.first, m.collectives.completion)
-        send_of, send_rows = self._by_process(m.sends.first, m.sends.event, send_process)
-        coll_of, coll_rows = self._by_process(m.collectives.first, m.collectives.event, coll_process)
+        send_process = p.processes_of_rows(m.sends.first, m.sends.event)
+        coll_process = p.processes_of_rows(m.collectives.first, m.collectives.event)
+        completion_process = p.processes_of_rows(m.collectives.first, m.collectives.completion)
+        send_of, send_rows = self._sort_by_process(m.sends.first, m.sends.event, send_process)
+        coll_of, coll_rows = self._sort_by_process(m.collectives.first, m.collectives.event, coll_process)
         target = np.full(len(m.sends), NONE, np.uint32)
         taken = m.sends.partner != NONE
         target[taken] = self.known[m.sends.partner[taken]]
@@ -84,8 +85,8 @@ class Order:
         stride = max(1, -(-received * len(p.rank) * 4 // memory))
         return OrderInput(
             processes=len(p.rank), rank_of=p.rank, event_first=first, event_counts=p.counts,
-            events=bridge.addresses(p.events, bridge.U32, "events"), process_of_rank=p.only,
-            thread_of=bridge.addresses(p.threads, bridge.I32, "threads"), first_process=p.first,
+            events=bridge.array_addresses(p.events, bridge.U32, "events"), process_of_rank=p.only,
+            thread_of=bridge.array_addresses(p.threads, bridge.I32, "threads"), first_process=p.first,
             sends=len(m.sends), send_of_process=send_of, send_rows=send_rows, send_event=m.sends.event,
             send_process=send_process, send_peer=m.sends.peer, send_target=target, send_known=self.send_known,
             generics=len(e.event), generic_of_process=e.of_process, generic_event=e.event, generic_process=e.process,
@@ -97,9 +98,11 @@ class Order:
             instance_rows=m.instances.rows, stride=min(stride, NONE),
         )  # fmt: skip
 
-    def _by_process(self, first: NDArray[np.uint64], event: U32, process: U32) -> tuple[NDArray[np.uint64], U32 | None]:
-        """Return where each process's rows begin, and the rows sorted by process and event (None if they already
-        are).
+    def _sort_by_process(
+        self, first: NDArray[np.uint64], event: U32, process: U32
+    ) -> tuple[NDArray[np.uint64], U32 | None]:
+        """Return where each process's rows begin, and the rows by process and event (None if they are already
+        sorted).
         """
         p = self.processes
         if len(p.rank) == len(first) - 1:
@@ -109,7 +112,7 @@ class Order:
 
     # Questions
 
-    def _point(self, event: EventId, end: bool) -> tuple[int, int]:
+    def _locate_point(self, event: EventId, end: bool) -> tuple[int, int]:
         rank, index = event
         if not 0 <= index < len(self.trace.ranks[rank].events):
             raise IndexError(f"rank {rank} has {len(self.trace.ranks[rank].events)} events, no event {index}")
@@ -117,7 +120,7 @@ class Order:
 
     def point(self, rank: int, index: int, *, end: bool = False) -> tuple[int, int]:
         """Return process and point of an event's start, or end, as `Cut.points` counts them."""
-        return self._point(EventId(rank, index), end)
+        return self._locate_point(EventId(rank, index), end)
 
     def past_points(self, process: int, point: int) -> U32:
         """Return for each process its latest point that happens before (or is) the given point."""
@@ -137,16 +140,17 @@ class Order:
         """Return whether a's start (with a_end: its end) happens before, or is, b's end (with b_end=False: its
         start).
         """
-        process, point = self._point(a, a_end)
-        return int(self.past_points(*self._point(b, b_end))[process]) >= point
+        process, point = self._locate_point(a, a_end)
+        return int(self.past_points(*self._locate_point(b, b_end))[process]) >= point
 
     def before(self, a: EventId, b: EventId) -> bool:
-        """Return whether b cannot end unless a has started, in this run's matching. Members of a barrier are before
-        each other.
+        """Return whether b cannot end unless a has started, in this run's matching.
+
+        Members of a barrier are before each other.
         """
         return a != b and self.reaches(a, b)
 
-    def concurrent(self, a: EventId, b: EventId) -> bool:
+    def is_concurrent(self, a: EventId, b: EventId) -> bool:
         """Return whether neither event is before the other."""
         return a != b and not self.before(a, b) and not self.before(b, a)
 
@@ -155,7 +159,7 @@ class Order:
 
         This is the least consistent cut that holds the event.
         """
-        points = self.past_points(*self._point(event, end))
+        points = self.past_points(*self._locate_point(event, end))
         ranks = len(self.trace.ranks)
         started, ended = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
         np.maximum.at(started, self.processes.rank, (points.astype(np.int64) + 1) // 2)
@@ -178,7 +182,7 @@ class Order:
 
     def future(self, event: EventId, *, end: bool = False) -> Cut:
         """Return all that cannot happen unless the event starts (with end=True: ends), the event itself included."""
-        process, point = self._point(event, end)
+        process, point = self._locate_point(event, end)
         points = self.future_points({process: point})
         counts = np.array([len(r.events) for r in self.trace.ranks], np.int64)
         wide = np.where(points == NONE, np.int64(1) << 40, points.astype(np.int64))
@@ -188,7 +192,7 @@ class Order:
         return Cut(started, ended, points)
 
 
-def _decided(match: Match) -> tuple[U32, tuple[U32, U32]]:
+def _find_decisions(match: Match) -> tuple[U32, tuple[U32, U32]]:
     """Return for each receive the event whose end proves that it was decided, and pairs of (earlier, later)
     receives.
     """
@@ -210,8 +214,8 @@ def _decided(match: Match) -> tuple[U32, tuple[U32, U32]]:
     return known, (earlier, later)
 
 
-def _synchronous_chains(match: Match, order: Order) -> list[Part]:
-    """Return edges to synchronous sends whose receive had to wait for an earlier, pending receive: its message came
+def _synchronous_chains(match: Match, order: Order) -> list[EdgeColumns]:
+    """Return edges to synchronous sends whose receive waited for an earlier, pending receive: its message came
     first.
     """
     earlier, later = order.pairs
@@ -224,9 +228,9 @@ def _synchronous_chains(match: Match, order: Order) -> list[Part]:
     before: dict[int, list[int]] = {}
     for a, b in zip(earlier.tolist(), later.tolist(), strict=True):
         before.setdefault(b, []).append(a)
-    process = order.processes.of_rows(sends.first, sends.event)
-    completion = order.processes.of_rows(sends.first, sends.completion)
-    found: list[Part] = []
+    process = order.processes.processes_of_rows(sends.first, sends.event)
+    completion = order.processes.processes_of_rows(sends.first, sends.completion)
+    found: list[EdgeColumns] = []
     for send in np.flatnonzero(sync & (sends.partner != NONE) & (sends.completion != NONE)).tolist():
         seen, stack = set(), list(before.get(int(sends.partner[send]), ()))
         while stack:
@@ -241,6 +245,6 @@ def _synchronous_chains(match: Match, order: Order) -> list[Part]:
     return found
 
 
-def order(trace: Trace, match: Match) -> Order:
-    """Order a matched run."""
+def order_events(trace: Trace, match: Match) -> Order:
+    """Compute the order of a matched run's events."""
     return Order(trace, match)

@@ -17,20 +17,20 @@ from weft.mpi.meaning import Act, Leaves, Trait, pvm
 from weft.native.headers.order import Coll
 from weft.native.headers.order import CollKind as Kind
 from weft.trace import Flag, Rank, Trace
-from weft.trace.births import NOT_RECORDED, births
+from weft.trace.births import NOT_RECORDED, list_spawns
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, ROOT, TAIL_ALIGN
 
 U32 = NDArray[np.uint32]
-Part = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
+EdgeColumns = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]
 """Edges as columns: process, event, target process, target; a number stands for one edge."""
 
 SOURCE: Final = int(Coll.SOURCE)  # columns of bytes take no enum
 TARGET: Final = int(Coll.TARGET)
 
 
-def leaves(name: str) -> Leaves:
+def exit_condition(name: str) -> Leaves:
     """Return what must come before a member may leave a collective, whichever form of it."""
-    found = meaning.of(name)
+    found = meaning.find_meaning(name)
     orders = found is not None and found.act is Act.COLLECTIVE and found.leaves is not Leaves.AFTER_NEIGHBOURS
     return found.leaves if found is not None and orders else Leaves.FREELY
 
@@ -50,7 +50,7 @@ class Processes(NamedTuple):
         threads = self.threads[rank]
         return int(self.first[rank]) + (0 if threads is None else int(threads[event]))
 
-    def of_rows(self, first: NDArray[np.uint64], event: U32) -> U32:
+    def processes_of_rows(self, first: NDArray[np.uint64], event: U32) -> U32:
         """Return the process of each event of rows that are sorted by rank; 0 if the event is NONE."""
         counts = np.diff(first).astype(np.int64)
         found = np.repeat(self.first[:-1], counts)
@@ -63,7 +63,7 @@ class Processes(NamedTuple):
         return found
 
 
-def processes(trace: Trace) -> Processes:
+def number_processes(trace: Trace) -> Processes:
     """Number one process for each thread of each rank that recorded something, at least one for each rank."""
     threads: list[NDArray[np.int32] | None] = []
     events: list[U32 | None] = []
@@ -98,24 +98,24 @@ class Edges:
     of_process: NDArray[np.uint64]
 
 
-def _columns(parts: list[Part]) -> list[U32]:
+def _concatenate_edges(parts: list[EdgeColumns]) -> list[U32]:
     empty = np.empty(0, np.uint32)
     return [np.concatenate([empty, *(np.atleast_1d(p[i]).astype(np.uint32) for p in parts)]) for i in range(4)]
 
 
-def _probe_edges(match: Match, at: Processes) -> Part:
+def _probe_edges(match: Match, at: Processes) -> EdgeColumns:
     """Return edges from sends to probes: a probe returns only when the message that it sees was sent."""
     probes = np.flatnonzero((match.probes.partner != NONE) & (match.probes.decided != NONE))
     if not len(probes):
         return (probes,) * 4
     sends = match.probes.partner[probes]
     return (
-        at.of_rows(match.sends.first, match.sends.event)[sends], match.sends.event[sends],
-        at.of_rows(match.probes.first, match.probes.event)[probes], match.probes.event[probes],
+        at.processes_of_rows(match.sends.first, match.sends.event)[sends], match.sends.event[sends],
+        at.processes_of_rows(match.probes.first, match.probes.event)[probes], match.probes.event[probes],
     )  # fmt: skip
 
 
-def _synchronous_edges(match: Match, at: Processes) -> Part:
+def _synchronous_edges(match: Match, at: Processes) -> EdgeColumns:
     """Return edges from receives to synchronous sends, which complete only when their receive has begun (MPI-4.1, 3.4).
 
     A matched probe is not a receive: the receive is the call that takes the message it found (MPICH answers the sender
@@ -130,20 +130,20 @@ def _synchronous_edges(match: Match, at: Processes) -> Part:
     rows = rows[begins[sends.partner[rows]] != NONE]
     taken = sends.partner[rows]
     return (
-        at.of_rows(recvs.first, begins)[taken], begins[taken],
-        at.of_rows(sends.first, sends.completion)[rows], sends.completion[rows],
+        at.processes_of_rows(recvs.first, begins)[taken], begins[taken],
+        at.processes_of_rows(sends.first, sends.completion)[rows], sends.completion[rows],
     )  # fmt: skip
 
 
-def _spawn_edges(trace: Trace, at: Processes) -> list[Part]:
+def _spawn_edges(trace: Trace, at: Processes) -> list[EdgeColumns]:
     """Return edges between spawns and children: the spawn returns when the child initialises MPI (MPI-4.1, 11.8.2).
 
     PVM's spawn waits for no call of the child.
     """
-    found: list[Part] = []
+    found: list[EdgeColumns] = []
     system = trace.system
     initialisers = trace.functions.ids(*system.begins)
-    for rank, event, children in births(trace):
+    for rank, event, children in list_spawns(trace):
         for child in children:
             if event == NOT_RECORDED or child < 0:
                 continue
@@ -158,9 +158,9 @@ def _spawn_edges(trace: Trace, at: Processes) -> list[Part]:
     return found
 
 
-def _notice_edges(trace: Trace, at: Processes) -> list[Part]:
+def _notice_edges(trace: Trace, at: Processes) -> list[EdgeColumns]:
     """Return edges to PVM's notices that a task has ended: a notice comes after all that the task did."""
-    found: list[Part] = []
+    found: list[EdgeColumns] = []
     tells = trace.functions.ids(*pvm.NOTICES)
     for rank in trace.ranks if len(tells) else ():
         for event in np.flatnonzero(np.isin(rank.events["function"], tells)).tolist():
@@ -171,12 +171,12 @@ def _notice_edges(trace: Trace, at: Processes) -> list[Part]:
     return found
 
 
-def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[Part]:
+def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[EdgeColumns]:
     """Return edges between threads of a rank, only those that must hold.
 
     MPI is initialised before other threads call it, and a request is made before it completes.
     """
-    found: list[Part] = []
+    found: list[EdgeColumns] = []
     initialisers = trace.functions.ids("MPI_Init", "MPI_Init_thread")
     for rank, threads in enumerate(at.threads):
         if threads is None:
@@ -199,11 +199,11 @@ def _thread_edges(trace: Trace, match: Match, at: Processes) -> list[Part]:
     return found
 
 
-def generic_edges(trace: Trace, match: Match, at: Processes, more: list[Part]) -> Edges:
+def generic_edges(trace: Trace, match: Match, at: Processes, more: list[EdgeColumns]) -> Edges:
     """Return all edges that are neither a message's nor a collective's."""
     across = [*_thread_edges(trace, match, at), *_spawn_edges(trace, at), *_notice_edges(trace, at)]
     parts = [_probe_edges(match, at), _synchronous_edges(match, at), *across, *more]
-    process, event, target_process, target = _columns(parts)
+    process, event, target_process, target = _concatenate_edges(parts)
     order = np.lexsort((event, process))
     process = process[order]
     of_process = np.searchsorted(process, np.arange(len(at.rank) + 1)).astype(np.uint64)
@@ -222,7 +222,7 @@ class CollectiveEdges:
 ROOT_BIT: Final = 4
 
 
-class _Tables:
+class _FunctionTables:
     """What the functions of a run mean here, by function id."""
 
     def __init__(self, trace: Trace) -> None:
@@ -232,30 +232,31 @@ class _Tables:
         self.of_both = np.zeros(65536, np.bool_)
         words: dict[str, int] = {}
         for function in trace.functions:
-            found = meaning.of(function.name)
+            found = meaning.find_meaning(function.name)
             if found is not None and found.act is Act.COLLECTIVE:
-                self.leaves[function.id] = leaves(function.name)
+                self.leaves[function.id] = exit_condition(function.name)
                 self.word[function.id] = words.setdefault(found.kin, len(words) + 1)
                 self.counted[function.id] = found.counted
                 self.of_both[function.id] = Trait.BOTH_GROUPS in found.traits
 
 
 def collective_edges(trace: Trace, match: Match) -> CollectiveEdges:
-    """Return the roles of all calls in collectives. A collective whose members called different functions orders
-    nothing.
+    """Return the roles of all calls in collectives.
+
+    A collective whose members called different functions orders nothing.
     """
     colls, instances = match.collectives, match.instances
-    tables = _Tables(trace)
+    tables = _FunctionTables(trace)
     role = np.zeros(len(colls), np.uint8)
     place = np.zeros(len(colls), np.uint32)
     for rank in range(len(trace.ranks)) if len(colls) else ():
         part = colls.of_rank(rank)
         if part.start < part.stop:
-            role[part], place[part] = _roles(trace, match, rank, tables)
+            role[part], place[part] = _roles_of_rank(trace, match, rank, tables)
     return CollectiveEdges(role, place, _kinds(match, tables, role) if len(instances) else np.zeros(0, np.uint8))
 
 
-def _kinds(match: Match, tables: _Tables, role: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _kinds(match: Match, tables: _FunctionTables, role: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return how each collective orders its members."""
     colls, rows = match.collectives, match.instances.rows
     starts = match.instances.first[:-1].astype(np.int64)  # no instance is empty
@@ -272,7 +273,9 @@ def _kinds(match: Match, tables: _Tables, role: NDArray[np.uint8]) -> NDArray[np
     return kind
 
 
-def _roles(trace: Trace, match: Match, rank: int, tables: _Tables) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _roles_of_rank(
+    trace: Trace, match: Match, rank: int, tables: _FunctionTables
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return role and place in the communicator of each of one rank's calls in collectives. ROOT_BIT marks the root."""
     colls, part, events = match.collectives, match.collectives.of_rank(rank), trace.ranks[rank].events
     function = colls.function[part]

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.mpi.meaning import Act, Over, of
+from weft.mpi.meaning import Act, Over, find_meaning
 from weft.trace import FunctionTable
 
 
@@ -57,7 +57,7 @@ def class_of(name: str) -> int:
     for beginning, word in (("MPI_File_", "io"), ("MPI_Win_", "one-sided")):
         if name.startswith(beginning):  # what is made, asked and freed there, too
             return _NUMBERS[word]
-    found = of(name)
+    found = find_meaning(name)
     return OTHER if found is None or found.over is Over.GROUP else _BY_ACT.get(found.act, OTHER)
 
 

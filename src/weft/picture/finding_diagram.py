@@ -21,11 +21,11 @@ from weft.deadlock.blocked_ranks import Blocked, Reason, Standstill
 from weft.evidence import Deadlock, OrderOnly, Other, OtherMessage, Place, Race
 from weft.findings import Finding
 from weft.match import Match
-from weft.match import match as match_of
+from weft.match import match_operations as match_of
 from weft.picture.last_messages import Message, arrange_rows, last_messages_between, tag_text
 from weft.picture.sequence_diagram import ENDED, WAITS, Stroke, StrokeRow, draw_diagram
 from weft.terms import describe
-from weft.terms.rank_progress import end_of, reached_finalize
+from weft.terms.rank_progress import describe_end, has_reached_finalize
 from weft.trace import Event, Trace
 from weft.trace.layout import ANY_SOURCE
 
@@ -91,7 +91,7 @@ def _first_ranks(wanted: Iterable[int], ranks: int) -> list[int]:
 
 
 def _call_site_text(event: Event) -> str:
-    return describe.where(event).removeprefix(" at ")
+    return describe.at_place(event).removeprefix(" at ")
 
 
 # Deadlocks
@@ -140,7 +140,7 @@ def _group_waiting_ranks(standstill: Standstill, finding: Finding) -> list[_Wait
         one = next((blocked for blocked in of if blocked.event.id in finding.events), of[0] if of else None)
         if one is not None:
             key = (
-                describe.call(one.event, peers=False),
+                describe.call_words(one.event, peers=False),
                 _call_site_text(one.event),
                 one.event.comm and one.event.comm.index,
             )
@@ -169,7 +169,7 @@ def _ended_rows(trace: Trace, standstill: Standstill, column: dict[int, int]) ->
     for rank in column:
         if rank in standstill.gone:
             of = trace.ranks[rank]
-            told["finished" if reached_finalize(of) else end_of(of)].append(rank)
+            told["finished" if has_reached_finalize(of) else describe_end(of)].append(rank)
     return [
         StrokeRow(marks={column[rank]: ENDED for rank in ranks}, note=f"{rank_words(ranks)}: {how}")
         for how, ranks in told.items()
@@ -202,7 +202,7 @@ def _missing_strokes(group: _WaitingGroup, drawn: Sequence[int], column: dict[in
     """Return the strokes for the messages, receives or members that a group waits for."""
     places = sorted(column[rank] for rank in drawn)
     if group.first.reasons and group.first.reasons[0].what == "members":
-        name = describe.call(group.first.event, peers=False).split("(")[0]
+        name = describe.call_words(group.first.event, peers=False).split("(")[0]
         return [Stroke(places[0], places[-1], "gathering", name)] if len(places) > 1 else []
     found = []
     for rank in drawn:
@@ -218,7 +218,7 @@ def _missing_strokes(group: _WaitingGroup, drawn: Sequence[int], column: dict[in
 def _waiting_note(group: _WaitingGroup, standstill: Standstill) -> str:
     """Return `a.py:5  waits in recv(source=0, tag=1)`, and for which ranks if no stroke shows it."""
     ranks, event = group.ranks, group.first.event
-    call = describe.call(event, peers=len(ranks) == 1)
+    call = describe.call_words(event, peers=len(ranks) == 1)
     text = f"{_call_site_text(event)}  {'waits' if len(ranks) == 1 else 'wait'} in {call}".strip()
     reasons = group.first.reasons
     if reasons and reasons[0].event != event:
@@ -233,7 +233,7 @@ def _waiting_note(group: _WaitingGroup, standstill: Standstill) -> str:
 def _posting_calls_text(reasons: Sequence[Reason]) -> str:
     """Return the calls that posted the operations which a rank waits for."""
     asked = list(
-        dict.fromkeys(f"{describe.call(reason.event)} at {_call_site_text(reason.event)}" for reason in reasons)
+        dict.fromkeys(f"{describe.call_words(reason.event)} at {_call_site_text(reason.event)}" for reason in reasons)
     )
     return asked[0] + (f" and {len(asked) - 1} more" if len(asked) > 1 else "")
 
@@ -251,7 +251,7 @@ def _draw_race(trace: Trace, finding: Finding, match: Match) -> _Diagram | None:
     column = {rank: place for place, rank in enumerate(ranks)}
     call = trace.event(*receive)
     first = _race_row(trace, race.took, "taken", column, receive[0])
-    first.note += f"  taken by {describe.call(call)} at {_call_site_text(call)}"
+    first.note += f"  taken by {describe.call_words(call)} at {_call_site_text(call)}"
     rows = [first]
     for other in race.others:
         if other.rank in column:

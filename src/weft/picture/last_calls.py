@@ -11,16 +11,16 @@ import numpy as np
 
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match
-from weft.mpi.meaning import Act, base, named
+from weft.mpi.meaning import Act, base_name, functions_with
 from weft.picture.classes import CLASSES, OTHER, class_of
-from weft.terms.describe import where
+from weft.terms.describe import at_place
 from weft.trace import Event, Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE, PROC_NULL
 
 LOOKED_AT: Final = 300
 """How many of a rank's last calls are looked at, to find those that are worth a place."""
 
-_ENDS: Final = named(Act.BEGIN_OR_END)
+_ENDS: Final = functions_with(Act.BEGIN_OR_END)
 
 
 @dataclass
@@ -107,11 +107,11 @@ def _step_key(step: CallStep) -> tuple[object, ...]:
     """Return what is equal for calls that do the same."""
     event, comm = step.event, step.event.comm
     wild = bool(event.flags & Flag.ANY_SOURCE)
-    return _base(event), where(event), event.tag, comm.key if comm else None, event.open, wild, step.times
+    return _base(event), at_place(event), event.tag, comm.key if comm else None, event.open, wild, step.times
 
 
 def _base(event: Event) -> str:
-    return base(event.function.name)
+    return base_name(event.function.name)
 
 
 def _peer_rank(event: Event) -> int | None:

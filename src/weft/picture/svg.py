@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from weft.base.words import plural
 from weft.deadlock.blocked_ranks import Standstill
 from weft.match import NONE, Match
-from weft.match import match as match_of
+from weft.match import match_operations as match_of
 from weft.picture.classes import CLASSES, class_of
 from weft.picture.pixel_columns import Ints, ThreadColumns, class_totals, column_edges, rank_columns
 from weft.picture.svg_base import Picture, escape_text, svg_head
 from weft.picture.text import format_seconds
 from weft.picture.window import Window, parse_window, select_ranks
 from weft.terms import calls
-from weft.terms.describe import call, where
-from weft.terms.run_extent import Extent, extent
+from weft.terms.describe import at_place, call_words
+from weft.terms.run_extent import Extent, run_extent
 from weft.trace import Event, Level, Rank, Trace
 
 MAX_ROWS: Final = 96
@@ -51,7 +51,7 @@ def draw_svg(
     if trace.level == Level.OUTCOMES or not trace.event_count:
         return _draw_empty(trace, width)
     chosen = select_ranks(trace, ranks)
-    run = extent(trace)
+    run = run_extent(trace)
     return _SvgDrawing(trace, chosen, run, parse_window(trace, window, run), max(width, 320)).render(messages)
 
 
@@ -194,13 +194,22 @@ class _SvgDrawing:
 
     def _tooltip(self, event: Event) -> str:
         took = "never returned" if event.exit_ns is None else f"took {format_seconds(event.exit_ns - event.enter_ns)}"
-        return f"rank {event.rank.index}: {call(event)}{where(event)}, at {format_seconds(event.enter_ns)}, {took}"
+        return (
+            f"rank {event.rank.index}: {call_words(event)}{at_place(event)}, at "
+            f"{format_seconds(event.enter_ns)}, {took}"
+        )
 
     def _draw_call_name(self, event: Event, left: float, right: float, top: float) -> str:
         """Draw the name of a call, with its arguments if they fit, into its box."""
         room = int((right - left - 8) / 6)
-        name = calls.spoken(event.function.name)
-        text = call(event) if len(call(event)) <= room else name if len(name) <= room else name[: room - 1] + "…"
+        name = calls.message_name(event.function.name)
+        text = (
+            call_words(event)
+            if len(call_words(event)) <= room
+            else name
+            if len(name) <= room
+            else name[: room - 1] + "…"
+        )
         kind = "in pale" if class_of(event.function.name) in _PALE else "in"
         return f'<text class="{kind}" x="{left + 4:.2f}" y="{top + self.step / 2 + 3.5:g}">{escape_text(text)}</text>'
 
@@ -260,7 +269,7 @@ class _SvgDrawing:
     def _draw_lost_message(self, send: Event) -> str:
         """Draw a cross for a message that nobody received."""
         x, y = self.x_position(send.enter_ns), self._row_middle(send)
-        tip = escape_text(f"nobody received {call(send)}{where(send)}")
+        tip = escape_text(f"nobody received {call_words(send)}{at_place(send)}")
         return f'<path class="trouble" d="M{x:.1f} {y:g}l10 -9m-3 -3l6 6m0 -6l-6 6"><title>{tip}</title></path>'
 
     def _draw_waits(self) -> Iterable[str]:

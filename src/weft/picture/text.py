@@ -17,15 +17,15 @@ from weft.deadlock import find
 from weft.deadlock.blocked_ranks import Standstill
 from weft.evidence import Deadlock
 from weft.match import NONE
-from weft.match import match as match_of
-from weft.mpi.meaning import base
+from weft.match import match_operations as match_of
+from weft.mpi.meaning import base_name
 from weft.picture.classes import CLASSES
 from weft.picture.last_calls import CallStep, RankGroup, assign_columns, class_word, group_ranks
 from weft.picture.options import DEPTH
 from weft.terms import calls
-from weft.terms.describe import where
-from weft.terms.rank_progress import end_of, reached_finalize
-from weft.terms.run_extent import extent
+from weft.terms.describe import at_place
+from weft.terms.rank_progress import describe_end, has_reached_finalize
+from weft.terms.run_extent import run_extent
 from weft.trace import Event, Flag, Level, Trace
 from weft.trace.layout import ID_WORLD
 from weft.trace.run import CUT_OFF, ENDED
@@ -71,7 +71,7 @@ class _TextDrawing:
         """Return the lines of the picture."""
         if self.trace.level == Level.OUTCOMES or not self.trace.event_count:
             return [[StyledText(printable(f"{self.trace.path.name}: no calls were recorded"))]]
-        self.run, self.match = extent(self.trace), match_of(self.trace)
+        self.run, self.match = run_extent(self.trace), match_of(self.trace)
         self.standstill = Standstill(self.trace)
         found = group_ranks(self.trace, self.depth)
         count = assign_columns(self.trace, found, self.match)
@@ -102,7 +102,7 @@ class _TextDrawing:
     def _is_in_trouble(self, group: RankGroup) -> bool:
         """Tell whether the ranks of a group never left a call, or never reached MPI_Finalize."""
         ended = self.trace.ranks[group.ranks[0]]
-        return any(step.open for step in group.steps) or not reached_finalize(ended)
+        return any(step.open for step in group.steps) or not has_reached_finalize(ended)
 
     # Rows
 
@@ -143,7 +143,7 @@ class _TextDrawing:
     def _cell_text(self, group: RankGroup, step: CallStep) -> str:
         """Return a call as text: name, peer, tag, polls, communicator and repetitions."""
         event = step.event
-        name = calls.spoken(event.function.name)
+        name = calls.message_name(event.function.name)
         text = name + self._peer_text(group, step)
         args = event.function.slot
         if ("tag" in args and args["tag"].handle is None) and class_word(step) in _TAGGED:
@@ -171,7 +171,7 @@ class _TextDrawing:
 
     def _is_unreceived(self, group: RankGroup, event: Event) -> bool:
         """Tell whether a call sent a message that nobody received."""
-        if base(event.function.name) not in _SENDS or len(group.ranks) > 1:
+        if base_name(event.function.name) not in _SENDS or len(group.ranks) > 1:
             return False
         rows = self.match.sends_of(event.id)
         return any(self.match.sends.partner[row] == NONE for row in rows)
@@ -189,7 +189,7 @@ class _TextDrawing:
 
     def _open_call_note(self, group: RankGroup, step: CallStep) -> str:
         took = format_seconds(self.run.last - step.event.enter_ns)
-        text = f"{_TORN} in {calls.spoken(step.event.function.name)}{where(step.event)} since {took}"
+        text = f"{_TORN} in {calls.message_name(step.event.function.name)}{at_place(step.event)} since {took}"
         return printable(text + self._waits_text(group))
 
     def _waits_text(self, group: RankGroup) -> str:
@@ -209,9 +209,9 @@ class _TextDrawing:
     def _ending_text(self, group: RankGroup) -> str:
         """Return how a rank ended; empty if it reached MPI_Finalize."""
         rank = self.trace.ranks[group.ranks[0]]
-        if reached_finalize(rank):
+        if has_reached_finalize(rank):
             return ""
-        return "✗ " + end_of(rank)
+        return "✗ " + describe_end(rank)
 
     def _deadlock_lines(self) -> list[Line]:
         """Return the deadlocks that were found, with their cycles."""

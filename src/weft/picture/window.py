@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from weft.errors import UsageError
 from weft.terms.run_extent import Extent
 from weft.trace import Rank, Trace
-from weft.trace.conditions import duration_ns, ranges
+from weft.trace.conditions import parse_duration, parse_ranges
 
 Window = str | tuple[float | None, float | None] | None
 """`1.2s-3s`, or (start, end) in seconds, None for the run's own."""
@@ -17,7 +17,7 @@ def select_ranks(trace: Trace, wanted: str | Iterable[int] | None) -> list[Rank]
     """Return the ranks of `0-3,7` or of an iterable; None for all. UsageError if the run has none of them."""
     if wanted is None:
         return trace.ranks
-    spans = ranges(wanted) if isinstance(wanted, str) else [(int(rank), int(rank)) for rank in wanted]
+    spans = parse_ranges(wanted) if isinstance(wanted, str) else [(int(rank), int(rank)) for rank in wanted]
     found = [rank for rank in trace.ranks if any(first <= rank.index <= last for first, last in spans)]
     if not found:
         raise UsageError(f"the run has no rank of {wanted!r}: it has ranks 0 to {len(trace.ranks) - 1}")
@@ -30,7 +30,7 @@ def parse_window(trace: Trace, wanted: Window, run: Extent) -> tuple[int, int]:
         return _default_start(trace, run), _default_end(trace, run)
     if isinstance(wanted, str):
         first, dash, last = wanted.partition("-")
-        start, end = duration_ns(first) if first else run.first, duration_ns(last) if last else run.last
+        start, end = parse_duration(first) if first else run.first, parse_duration(last) if last else run.last
         if not dash:
             raise UsageError(f"{wanted!r} is not a window of time; write 1.2s-3s")
     else:

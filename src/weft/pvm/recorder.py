@@ -13,8 +13,8 @@ from typing import Final
 
 from weft.errors import WeftError
 from weft.mpi import generate
-from weft.mpi.prebuilt import LIBRARY, TABLE, Shim
-from weft.mpi.shim import building, run_tool
+from weft.mpi.prebuilt import LIBRARY, TABLE, BuiltRecorder
+from weft.mpi.shim import build_folder, run_tool
 from weft.pvm import table, wrappers
 from weft.safety.folders import cache_folder, is_kept
 
@@ -40,13 +40,13 @@ def collect_sources() -> dict[str, bytes]:
     made = {
         "pvm/names.h": wrappers.render_names_header(),
         "pvm/wrappers.c": wrappers.render_wrappers(),
-        "recorder/leaving_py.h": generate.text_h("weft_leaving_py", leaving),
+        "recorder/leaving_py.h": generate.render_text_h("weft_leaving_py", leaving),
         TABLE: json.dumps(table.to_json()),
     }
     return found | {name: text.encode() for name, text in made.items()}
 
 
-def build_recorder(announce: Callable[[], object] | None = None) -> Shim:
+def build_recorder(announce: Callable[[], object] | None = None) -> BuiltRecorder:
     """Return the recorder, compiled now if the cache has none. WeftError if there is no C compiler or no space.
 
     `announce`: is called before a compilation.
@@ -56,7 +56,7 @@ def build_recorder(announce: Callable[[], object] | None = None) -> Shim:
     for name, text in sorted(texts.items()):
         digest.update(name.encode() + b"\0" + text + b"\0")
     folder = cache_folder() / "pvm" / digest.hexdigest()[:20]
-    shim = Shim(folder / LIBRARY, folder / TABLE, SONAME, "PVM")
+    shim = BuiltRecorder(folder / LIBRARY, folder / TABLE, SONAME, "PVM")
     if not is_kept(shim.path):
         if announce is not None:
             announce()
@@ -69,7 +69,7 @@ def _compile_recorder(texts: dict[str, bytes], folder: Path) -> None:
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise WeftError("the recorder cannot be built: there is no C compiler (Debian: apt install gcc libc6-dev)")
-    with building(folder, texts) as work:
+    with build_folder(folder, texts) as work:
         units = [name for name in texts if name.endswith(".c")]
         command = [compiler, *_FLAGS, "-I", "recorder", "-o", LIBRARY, *units, "-ldl", "-lpthread"]
         run_tool(command, "compile the recorder of PVM", work)

@@ -119,6 +119,6 @@ class PrangeChecks:
 def _render_findings(findings: Sequence[Finding]) -> list[str]:
     """Return a line with file, line and message for each finding."""
     # As in __init__.
-    from weft.report.text import line
+    from weft.report.text import finding_line
 
-    return [f"{one.sites[0].file}:{one.sites[0].line}: {line(one)}" for one in findings]
+    return [f"{one.sites[0].file}:{one.sites[0].line}: {finding_line(one)}" for one in findings]

@@ -21,51 +21,60 @@ from weft.evidence import OrderOnly, Other, Place, Race, Receive, moved_to
 from weft.findings import Finding, Site
 from weft.match import NONE, Match, Post, Posts
 from weft.order import Order
-from weft.races.outcomes import outcome, strays
-from weft.races.search import Races, detect, exchanged, settled
-from weft.races.service import ANSWERED, SEEN, served
+from weft.races.outcomes import find_strays, worst_outcome
+from weft.races.search import Races, can_exchange, detect_races, select_settled
+from weft.races.service import ANSWERED, SEEN, classify_benign
 from weft.terms import describe
-from weft.terms.argument_columns import distinct
-from weft.terms.library_code import of_library
+from weft.terms.argument_columns import sorted_distinct
+from weft.terms.library_code import is_library_file
 from weft.trace import Communicator, Trace
 
-__all__ = ["Races", "detect", "exchanged", "find", "joined", "moved", "served", "settled"]
+__all__ = [
+    "Races",
+    "can_exchange",
+    "classify_benign",
+    "detect_races",
+    "find",
+    "merge_notes",
+    "select_settled",
+    "translate_to_run",
+]
 
-MOST_OF_A_SITE: Final = 200
-"""Findings for one line of one rank; what is beyond is counted by the last."""
+MAX_FINDINGS_PER_SITE: Final = 200
+"""The most findings for one line of one rank; the last one counts the rest."""
 
-NAMED: Final = 3
-"""Racing messages that the sentence names."""
+MAX_NAMED_MESSAGES: Final = 3
+"""The most racing messages that a sentence names."""
 
 
 def find(trace: Trace, match: Match, order: Order) -> list[Finding]:
-    """Every message race: the receive, the message taken, the messages that could have come first."""
-    races = detect(match, order)
+    """Find every message race: the receive, the message taken, the messages that could have come first."""
+    races = detect_races(match, order)
     if trace.until is not None:
-        races = settled(match, races)
-    service = served(match, order, races)
+        races = select_settled(match, races)
+    service = classify_benign(match, order, races)
     harmless = service != 0
-    lines = _lines(trace, match, races)
+    lines = _site_keys(trace, match, races)
     # First what no other race influences, and of that what comes to another end.
-    by_influence = np.lexsort((~strays(match, races), races.influenced))
+    by_influence = np.lexsort((~find_strays(match, races), races.influenced))
     by_influence = by_influence[~harmless[by_influence]]
     key = lines[by_influence]
     by_line = np.argsort(key, kind="stable")
     ordered = key[by_line]
     nth = np.arange(len(key)) - np.searchsorted(ordered, ordered)
     times = np.searchsorted(ordered, ordered, side="right") - np.searchsorted(ordered, ordered)
-    chosen = np.flatnonzero(nth < MOST_OF_A_SITE)
+    chosen = np.flatnonzero(nth < MAX_FINDINGS_PER_SITE)
     chosen = chosen[np.argsort(by_line[chosen])]
-    found = _order_only(trace, match, races, lines, service)
+    found = _find_benign_notes(trace, match, races, lines, service)
     for i in chosen.tolist():
-        last = nth[i] == min(int(times[i]), MOST_OF_A_SITE) - 1
-        beyond = max(0, int(times[i]) - MOST_OF_A_SITE) if last else 0
-        found.append(_finding(trace, match, races, int(by_influence[by_line[i]]), beyond))
+        last = nth[i] == min(int(times[i]), MAX_FINDINGS_PER_SITE) - 1
+        beyond = max(0, int(times[i]) - MAX_FINDINGS_PER_SITE) if last else 0
+        found.append(_make_finding(trace, match, races, int(by_influence[by_line[i]]), beyond))
     return found
 
 
-def _lines(trace: Trace, match: Match, races: Races) -> NDArray[np.int64]:
-    """For each race a number of its line: of the rank and its call site."""
+def _site_keys(trace: Trace, match: Match, races: Races) -> NDArray[np.int64]:
+    """Return for each race a number that identifies its rank and call site."""
     rank, event = np.zeros(len(races), np.int64), np.zeros(len(races), np.int64)
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
         rows = races.row[mask]
@@ -78,109 +87,118 @@ def _lines(trace: Trace, match: Match, races: Races) -> NDArray[np.int64]:
     return rank << 32 | site
 
 
-def _order_only(
-    trace: Trace, match: Match, races: Races, lines: NDArray[np.int64], service: NDArray[np.uint8]
+def _find_benign_notes(
+    trace: Trace, match: Match, races: Races, lines: NDArray[np.int64], benign_kinds: NDArray[np.uint8]
 ) -> list[Finding]:
-    """One note for each call site that serves whoever comes."""
-    chosen = np.flatnonzero((service != 0) & (service != SEEN))
-    places = distinct(lines[chosen]).tolist()
-    return [_note(trace, match, races, service, chosen[lines[chosen] == place]) for place in places]
+    """Return one note for each call site whose races change the order only."""
+    chosen = np.flatnonzero((benign_kinds != 0) & (benign_kinds != SEEN))
+    places = sorted_distinct(lines[chosen]).tolist()
+    return [_benign_note(trace, match, races, benign_kinds, chosen[lines[chosen] == place]) for place in places]
 
 
-def _note(trace: Trace, match: Match, races: Races, service: NDArray[np.uint8], places: NDArray[np.int64]) -> Finding:
-    mine: list[int] = places.tolist()
-    answered = bool((service[places] == ANSWERED).all())
-    posts = _posts(match, races, mine[0])
-    took = match.sends.id(int(posts.partner[races.row[mine[0]]]))
-    clients = _clients(match, races, posts, places)
-    events = [posts.id(int(races.row[mine[0]])), took]
-    return _order_note(trace, events, clients, len(mine), answered=answered)
-
-
-def _order_note(
-    trace: Trace, events: Sequence[EventId], clients: Collection[int], times: int, *, answered: bool
+def _benign_note(
+    trace: Trace, match: Match, races: Races, benign_kinds: NDArray[np.uint8], race_indices: NDArray[np.int64]
 ) -> Finding:
+    """Return the note about the races of one call site that change the order only."""
+    mine: list[int] = race_indices.tolist()
+    answered = bool((benign_kinds[race_indices] == ANSWERED).all())
+    posts = _posts_of_race(match, races, mine[0])
+    took = match.sends.id(int(posts.partner[races.row[mine[0]]]))
+    clients = _client_ranks(match, races, posts, race_indices)
+    events = [posts.id(int(races.row[mine[0]])), took]
+    return _make_benign_note(trace, events, clients, len(mine), answers_each=answered)
+
+
+def _make_benign_note(
+    trace: Trace, events: Sequence[EventId], client_ranks: Collection[int], race_count: int, *, answers_each: bool
+) -> Finding:
+    """Make the note that a rank serves others in the order in which they come."""
     rank = events[0][0]
-    site = describe.site(trace.event(*events[0]))
+    site = describe.finding_site(trace.event(*events[0]))
     server = trace.ranks[rank].serves
     who = f"the group server (rank {rank})" if server else f"rank {rank}"
-    at = "" if server else f" at {_line_of(site)}"
-    how = "answers each" if answered else "then receives the rest from each by its rank"
+    at = "" if server else f" at {_line_text(site)}"
+    how = "answers each" if answers_each else "then receives the rest from each by its rank"
     return Finding(
         kind="message-race",
         severity="note",
         certainty="certain",
         message=(
-            f"order only: {who} serves {rank_words(clients)}{at} as they come and {how}, so "
-            f"another run may serve them in another order ({plural(times, 'time')} in this run); nothing needs "
+            f"order only: {who} serves {rank_words(client_ranks)}{at} as they come and {how}, so "
+            f"another run may serve them in another order ({plural(race_count, 'time')} in this run); nothing needs "
             "fixing unless the result depends on that order"
         ),
-        ranks=(rank, *sorted(clients)),
-        sites=tuple(describe.site(trace.event(*event)) for event in events),
+        ranks=(rank, *sorted(client_ranks)),
+        sites=tuple(describe.finding_site(trace.event(*event)) for event in events),
         events=tuple(events),
-        evidence=OrderOnly(order_only=True, times=times, answered=answered),
+        evidence=OrderOnly(order_only=True, times=race_count, answered=answers_each),
         cause=f"order only {site.call} {site.file}:{site.line}" if site.line else None,
     )
 
 
-def joined(trace: Trace, notes: Sequence[Finding]) -> Finding:
-    """One note for notes of one line that serves whoever comes, each of a segment of the run."""
+def merge_notes(trace: Trace, notes: Sequence[Finding]) -> Finding:
+    """Merge notes about one line, each of a segment of the run, into one."""
     clients = {rank for note in notes for rank in note.ranks[1:]}
     held = [note.evidence for note in notes if isinstance(note.evidence, OrderOnly)]
     answered, times = all(one.answered for one in held), sum(one.times for one in held)
-    return _order_note(trace, notes[0].events, clients, times, answered=answered)
+    return _make_benign_note(trace, notes[0].events, clients, times, answers_each=answered)
 
 
-def moved(
-    one: Finding, to: Callable[[EventId], EventId], before: Callable[[str, int], int], *, behind_others: bool = False
+def translate_to_run(
+    finding: Finding,
+    to_run: Callable[[EventId], EventId],
+    count_before: Callable[[str, int], int],
+    *,
+    has_race_before: bool = False,
 ) -> Finding:
-    """A race of a segment as one of the run: `to` names its events there; `before` counts what was posted before.
+    """Return a race of a segment as one of the run.
 
-    That is asked of "receive" or "probe", and of a rank. `behind_others`: another race is before the whole segment.
+    `to_run` translates events; `count_before` counts what a rank posted before the segment, for "receive" or "probe".
+    `has_race_before`: another race is before the whole segment.
     """
-    race = one.evidence
+    race = finding.evidence
     if not isinstance(race, Race):
-        return one
-    receiver, receive = one.events[0], race.receive
+        return finding
+    receiver, receive = finding.events[0], race.receive
     others = [
         Other(
             rank=other.rank,
-            event=to(EventId(other.rank, other.event)).event,
-            taken_by=None if other.taken_by is None else to(EventId(receiver.rank, other.taken_by)).event,
-            force=Forced(to(receiver), other.force.source),
+            event=to_run(EventId(other.rank, other.event)).event,
+            taken_by=None if other.taken_by is None else to_run(EventId(receiver.rank, other.taken_by)).event,
+            force=Forced(to_run(receiver), other.force.source),
         )
         for other in race.others
     ]
-    influences = behind_others and not race.influenced
+    influences = has_race_before and not race.influenced
     evidence = changed(
         race,
-        took=moved_to(race.took, to),
+        took=moved_to(race.took, to_run),
         others=others,
-        receive=changed(receive, nth=receive.nth + before(receive.what, receive.rank)),
+        receive=changed(receive, nth=receive.nth + count_before(receive.what, receive.rank)),
         influenced=race.influenced or influences,
     )
-    return replace(one, message=one.message + (_INFLUENCED if influences else ""), evidence=evidence)
+    return replace(finding, message=finding.message + (_INFLUENCED if influences else ""), evidence=evidence)
 
 
 _INFLUENCED: Final = ". An earlier race decides whether this one occurs: look at that first"
 
 
-def _clients(match: Match, races: Races, posts: Posts, places: NDArray[np.int64]) -> set[int]:
-    """Whose messages some races of one line are about: those taken, and those that could have come first."""
+def _client_ranks(match: Match, races: Races, posts: Posts, places: NDArray[np.int64]) -> set[int]:
+    """Return the ranks whose messages some races are about: those taken, and those that could have come first."""
     first = races.first.astype(np.int64)
     here = np.zeros(len(races), np.bool_)
     here[places] = True
     of_race = np.repeat(here, first[1:] - first[:-1])
     sends = np.concatenate([posts.partner[races.row[places]], races.messages[of_race]]).astype(np.uint64)
-    return set(distinct(np.searchsorted(match.sends.first, sends, side="right") - 1).tolist())
+    return set(sorted_distinct(np.searchsorted(match.sends.first, sends, side="right") - 1).tolist())
 
 
-def _posts(match: Match, races: Races, race: int) -> Posts:
+def _posts_of_race(match: Match, races: Races, race: int) -> Posts:
     return match.probes if races.probe[race] else match.recvs
 
 
-def _line_of(site: Site) -> str:
-    """`pool.py:14`, else what else is known of the place."""
+def _line_text(site: Site) -> str:
+    """Return `pool.py:14`, else what else is known of the place."""
     if not site.file or not site.line:
         return f"{site.file or 'an unknown line'} ({site.function or site.call})"
     return f"{PurePath(site.file).name}:{site.line}"
@@ -190,8 +208,9 @@ def _tag_text(posts: Posts, row: int, tag: int) -> str:
     return f"any tag, it was {tag}" if posts.flags[row] & Post.ANY_TAG else f"tag {tag}"
 
 
-def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> Finding:
-    posts, row = _posts(match, races, k), int(races.row[k])
+def _make_finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> Finding:
+    """Make the finding of one race. `beyond`: how many further races of its line are only counted."""
+    posts, row = _posts_of_race(match, races, k), int(races.row[k])
     sends = match.sends
     receive = posts.id(row)
     took = sends.id(int(posts.partner[row]))
@@ -199,19 +218,19 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     others = [sends.id(s) for s in rows]
     later = [None if (r := int(sends.partner[s])) == NONE else match.recvs.id(r) for s in rows]
     events = [receive, took, *others, *dict.fromkeys(event for event in later if event is not None)]
-    sites = [describe.site(trace.event(*event)) for event in events]
+    sites = [describe.finding_site(trace.event(*event)) for event in events]
     comm = trace.communicators[int(posts.comm[row])]
     tag = int(posts.tag[row])
     where = "" if comm.index == 0 else f" on {comm.name}"
     # A matched probe is the post of its receive; mpi4py's recv() is one, and nobody wrote a probe there.
     verb = "saw" if races.probe[k] else "took"
     message = (
-        f"rank {receive[0]} {'probes for' if races.probe[k] else 'receives from'} any source at {_line_of(sites[0])}"
+        f"rank {receive[0]} {'probes for' if races.probe[k] else 'receives from'} any source at {_line_text(sites[0])}"
         f" ({_tag_text(posts, row, tag)}{where}) and {verb} the message of rank {took[0]}"
-        f" (sent at {_line_of(sites[1])}); "
+        f" (sent at {_line_text(sites[1])}); "
         f"{_others_text(trace, sites, others, later, int(races.total[k]))} could have come first"
     )
-    comes, what = outcome(match, races, k)
+    comes, what = worst_outcome(match, races, k)
     inside = trace.event(*receive).function.within
     tame = comes in ("same", "unknown")
     if what:
@@ -220,7 +239,7 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
         message += _INFLUENCED
     return Finding(
         kind="message-race",
-        severity="note" if tame and (inside or of_library(sites[0].file)) else "warning",
+        severity="note" if tame and (inside or is_library_file(sites[0].file)) else "warning",
         certainty="certain",
         message=message,
         ranks=tuple(dict.fromkeys(event[0] for event in events)),
@@ -231,12 +250,12 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
             tag=None if posts.flags[row] & Post.ANY_TAG else tag,
             took=Place(rank=took[0], event=took[1]),
             others=[
-                Other(rank=rank, event=event, taken_by=by and by[1], force=_forced(comm, receive, rank))
+                Other(rank=rank, event=event, taken_by=by and by[1], force=_forced_outcome(comm, receive, rank))
                 for (rank, event), by in zip(others, later, strict=True)
             ],
             alternatives=int(races.total[k]),
             influenced=bool(races.influenced[k]),
-            receive=_receive(match, races, k),
+            receive=_locate_receive(match, races, k),
             outcome=comes,
             remedy=(
                 _IN_ORDER.format(sites[0].call) if inside
@@ -248,9 +267,9 @@ def _finding(trace: Trace, match: Match, races: Races, k: int, beyond: int) -> F
     )  # fmt: skip
 
 
-def _receive(match: Match, races: Races, k: int) -> Receive:
-    """Which receive of its rank it is, counted in the order in which they were posted."""
-    posts, row = _posts(match, races, k), int(races.row[k])
+def _locate_receive(match: Match, races: Races, k: int) -> Receive:
+    """Return which receive of its rank it is, counted in the order in which they were posted."""
+    posts, row = _posts_of_race(match, races, k), int(races.row[k])
     rank = posts.rank_of(row)
     return Receive(
         what="probe" if races.probe[k] else "receive",
@@ -268,26 +287,27 @@ _IN_ORDER: Final = (
 
 
 def _remedy(comm: Communicator, receiver: int, took: int, site: Site, *, probe: bool) -> str:
-    """What keeps the order of this run: the source that the receive got, by its name."""
+    """Return the sentence that says how to fix the order: by the source that the receive got here."""
     place = comm.peers(receiver).index(took)
     name = "MPI_Probe" if probe else "the receive"
     return (
-        f"where the order matters, name the source: {name} at {_line_of(site)} got the message of rank {place} here; "
+        f"where the order matters, name the source: {name} at {_line_text(site)} got the message of rank {place} here; "
         "else tell messages apart by tag, or make what is done with them the same in every order"
     )
 
 
-def _forced(comm: Communicator, receive: EventId, other: int) -> Forced:
-    """The other outcome, in which the receive takes the message of another rank."""
+def _forced_outcome(comm: Communicator, receive: EventId, other: int) -> Forced:
+    """Return the other outcome, in which the receive takes the message of another rank."""
     return Forced(receive, comm.peers(receive.rank).index(other))
 
 
 def _others_text(
     trace: Trace, sites: list[Site], others: list[EventId], later: list[EventId | None], total: int
 ) -> str:
+    """Return the words for the other messages: the first few with rank and line, and how many more."""
     named = [
-        f"rank {rank} ({_line_of(site)}{_taken_text(trace, sites[0], by)})"
-        for (rank, _), site, by in zip(others[:NAMED], sites[2:], later, strict=False)
+        f"rank {rank} ({_line_text(site)}{_taken_text(trace, sites[0], by)})"
+        for (rank, _), site, by in zip(others[:MAX_NAMED_MESSAGES], sites[2:], later, strict=False)
     ]
     rest = total - len(named)
     if rest:
@@ -298,8 +318,8 @@ def _others_text(
 
 
 def _taken_text(trace: Trace, receive: Site, by: EventId | None) -> str:
-    """`, received at pool.py:15`, where that is another line than the race's."""
+    """Return `, received at pool.py:15` if that is another line than the race's."""
     if by is None:
         return ", never received"
-    site = describe.site(trace.event(*by))
-    return f", received at {_line_of(site)}" if (site.file, site.line) != (receive.file, receive.line) else ""
+    site = describe.finding_site(trace.event(*by))
+    return f", received at {_line_text(site)}" if (site.file, site.line) != (receive.file, receive.line) else ""

@@ -1,4 +1,4 @@
-"""What the other outcome of a race comes to: the same, or a receive that another message does not fit.
+"""Finds what the other outcome of a race leads to: the same, or a receive that another message does not fit.
 
 A racing message has a receive of its own in the record. Where that one could take the message that the wildcard took,
 and both fit where they would go, the receives exchange their messages and all goes on. Else the other outcome is
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match
-from weft.races.search import Races, exchanged
+from weft.races.search import Races, can_exchange
 from weft.terms import describe
 from weft.terms.argument_columns import Ints
-from weft.terms.datatype_sizes import kind_of, size_of
+from weft.terms.datatype_sizes import machine_type, size_in_bytes
 from weft.trace import Event
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC
 from weft.trace.tails import Status
@@ -27,14 +27,14 @@ TOO_LONG: Final = "truncation"
 OTHER_TYPE: Final = "type-mismatch"
 NO_MESSAGE: Final = "unmatched-receive"
 _BYTES: Final = frozenset(("MPI_BYTE", "MPI_PACKED", "PVM_BYTE", "packed"))
-"""Types of memory as it is: a message of any type may come of it."""
+"""Types of raw memory: they fit messages of any type."""
 _LENGTHS: Final = frozenset(("MPI_Get_count", "MPI_Get_elements", "MPI_Get_elements_x"))
 _NEAR: Final = 32
 """Calls before a receive among which its probe is looked for."""
 
 
-def strays(match: Match, races: Races) -> NDArray[np.bool_]:
-    """For each race whether a listed message's own receive cannot take what the wildcard took."""
+def find_strays(match: Match, races: Races) -> NDArray[np.bool_]:
+    """Return for each race whether a listed message's own receive cannot take what the wildcard took."""
     first = races.first.astype(np.int64)
     recv = np.repeat(races.row.astype(np.int64), first[1:] - first[:-1])
     send = races.messages.astype(np.int64)
@@ -42,13 +42,15 @@ def strays(match: Match, races: Races) -> NDArray[np.bool_]:
     other = np.zeros(len(send), np.bool_)
     plain = np.flatnonzero(~of_probe)
     lost: Ints = match.sends.partner[send[plain]].astype(np.int64)
-    other[plain] = (lost != NONE) & ~exchanged(match, recv[plain], send[plain])
+    other[plain] = (lost != NONE) & ~can_exchange(match, recv[plain], send[plain])
     found: NDArray[np.bool_] = np.logical_or.reduceat(other, first[:-1]) if len(races) else other
     return found
 
 
-def outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
-    """What happens if a listed message comes first, the worst of them: a word for programs and one for people."""
+def worst_outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
+    """Return what happens if a listed message comes first, in the worst case: a word for programs, and text for
+    people.
+    """
     if races.probe[race]:
         return OPEN, ""
     row = int(races.row[race])
@@ -60,12 +62,12 @@ def outcome(match: Match, races: Races, race: int) -> tuple[str, str]:
             worst = (OPEN, "") if worst[0] == SAME else worst
             continue
         pair = np.array([row], np.int64), np.array([send], np.int64)
-        if not exchanged(match, *pair)[0]:
-            return NO_MESSAGE, _left_over(match, own, took)
+        if not can_exchange(match, *pair)[0]:
+            return NO_MESSAGE, _left_over_text(match, own, took)
         for message, receive in ((send, row), (took, own)):
-            if _plain(match, message, receive):
+            if _surely_fits(match, message, receive):
                 continue
-            misfit = _misfit(_event(match, message, sends=True), _event(match, receive, sends=False))
+            misfit = _find_misfit(_buffer_event(match, message, sends=True), _buffer_event(match, receive, sends=False))
             if misfit[0] != SAME:
                 worst = misfit
     return worst
@@ -76,7 +78,7 @@ def is_sized_by_probe(receive: Event) -> bool:
 
     Such a receive has room for whichever message comes (MPI-4.1, 3.8.1 and 3.8.2).
     """
-    size, asked = size_of(receive.datatype), None
+    size, asked = size_in_bytes(receive.datatype), None
     for index in range(receive.index - 1, max(-1, receive.index - 1 - _NEAR), -1):
         event = receive.rank.event(index)
         if event.thread is not receive.thread:
@@ -90,8 +92,8 @@ def is_sized_by_probe(receive: Event) -> bool:
     return False
 
 
-def _plain(match: Match, send: int, recv: int) -> bool:
-    """Whether a message and a receive are of one predefined type, and the message is no longer."""
+def _surely_fits(match: Match, send: int, recv: int) -> bool:
+    """Return whether a message and a receive have one predefined type, and the message is no longer."""
     (sent, wanted) = (
         match.trace.ranks[posts.rank_of(row)].events[int(posts.args[row])] if posts.args[row] != NONE else None
         for posts, row in ((match.sends, send), (match.recvs, recv))
@@ -102,37 +104,39 @@ def _plain(match: Match, send: int, recv: int) -> bool:
     return same and int(sent["count"]) <= int(wanted["count"])
 
 
-def _event(match: Match, row: int, *, sends: bool) -> Event:
-    """The call that names the buffer of a row."""
+def _buffer_event(match: Match, row: int, *, sends: bool) -> Event:
+    """Return the call that names the buffer of a row."""
     posts = match.sends if sends else match.recvs
     args = int(posts.args[row])
     rank, event = posts.id(row)
     return match.trace.event(rank, event if args == NONE else args)
 
 
-def _left_over(match: Match, own: int, took: int) -> str:
+def _left_over_text(match: Match, own: int, took: int) -> str:
+    """Return the words for the receive that may be left without a message."""
     event = match.trace.event(*match.recvs.id(own))
     source = match.sends.rank_of(took)
     return (
-        f"{describe.call(event)}{describe.where(event)} cannot take the message of rank {source} in its place and may "
+        f"{describe.call_words(event)}{describe.at_place(event)} cannot take the message of rank "
+        f"{source} in its place and may "
         "be left without one"
     )
 
 
-def _misfit(send: Event, receive: Event) -> tuple[str, str]:
-    """Whether a message fits a receive, as far as their slots tell."""
+def _find_misfit(send: Event, receive: Event) -> tuple[str, str]:
+    """Return why a message does not fit a receive, as far as their slots tell: a word, and text for people."""
     sent, wanted = send.datatype, receive.datatype
-    sizes = size_of(sent), size_of(wanted)
+    sizes = size_in_bytes(sent), size_in_bytes(wanted)
     if sent is None or wanted is None or sizes[0] is None or sizes[1] is None:
         return SAME, ""
     if COUNT_IN_TAIL in (send.count, receive.count) or "recv" in send.function.name.lower():
         return SAME, ""
     if "send" in receive.function.name.lower():
         return SAME, ""  # a half of MPI_Sendrecv, whose receive is not in the slot
-    place = f"{describe.call(receive)}{describe.where(receive)}"
+    place = f"{describe.call_words(receive)}{describe.at_place(receive)}"
     if send.count * sizes[0] > receive.count * sizes[1] and not is_sized_by_probe(receive):
-        return TOO_LONG, f"the message{describe.where(send)} is too long for {place}"
-    kinds = [{kind_of(name) for name, _ in type.signature() or ()} for type in (sent, wanted)]
+        return TOO_LONG, f"the message{describe.at_place(send)} is too long for {place}"
+    kinds = [{machine_type(name) for name, _ in type.signature() or ()} for type in (sent, wanted)]
     if all(kinds) and kinds[0] != kinds[1] and not _BYTES & (kinds[0] | kinds[1]):
-        return OTHER_TYPE, f"{place} gets the {sent.name} sent{describe.where(send)}"
+        return OTHER_TYPE, f"{place} gets the {sent.name} sent{describe.at_place(send)}"
     return SAME, ""

@@ -1,4 +1,4 @@
-"""Which wildcard receives race, as arrays."""
+"""Finds the wildcard receives that race, as arrays."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
-from weft.match.grouping import group
+from weft.match.grouping import group_rows
 from weft.native.headers import decided
 from weft.native.headers.races import RacesInput, kernel
 from weft.order import Order
-from weft.trace.segment import look_of
+from weft.trace.segment import lookahead_of
 
 U32 = NDArray[np.uint32]
 
-MOST: Final = 32
-"""Racing messages that are listed for one receive (fewer after the first 65,536 receives). All are counted."""
+MAX_LISTED_MESSAGES: Final = 32
+"""The most racing messages that are listed for one receive (fewer after the first 65,536 receives). All are counted."""
 
-MADE: Final = "races"
-"""Under which name a match keeps the races of a segment's own calls, where somebody looked for them before."""
+CACHE_NAME: Final = "races"
+"""The name under which a match caches the races of a segment's own calls."""
 
-MOVED_ON: Final = 4
-"""Calls that a rank of a run that goes on has made since a receive, so that what it does about it is seen."""
+MIN_LATER_CALLS: Final = 4
+"""Calls that a rank of a run that still goes on must have made since a receive, so that its answer is seen."""
 
 
 @dataclass(slots=True)
@@ -49,41 +49,49 @@ class Races:
         return len(self.row)
 
     def others(self, race: int) -> U32:
-        """The listed rows of sends that race k could have taken instead."""
+        """Return the listed rows of sends that race k could have taken instead."""
         return self.messages[int(self.first[race]) : int(self.first[race + 1])]
 
 
-def detect(match: Match, order: Order, most: int = MOST) -> Races:
+def detect_races(match: Match, order: Order, max_messages: int = MAX_LISTED_MESSAGES) -> Races:
     """Find every message race of a run, by the definition in native/kernel/races.c.
 
-    Of a segment that looks ahead, those of its own calls.
+    For a segment that looks ahead, the races of its own calls.
     """
-    look = look_of(match.trace)
+    look = lookahead_of(match.trace)
     if look is None:
-        return looked(match, order, most)[0]
-    found = match.made.get(MADE)
-    return found if isinstance(found, Races) else told(match, looked(match, order, most)[0], look.told)
+        return detect_among_all(match, order, max_messages)[0]
+    found = match.made.get(CACHE_NAME)
+    return (
+        found
+        if isinstance(found, Races)
+        else select_before(match, detect_among_all(match, order, max_messages)[0], look.told)
+    )
 
 
-def looked(match: Match, order: Order, most: int = MOST) -> tuple[Races, U32]:
-    """The races among all calls that are there, and by rank the first point behind the decision of one (NONE: none)."""
-    races = _candidates(match, order, most)
-    races = _without_ordered(match, order, races)
-    after = _tainted(match, order, races)
-    races.influenced = late(match, races, after)
+def detect_among_all(match: Match, order: Order, max_messages: int = MAX_LISTED_MESSAGES) -> tuple[Races, U32]:
+    """Return the races among all calls of the trace, and by rank the first point after the decision of one (NONE:
+    none).
+    """
+    races = _find_candidates(match, order, max_messages)
+    races = _remove_ordered(match, order, races)
+    after = _first_tainted_points(match, order, races)
+    races.influenced = follows_any(match, races, after)
     return races, after
 
 
-def told(match: Match, races: Races, before: NDArray[np.int64]) -> Races:
-    """Those of receives and probes before a call of each rank."""
+def select_before(match: Match, races: Races, end_events: NDArray[np.int64]) -> Races:
+    """Return the races of receives and probes that come before a given call of each rank."""
     ranks, events, _ = receivers(match, races)
     first = races.first.astype(np.int64)
-    return _kept(races, np.repeat(events < before[ranks], first[1:] - first[:-1]))
+    return _select_messages(races, np.repeat(events < end_events[ranks], first[1:] - first[:-1]))
 
 
-def exchanged(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For wildcard receives and messages that race with them: whether the receive that took the message could take,
-    in its place, the one that the wildcard took. Rows of the match's receives and sends.
+def can_exchange(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return for wildcard receives and messages that race with them whether the two receives could exchange messages.
+
+    That is: whether the receive that took the message could take the one that the wildcard took. `recv`, `send`: rows
+    of the match's receives and sends.
     """
     recvs, sends = match.recvs, match.sends
     other = sends.partner[send].astype(np.int64)
@@ -93,38 +101,39 @@ def exchanged(match: Match, recv: NDArray[np.int64], send: NDArray[np.int64]) ->
     return result
 
 
-def settled(match: Match, races: Races) -> Races:
-    """Of a run that goes on: the races that stay, whatever comes.
+def select_settled(match: Match, races: Races) -> Races:
+    """Return the races of an unfinished run that will remain, whatever follows.
 
     A message that nobody has received may still go to a receive that was posted before the race. And whether a line
-    answers who came is known when it receives again, or when its rank has gone on to something else.
+    answers the sender is known when it receives again, or when its rank has gone on to something else.
     """
     ranks, events = np.zeros(len(races), np.int64), np.zeros(len(races), np.uint32)
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
-        ranks[mask], events[mask] = _of(posts, races.row[mask])
+        ranks[mask], events[mask] = _ranks_and_events(posts, races.row[mask])
     calls = np.array([len(rank) for rank in match.trace.ranks], np.int64)
-    over = calls[ranks] - events > MOVED_ON
+    over = calls[ranks] - events > MIN_LATER_CALLS
     for k in np.flatnonzero(~over).tolist():
-        over[k] = _came_again(match, match.probes if races.probe[k] else match.recvs, int(races.row[k]))
+        over[k] = _received_again(match, match.probes if races.probe[k] else match.recvs, int(races.row[k]))
     first = races.first.astype(np.int64)
     of_race = np.repeat(over, first[1:] - first[:-1])
-    return _kept(races, of_race & (match.sends.partner[races.messages] != NONE))
+    return _select_messages(races, of_race & (match.sends.partner[races.messages] != NONE))
 
 
-def _came_again(match: Match, posts: Posts, row: int) -> bool:
-    """Whether the line of a receive has received again since."""
+def _received_again(match: Match, posts: Posts, row: int) -> bool:
+    """Return whether the line of a receive has received again since."""
     rank = posts.rank_of(row)
     later = posts.event[row + 1 : posts.of_rank(rank).stop][posts.partner[row + 1 : posts.of_rank(rank).stop] != NONE]
     sites = match.trace.ranks[rank].events["site"]
     return bool((sites[later] == sites[posts.event[row]]).any())
 
 
-def _candidates(match: Match, order: Order, most: int) -> Races:
+def _find_candidates(match: Match, order: Order, max_messages: int) -> Races:
+    """Find the races as the kernel sees them, before those are removed that other rules order."""
     recvs, probes, sends = match.recvs, match.probes, match.sends
     earlier, later = order.pairs
     reach = np.empty(len(recvs), np.uint32)
     decided.kernel().weft_reach(len(recvs), recvs.partner, order.send_known, len(later), earlier, later, reach)
-    to_first, to_rows = group(sends.peer.view(np.uint32), len(match.trace.ranks))
+    to_first, to_rows = group_rows(sends.peer.view(np.uint32), len(match.trace.ranks))
     source = sends.ranks()
     given = RacesInput(
         ranks=len(match.trace.ranks), recv_first=recvs.first, recv_event=recvs.event, recv_decided=recvs.decided,
@@ -132,7 +141,7 @@ def _candidates(match: Match, order: Order, most: int) -> Races:
         recv_peer=recvs.peer, recv_tag=recvs.tag, recv_flags=recvs.flags, probe_first=probes.first,
         probe_event=probes.event, probe_partner=probes.partner, probe_comm=probes.comm, probe_peer=probes.peer,
         probe_tag=probes.tag, probe_flags=probes.flags, send_known=order.send_known, send_comm=sends.comm,
-        send_tag=sends.tag, send_source=source, to_first=to_first, to_rows=to_rows, most=most,
+        send_tag=sends.tag, send_source=source, to_first=to_first, to_rows=to_rows, most=max_messages,
     )  # fmt: skip
     lib, counts = kernel(), (ctypes.c_uint64 * 2)()
     found = lib.weft_races_find(given, len(sends), counts)
@@ -147,7 +156,7 @@ def _candidates(match: Match, order: Order, most: int) -> Races:
 
 
 def _synchronous_exits(match: Match, order: Order) -> dict[int, list[int]]:
-    """For receives whose decision another rank may know from a synchronous send: the rows of such sends."""
+    """Return the rows of synchronous sends that may tell another rank of a receive's decision, by receive."""
     sends, recvs = match.sends, match.recvs
     sync = np.flatnonzero((sends.flags & Post.SYNCHRONOUS != 0) & (sends.completion != NONE) & (sends.partner != NONE))
     exits: dict[int, list[int]] = {int(sends.partner[s]): [int(s)] for s in sync}
@@ -162,9 +171,11 @@ def _synchronous_exits(match: Match, order: Order) -> dict[int, list[int]]:
     return {row: found for row, found in exits.items() if wildcards[row]}
 
 
-def _without_ordered(match: Match, order: Order, races: Races) -> Races:
-    """Leave out messages whose sends come after the decision by a way that the kernel does not look at: through the
-    end of a synchronous send, or through one of several threads of the receiver."""
+def _remove_ordered(match: Match, order: Order, races: Races) -> Races:
+    """Remove messages whose sends come after the decision on a path that the kernel does not follow.
+
+    Such a path leads through the end of a synchronous send, or through one of several threads of the receiver.
+    """
     exits = _synchronous_exits(match, order)
     threaded = order.processes.only == NONE
     rank_of_row = (match.recvs.ranks(), match.probes.ranks())
@@ -186,47 +197,48 @@ def _without_ordered(match: Match, order: Order, races: Races) -> Races:
         for i in range(int(races.first[k]), int(races.first[k + 1])):
             send = match.sends.id(int(races.messages[i]))
             keep[i] = not any(order.reaches(point, send, a_end=True, b_end=False) for point in points)
-    return _kept(races, keep)
+    return _select_messages(races, keep)
 
 
-def _kept(races: Races, keep: NDArray[np.bool_]) -> Races:
-    sums = np.concatenate([[0], np.cumsum(keep)])
+def _select_messages(races: Races, which: NDArray[np.bool_]) -> Races:
+    """Return the races with some of their messages only; a race without any is left out."""
+    sums = np.concatenate([[0], np.cumsum(which)])
     lengths = sums[races.first[1:].astype(np.int64)] - sums[races.first[:-1].astype(np.int64)]
     dropped = np.diff(races.first.astype(np.int64)) - lengths
     stay = lengths > 0
     return Races(
         races.row[stay], races.probe[stay], (races.total - dropped)[stay].astype(np.uint32),
-        np.concatenate([[0], np.cumsum(lengths[stay])]).astype(np.uint64), races.messages[keep],
+        np.concatenate([[0], np.cumsum(lengths[stay])]).astype(np.uint64), races.messages[which],
         races.influenced[stay],
     )  # fmt: skip
 
 
-def _of(posts: Posts, rows: U32) -> tuple[NDArray[np.int64], U32]:
-    """Rank and event of rows of posts."""
+def _ranks_and_events(posts: Posts, rows: U32) -> tuple[NDArray[np.int64], U32]:
+    """Return rank and event of rows of posts."""
     ranks = np.searchsorted(posts.first, rows.astype(np.uint64), side="right") - 1
     return ranks, posts.event[rows]
 
 
 def receivers(match: Match, races: Races) -> tuple[NDArray[np.int64], U32, U32]:
-    """By race the rank and the event of the receive or probe, and the row of the send that it took."""
+    """Return by race the rank and the event of the receive or probe, and the row of the send that it took."""
     rank, event, took = np.zeros(len(races), np.int64), np.zeros(len(races), np.uint32), races.row.copy()
     for posts, mask in ((match.recvs, ~races.probe), (match.probes, races.probe)):
         rows = races.row[mask]
-        rank[mask], event[mask] = _of(posts, rows)
+        rank[mask], event[mask] = _ranks_and_events(posts, rows)
         took[mask] = posts.partner[rows]
     return rank, event, took
 
 
-def _tainted(match: Match, order: Order, races: Races) -> U32:
-    """By rank the first point that comes after the decision of a racing receive, or of one before a segment."""
+def _first_tainted_points(match: Match, order: Order, races: Races) -> U32:
+    """Return by rank the first point that comes after the decision of a racing receive, or of one before a segment."""
     rank, event, _ = receivers(match, races)
     end = event.copy()
     end[~races.probe] = order.known[races.row[~races.probe]]
     at_process = order.processes
     seeds: dict[int, int] = {}
     if (at_process.only != NONE).all():
-        seeds = earliest(match, rank, end)
-        if (look := look_of(match.trace)) is not None:
+        seeds = first_end_points(match, rank, end)
+        if (look := lookahead_of(match.trace)) is not None:
             seeds |= dict.fromkeys(np.flatnonzero(look.behind).tolist(), 1)
     else:
         for r, e in zip(rank.tolist(), end.tolist(), strict=True):
@@ -241,23 +253,26 @@ def _tainted(match: Match, order: Order, races: Races) -> U32:
     return found
 
 
-def earliest(match: Match, ranks: NDArray[np.int64], events: U32) -> dict[int, int]:
-    """By rank, of one thread each, the end of the first of some events."""
+def first_end_points(match: Match, ranks: NDArray[np.int64], events: U32) -> dict[int, int]:
+    """Return by rank, each of one thread, the end point of the first of some events."""
     first = np.full(len(match.trace.ranks), NONE, np.uint32)
     np.minimum.at(first, ranks, 2 * events + 2)
     return {int(rank): int(first[rank]) for rank in np.flatnonzero(first != NONE)}
 
 
-def late(match: Match, races: Races, after: U32) -> NDArray[np.bool_]:
-    """Whether the receive, its message or a racing one comes after a point of its rank: after the decision of another
-    racing receive, that race may have decided whether this one exists (Netzer, Brennan & Damodaran-Kamal 1996)."""
+def follows_any(match: Match, races: Races, points: U32) -> NDArray[np.bool_]:
+    """Return for each race whether its receive, its message or a racing one comes after a given point of its rank.
+
+    After the decision of another racing receive, that race may have decided whether this one exists (Netzer, Brennan &
+    Damodaran-Kamal 1996).
+    """
     if not len(races):
         return np.zeros(0, np.bool_)
     rank, event, took = receivers(match, races)
-    found: NDArray[np.bool_] = 2 * event + 1 >= after[rank]
-    s_rank, s_event = _of(match.sends, took)
-    found |= 2 * s_event + 1 >= after[s_rank]
-    o_rank, o_event = _of(match.sends, races.messages)
-    others = 2 * o_event + 1 >= after[o_rank]
+    found: NDArray[np.bool_] = 2 * event + 1 >= points[rank]
+    s_rank, s_event = _ranks_and_events(match.sends, took)
+    found |= 2 * s_event + 1 >= points[s_rank]
+    o_rank, o_event = _ranks_and_events(match.sends, races.messages)
+    others = 2 * o_event + 1 >= points[o_rank]
     found |= np.logical_or.reduceat(others, races.first[:-1].astype(np.int64))
     return found

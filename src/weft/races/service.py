@@ -1,12 +1,12 @@
-"""Races in which only the order differs: a loop that serves whoever comes, and answers each.
+"""Recognizes benign races, in which only the order differs: a loop that serves whoever comes, and answers each.
 
 A master of a pool receives from any source at one line, answers that sender, and receives again. Which worker it serves
-first is free, and meant to be. Such a race is told as a note. Two things must hold, for one call site of one rank:
+first is free, and meant to be. Such a race becomes a note. Two things must hold, for one call site of one rank:
 
-1. Every message that could have been exchanged is received at that site (behind a probe: was seen by the probe at that
+1. Every message that could have been exchanged is received at that site (after a probe: was seen by the probe at that
    site). So whatever comes first, it is the same line that gets it.
 2. The program looks at who came: before the next wildcard at the site it sends to the source it got, or receives from
-   it by name (behind a probe, or the body behind a header). A receive that ends a conversation needs no answer: where
+   it by name (after a probe, or the body after a header). A receive that ends a conversation needs no answer: where
    the site answers others, and the source had been sent something since its last message was taken.
 
 A function may probe at several lines, by whether it has more to give away, and receive at one. Then a message may be
@@ -22,23 +22,23 @@ from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
-from weft.match.grouping import group
+from weft.match.grouping import group_rows
 from weft.order import Order
 from weft.races.search import Races
-from weft.terms.argument_columns import distinct, numbered
+from weft.terms.argument_columns import indices_in, sorted_distinct
 
 I64 = NDArray[np.int64]
 
 ANSWERED: Final = 1
-"""Who came is sent an answer, or ends a conversation in which it was."""
+"""The sender gets an answer, or ends a conversation."""
 HEARD: Final = 2
-"""Who came is sent nothing before the next one: the rest of what it says is received from it by name."""
+"""The sender gets no answer before the next receive: the rest of its messages is received from it by name."""
 SEEN: Final = 3
-"""A probe that shows who came to a receive of any source, of which one of the two is told."""
+"""A probe that shows the sender to a receive of any source; one of the two is reported."""
 
 
 @dataclass(frozen=True)
-class _Place:
+class _RacingSite:
     """Races of one rank, at one call site, with one pattern, by row."""
 
     rank: int
@@ -51,71 +51,73 @@ class _Place:
 
 
 @dataclass(frozen=True)
-class _Times:
+class _PeerEvents:
     """Events of one rank that deal with others, in one communicator: (peer, event) as one number, ascending."""
 
     keys: I64
 
     @classmethod
-    def made(cls, peers: I64, events: I64) -> _Times:
-        """Of two columns."""
-        return cls(np.sort(_key(peers, events)))
+    def made(cls, peers: I64, events: I64) -> _PeerEvents:
+        """Make it from two columns."""
+        return cls(np.sort(_encode_key(peers, events)))
 
     def between(self, peer: I64, low: I64, high: I64) -> NDArray[np.bool_]:
-        """For each row whether an event with its peer lies behind `low` and before `high`."""
-        at = np.searchsorted(self.keys, _key(peer, low), side="right")
+        """Return for each row whether an event with its peer is after `low` and before `high`."""
+        at = np.searchsorted(self.keys, _encode_key(peer, low), side="right")
         found = np.append(self.keys, np.iinfo(np.int64).max)[at]
-        result: NDArray[np.bool_] = found < _key(peer, high)
+        result: NDArray[np.bool_] = found < _encode_key(peer, high)
         return result
 
     def last_before(self, peer: I64, event: I64) -> I64:
-        """For each row the last event with its peer before one, or -1."""
-        at = np.searchsorted(self.keys, _key(peer, event)) - 1
+        """Return for each row the last event with its peer before one, or -1."""
+        at = np.searchsorted(self.keys, _encode_key(peer, event)) - 1
         found = np.append(self.keys, -1)[at]
         result: I64 = np.where(
-            found >= _key(peer, np.zeros(1, np.int64)), found - _key(peer, np.zeros(1, np.int64)), -1
+            found >= _encode_key(peer, np.zeros(1, np.int64)), found - _encode_key(peer, np.zeros(1, np.int64)), -1
         )
         return result
 
 
-def _key(peer: I64, event: I64) -> I64:
-    """Events are counted from 1 here, so that -1 stands before all."""
+def _encode_key(peer: I64, event: I64) -> I64:
+    """Return peer and event as one number. Events are counted from 1 here, so that -1 comes before all."""
     key: I64 = (np.asarray(peer, np.int64) << 33) + np.asarray(event, np.int64) + 1
     return key
 
 
-def served(match: Match, order: Order, races: Races) -> NDArray[np.uint8]:
-    """For each race whether it is one of order only: ANSWERED, HEARD, SEEN, or 0."""
+def classify_benign(match: Match, order: Order, races: Races) -> NDArray[np.uint8]:
+    """Return for each race whether only the order differs: ANSWERED, HEARD, SEEN, or 0 for other races."""
     found = np.zeros(len(races), np.uint8)
     sent: tuple[NDArray[np.uint64], NDArray[np.uint32]] | None = None
     received: dict[tuple[int, int, int], int] = {}
-    for place in _places(match, races):  # probes behind receives
+    for place in _group_by_site(match, races):  # probes behind receives
         if sent is None:
-            sent = group(match.sends.peer.view(np.uint32), len(match.trace.ranks))
+            sent = group_rows(match.sends.peer.view(np.uint32), len(match.trace.ranks))
         to_me = sent[1][int(sent[0][place.rank]) : int(sent[0][place.rank + 1])].astype(np.int64)
-        taken_at = _taken_at(match, place) if place.probe else None
+        taken_at = _receiving_site(match, place) if place.probe else None
         key = place.rank, place.comm, place.site if taken_at is None else taken_at
-        if not _one_site(match, order, place, to_me, taken_at):
+        if not _all_come_here(match, order, place, to_me, taken_at):
             service = 0
         elif taken_at is not None and key in received:
             service = received[key] and SEEN
         else:
-            service = _answers(match, place)
+            service = _classify_answers(match, place)
         if not place.probe:
             received[key] = min(service, received.get(key, service))
         found[place.races] = service
     return found
 
 
-def _taken_at(match: Match, place: _Place) -> int | None:
-    """The one call site in the function of a probe at which all that it saw in a race was received, if it is that."""
+def _receiving_site(match: Match, place: _RacingSite) -> int | None:
+    """Return the one call site in the probe's function that received all that the probe saw in races; None
+    otherwise.
+    """
     seen = match.probes.partner[place.rows]
     taken = match.sends.partner[seen[seen != NONE]]
     if (taken == NONE).any():
         return None
     rank = match.trace.ranks[place.rank]
-    events = distinct(match.recvs.event[taken].astype(np.int64))
-    sites = distinct(rank.events["site"][events].astype(np.int64))
+    events = sorted_distinct(match.recvs.event[taken].astype(np.int64))
+    sites = sorted_distinct(rank.events["site"][events].astype(np.int64))
     if len(sites) != 1:
         return None
     first, probe = (rank.event(int(event)).site for event in (events[0], match.probes.event[place.rows[0]]))
@@ -126,9 +128,9 @@ def _posts(match: Match, probe: bool) -> Posts:
     return match.probes if probe else match.recvs
 
 
-def _places(match: Match, races: Races) -> list[_Place]:
-    """The races by site, communicator and tag."""
-    found: list[_Place] = []
+def _group_by_site(match: Match, races: Races) -> list[_RacingSite]:
+    """Return the races grouped by rank, site, communicator and tag."""
+    found: list[_RacingSite] = []
     for probe in (False, True):
         posts = _posts(match, probe)
         which = np.flatnonzero(races.probe == probe)
@@ -136,45 +138,45 @@ def _places(match: Match, races: Races) -> list[_Place]:
         if not len(rows):
             continue
         ranks = np.searchsorted(posts.first, rows.astype(np.uint64), side="right") - 1
-        site = _sites(match, posts, rows, ranks)
+        site = _site_of_each_row(match, posts, rows, ranks)
         tag = np.where(posts.flags[rows] & Post.ANY_TAG, -1, posts.tag[rows])
-        code, columns = _coded((ranks, site, posts.comm[rows].astype(np.int64), tag.astype(np.int64)))
-        for one in distinct(code).tolist():
+        code, columns = _encode_combinations((ranks, site, posts.comm[rows].astype(np.int64), tag.astype(np.int64)))
+        for one in sorted_distinct(code).tolist():
             mine = np.flatnonzero(code == one)
             mine = mine[np.argsort(rows[mine], kind="stable")]
             rank, at, comm, tagged = (int(column[mine[0]]) for column in columns)
-            found.append(_Place(rank, at, comm, tagged, probe, which[mine], rows[mine]))
+            found.append(_RacingSite(rank, at, comm, tagged, probe, which[mine], rows[mine]))
     return found
 
 
-def _coded(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]]:
-    """A number for each combination of values, and the columns."""
+def _encode_combinations(columns: tuple[I64, ...]) -> tuple[I64, tuple[I64, ...]]:
+    """Return a number for each combination of values, and the columns."""
     code = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        ids = distinct(column)
-        code = code * len(ids) + numbered(ids, column)
-        code = numbered(distinct(code), code).astype(np.int64)
+        ids = sorted_distinct(column)
+        code = code * len(ids) + indices_in(ids, column)
+        code = indices_in(sorted_distinct(code), code).astype(np.int64)
     return code, columns
 
 
-def _sites(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
-    """The call site of each row's event."""
+def _site_of_each_row(match: Match, posts: Posts, rows: I64, ranks: I64) -> I64:
+    """Return the call site of each row's event."""
     found = np.zeros(len(rows), np.int64)
-    for rank in distinct(ranks).tolist():
+    for rank in sorted_distinct(ranks).tolist():
         mine = ranks == rank
         found[mine] = match.trace.ranks[rank].events["site"][posts.event[rows[mine]]]
     return found
 
 
-def _one_site(match: Match, order: Order, place: _Place, to_me: I64, taken_at: int | None) -> bool:
-    """Whether no message that could have come first went elsewhere, or nowhere."""
+def _all_come_here(match: Match, order: Order, place: _RacingSite, incoming: I64, taken_at: int | None) -> bool:
+    """Return whether every message that could have come first was received at the site."""
     sends, recvs = match.sends, match.recvs
-    fits = sends.comm[to_me] == place.comm
+    fits = sends.comm[incoming] == place.comm
     if place.tag >= 0:
-        fits &= sends.tag[to_me] == place.tag
-    rows = to_me[fits]
+        fits &= sends.tag[incoming] == place.tag
+    rows = incoming[fits]
     taker = sends.partner[rows].astype(np.int64)
-    here = _came_here(match, place, rows, taker, taken_at)
+    here = _received_here(match, place, rows, taker, taken_at)
     if match.trace.until is not None:
         here |= taker == NONE  # it goes on: who receives the message is not known yet
     # Received in the order sent: before a message can be taken, the one before it of that sender must be gone.
@@ -196,8 +198,8 @@ def _one_site(match: Match, order: Order, place: _Place, to_me: I64, taken_at: i
     return True
 
 
-def _came_here(match: Match, place: _Place, rows: I64, taker: I64, taken_at: int | None) -> NDArray[np.bool_]:
-    """Which messages the site received, or saw, or were received at the one at which those that it saw were."""
+def _received_here(match: Match, place: _RacingSite, rows: I64, taker: I64, taken_at: int | None) -> NDArray[np.bool_]:
+    """Return which messages the site received or saw, or were received where those that it saw were received."""
     recvs, probes = match.recvs, match.probes
     events = match.trace.ranks[place.rank].events["site"]
     here, taken = np.zeros(len(rows), np.bool_), taker != NONE
@@ -211,8 +213,10 @@ def _came_here(match: Match, place: _Place, rows: I64, taker: I64, taken_at: int
     return here
 
 
-def _answers(match: Match, place: _Place) -> int:
-    """Whether each racing receive is answered, or ends a conversation at a site that answers."""
+def _classify_answers(match: Match, place: _RacingSite) -> int:
+    """Return ANSWERED, HEARD or 0: whether each racing receive is answered, or ends a conversation at a site that
+    answers.
+    """
     posts = _posts(match, place.probe)
     part = posts.of_rank(place.rank)
     events = match.trace.ranks[place.rank].events["site"]
@@ -220,57 +224,63 @@ def _answers(match: Match, place: _Place) -> int:
     wild &= events[posts.event[part]] == place.site
     # A probe in a loop may see one message again and again: that is one service.
     decided = (posts.event if place.probe else posts.decided)[part][wild].astype(np.int64)
-    to, named = _to(match, place), _named(match, place)
-    took = _Times.made(posts.peer[part][wild].astype(np.int64), decided)
+    to, named = _sends_by_peer(match, place), _named_receives_by_peer(match, place)
+    took = _PeerEvents.made(posts.peer[part][wild].astype(np.int64), decided)
     at = (posts.event if place.probe else posts.decided)[place.rows].astype(np.int64)
     peer = posts.peer[place.rows].astype(np.int64)
     decided = np.append(np.sort(decided), NONE)
     until = decided[np.searchsorted(decided[:-1], at, side="right")]
     sent, heard = to.between(peer, at, until), named.between(peer, at, until)
     open_end = ~(sent | heard)
-    told = _told_here(match, to, took, _Racing(peer, at, until, open_end))
+    told = _is_decided_here(match, to, took, _RacingReceives(peer, at, until, open_end))
     if not told.any():
         told[:] = True  # nothing else is known
     sent, open_end, peer, at = sent[told], open_end[told], peer[told], at[told]
-    if open_end.all() or not _was_asked(to, took, peer[open_end], at[open_end]).all():
+    if open_end.all() or not _was_sent_something(to, took, peer[open_end], at[open_end]).all():
         return 0
     return ANSWERED if (sent | open_end).all() else HEARD
 
 
-class _Racing(NamedTuple):
-    """Of racing receives the source, when it was taken, when the site took the next, and whether no answer is there."""
+class _RacingReceives(NamedTuple):
+    """The source of each racing receive, when it was taken, when the site took the next, and whether it has no
+    answer.
+    """
 
     peer: I64
     at: I64
     until: I64
-    open_end: NDArray[np.bool_]
+    has_no_answer: NDArray[np.bool_]
 
 
-def _told_here(match: Match, to: _Times, took: _Times, of: _Racing) -> NDArray[np.bool_]:
-    """Which of them the calls that are there say all of: an answer to the last may lie in the run's next segment, what
-    the first one was asked in the one before."""
-    last = of.open_end & (of.until == NONE) if match.trace.goes_on else np.zeros(len(of.at), np.bool_)
-    if not match.trace.has_begun:
+def _is_decided_here(match: Match, to: _PeerEvents, took: _PeerEvents, of: _RacingReceives) -> NDArray[np.bool_]:
+    """Return which racing receives the calls of this segment decide.
+
+    An answer to the last may be in the run's next segment, what was sent to the first one's source in the one before.
+    """
+    last = of.has_no_answer & (of.until == NONE) if match.trace.goes_on else np.zeros(len(of.at), np.bool_)
+    if not match.trace.has_earlier_calls:
         return ~last
     first = took.last_before(of.peer, of.at) == -1
-    told: NDArray[np.bool_] = ~(last | of.open_end & first & ~_was_asked(to, took, of.peer, of.at))
+    told: NDArray[np.bool_] = ~(last | of.has_no_answer & first & ~_was_sent_something(to, took, of.peer, of.at))
     return told
 
 
-def _was_asked(to: _Times, took: _Times, peer: I64, at: I64) -> NDArray[np.bool_]:
-    """Whether the source had been sent something since the site last took a message of it."""
+def _was_sent_something(to: _PeerEvents, took: _PeerEvents, peer: I64, at: I64) -> NDArray[np.bool_]:
+    """Return whether the source had been sent something since the site last took a message from it."""
     return to.between(peer, took.last_before(peer, at), at)
 
 
-def _to(match: Match, place: _Place) -> _Times:
-    """When the rank sent to each other rank."""
+def _sends_by_peer(match: Match, place: _RacingSite) -> _PeerEvents:
+    """Return when the rank sent to each other rank."""
     part = match.sends.of_rank(place.rank)
     mine = match.sends.comm[part] == place.comm
-    return _Times.made(match.sends.peer[part][mine].astype(np.int64), match.sends.event[part][mine].astype(np.int64))
+    return _PeerEvents.made(
+        match.sends.peer[part][mine].astype(np.int64), match.sends.event[part][mine].astype(np.int64)
+    )
 
 
-def _named(match: Match, place: _Place) -> _Times:
-    """When the rank received from each other rank by its name."""
+def _named_receives_by_peer(match: Match, place: _RacingSite) -> _PeerEvents:
+    """Return when the rank received from each other rank by its number."""
     recvs, part = match.recvs, match.recvs.of_rank(place.rank)
     mine = (recvs.comm[part] == place.comm) & (recvs.flags[part] & Post.ANY_SOURCE == 0)
-    return _Times.made(recvs.peer[part][mine].astype(np.int64), recvs.event[part][mine].astype(np.int64))
+    return _PeerEvents.made(recvs.peer[part][mine].astype(np.int64), recvs.event[part][mine].astype(np.int64))

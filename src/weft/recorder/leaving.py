@@ -19,7 +19,8 @@ TRACEBACK = 1 << 20
 _told: set[int] = set()
 
 
-def _number(value: int) -> bytes:
+def _encode_number(value: int) -> bytes:
+    """Encode a number as a LEB128 varint."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -34,18 +35,19 @@ def _bytes(text: str, most: int) -> bytes:
 
 def _string(text: str, most: int) -> bytes:
     data = _bytes(text, most)
-    return _number(len(data)) + data
+    return _encode_number(len(data)) + data
 
 
-def _frames(traceback: "TracebackType | None") -> bytes:
+def _encode_frames(traceback: "TracebackType | None") -> bytes:
+    """Encode the frames of a traceback, innermost first."""
     frames = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
         name = getattr(code, "co_qualname", code.co_name)
-        frames.append(_string(code.co_filename, 4096) + _number(traceback.tb_lineno or 0) + _string(name, 1024))
+        frames.append(_string(code.co_filename, 4096) + _encode_number(traceback.tb_lineno or 0) + _string(name, 1024))
         traceback = traceback.tb_next
     inner = frames[::-1][:FRAMES]
-    return _number(len(inner)) + b"".join(inner)
+    return _encode_number(len(inner)) + b"".join(inner)
 
 
 def _name(kind: type) -> str:
@@ -54,14 +56,16 @@ def _name(kind: type) -> str:
     )
 
 
-def _text(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
+    """Return the text of an exception, "" if its own method fails."""
     try:
         return str(error)
     except BaseException:  # the program's own __str__ may do anything
         return ""
 
 
-def _tell(error: BaseException, traceback: "TracebackType | None", who: str) -> None:
+def _record_exception(error: BaseException, traceback: "TracebackType | None", who: str) -> None:
+    """Record an exception that nobody caught, once."""
     if id(error) in _told:
         return
     _told.add(id(error))
@@ -70,8 +74,8 @@ def _tell(error: BaseException, traceback: "TracebackType | None", who: str) -> 
 
     whole = "".join(format_exception(type(error), error, traceback))
     tell(  # noqa: F821 - the recorder puts it here
-        _bytes(_name(type(error)), 1024), _bytes(_text(error), 1 << 15), _bytes(whole, TRACEBACK), _bytes(who, 256),
-        _frames(traceback),
+        _bytes(_name(type(error)), 1024), _bytes(_text_of(error), 1 << 15), _bytes(whole, TRACEBACK), _bytes(who, 256),
+        _encode_frames(traceback),
     )  # fmt: skip
 
 
@@ -84,27 +88,28 @@ def uncaught() -> None:
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     traceback = getattr(sys, "last_traceback", None)
     if isinstance(error, BaseException) and (traceback is None or traceback.tb_frame.f_back is None):
-        _tell(error, traceback, "")
+        _record_exception(error, traceback, "")
         return
     handled = sys.exc_info()[1]
     if handled is not None and not isinstance(handled, (SystemExit, KeyboardInterrupt, GeneratorExit)):
-        _tell(handled, handled.__traceback__, "")
+        _record_exception(handled, handled.__traceback__, "")
 
 
 def thread(hooked: "Any") -> None:
     """Tell of an exception that ended a thread."""
     if hooked.exc_value is not None and not isinstance(hooked.exc_value, SystemExit):
-        _tell(hooked.exc_value, hooked.exc_traceback, getattr(hooked.thread, "name", "") or "a thread")
+        _record_exception(hooked.exc_value, hooked.exc_traceback, getattr(hooked.thread, "name", "") or "a thread")
 
 
 class _Tasks:
-    """A filter of asyncio's log that lets all pass: it is told there when nobody asked for a task's exception."""
+    """A filter of asyncio's log that lets all pass: asyncio logs there when nobody asked for a task's exception."""
 
     def filter(self, record: "Any") -> bool:
+        """Record the exception in a log record of asyncio, and let the record pass."""
         try:
             if record.exc_info and isinstance(record.exc_info[1], BaseException):
                 name = record.getMessage().partition(" name='")[2].partition("'")[0]
-                _tell(record.exc_info[1], record.exc_info[2], f"task {name}" if name else "a task")
+                _record_exception(record.exc_info[1], record.exc_info[2], f"task {name}" if name else "a task")
         except Exception:  # nothing of this may reach the program
             pass
         return True

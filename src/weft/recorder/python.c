@@ -297,7 +297,7 @@ static int table_number(struct line_table *table) {
     return value;
 }
 
-/* The line of an instruction (CPython's Objects/locations.md; weft.trace.sites.line_of reads the same), 0: none. */
+/* The line of an instruction (CPython's Objects/locations.md; weft.trace.sites.line_of_instruction reads the same), 0: none. */
 static int line_of(uintptr_t code, uint32_t instruction) {
     uintptr_t lines = 0;
     size_t length = 0;

@@ -285,8 +285,8 @@ class _CollectiveParts:
     def __init__(self, order: Order) -> None:
         parts, processes = order.match.collectives, order.processes
         self.instance = parts.instance
-        self.starts_in = processes.of_rows(parts.first, parts.event)
+        self.starts_in = processes.processes_of_rows(parts.first, parts.event)
         self.start = 2 * parts.event.astype(np.int64) + 1
         self.done = parts.completion != NONE
-        self.ends_in = processes.of_rows(parts.first, parts.completion)
+        self.ends_in = processes.processes_of_rows(parts.first, parts.completion)
         self.end = 2 * parts.completion.astype(np.int64) + 2

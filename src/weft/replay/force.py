@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId, Forced
 from weft.errors import UsageError
 from weft.match import NONE, Match, Post, Posts
-from weft.mpi.meaning import Access, Act, Sync, named
+from weft.mpi.meaning import Access, Act, Sync, functions_with
 from weft.order import Order
 from weft.replay.layout import POSTED_FREE, EntryFlag, Outcome, PlanFlag
 from weft.replay.plan import RankPlan, ThreadPlan
@@ -26,8 +26,8 @@ from weft.trace import Trace
 
 _TURNS = [
     f"MPI_{name}"
-    for name in named(Act.ACCESS, where=lambda m: Access.ATOMIC in m.access)
-    | named(Act.EPOCH, where=lambda m: m.sync in (Sync.LOCK, Sync.LOCK_ALL))
+    for name in functions_with(Act.ACCESS, where=lambda m: Access.ATOMIC in m.access)
+    | functions_with(Act.EPOCH, where=lambda m: m.sync in (Sync.LOCK, Sync.LOCK_ALL))
 ]
 """Calls that the recorder counts as locks and atomic accesses of windows."""
 

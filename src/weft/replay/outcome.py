@@ -16,7 +16,7 @@ from weft.compare.report import changed_finding_lines
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order
-from weft.terms.event_findings import said
+from weft.terms.event_findings import call_at
 
 
 def count_changed_receives(before: Match, after: Match) -> list[tuple[int, int, int]]:
@@ -72,7 +72,7 @@ def _describe_first_difference(comparison: Comparison, forced: EventId) -> list[
 
 def _describe_call_and_sender(match: Match, event: EventId) -> str:
     """Return a call as text; for a wildcard receive also the rank whose message it took."""
-    call, rows = said(match.trace.event(*event)), match.receives_of(event)
+    call, rows = call_at(match.trace.event(*event)), match.receives_of(event)
     if not rows or not match.recvs.flags[rows[0]] & Post.ANY_SOURCE or match.recvs.partner[rows[0]] == NONE:
         return call
     return f"{call}, which takes the message of rank {int(match.recvs.peer[rows[0]])}"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import communicates
-from weft.mpi.meaning import Act, base, named, pvm
+from weft.mpi.meaning import Act, base_name, functions_with, pvm
 from weft.replay.layout import (
     ENTRY,
     HEADER,
@@ -33,11 +33,13 @@ ANSWERED: Final = {
     **dict.fromkeys(("Testany", "Waitany"), Outcome.INDEX),
     **dict.fromkeys(("Testsome", "Waitsome"), Outcome.COUNT),
     **dict.fromkeys(("Probe", "Mprobe"), Outcome.NONE),
-    **dict.fromkeys(named(Act.CANCEL), Outcome.CANCEL),
+    **dict.fromkeys(functions_with(Act.CANCEL), Outcome.CANCEL),
     **dict.fromkeys(pvm.NOTHING, Outcome.NONE),
 }
 """Calls whose outcome a replay decides, with the form of the outcome; not those that MPI decides alike each time."""
-POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls) & ANSWERED.keys()
+POLLS: Final = (
+    functions_with(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, where=lambda m: m.polls) & ANSWERED.keys()
+)
 
 
 def checks_of_function(function: Function) -> Check:
@@ -46,7 +48,7 @@ def checks_of_function(function: Function) -> Check:
         return Check.CALL
     if not communicates(function):
         return Check(0)
-    if base(function.name) in POLLS:
+    if base_name(function.name) in POLLS:
         return Check.CALL | Check.POLL
     checks = Check.CALL
     given = {p.place: p for p in function.parameters if p.part is None}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.errors import RunError, WeftError
 from weft.match import Match, Op, Post, classify
-from weft.mpi.meaning import Act, Many, base, full, named
+from weft.mpi.meaning import Act, Many, base_name, full_name, functions_with
 from weft.replay.layout import (
     ENTRY,
     POSTED_FREE,
@@ -24,15 +24,15 @@ from weft.replay.layout import (
 from weft.replay.plan import ANSWERED, POLLS, RankPlan, ThreadPlan, checks_by_function
 from weft.replay.ready import completed_indices
 from weft.replay.turns import Turns, find_turns
-from weft.terms.argument_columns import columns, ints
+from weft.terms.argument_columns import decode_columns, integer_column
 from weft.terms.rank_progress import open_calls
 from weft.trace import Level, Rank, Trace
-from weft.trace.births import NOT_RECORDED, births
+from weft.trace.births import NOT_RECORDED, list_spawns
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import ANY_SOURCE, GUESSED, Flag, LogKind
 
-_PROBES: Final = named(Act.PROBE, Act.MATCHED_PROBE)
-_POSTS: Final = named(Act.SEND, Act.RECEIVE, Act.SEND_RECEIVE, Act.START, where=lambda m: m.posts)
+_PROBES: Final = functions_with(Act.PROBE, Act.MATCHED_PROBE)
+_POSTS: Final = functions_with(Act.SEND, Act.RECEIVE, Act.SEND_RECEIVE, Act.START, where=lambda m: m.posts)
 """Calls whose order among the threads of a process decides what they match."""
 MOST_PENDING: Final = 1 << 22
 """Wildcard receives of one thread that are under way at once."""
@@ -69,7 +69,7 @@ def _add_spawned_worlds(trace: Trace, plans: Sequence[RankPlan]) -> None:
     if trace.system.grows:
         _add_spawned_tasks(trace, plans)
         return
-    for rank, event, children in births(trace):
+    for rank, event, children in list_spawns(trace):
         known = bool(children) and children == tuple(range(children[0], children[0] + len(children)))
         if rank < len(plans):
             plans[rank].worlds.append(children[0] if known else -1)
@@ -83,7 +83,7 @@ def _add_spawned_tasks(trace: Trace, plans: Sequence[RankPlan]) -> None:
     """Add to each rank's plan the tasks that it spawned one by one, for systems whose world grows (PVM)."""
     for plan in plans:
         plan.serves = trace.ranks[plan.rank].serves
-    for rank, event, children in births(trace):
+    for rank, event, children in list_spawns(trace):
         plans[rank].worlds += children
         for child in children:
             plans[child].spawned = True
@@ -196,7 +196,7 @@ def _has_more_indices(values: list[int]) -> bool:
 @lru_cache(maxsize=8)
 def _functions_with_op(functions: FunctionTable, op: Op) -> tuple[str, ...]:
     """Return the functions with an operation, without MPI_."""
-    return tuple(base(f.name) for f in functions if classify(f.name)[0] is op)
+    return tuple(base_name(f.name) for f in functions if classify(f.name)[0] is op)
 
 
 class _TracePlanner:
@@ -244,7 +244,7 @@ class _TracePlanner:
 
     def _is_call_of(self, names: Iterable[str]) -> NDArray[np.bool_]:
         """Return which events are calls of some functions (names without MPI_) or of their large-count forms."""
-        found: NDArray[np.bool_] = self.rank.trace.functions.mask(map(full, names))[self.functions]
+        found: NDArray[np.bool_] = self.rank.trace.functions.mask(map(full_name, names))[self.functions]
         return found
 
     def _rows_of_calls(self, names: Iterable[str]) -> NDArray[np.int64]:
@@ -258,7 +258,7 @@ class _TracePlanner:
         return failed
 
     def _is_guessed(self) -> NDArray[np.bool_]:
-        completions = self._is_call_of(named(Act.COMPLETE, Act.RELEASE))
+        completions = self._is_call_of(functions_with(Act.COMPLETE, Act.RELEASE))
         guessed: NDArray[np.bool_] = completions & (self.events["buffer"] == GUESSED)
         return guessed
 
@@ -344,10 +344,10 @@ class _TracePlanner:
     def _cancelled_requests(self) -> dict[int, int]:
         """Return for each completed request, by its id, 1 if the completion said that it was cancelled, else 0."""
         found: dict[int, int] = {}
-        for row in self._rows_of_calls(named(Act.COMPLETE, where=lambda m: m.many is Many.ONE)).tolist():
+        for row in self._rows_of_calls(functions_with(Act.COMPLETE, where=lambda m: m.many is Many.ONE)).tolist():
             if self.events["flags"][row] & Flag.CLOSED:
                 found[int(self.events["object"][row])] = int(bool(self.events["flags"][row] & Flag.CANCELLED))
-        several = named(Act.COMPLETE, where=lambda m: m.many is not Many.ONE)
+        several = functions_with(Act.COMPLETE, where=lambda m: m.many is not Many.ONE)
         for row in self._rows_of_calls(several).tolist():
             arguments = self.rank.event(row).args
             requests = arguments.get("array_of_requests") or []
@@ -395,9 +395,9 @@ class _TracePlanner:
         any_source, functions = self.events["flags"] & Flag.ANY_SOURCE != 0, self.rank.trace.functions
         found = np.flatnonzero(self._is_call_of(_functions_with_op(functions, Op.RECV)) & any_source).tolist()
         both = self._rows_of_calls(_functions_with_op(functions, Op.SENDRECV))
-        for events, tail in columns(self.rank, both, frozenset(["source"])) if len(both) else ():
+        for events, tail in decode_columns(self.rank, both, frozenset(["source"])) if len(both) else ():
             if "source" in tail:
-                found += events[ints(tail, "source") == ANY_SOURCE].tolist()
+                found += events[integer_column(tail, "source") == ANY_SOURCE].tolist()
         made = self._rows_of_calls(_functions_with_op(functions, Op.RECV_INIT))
         wild = set(self.events["object"][made[any_source[made]]].tolist())
         if wild:

@@ -21,7 +21,7 @@ from weft.base.event_id import EventId
 from weft.base.words import plural
 from weft.errors import UsageError
 from weft.findings import Finding
-from weft.match import NONE, match
+from weft.match import NONE, match_operations
 from weft.trace import Trace
 from weft.trace.sites import CallSite
 
@@ -177,7 +177,7 @@ def _find_receive(trace: Trace, found: re.Match[str]) -> EventId:
     for one in (rank, source):
         if one >= len(trace.ranks):
             raise UsageError(f"{text}: the run has no rank {one}, only 0 to {len(trace.ranks) - 1}")
-    recvs = match(trace).recvs
+    recvs = match_operations(trace).recvs
     part = recvs.of_rank(rank)
     taken = (recvs.partner[part] != NONE) & (recvs.peer[part] == source)
     if tag is not None:

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match import NONE, Match, Post, Posts
-from weft.mpi.meaning import Act, Form, Many, base, named
+from weft.mpi.meaning import Act, Form, Many, base_name, functions_with
 from weft.order import Order
-from weft.terms.argument_columns import Ragged, columns
+from weft.terms.argument_columns import Ragged, decode_columns
 from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, Flag
 
-_ONE: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.ANY)
-SOME: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.SOME)
-_STARTS: Final = {f"MPI_{name}" for name in named(Act.START)}
+_ONE: Final = functions_with(Act.COMPLETE, where=lambda m: m.many is Many.ANY)
+SOME: Final = functions_with(Act.COMPLETE, where=lambda m: m.many is Many.SOME)
+_STARTS: Final = {f"MPI_{name}" for name in functions_with(Act.START)}
 Row = tuple[Posts, int]
 """A send or receive of a Match."""
 
@@ -42,7 +42,7 @@ class CompletingCall:
 def completed_indices(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int, list[int] | None]]:
     """Yield for calls that completed requests the event and the indices of these requests, None if no request was
     active."""
-    for events, tail in columns(rank, rows, frozenset(["index", "outcount", "array_of_indices"])):
+    for events, tail in decode_columns(rank, rows, frozenset(["index", "outcount", "array_of_indices"])):
         if "index" in tail:
             index = np.asarray(tail["index"]).tolist()
             yield from ((event, [i] if i >= 0 else None) for event, i in zip(events.tolist(), index, strict=True))
@@ -62,7 +62,7 @@ def find_completing_calls(rank: Rank, only: int | None = None) -> Iterator[Compl
     rows = rows if only is None else rows[rows == only]
     chosen = {event: indices for event, indices in completed_indices(rank, rows) if indices} if len(rows) else {}
     found = []
-    for some, tail in columns(rank, np.array(sorted(chosen), np.int64), frozenset(["array_of_requests"])):
+    for some, tail in decode_columns(rank, np.array(sorted(chosen), np.int64), frozenset(["array_of_requests"])):
         if isinstance(requests := tail.get("array_of_requests"), Ragged):
             for k, event in enumerate(some.tolist()):
                 given = requests[k].tolist()
@@ -132,7 +132,7 @@ class RequestOperations:
             part = posts.of_rank(rank)
             for row in range(part.start, part.stop):
                 event = int(posts.event[row])
-                if started[event] and base(functions[int(events["function"][event])].name) == "Startall":
+                if started[event] and base_name(functions[int(events["function"][event])].name) == "Startall":
                     several.setdefault(event, []).append((posts, row))
                 elif posts.flags[row] & Post.NONBLOCKING or started[event]:
                     found.setdefault(int(events["object"][event]), []).append((event, (posts, row)))
@@ -159,7 +159,7 @@ class RequestOperations:
         events, functions = self.trace.ranks[rank].events, self.trace.functions
         found: dict[int, bool] = {}
         for act, receives in ((Act.RECEIVE, True), (Act.SEND, False)):
-            names = named(act, where=lambda m: m.form is Form.PERSISTENT)
+            names = functions_with(act, where=lambda m: m.form is Form.PERSISTENT)
             rows = np.flatnonzero(functions.mask(f"MPI_{n}" for n in names)[events["function"]])
             found |= dict.fromkeys(events["object"][rows].tolist(), receives)
         return found

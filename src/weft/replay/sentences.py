@@ -18,7 +18,7 @@ from weft.replay.control import ControlPage, plan_file
 from weft.replay.layout import Check, ControlState, Divergence
 from weft.replay.plan import ThreadPlan
 from weft.replay.running import Replay
-from weft.terms.event_findings import said
+from weft.terms.event_findings import call_at
 from weft.trace import Event, Trace
 
 _FIELDS = {
@@ -65,11 +65,11 @@ def describe_position(trace: Trace, session: Replay, control: ControlPage, slot:
         event = next_event(trace, session, control, slot)
         if event is None:
             return "at the end of its record"
-        return f"outside of {trace.system.name}, next is event {event.index}: {said(event)}"
+        return f"outside of {trace.system.name}, next is event {event.index}: {call_at(event)}"
     if control.is_parked(slot) or last is None:
         event = next_event(trace, session, control, slot)
-        return f"before event {event.index}: {said(event)}" if event is not None else "at the end of its record"
-    return f"in event {last.index}: {said(last)}"
+        return f"before event {event.index}: {call_at(event)}" if event is not None else "at the end of its record"
+    return f"in event {last.index}: {call_at(last)}"
 
 
 def describe_stop(trace: Trace, session: Replay) -> list[str]:
@@ -99,11 +99,13 @@ def _explain_missing_stop(trace: Trace, session: Replay, rank: int, index: int) 
         return None
     control, position = session.controls[rank], threads[mine].entries_before(event.position)
     if control.entries_passed(mine) < position:
-        return f"event {index} of rank {rank}, {said(event)}, comes after another stop"
+        return f"event {index} of rank {rank}, {call_at(event)}, comes after another stop"
     if _is_after_last_stop(trace, session, rank, index):
-        return f"event {index} of rank {rank}, {said(event)}, comes after the last call before which the rank can stop"
+        return (
+            f"event {index} of rank {rank}, {call_at(event)}, comes after the last call before which the rank can stop"
+        )
     here = next_event(trace, session, control, mine)
-    no_stop = f"event {index} of rank {rank}, {said(event)}, is not one that ranks stop at"
+    no_stop = f"event {index} of rank {rank}, {call_at(event)}, is not one that ranks stop at"
     if control.entries_passed(mine) == position and here is not None and here.index > index:
         if control.is_parked(mine):
             return f"{no_stop}: the stop is at the next one that is"
@@ -133,7 +135,7 @@ def describe_divergence(trace: Trace, session: Replay, replayed: Path) -> list[s
         came = made.event(len(made) - 1) if made is not None and len(made) and why is not Divergence.OUTCOME else None
         lines.append(f"rank {rank} left its record" + (f" after event {expected.index - 1}" if expected else ""))
         if expected is not None:
-            lines.append(f"  recorded: {said(expected)}")
+            lines.append(f"  recorded: {call_at(expected)}")
         elif why is Divergence.END:
             lines.append("  recorded: nothing more, its record ends here")
         elif why is Divergence.THREAD:
@@ -141,7 +143,7 @@ def describe_divergence(trace: Trace, session: Replay, replayed: Path) -> list[s
         else:
             lines.append(f"  recorded: an outcome of another kind, the {at + 1}th of this rank")
         if came is not None:
-            lines.append(f"  now:      {said(came)}")
+            lines.append(f"  now:      {call_at(came)}")
         if why is Divergence.ARGUMENT and fields["expected"] != fields["got"]:
             what = _FIELDS.get(Check(fields["field"]), "argument")
             lines.append(f"  the {what} differs: {fields['expected']} was recorded, {fields['got']} came")
@@ -226,7 +228,7 @@ def describe_stalled_outcome(trace: Trace, session: Replay, forced: Forced) -> l
     """Return lines that say what a forced outcome led to if no rank makes progress any more: often the message did
     not come."""
     rank, event = forced.event
-    call = said(trace.event(rank, event))
+    call = call_at(trace.event(rank, event))
     wish = (
         f"take a message of rank {forced.source}" if forced.request < 0 else f"complete its request #{forced.request}"
     )
@@ -244,7 +246,7 @@ def _describe_waiting_ranks(trace: Trace, session: Replay) -> list[str]:
                 text = f"polls more often than its record says, without an answer ({text})"
             elif control.is_polling(slot):
                 event = planned_event(trace, session, control.rank, slot, control.entries_passed(slot))
-                expected = said(event) if event is not None else "the end"
+                expected = call_at(event) if event is not None else "the end"
                 awaited = f"something outside of {trace.system.name}"
                 text = f"polls where its record goes on with {expected}: it awaits {awaited}"
             lines.append(f"  rank {control.rank} {text}")

@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft.report.analysis import Report, analyse, examine
+    from weft.report.analysis import Report, analyse, run_analyses
     from weft.report.document import to_json
     from weft.report.failure import AnalysisWarning, Failure
-    from weft.report.ground import Ground
+    from weft.report.ground import AnalysisContext
     from weft.report.text import summary
 
-__all__ = ["AnalysisWarning", "Failure", "Ground", "Report", "analyse", "examine", "summary", "to_json"]
+__all__ = ["AnalysisContext", "AnalysisWarning", "Failure", "Report", "analyse", "run_analyses", "summary", "to_json"]
 
 _PLACES = {
     "to_json": "document", "summary": "text", "Ground": "ground", "AnalysisWarning": "failure", "Failure": "failure",
@@ -20,7 +20,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for: a run that ends without a word needs none of the views."""
+    """Import a name when it is used for the first time: a run that ends without findings needs none of the views."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES.get(name, 'analysis')}"), name)

@@ -13,8 +13,8 @@ from weft.endings import find_consequences
 from weft.evidence import Met, Sampled
 from weft.findings import Finding, worst_first
 from weft.kinds import CERTAINTIES
-from weft.native.threads import workers
-from weft.report.attempt import Found, Progress, attempt, may_find
+from weft.native.threads import worker_count
+from weft.report.attempt import Found, Progress, call_or_fail, may_find
 from weft.report.causes import (
     follow_from_overruns,
     follow_from_sizes,
@@ -22,16 +22,16 @@ from weft.report.causes import (
     put_ends_behind_causes,
     put_harmful_races_first,
 )
-from weft.report.explored import with_explored
+from weft.report.explored import add_explored
 from weft.report.failure import AnalysisWarning, Failure, failure_lines
-from weft.report.ground import Ground
+from weft.report.ground import AnalysisContext
 from weft.report.registry import ANALYSES, Analysis
 from weft.report.rings import add_snapshot_findings, suffix_scope
 from weft.trace import Level, Trace
 from weft.trace.segment import SEGMENT
 
 MAX_MERGED: Final = 1000
-"""Sites and events that a merged finding keeps."""
+"""The most sites and the most events of a merged finding."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,22 @@ class Report:
     failures: tuple[Failure, ...] = ()
 
 
-def examine(
+def run_analyses(
     trace: Trace, analyses: Sequence[Analysis] = ANALYSES,
-    ground: Ground | None = None, progress: Progress | None = None, found: Mapping[str, Found] | None = None,
+    ground: AnalysisContext | None = None, progress: Progress | None = None, found: Mapping[str, Found] | None = None,
 ) -> Report:  # fmt: skip
-    """Run the analyses, on the `ground` if one is there. A run of level `outcomes` has no calls and no findings.
+    """Run the analyses, on the `ground` if there is one. A run of level `outcomes` has no calls and no findings.
 
-    `found` holds by name what some analyses have found already (together.py).
+    `found` holds by name what some analyses have found already (weft.report.parallel).
     """
     if trace.level == Level.OUTCOMES:
         return Report(())
     whole = analyses is ANALYSES
-    ground = ground or Ground(trace)
+    ground = ground or AnalysisContext(trace)
     if found is None and whole and trace.event_count >= 2 * SEGMENT:
-        from weft.report.segments import alone_in_segments  # of no use to short runs, which do not wait for it
+        from weft.report.segments import analyse_in_segments_alone  # of no use to short runs, which do not wait for it
 
-        found = alone_in_segments(ground, progress)
+        found = analyse_in_segments_alone(ground, progress)
     scope = suffix_scope(trace)
     analyses = [one for one in analyses if scope is None or scope.is_searched(one)]
     findings: list[Finding] = []
@@ -65,7 +65,7 @@ def examine(
     results: dict[str, Found] = dict(found or {})
     left = [analysis for analysis in analyses if analysis.name not in results]
     if left:
-        results |= _side_by_side(ground, left, progress or (lambda share, now: None))
+        results |= _run_in_threads(ground, left, progress or (lambda share, now: None))
     for analysis in analyses:
         result = results.get(analysis.name, [])
         if isinstance(result, Failure):
@@ -73,19 +73,19 @@ def examine(
         else:
             findings += [one for one in result if scope is None or scope.holds(analysis, one)]
     try:
-        findings = with_explored(trace, told_once(ground, findings))
+        findings = add_explored(trace, attach_consequences(ground, findings))
     except Exception as error:
-        failures.append(Failure.of("what follows from the ends of ranks", error))
-    told = merged(findings)
+        failures.append(Failure.from_exception("what follows from the ends of ranks", error))
+    told = merge_by_cause(findings)
     if whole and scope is not None:
-        told = add_snapshot_findings(trace, told, lambda snapshot, some: examine(snapshot, some).findings)
+        told = add_snapshot_findings(trace, told, lambda snapshot, some: run_analyses(snapshot, some).findings)
     return Report(tuple(put_harmful_races_first(put_ends_behind_causes(worst_first(told)))), tuple(failures))
 
 
-def told_once(ground: Ground, findings: list[Finding]) -> list[Finding]:
-    """The findings without those that only follow from how a rank ended; these are told with that."""
-    findings = follow_from_sizes(follow_from_overruns(without_samples(findings)))
-    trace, asked = ground.at_end(findings)
+def attach_consequences(ground: AnalysisContext, findings: list[Finding]) -> list[Finding]:
+    """Return the findings without those that only follow from how a rank ended; these become its consequences."""
+    findings = follow_from_sizes(follow_from_overruns(remove_sampled(findings)))
+    trace, asked = ground.locate_at_end(findings)
     following = find_consequences(trace, asked)
     return [
         replace(one, consequences=tuple(behind)) if (behind := following.describe_consequences(at_end)) else one
@@ -94,14 +94,14 @@ def told_once(ground: Ground, findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def without_samples(findings: list[Finding]) -> list[Finding]:
-    """The findings without those of watched samples of a buffer whose every access was seen (weft.access)."""
+def remove_sampled(findings: list[Finding]) -> list[Finding]:
+    """Remove the findings of watched samples of a buffer whose every access was seen (weft.access)."""
     exact = {event for finding in findings if isinstance(finding.evidence, Met) for event in finding.events}
     return [f for f in findings if not (isinstance(f.evidence, Sampled) and exact.intersection(f.events))]
 
 
-def _side_by_side(ground: Ground, analyses: Sequence[Analysis], progress: Progress) -> dict[str, Found]:
-    """What each analysis finds, or why it fails.
+def _run_in_threads(ground: AnalysisContext, analyses: Sequence[Analysis], progress: Progress) -> dict[str, Found]:
+    """Return what each analysis finds, or why it fails, with several analyses at a time.
 
     They know nothing of each other, and most of their time goes into C and numpy, which let other threads run.
     """
@@ -109,16 +109,16 @@ def _side_by_side(ground: Ground, analyses: Sequence[Analysis], progress: Progre
     with suppress(Exception):  # the analyses that need it will say why it fails
         ground.prepare()
     analyses = [analysis for analysis in analyses if may_find(ground, analysis)]
-    count = workers(sum(len(rank) for rank in ground.trace.ranks), 4)
+    count = worker_count(sum(len(rank) for rank in ground.trace.ranks), 4)
     if count == 1:
-        return {analysis.name: _attempt(ground, analysis) for analysis in analyses}
+        return {analysis.name: _try_analysis(ground, analysis) for analysis in analyses}
     # Small runs have one thread.
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
     with ThreadPoolExecutor(count) as pool:
         if any("order" in analysis.needs for analysis in analyses):
             pool.submit(lambda: ground.order)
-        begun = {analysis.name: pool.submit(_attempt, ground, analysis)
+        begun = {analysis.name: pool.submit(_try_analysis, ground, analysis)
                  for analysis in sorted(analyses, key=lambda one: "order" in one.needs)}  # fmt: skip
         left = list(begun)
         for future in as_completed(begun.values()):
@@ -127,28 +127,31 @@ def _side_by_side(ground: Ground, analyses: Sequence[Analysis], progress: Progre
         return {name: future.result() for name, future in begun.items()}
 
 
-def _attempt(ground: Ground, analysis: Analysis) -> Found:
-    return attempt(analysis, lambda: list(analysis.find(ground)))
+def _try_analysis(ground: AnalysisContext, analysis: Analysis) -> Found:
+    return call_or_fail(analysis, lambda: list(analysis.find(ground)))
 
 
 def analyse(trace: Trace) -> list[Finding]:
-    """All findings of a run, worst first, those of one cause merged. Warns of analyses that fail: AnalysisWarning."""
-    report = examine(trace)
+    """Return all findings of a run, worst first, those of one cause merged.
+
+    Warns of analyses that fail: AnalysisWarning.
+    """
+    report = run_analyses(trace)
     for text in failure_lines(trace.path, report.failures):
         warnings.warn(text, AnalysisWarning, stacklevel=2)
     return list(report.findings)
 
 
-def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings of one cause as one, in the order in which the first of each came."""
+def merge_by_cause(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings of one cause merged into one, in the order in which the first of each came."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.severity, *finding.group), []).append(finding)
-    return [_merge(found) if len(found) > 1 or found[0].beyond else found[0] for found in groups.values()]
+    return [_merge_findings(found) if len(found) > 1 or found[0].beyond else found[0] for found in groups.values()]
 
 
-def _merge(found: list[Finding]) -> Finding:
-    """One finding for several of one cause: the first one's words, everybody's ranks, sites and events."""
+def _merge_findings(found: list[Finding]) -> Finding:
+    """Return one finding for several of one cause: the first one's message, and all ranks, sites and events."""
     first = min(found, key=lambda f: (CERTAINTIES.index(f.certainty), not is_harmful_race(f)))
     sites = tuple(dict.fromkeys(site for f in (first, *found) for site in f.sites))
     events = tuple(dict.fromkeys(event for f in (first, *found) for event in f.events))

@@ -1,4 +1,4 @@
-"""One analysis at a time: whether a run has calls for it, and what it finds or why it fails."""
+"""Tries one analysis: whether a run has calls for it, and what it finds or why it fails."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import TypeVar
 
 from weft.findings import Finding
 from weft.report.failure import Failure
-from weft.report.ground import Ground
+from weft.report.ground import AnalysisContext
 from weft.report.registry import Analysis
 
 Found = list[Finding] | Failure
-"""What an analysis came to."""
+"""The result of an analysis."""
 
 _Made = TypeVar("_Made")
 
 Progress = Callable[[float, str], None]
-"""Told which share of the analyses is done, and which of them is under way."""
+"""A function that is called with the share of the analyses that is done, and with what runs now."""
 
 
-def may_find(ground: Ground, analysis: Analysis) -> bool:
-    """Whether the run has calls for an analysis; where that cannot be told, the analysis says why."""
+def may_find(ground: AnalysisContext, analysis: Analysis) -> bool:
+    """Return whether the run has calls for an analysis; True if that check fails, as the analysis then says why."""
     with suppress(Exception):
         return analysis.worthwhile(ground)
     return True
 
 
-def attempt(analysis: Analysis, call: Callable[[], _Made]) -> _Made | Failure:
-    """What a call makes for an analysis, or why it fails."""
+def call_or_fail(analysis: Analysis, call: Callable[[], _Made]) -> _Made | Failure:
+    """Return the result of a call for an analysis, or the failure if it raises."""
     try:
         return call()
     except Exception as error:
-        return Failure.of(analysis.name, error)
+        return Failure.from_exception(analysis.name, error)

@@ -20,19 +20,19 @@ SCHEMA: Final = "weft-report/1"
 
 
 class Subject(Protocol):
-    """What a report is of: a Trace, or a checked program."""
+    """What a report is about: a Trace, or a checked program."""
 
     @property
     def run(self) -> Mapping[str, Any]:
-        """Facts of the run: command, cwd, mpi, ended."""
+        """Return the facts of the run: command, cwd, mpi, ended."""
 
     @property
     def ranks(self) -> Sequence[Any]:
-        """Its ranks; none of a program that was checked on one processor."""
+        """Return its ranks; none for a program that was checked on one processor."""
 
     @property
     def problems(self) -> Sequence[str]:
-        """What could not be read."""
+        """Return what could not be read."""
 
 
 _RANKS: Final = {"type": "array", "items": {"type": "integer", "minimum": 0}}
@@ -173,7 +173,7 @@ JSON_SCHEMA: Final[dict[str, object]] = {
         },
     },
 }
-"""What every document of `to_json` fulfils. The number in its name rises when a reader of the old one would fail."""
+"""The schema of every document of `to_json`. The number in its name rises when a reader of the old one would fail."""
 
 _ENDED: Final = ("running", "finished", "crashed", "deadlock", "killed", "interrupted")
 
@@ -181,12 +181,12 @@ _ENDED: Final = ("running", "finished", "crashed", "deadlock", "killed", "interr
 def to_json(
     trace: Subject, findings: Sequence[Finding], failures: Iterable[Failure] = (), tables: Tables | None = None
 ) -> dict[str, Any]:
-    """The document: the run, its findings, the analyses that failed, what could not be read, and the tables.
+    """Return the report as JSON: the run, its findings, the analyses that failed, what could not be read, the tables.
 
-    `notes` is there where the program's source has changed since, `statement` where the run has it.
+    `notes` is there if the program's source has changed since, `statement` if the run has it.
     """
     quotes = Quotes(trace)
-    note = quotes.note(findings)
+    note = quotes.source_note(findings)
     notes = [*(describe_scope(trace) if isinstance(trace, Trace) else ()), *([note] if note else [])]
     mpi = trace.run.get("mpi")
     ended = trace.run.get("ended")

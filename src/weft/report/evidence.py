@@ -1,4 +1,4 @@
-"""Writes the page of the evidence of findings: of each kind the keys that the report's JSON holds, from their records.
+"""Writes the page of the evidence of findings: for each kind the keys in the report's JSON, from their records.
 
 `python -m weft.report.evidence` prints it; `tools/site.py` puts it into the documentation's site.
 """
@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from weft.base.event_id import EventId, Forced
-from weft.base.facts import Facts, keys
+from weft.base.facts import Facts, json_keys
 from weft.evidence import Evidence, Proof
 from weft.kinds import KINDS
 
@@ -29,13 +29,13 @@ Printed by `python -m weft.report.evidence`. These are the keys of `evidence` in
 `weft dump` numbers them.
 
 Every finding may have `count` (how many findings of its cause it stands for), `consequences` (what only follows from
-it, a list of text), `more_at_this_line` (a number, of the last finding of a line that is told) and, with
+it, a list of text), `more_at_this_line` (a number, of the last finding that is reported for a line) and, with
 `weft report --evidence`, `proof`: {proof}.
 """
 
 
-def shapes() -> dict[str, type[Evidence]]:
-    """Every shape of evidence by its name: those of `weft.evidence`, and of the modules of analyses."""
+def evidence_classes() -> dict[str, type[Evidence]]:
+    """Return every class of evidence by its name, those in the modules of analyses included."""
     for path in sorted(PACKAGE.rglob("*.py")):
         if "(Evidence):" in path.read_text(encoding="utf-8"):
             import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
@@ -45,45 +45,48 @@ def shapes() -> dict[str, type[Evidence]]:
     return {one.__name__: one for one in found}
 
 
-def page() -> str:
-    """The page, in Markdown."""
-    return "\n".join((_INTRODUCTION.format(proof=words(Proof)), *_kinds(shapes())))
+def render_page() -> str:
+    """Return the page, in Markdown."""
+    return "\n".join((_INTRODUCTION.format(proof=type_words(Proof)), *_kind_sections(evidence_classes())))
 
 
-def _kinds(known: dict[str, type[Evidence]]) -> Iterator[str]:
+def _kind_sections(known: dict[str, type[Evidence]]) -> Iterator[str]:
     for kind in sorted(KINDS.values(), key=lambda one: one.slug):
         yield from (f"## {kind.slug}", "")
         if not kind.evidence:
             yield from ("None beside the calls.", "")
         for shape in (known[name] for name in kind.evidence):
-            yield from (" ".join((shape.__doc__ or "").split()), "", "| key | |", "|---|---|", *_rows(shape), "")
+            yield from (" ".join((shape.__doc__ or "").split()), "", "| key | |", "|---|---|", *_table_rows(shape), "")
 
 
-def _rows(shape: type[Evidence]) -> Iterable[str]:
+def _table_rows(shape: type[Evidence]) -> Iterable[str]:
     hints = get_type_hints(shape)
     return (
-        f"| `{key}`{'?' if hasattr(shape, name) else ''} | {words(hints[name], left_out=hasattr(shape, name))} |"
-        for name, key in keys(shape).items()
+        f"| `{key}`{'?' if hasattr(shape, name) else ''} | {type_words(hints[name], left_out=hasattr(shape, name))} |"
+        for name, key in json_keys(shape).items()
     )
 
 
-def words(kind: Any, *, left_out: bool = False) -> str:
-    """A type as JSON has it: `number or null`, `list of {rank: number}`; what is left out is not null."""
+def type_words(kind: Any, *, left_out: bool = False) -> str:
+    """Return a type in the words of JSON: `number or null`, `list of {rank: number}`.
+
+    `left_out`: the key is left out instead of being null.
+    """
     origin, held = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(words(one) for one in held if not (left_out and one is type(None))))
+        return " or ".join(dict.fromkeys(type_words(one) for one in held if not (left_out and one is type(None))))
     if origin is Literal:
         return " or ".join(f"`{'true' if one is True else one}`" for one in held)
     if origin in (list, Sequence):
-        return f"list of {words(held[0])}"
+        return f"list of {type_words(held[0])}"
     if isinstance(kind, type) and issubclass(kind, Facts):
-        return _of_keys({key: get_type_hints(kind)[name] for name, key in keys(kind).items()})
+        return _object_words({key: get_type_hints(kind)[name] for name, key in json_keys(kind).items()})
     return _WORDS[kind]
 
 
-def _of_keys(hints: dict[str, Any]) -> str:
-    return "{" + ", ".join(f"{key}: {words(kind)}" for key, kind in hints.items()) + "}"
+def _object_words(hints: dict[str, Any]) -> str:
+    return "{" + ", ".join(f"{key}: {type_words(kind)}" for key, kind in hints.items()) + "}"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(render_page())

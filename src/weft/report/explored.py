@@ -1,4 +1,4 @@
-"""What `weft explore` found of a race, told with the race."""
+"""Adds to races what `weft explore` found about them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from weft.base.facts import changed
 from weft.evidence import Explored, Race
 from weft.findings import Finding
 from weft.trace import Trace
-from weft.trace.explored import kept
+from weft.trace.explored import read_explored
 
 
-def with_explored(trace: Trace, findings: list[Finding]) -> list[Finding]:
-    """The findings; a race whose other outcome was run says what it does, and how to replay it."""
+def add_explored(trace: Trace, findings: list[Finding]) -> list[Finding]:
+    """Return the findings; a race whose other outcome was run says what it does, and how to replay it."""
     if not any(one.kind == "message-race" for one in findings):
         return findings
-    outcomes = kept(trace.path).get("outcomes", [])
+    outcomes = read_explored(trace.path).get("outcomes", [])
     if not outcomes:
         return findings
-    return [_told(one, outcomes) if isinstance(one.evidence, Race) else one for one in findings]
+    return [_add_outcomes(one, outcomes) if isinstance(one.evidence, Race) else one for one in findings]
 
 
-def _told(race: Finding, outcomes: list[dict[str, Any]]) -> Finding:
+def _add_outcomes(race: Finding, outcomes: list[dict[str, Any]]) -> Finding:
+    """Return a race with its explored outcomes, and a sentence on the worst one."""
     assert isinstance(race.evidence, Race)
     event = race.events[0]
     mine = [one for one in outcomes if one.get("parent") == 0 and one["forced"].startswith(f"{event}=")]

@@ -1,4 +1,4 @@
-"""Analyses that fail: an error of Weft, whatever the program did. It is told before all else, with what to send."""
+"""Reports analyses that fail: an error of Weft, whatever the program did. It comes first, with what to send."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOME: Final = Path(weft.__file__).parent
 
 
 class AnalysisWarning(UserWarning):
-    """Warns whoever asks in Python for findings that some are not looked for."""
+    """Warns users of the Python API that some findings were not looked for."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,18 @@ class Failure:
     """Whether the record is to blame, which cannot be read there, and not Weft."""
 
     @classmethod
-    def of(cls, analysis: str, error: Exception) -> Failure:
-        """The failure that an exception is."""
+    def from_exception(cls, analysis: str, error: Exception) -> Failure:
+        """Return the failure that an exception means."""
         if isinstance(error, TraceError):
             return cls(analysis, str(error), damaged=True)
         # Hardly ever: an analysis that fails.
         from traceback import format_exception
 
-        return cls(analysis, f"{type(error).__name__}: {error}", _origin(error), "".join(format_exception(error)))
+        return cls(analysis, f"{type(error).__name__}: {error}", _line_in_weft(error), "".join(format_exception(error)))
 
 
-def _origin(error: Exception) -> str:
-    """The last line of Weft on the way to an exception, "" where there is none."""
+def _line_in_weft(error: Exception) -> str:
+    """Return the last line of Weft on the way to an exception, "" if there is none."""
     # Hardly ever, too.
     from traceback import extract_tb
 
@@ -55,7 +55,7 @@ def _origin(error: Exception) -> str:
 
 
 def failure_lines(run: Path, failures: Iterable[Failure]) -> list[str]:
-    """A line for each error in which analyses of a run ended, and in the last one that is Weft's what to send."""
+    """Return a line for each error in which analyses ended; the last error of Weft's own says what to send."""
     causes: dict[Failure, list[str]] = {}
     for one in sorted(failures, key=lambda one: one.damaged):
         causes.setdefault(replace(one, analysis="", details=""), []).append(one.analysis)
@@ -66,7 +66,7 @@ def failure_lines(run: Path, failures: Iterable[Failure]) -> list[str]:
 
 
 def failure_line(names: Sequence[str], of: Failure) -> str:
-    """Says in which analyses an error came up, where in Weft, and what a report lacks for it."""
+    """Return the sentence that says in which analyses an error occurred, where in Weft, and what the report lacks."""
     which = f"analysis of {names[0]}" if len(names) == 1 else f"analyses of {', '.join(names[:-1])} and {names[-1]}"
     if of.damaged:
         return f"the {which} {'is' if len(names) == 1 else 'are'} left out, as the record is damaged: {of.error}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from weft.base.words import rank_words
 from weft.terms import calls
-from weft.terms.calls import catalogue, masks
+from weft.terms.calls import catalogue_of, masks_of
 from weft.trace import Level, Trace
 from weft.trace.layout import StreamKind
 from weft.trace.run import STOP_REASONS
@@ -65,8 +65,8 @@ def describe_unrecorded_accesses(trace: Trace) -> str:
         return ""
     if any("loads and stores" in note for rank in trace.ranks for note in rank.definitions.notes):
         return ""  # the recorder's own note says why
-    accesses = set(masks(trace.functions).ids(calls.ON_WINDOWS))
-    if all(accesses.isdisjoint(catalogue(rank).present) for rank in trace.own):
+    accesses = set(masks_of(trace.functions).ids(calls.ON_WINDOWS))
+    if all(accesses.isdisjoint(catalogue_of(rank).present) for rank in trace.own):
         return ""
     return (
         "the program's own loads and stores of window memory were not recorded "

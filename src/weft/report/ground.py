@@ -1,4 +1,4 @@
-"""What analyses build on: the trace, its matched messages and the order of its events, made when first asked for."""
+"""Holds what analyses build on: the trace, its matched messages and the order of its events, made on first use."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
 from weft.findings import Finding
-from weft.match import Match, Post, match
+from weft.match import Match, Post, match_operations
 from weft.terms import calls
-from weft.terms.calls import catalogue, masks
+from weft.terms.calls import catalogue_of, masks_of
 from weft.trace import Trace
 from weft.trace.layout import StreamKind
-from weft.trace.mapping import trim
+from weft.trace.mapping import release_freed_memory
 from weft.trace.segment import Segment
 
 if TYPE_CHECKING:
@@ -30,83 +30,83 @@ if TYPE_CHECKING:
 
 
 MANY: Final = 1 << 16
-"""Calls of which what was made is given back at once."""
+"""The number of calls from which on what was derived from them is given back at once."""
 
 
-class Ground:
-    """What the analyses of one run have in common."""
+class AnalysisContext:
+    """What the analyses of one run share: the trace, its match, its order, and its segments."""
 
     def __init__(self, trace: Trace, found: Match | None = None) -> None:
         self.trace = trace
         self._lock = RLock()
         self._found = found
-        self.parts: Parts | None = None
+        self.parts: RunSegments | None = None
         """The segments that the run is analysed in, None where it is analysed whole."""
         self.known: Callable[[], NDArray[np.int64]] | None = None
-        """Of a segment that looks ahead what each rank knows of the others where it begins."""
+        """For a segment that looks ahead: what each rank knows of the others when it begins."""
 
     def prepare(self) -> None:
-        """Read what is read once, so that analyses side by side find it there."""
+        """Read what is read once, so that analyses in several threads find it there."""
         _ = self.match
         if "called" in self.__dict__:
             return  # the catalogues are other workers'
         for rank in self.trace.own:
             _ = rank.definitions, rank.axis
-            catalogue(rank)
+            catalogue_of(rank)
 
     def take(self, found: Match | None, called: frozenset[int]) -> None:
-        """Take what workers found together (together.py): nothing of it is read out of the records again."""
+        """Set what several processes found together, so that nothing of it is read from the records again."""
         self._found, self.__dict__["called"] = found, called
 
     @cached_property
     def match(self) -> Match:
-        """weft.match of the run, where it was not found before."""
-        return match(self.trace) if self._found is None else self._found
+        """Return weft.match of the run, computed on first use."""
+        return match_operations(self.trace) if self._found is None else self._found
 
     @property
     def order(self) -> Order:
-        """weft.order of the run. Who asks while it is made waits."""
+        """Return weft.order of the run; while one thread computes it the others wait."""
         with self._lock:
             return self._order
 
     @cached_property
     def _order(self) -> Order:
         # Only some analyses need the order.
-        from weft.order import order
+        from weft.order import order_events
 
-        return order(self.trace, self.match)
+        return order_events(self.trace, self.match)
 
-    def around(self, event: EventId) -> tuple[Ground, EventId]:
-        """The ground in which an event of the run lies, and what it is called there."""
-        return (self, event) if self.parts is None else self.parts.around(event)
+    def locate_event(self, event: EventId) -> tuple[AnalysisContext, EventId]:
+        """Return the ground that has an event of the run, and the event's id there."""
+        return (self, event) if self.parts is None else self.parts.locate_event(event)
 
-    def holding(self, finding: Finding) -> tuple[Ground, Finding]:
-        """The ground in which the events of a finding lie, and the finding by their names there."""
+    def locate_finding(self, finding: Finding) -> tuple[AnalysisContext, Finding]:
+        """Return the ground that has the events of a finding, and the finding with the ids of its events there."""
         if self.parts is None or not finding.events:
             return self, finding
-        from weft.races import moved  # only findings of segments
+        from weft.races import translate_to_run  # only findings of segments
 
-        ground, _ = self.parts.around(finding.events[0])
+        ground, _ = self.parts.locate_event(finding.events[0])
         segment = segment_of(ground)
 
         def here(event: EventId) -> EventId:
-            return segment.here(event) or EventId(
+            return segment.to_segment_event(event) or EventId(
                 event.rank, 0
             )  # what is drawn or proved of a race lies in one segment
 
-        found = moved(finding, here, lambda what, rank: 0)
-        there = tuple(event for one in finding.events if (event := segment.here(one)) is not None)
+        found = translate_to_run(finding, here, lambda what, rank: 0)
+        there = tuple(event for one in finding.events if (event := segment.to_segment_event(one)) is not None)
         return ground, replace(found, events=there)
 
     def named(self, event: EventId) -> EventId:
-        """The name in the run of an event of this ground."""
-        return self.trace.whole(event) if isinstance(self.trace, Segment) else event
+        """Return the id in the run of an event of this ground."""
+        return self.trace.to_run_event(event) if isinstance(self.trace, Segment) else event
 
-    def counted(self, past: Cut) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """By rank how many calls of the run have begun, and ended, in a past of this ground.
+    def count_in_past(self, past: Cut) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return by rank how many calls of the run have begun, and ended, in a past of this ground.
 
-        All before a segment has, but that of the call at its beginning, which every rank has entered, the end is known
-        only of ranks of which something behind it is.
+        All calls before a segment have. The call at its beginning, which every rank has entered, counts as ended only
+        for ranks of which a later call is in the past.
         """
         if not isinstance(self.trace, Segment):
             return past.started, past.ended
@@ -121,74 +121,78 @@ class Ground:
         ended = first + np.maximum(past.ended - ahead, 0) - ((past.started <= ahead) & (first > 0))
         return begun, ended
 
-    def at_end(self, findings: list[Finding]) -> tuple[Trace, list[Finding]]:
-        """The calls among which the run ended, and the findings with those of their events that lie there."""
+    def locate_at_end(self, findings: list[Finding]) -> tuple[Trace, list[Finding]]:
+        """Return the calls among which the run ended, and the findings with those of their events that are there."""
         if self.parts is None:
             return self.trace, findings
-        end = segment_of(self.parts.ground(self.parts.spans[-1]))
-        return end, [replace(one, events=tuple(here for event in one.events if (here := end.here(event)) is not None))
-                     for one in findings]  # fmt: skip
+        end = segment_of(self.parts.context_of(self.parts.spans[-1]))
+        return end, [
+            replace(
+                one, events=tuple(here for event in one.events if (here := end.to_segment_event(event)) is not None)
+            )
+            for one in findings
+        ]
 
     @property
     def receives(self) -> bool:
-        """Whether anything is received or probed of any source: only then may another message come first."""
+        """Return whether anything is received or probed from any source: only then another message may come first."""
         return any(bool((of.flags & Post.ANY_SOURCE).any()) for of in (self.match.recvs, self.match.probes))
 
     @property
     def windows(self) -> bool:
-        """Whether any call of the run is one-sided, or makes a window."""
-        return self._calls(calls.ON_WINDOWS | calls.WINDOW_MAKERS)
+        """Return whether any call of the run is one-sided, or makes a window."""
+        return self._calls_any(calls.ON_WINDOWS | calls.WINDOW_MAKERS)
 
     @property
     def ready(self) -> bool:
-        """Whether a message is sent in the ready mode."""
+        """Return whether a message is sent in the ready mode."""
         return bool((self.match.sends.flags & Post.READY).any())
 
     @property
     def files(self) -> bool:
-        """Whether a file is opened."""
-        return self._calls(calls.words("File_open"))
+        """Return whether a file is opened."""
+        return self._calls_any(calls.word_set("File_open"))
 
     @property
-    def moves_data(self) -> bool:
-        """Whether a call of the run takes a buffer or a request."""
+    def has_data_calls(self) -> bool:
+        """Return whether a call of the run takes a buffer or a request."""
         taking = (f.id for f in self.trace.functions if any(p.kind in ("BUFFER", "REQUEST") for p in f.parameters))
         return not self.called.isdisjoint(taking)
 
-    def _calls(self, names: frozenset[str]) -> bool:
-        return not self.called.isdisjoint(masks(self.trace.functions).ids(names))
+    def _calls_any(self, names: frozenset[str]) -> bool:
+        return not self.called.isdisjoint(masks_of(self.trace.functions).ids(names))
 
     @cached_property
     def called(self) -> frozenset[int]:
-        """The ids of the functions that are called by this process's ranks."""
-        return frozenset(id for rank in self.trace.own for id in catalogue(rank).present)
+        """Return the ids of the functions that this process's ranks call."""
+        return frozenset(id for rank in self.trace.own for id in catalogue_of(rank).present)
 
     @property
     def touched(self) -> bool:
-        """Whether the run holds the program's own accesses of memory that MPI had."""
+        """Return whether the run has the program's own accesses to memory that MPI had."""
         return any(rank.file is not None and rank.file.numbers(StreamKind.ACCESSES) for rank in self.trace.ranks)
 
     @property
-    def halos(self) -> bool:
-        """Whether the run holds what its program did to arrays with ghost cells."""
+    def has_halos(self) -> bool:
+        """Return whether the run has what its program did to arrays with ghost cells."""
         return (self.trace.path / "halo").is_dir()
 
     @property
     def contents(self) -> bool:
-        """Whether the run holds what ranks brought to reductions."""
+        """Return whether the run has what ranks contributed to reductions."""
         return any(rank.file is not None and rank.file.numbers(StreamKind.CONTENTS) for rank in self.trace.ranks)
 
 
-def forget(calls: int) -> None:
-    """Give back the memory of what was made of so many calls: a trace and what is made of it know each other."""
+def collect_garbage(calls: int) -> None:
+    """Give back the memory of what was derived from so many calls: a trace and what is derived refer to each other."""
     if calls > MANY:
         gc.collect()
-        trim()
+        release_freed_memory()
 
 
 @contextmanager
-def lasting() -> Iterator[None]:
-    """What is there by now stays, so that collections within look at none of it: of many ranks it is much."""
+def freeze_garbage_collector() -> Iterator[None]:
+    """Exempt all present objects from garbage collection meanwhile: for many ranks there are many."""
     if gc.get_freeze_count():
         yield
         return
@@ -200,23 +204,26 @@ def lasting() -> Iterator[None]:
         gc.unfreeze()
 
 
-class Parts:
+class RunSegments:
     """The segments of a run: `spans` are those of `cuts` that a report goes by, from the run's start to its end."""
 
     def __init__(self, cuts: Cuts, spans: list[tuple[int, int]]) -> None:
         self.cuts, self.spans = cuts, spans
-        self._last: tuple[tuple[int, int], bool, Ground] | None = None
+        self._last: tuple[tuple[int, int], bool, AnalysisContext] | None = None
         self._calls = 0
         self._known: CutKnowledge | None = None
 
-    def ground(self, span: tuple[int, int], *, looking: bool = False) -> Ground:
-        """The ground of a segment, or of all that it looks at: that which was asked for last is kept."""
+    def context_of(self, span: tuple[int, int], *, looking: bool = False) -> AnalysisContext:
+        """Return the context of a segment, or of all that it looks at; the last one is kept.
+
+        `looking`: with the calls that the segment looks ahead to.
+        """
         looking = looking and span[0] in self.cuts.looks
         if self._last is None or self._last[:2] != (span, looking):
             self._last = None  # the one before goes first
-            forget(self._calls)
+            collect_garbage(self._calls)
             segment = self.cuts.segment_looking_ahead(span[0]) if looking else self.cuts.segment(*span)
-            ground, self._calls = Ground(segment, _without_carried(segment)), segment.event_count
+            ground, self._calls = AnalysisContext(segment, _match_without_carried(segment)), segment.event_count
             if looking:
                 ground.known = partial(self._known_at, span[0])
             self._last = span, looking, ground
@@ -229,32 +236,32 @@ class Parts:
             self._known = CutKnowledge(self.cuts)
         return self._known.points_at(moment)
 
-    def each(self) -> Iterator[Ground]:
-        """The ground of each segment in turn, one in memory at a time."""
+    def iterate(self) -> Iterator[AnalysisContext]:
+        """Yield the context of each segment in turn, one in memory at a time."""
         for span in self.spans:
-            ground = self.ground(span)
+            ground = self.context_of(span)
             yield ground
-            segment_of(ground).let_go()
+            segment_of(ground).release()
 
-    def around(self, event: EventId) -> tuple[Ground, EventId]:
-        """The ground in which an event of the run lies, and what it is called there."""
+    def locate_event(self, event: EventId) -> tuple[AnalysisContext, EventId]:
+        """Return the context that has an event of the run, and the event's id there."""
         place = self.cuts.moment_before(event)
-        ground = self.ground(next(span for span in self.spans if span[0] <= place < span[1]), looking=True)
-        here = segment_of(ground).here(event)
+        ground = self.context_of(next(span for span in self.spans if span[0] <= place < span[1]), looking=True)
+        here = segment_of(ground).to_segment_event(event)
         assert here is not None
         return ground, here
 
 
-def _without_carried(segment: Segment) -> Match | None:
-    """The match of a segment out of which messages are carried; None where it is that of its calls."""
+def _match_without_carried(segment: Segment) -> Match | None:
+    """Return the match of a segment without messages that belong to later calls; None if there are none."""
     if not any(map(len, segment.out)):
         return None
     from weft.segments.greatest_cut import match_without_carried  # only runs that are cut so
 
-    return match_without_carried(match(segment), segment)
+    return match_without_carried(match_operations(segment), segment)
 
 
-def segment_of(ground: Ground) -> Segment:
-    """The segment that a ground is of."""
+def segment_of(ground: AnalysisContext) -> Segment:
+    """Return the segment that a context is of."""
     assert isinstance(ground.trace, Segment)
     return ground.trace

@@ -1,4 +1,4 @@
-"""Calls that do not return for a long time, of a run that still goes on (`weft run --call-limit`): told once each.
+"""Reports calls that do not return for a long time, of a run that still goes on (`weft run --call-limit`), once each.
 
 Time proves nothing, so this is no finding: it says which call has not returned for so long, and what the others did
 meanwhile. Times are those between looks, and need no clocks of other hosts.
@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.base.lazy import dataclass
 from weft.base.words import rank_words
-from weft.terms.describe import call, where
+from weft.terms.describe import at_place, call_words
 from weft.trace import Event, Flag, Rank, Trace, site_lines
 
 Place = tuple[int, int, int]
@@ -23,62 +23,64 @@ STYLE = "yellow"
 
 
 @dataclass
-class Since:
+class OpenCall:
     """A call that has not returned: when it was first seen so, and how many calls each rank had made then."""
 
     seen: float
     made: Mapping[int, int]
 
 
-class Limit:
-    """Knows which calls have not returned since when, and which of them were told."""
+class CallLimit:
+    """Watches which calls of a run have not returned for `seconds`, and reports each of them once."""
 
     def __init__(self, run: Path, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.run = run
         self.seconds = seconds
         self.over = False
         self._clock = clock
-        self._since: dict[Place, Since] = {}
+        self._since: dict[Place, OpenCall] = {}
         self._told: set[Place] = set()
 
-    def news(self) -> Iterator[tuple[str, str]]:
-        """Look once: a line for each call that is over the limit and was not told yet."""
+    def find_news(self) -> Iterator[tuple[str, str]]:
+        """Read the run once, and yield a line with its style for each call that is newly over the limit."""
         trace = Trace.open(self.run)
         now, found = self._clock(), dict(open_calls(trace))
         made = {rank.index: len(rank.events) for rank in trace.ranks}
-        self._since = {place: self._since.get(place, Since(now, made)) for place in found}
+        self._since = {place: self._since.get(place, OpenCall(now, made)) for place in found}
         late = [place for place in found if now - self._since[place].seen >= self.seconds and place not in self._told]
         if not late:
             return
-        site_lines.resolve(trace)
+        site_lines.resolve_sites(trace)
         for place in late:
             self._told.add(place)
             since = self._since[place]
-            yield sentence(found[place], now - since.seen, meanwhile(trace, place[0], since.made)), STYLE
+            yield limit_sentence(found[place], now - since.seen, describe_others(trace, place[0], since.made)), STYLE
 
 
 def open_calls(trace: Trace) -> Iterator[tuple[Place, Event]]:
-    """The call that each thread is in."""
+    """Yield the call that each thread is in."""
     for rank in trace.ranks:
         for number, thread in enumerate(rank.threads):
             if len(thread.events) and not thread.events["flags"][-1] & Flag.CLOSED:
-                yield (rank.index, number, len(thread.events)), last_of(rank, number)
+                yield (rank.index, number, len(thread.events)), last_call(rank, number)
 
 
-def last_of(rank: Rank, thread: int) -> Event:
-    """The last call of a thread."""
+def last_call(rank: Rank, thread: int) -> Event:
+    """Return the last call of a thread."""
     if len(rank.threads) == 1:
         return rank.event(len(rank.events) - 1)
     return rank.event(int(np.flatnonzero(rank.event_threads == thread)[-1]))
 
 
-def sentence(event: Event, seconds: float, others: str) -> str:
-    """`rank 1 has been in recv(source=2, tag=5) at a.c:12 for 60 s; ranks 0 and 3 have made calls since`."""
-    return f"limit: rank {event.rank.index} has been in {call(event)}{where(event)} for {seconds:.0f} s{others}"
+def limit_sentence(event: Event, seconds: float, others: str) -> str:
+    """Return `rank 1 has been in recv(source=2, tag=5) at a.c:12 for 60 s; ranks 0 and 3 have made calls since`."""
+    return (
+        f"limit: rank {event.rank.index} has been in {call_words(event)}{at_place(event)} for {seconds:.0f} s{others}"
+    )
 
 
-def meanwhile(trace: Trace, of: int, made: Mapping[int, int]) -> str:
-    """What the other ranks did since the call began: made calls, computed, or stood in a call, too."""
+def describe_others(trace: Trace, of: int, made: Mapping[int, int]) -> str:
+    """Return what the other ranks did since the call began: made calls, computed, or stayed in a call, too."""
     others = [rank for rank in trace.ranks if rank.index != of and not rank.missing]
     went_on = [rank.index for rank in others if len(rank.events) > made.get(rank.index, 0)]
     inside = {place[0] for place, _ in open_calls(trace)}

@@ -1,10 +1,10 @@
-"""What is already told of a run that still goes on: findings that are proven, and calls that do not return.
+"""Reports what is already sure of a run that still goes on: findings that are proven, and calls that do not return.
 
 `python -m weft.report.live RUN [--findings] [--around] [--call-limit SECONDS]` looks again and again until the process
 that started it is gone, and prints each new thing as a line of JSON: [text, style]. It takes 5 % of one core at most,
 and only what no program wants.
 
-Findings that are told are of kinds whose proof is complete when it is seen: what comes later can neither add to it nor
+The findings are of kinds whose proof is complete when it is seen: what comes later can neither add to it nor
 take it back.
 """
 
@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from weft.errors import RunError
 from weft.findings import Finding
-from weft.report.analysis import examine
-from weft.report.limit import Limit
+from weft.report.analysis import run_analyses
+from weft.report.limit import CallLimit
 from weft.report.rings import SNAPSHOT_ANALYSES, select_proven
-from weft.report.text import line, style
+from weft.report.text import finding_line, line_style
 from weft.sources.keep_sources import keep_sources
 from weft.trace import Trace, site_lines
 from weft.trace.growing import open_growing
@@ -35,16 +35,16 @@ from weft.trace.rings import snapshots
 PAUSE: Final = 1.0
 """Seconds between looks, at least."""
 SHARE: Final = 0.05
-"""Of one core, at most."""
+"""The most of one core that it takes."""
 TRIES: Final = 3
-"""Copies made for one finding that is in none of them."""
+"""The most copies that are made for one finding that is in none of them."""
 ELSEWHERE: Final = "the ranks run on several hosts, whose clocks differ"
 
 
-class Teller:
-    """Knows what was told of one run."""
+class LiveReporter:
+    """Reports the findings of one run, each once, while it goes on."""
 
-    ELSEWHERE_THEN = "findings are told at the end"
+    ELSEWHERE_THEN = "findings are reported at the end"
 
     def __init__(self, run: Path) -> None:
         self.run = run
@@ -52,46 +52,48 @@ class Teller:
         self._calls = self._sites = 0
         self.over = False
 
-    def news(self) -> Iterator[tuple[str, str]]:
-        """Look once: the findings that were not told yet, as lines with their styles."""
-        trace = self._newer()
+    def find_news(self) -> Iterator[tuple[str, str]]:
+        """Read the run once, and yield the findings that are new, as lines with their styles."""
+        trace = self._open_if_changed()
         if trace is None:
             return
         if not trace.has_one_clock:
             self.over = True
             yield f"note: {ELSEWHERE}: {self.ELSEWHERE_THEN}", ""
             return
-        yield from self._of(trace)
+        yield from self._report_new(trace)
 
-    def _newer(self) -> Trace | None:
-        """The run as it is now, None where there is none, or nothing new in it."""
+    def _open_if_changed(self) -> Trace | None:
+        """Return the run as it is now, None if there is none, or nothing new in it."""
         trace = open_growing(self.run)
         if trace is None or trace.event_count == self._calls:
             return None
         self._calls = trace.event_count
         return trace
 
-    def _of(self, trace: Trace) -> Iterator[tuple[str, str]]:
-        for finding in self._found(trace):
+    def _report_new(self, trace: Trace) -> Iterator[tuple[str, str]]:
+        """Yield the findings of a trace that are new, as lines with their styles."""
+        for finding in self._find_proven(trace):
             if finding.group not in self._told:
                 self._told.add(finding.group)
-                yield f"so far: {line(finding)}", style(finding)
+                yield f"so far: {finding_line(finding)}", line_style(finding)
 
-    def _found(self, trace: Trace) -> list[Finding]:
-        found = _proven(trace)
-        return _proven(trace) if found and self._places(trace) else found
+    def _find_proven(self, trace: Trace) -> list[Finding]:
+        """Return the proven findings of a trace, with the lines of their native calls."""
+        found = _examine_snapshot(trace)
+        return _examine_snapshot(trace) if found and self._resolve_new_sites(trace) else found
 
-    def _places(self, trace: Trace) -> bool:
-        """Look up the lines of native calls, where there are new ones: findings are told apart by them."""
+    def _resolve_new_sites(self, trace: Trace) -> bool:
+        """Look up the lines of native calls, and return whether there are new ones: they tell findings apart."""
         known = sum(1 for rank in trace.ranks for _ in rank.definitions.all(Def.SITE))
         if known == self._sites:
             return False
         self._sites = known
-        site_lines.resolve(trace)
+        site_lines.resolve_sites(trace)
         return True
 
 
-class SnapshotTaker(Teller):
+class SnapshotTaker(LiveReporter):
     """Takes a snapshot of a run with rings when there are new findings in it (`--keep-around-findings`)."""
 
     ELSEWHERE_THEN = "nothing is set aside around findings"
@@ -100,14 +102,14 @@ class SnapshotTaker(Teller):
         super().__init__(run)
         self._tried: Counter[tuple[Any, ...]] = Counter()
 
-    def _newer(self) -> Trace | None:
+    def _open_if_changed(self) -> Trace | None:
         trace = open_growing(self.run)  # a full ring may have as many calls as before, and others
         return trace if trace is not None and trace.event_count else None
 
-    def _of(self, trace: Trace) -> Iterator[tuple[str, str]]:
+    def _report_new(self, trace: Trace) -> Iterator[tuple[str, str]]:
         """What is seen while the rings turn is no more than a reason to look at a copy, which stands still."""
         try:
-            seen = {finding.group: finding for finding in self._found(trace)}
+            seen = {finding.group: finding for finding in self._find_proven(trace)}
         except Exception:
             return  # calls became others under our eyes: of such bytes anything may come
         seen = {group: seen[group] for group in seen.keys() - self._told if self._tried[group] < TRIES}
@@ -135,9 +137,9 @@ class SnapshotTaker(Teller):
         snapshot = None
         try:
             trace = Trace.open(copy)
-            site_lines.resolve(trace)
+            site_lines.resolve_sites(trace)
             keep_sources(trace, texts=trace.run.get("sources") is not False)
-            new = [finding for finding in _proven(trace) if finding.group not in self._told]
+            new = [finding for finding in _examine_snapshot(trace) if finding.group not in self._told]
             snapshot = snapshots.add_snapshot(copy) if new else None
         finally:
             if snapshot is None:
@@ -145,24 +147,24 @@ class SnapshotTaker(Teller):
         for finding in new:
             self._told.add(finding.group)
             where = f"{snapshots.FOLDER}/{snapshot.name if snapshot else ''}"
-            yield f"so far: {line(finding)} (set aside in {where})", style(finding)
+            yield f"so far: {finding_line(finding)} (set aside in {where})", line_style(finding)
         if len(snapshots.list_snapshots(self.run)) >= snapshots.MOST_SNAPSHOTS:
             self.over = True
             yield f"note: {snapshots.MOST_SNAPSHOTS} parts are set aside around findings, and no more will be", ""
 
 
 def _suspicion(finding: Finding) -> str:
-    """What was seen while calls became others: it may have been none."""
+    """Return the words for what was seen while calls were dropped: it may not be a finding."""
     site = next((site for site in finding.sites if site.line), None)
     return f"what looked like a finding{f' at {site}' if site else ''} [{finding.kind}]"
 
 
-def _proven(trace: Trace) -> list[Finding]:
-    return select_proven(examine(trace, SNAPSHOT_ANALYSES).findings)
+def _examine_snapshot(trace: Trace) -> list[Finding]:
+    return select_proven(run_analyses(trace, SNAPSHOT_ANALYSES).findings)
 
 
-def asked(words: Sequence[str]) -> tuple[list[Teller | Limit], int]:
-    """Who tells what the arguments ask for, and the process without which nobody is told."""
+def parse_arguments(words: Sequence[str]) -> tuple[list[LiveReporter | CallLimit], int]:
+    """Parse the arguments, and return the reporters they ask for and the process whose end ends them."""
     parser = argparse.ArgumentParser(prog="weft.report.live")
     parser.add_argument("run", type=Path)
     parser.add_argument("--findings", action="store_true")
@@ -170,20 +172,20 @@ def asked(words: Sequence[str]) -> tuple[list[Teller | Limit], int]:
     parser.add_argument("--call-limit", type=float)
     parser.add_argument("--of", type=int, required=True)
     args = parser.parse_args(words)
-    tellers: list[Teller | Limit] = [Teller(args.run)] if args.findings else []
+    tellers: list[LiveReporter | CallLimit] = [LiveReporter(args.run)] if args.findings else []
     tellers += [SnapshotTaker(args.run)] if args.around else []
-    return tellers + ([Limit(args.run, args.call_limit)] if args.call_limit is not None else []), args.of
+    return tellers + ([CallLimit(args.run, args.call_limit)] if args.call_limit is not None else []), args.of
 
 
 def main() -> int:
-    """Tell of the run that is named."""
+    """Report on the run that the arguments name until the process that started this one is gone."""
     os.nice(19)
-    tellers, parent = asked(sys.argv[1:])
+    tellers, parent = parse_arguments(sys.argv[1:])
     while os.getppid() == parent and not all(teller.over for teller in tellers):
         spent = time.process_time()
         for teller in tellers:
             try:
-                for news in teller.news() if not teller.over else ():
+                for news in teller.find_news() if not teller.over else ():
                     print(json.dumps(news), flush=True)
             except (RunError, OSError, ValueError):
                 pass  # a file that is being made or renamed: the next look sees it whole

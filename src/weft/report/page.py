@@ -1,4 +1,4 @@
-"""The report as one HTML file without scripts or outside resources; nothing out of the record is markup."""
+"""Renders the report as one HTML file without scripts or outside resources; nothing from the record is markup."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from weft.findings import Finding, Site
 from weft.report import proof
 from weft.report.analysis import Report
 from weft.report.failure import failure_lines
-from weft.report.quotes import Quotes, places
+from weft.report.quotes import Quotes, source_places
 from weft.report.rings import describe_scope
 from weft.report.tables import Tables
 from weft.report.tables import to_html as tables_html
-from weft.report.text import advice, consequences, file_line, heading, printable, replays
+from weft.report.text import advice_lines, consequence_lines, file_line, heading, printable, replay_commands
 from weft.sources import Excerpt, Statement, colour
 from weft.trace import Trace
 
 MAX_EXCERPTS: Final = 16
 OPEN_EXCERPTS: Final = 4
-"""Excerpts of one finding that are there, and that are open."""
+"""The most excerpts of one finding, and how many of them are open."""
 
 STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --error: #c0362c; --warning: #a86a00; --note: #2a6f97; }
@@ -60,7 +60,7 @@ HEAD: Final = (
 
 
 def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
-    """The page."""
+    """Return the report as an HTML page."""
     title = escape(printable(heading(trace, report)))
     command = trace.run.get("command")
     words = " ".join(str(word) for word in command) if isinstance(command, list) else ""
@@ -72,10 +72,10 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
         f'<p class="end">{escape(printable(text))}</p>' for text in (*describe_scope(trace), *describe_ends(trace))
     ]
     quotes = Quotes(trace)
-    parts += [_article(trace, finding, quotes) for finding in report.findings]
+    parts += [render_finding(trace, finding, quotes) for finding in report.findings]
     if tables:
         parts.append(tables_html(tables))
-    if note := quotes.note(report.findings):
+    if note := quotes.source_note(report.findings):
         parts.append(f'<p class="changed">{escape(printable(note))}.</p>')
     if trace.problems:
         items = "".join(f"<li>{escape(printable(problem))}</li>" for problem in trace.problems)
@@ -83,49 +83,51 @@ def to_html(trace: Trace, report: Report, tables: Tables | None = None) -> str:
     return "\n".join(parts) + "\n</body></html>\n"
 
 
-def _article(trace: Trace, finding: Finding, quotes: Quotes) -> str:
+def render_finding(trace: Trace, finding: Finding, quotes: Quotes) -> str:
     rows = "".join(
         f'<tr><td class="place">{escape(printable(file_line(s.file, s.line)))}</td><td>rank {s.rank}</td>'
-        f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short_function(s.function)))}{_way(s)}</td></tr>"
+        f"<td>{escape(printable(s.call))}</td><td>{escape(printable(short_function(s.function)))}{_render_callers(s)}</td></tr>"
         for s in finding.sites[:64]
     )
     sure = "" if finding.certainty == "certain" else f", {finding.certainty}"
-    told = [*advice(finding), *proof.lines(finding), *consequences(finding)]
+    told = [*advice_lines(finding), *proof.proof_lines(finding), *consequence_lines(finding)]
     evidence = "".join(f'<p class="run">{escape(printable(text))}</p>' for text in told)
     if trace_back := (isinstance(finding.evidence, Ended) and finding.evidence.traceback):
-        evidence += f"<details open><summary>traceback</summary><pre>{escape(_safe(trace_back))}</pre></details>"
+        evidence += (
+            f"<details open><summary>traceback</summary><pre>{escape(_printable_lines(trace_back))}</pre></details>"
+        )
     if facts := finding.facts():
         text = escape(json.dumps(facts, indent=1, ensure_ascii=True, default=str))
         evidence += f"<details><summary>evidence</summary><pre>{text}</pre></details>"
-    commands = "".join(f'<p class="run"><code>{escape(text)}</code></p>' for text in replays(trace, finding))
+    commands = "".join(f'<p class="run"><code>{escape(text)}</code></p>' for text in replay_commands(trace, finding))
     return (
         f'<article class="{escape(finding.severity)}" id="{escape(finding.kind)}">'
         f'<p class="kind">{escape(finding.severity)}: {escape(finding.kind)}{sure}</p>'
         f"<p>{escape(printable(finding.message))}.</p><table>{rows}</table>"
-        f"{_excerpts(finding, quotes)}{commands}{evidence}</article>"
+        f"{_render_excerpts(finding, quotes)}{commands}{evidence}</article>"
     )
 
 
-def _safe(text: str) -> str:
-    """A text of several lines, without what would act on a page or terminal."""
+def _printable_lines(text: str) -> str:
+    """Return a text of several lines, without characters that would act on a page or terminal."""
     return "\n".join(printable(line) for line in text.splitlines())
 
 
-def _excerpts(finding: Finding, quotes: Quotes) -> str:
-    """The source around each line of a finding: the first ones open, the others behind their names."""
+def _render_excerpts(finding: Finding, quotes: Quotes) -> str:
+    """Return the source around each line of a finding: the first excerpts open, the others folded."""
     made: list[str] = []
-    for file, line in places(finding)[:MAX_EXCERPTS]:
+    for file, line in source_places(finding)[:MAX_EXCERPTS]:
         excerpt = quotes.excerpt(file, line)
         if excerpt is not None:
             shown = " open" if len(made) < OPEN_EXCERPTS else ""
             name = escape(printable(file_line(file, line)))
-            body = _lines(excerpt, quotes.coloured(excerpt), quotes.statement(file, line))
+            body = _render_lines(excerpt, quotes.coloured(excerpt), quotes.statement(file, line))
             made.append(f"<figure><details{shown}><summary>{name}</summary>{body}</details></figure>")
     return "".join(made)
 
 
-def _lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], statement: Statement | None) -> str:
-    """Numbered lines, the call's marked, and with it the other lines of its statement."""
+def _render_lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], statement: Statement | None) -> str:
+    """Return numbered lines, with the call's marked, and the other lines of its statement."""
     rows = []
     for number, parts in enumerate(coloured, excerpt.first):
         within = statement is not None and statement.first <= number <= statement.last
@@ -135,7 +137,7 @@ def _lines(excerpt: Excerpt, coloured: list[list[tuple[str, str]]], statement: S
     return f'<pre class="source" tabindex="0"><code>{"".join(rows)}</code></pre>'
 
 
-def _way(site: Site) -> str:
+def _render_callers(site: Site) -> str:
     names = " &lt; ".join(
         escape(printable(f"{file_line(f, n)} {short_function(name)}".rstrip())) for f, n, name in site.callers
     )

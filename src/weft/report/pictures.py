@@ -1,4 +1,4 @@
-"""The pictures that a report in text shows of its findings."""
+"""Draws the pictures that a report in text shows of its findings."""
 
 from __future__ import annotations
 
@@ -6,27 +6,31 @@ from collections.abc import Sequence
 from typing import Final, TextIO
 
 from weft.findings import Finding
-from weft.report.ground import Ground
-from weft.report.terminal import columns
+from weft.report.ground import AnalysisContext
+from weft.report.terminal import terminal_columns
 from weft.trace import Trace
 
 MAX_PICTURES: Final = 3
-"""Of a report; of the end of a run one."""
+"""The most pictures of a report; the end of a run has one."""
 
 _DRAWN_WITH: Final = "│┆┼─╌═◀▶◁▷✗■…"
 
 
-def pictures(
-    trace: Trace, findings: Sequence[Finding], to: TextIO, most: int = MAX_PICTURES, ground: Ground | None = None
+def draw_pictures(
+    trace: Trace,
+    findings: Sequence[Finding],
+    to: TextIO,
+    most: int = MAX_PICTURES,
+    ground: AnalysisContext | None = None,
 ) -> dict[int, list[str]]:
-    """The lines of the pictures of the first findings that have one, by their places among the findings.
+    """Return the lines of the pictures of the first findings that have one, by their places among the findings.
 
-    They are in ASCII where `to` cannot show lines, and at a terminal no wider than it is.
+    They are in ASCII if `to` cannot show lines, and at a terminal no wider than it is.
     """
     # A report without such findings draws nothing.
     from weft.picture.finding_diagram import KINDS, draw_finding
 
-    width = columns(to) if to.isatty() else None
+    width = terminal_columns(to) if to.isatty() else None
     found: dict[int, list[str]] = {}
     for place, finding in enumerate(findings):
         if len(found) >= most:
@@ -34,9 +38,9 @@ def pictures(
         if finding.kind not in KINDS:
             continue
         try:
-            ground = ground or Ground(trace)
-            around, there = ground.holding(finding)
-            made = draw_finding(around.trace, there, around.match, plain=not _shows_lines(to), width=width)
+            ground = ground or AnalysisContext(trace)
+            around, there = ground.locate_finding(finding)
+            made = draw_finding(around.trace, there, around.match, plain=not _can_show_lines(to), width=width)
         except Exception:  # a report of a damaged record is worth more than its picture
             continue
         if made:
@@ -44,7 +48,8 @@ def pictures(
     return found
 
 
-def _shows_lines(to: TextIO) -> bool:
+def _can_show_lines(to: TextIO) -> bool:
+    """Return whether the encoding of a stream has the characters of pictures."""
     try:
         _DRAWN_WITH.encode(getattr(to, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):

@@ -1,4 +1,4 @@
-"""Why nothing orders two events: their vector times (Fidge, Mattern), put beside a race as its evidence.
+"""Proves that nothing orders two events, by their vector times (Fidge, Mattern), as the evidence of a race.
 
 The vector time of an event counts for each rank how many of its calls have begun, or come to their end, before it. A
 message can come before the one that a receive took if its sender, when it sent, did not know how that was decided.
@@ -15,60 +15,65 @@ from weft.base.words import plural
 from weft.evidence import Proof, Race, VectorTime
 from weft.findings import Finding
 from weft.report.analysis import Report
-from weft.report.ground import Ground
+from weft.report.ground import AnalysisContext
 
 RACES: Final = ("message-race", "rma-race")
 MOST: Final = 200
-"""Findings that are proved."""
+"""The most findings that get a proof."""
 EVENTS: Final = 9
-"""Events of a finding whose times are told: the receive, the message it took, and of others the first."""
+"""The most events of a finding whose times are shown: the receive, the message it took, and the first others."""
 _SHOWN: Final = 16
 
 
-def proved(ground: Ground, report: Report) -> Report:
-    """The report with the vector times of its races in their evidence, as their `proof`."""
+def add_proofs(ground: AnalysisContext, report: Report) -> Report:
+    """Return the report with the vector times of its races as their `proof`."""
     many = 0
     findings = []
     for finding in report.findings:
-        if finding.kind in RACES and len(finding.events) > 1 and many < MOST and not _names_a_place(finding):
+        if finding.kind in RACES and len(finding.events) > 1 and many < MOST and not _is_place_note(finding):
             many += 1
-            findings.append(replace(finding, proof=_proof(ground, finding)))
+            findings.append(replace(finding, proof=_make_proof(ground, finding)))
         else:
             findings.append(finding)
     return replace(report, findings=tuple(findings))
 
 
-def _names_a_place(finding: Finding) -> bool:
-    """Whether it is a note on a place, and no race: of accesses every finding has two."""
+def _is_place_note(finding: Finding) -> bool:
+    """Return whether it is a note on a place, and not a race: a finding on accesses always has two events."""
     return finding.kind == "message-race" and not isinstance(finding.evidence, Race)
 
 
-def _proof(ground: Ground, finding: Finding) -> Proof:
+def _make_proof(ground: AnalysisContext, finding: Finding) -> Proof:
     events = list(finding.events[:EVENTS])
     if finding.kind == "rma-race":
         events = events[:2]
-    times = [_time(*ground.around(event)) for event in events]
-    reasons = _of_messages(*ground.holding(finding)) if finding.kind == "message-race" else _of_accesses(ground, events)
+    times = [_vector_time(*ground.locate_event(event)) for event in events]
+    reasons = (
+        _message_reasons(*ground.locate_finding(finding))
+        if finding.kind == "message-race"
+        else _access_reasons(ground, events)
+    )
     return Proof(times=times, because=reasons)
 
 
-def _time(ground: Ground, event: EventId) -> VectorTime:
-    """The vector time of an event: of each rank the calls that had begun, and ended, before it began."""
+def _vector_time(ground: AnalysisContext, event: EventId) -> VectorTime:
+    """Return the vector time of an event: for each rank the calls that had begun, and ended, before it began."""
     past = ground.order.past(event, end=False)
     rank, index = ground.named(event)
-    begun, ended = (calls.tolist() for calls in ground.counted(past))
+    begun, ended = (calls.tolist() for calls in ground.count_in_past(past))
     return VectorTime(rank=rank, event=index, begun=begun, ended=ended)
 
 
-def _of_messages(ground: Ground, finding: Finding) -> list[str]:
+def _message_reasons(ground: AnalysisContext, finding: Finding) -> list[str]:
+    """Return why the other messages of a race could have come first, a sentence for each."""
     receive = finding.events[0]
     receiver = receive.rank
-    _, decided = ground.named(EventId(receiver, _decision(ground, receive)))
+    _, decided = ground.named(EventId(receiver, _deciding_call(ground, receive)))
     reasons = []
     others = finding.evidence.others if isinstance(finding.evidence, Race) else ()
     for send in (EventId(other.rank, other.event) for other in others[: EVENTS - 2]):
         sender, call = ground.named(send)
-        known = int(ground.counted(ground.order.past(send, end=False))[1][receiver])
+        known = int(ground.count_in_past(ground.order.past(send, end=False))[1][receiver])
         reasons.append(
             f"rank {sender} sends in its call {call}, when it knows of {plural(known, 'finished call')} of rank "
             f"{receiver}; that receive was decided in call {decided}, which is not among them"
@@ -76,8 +81,8 @@ def _of_messages(ground: Ground, finding: Finding) -> list[str]:
     return reasons
 
 
-def _decision(ground: Ground, receive: EventId) -> int:
-    """The call at whose end a receive was proved to be decided."""
+def _deciding_call(ground: AnalysisContext, receive: EventId) -> int:
+    """Return the call at whose end a receive was proved to be decided."""
     for row in ground.match.receives_of(receive):
         known = int(ground.order.known[row])
         if known < len(ground.trace.ranks[receive.rank]):
@@ -85,7 +90,8 @@ def _decision(ground: Ground, receive: EventId) -> int:
     return receive.event
 
 
-def _of_accesses(ground: Ground, events: list[EventId]) -> list[str]:
+def _access_reasons(ground: AnalysisContext, events: list[EventId]) -> list[str]:
+    """Return why neither of two accesses is ordered after the other, a sentence for each."""
     reasons = []
     for event, (other, place) in ((events[0], events[-1]), (events[-1], events[0])):
         if event.rank != other:
@@ -97,8 +103,8 @@ def _of_accesses(ground: Ground, events: list[EventId]) -> list[str]:
     return reasons
 
 
-def lines(finding: Finding) -> Iterable[str]:
-    """The proof for people."""
+def proof_lines(finding: Finding) -> Iterable[str]:
+    """Yield the proof of a finding as lines for people."""
     proof = finding.proof
     if proof is None:
         return

@@ -1,4 +1,4 @@
-"""What a report quotes of the program's source: the statement of each site, lines around it, and what has changed."""
+"""Quotes the program's source in a report: the statement of each site, lines around it, and what has changed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from weft.sources import Excerpt, Sources, Statement, current_files
 from weft.trace import Trace
 
 AROUND = 3
-"""Lines before and behind a call's that a report shows."""
+"""How many lines before and after a call's line a report shows."""
 
 
 class Quotes:
-    """The source of what a report is of. Of a program that was not recorded it quotes excerpts, as files are today."""
+    """The source that a report quotes. For a program that was not recorded, excerpts of the files as they are today."""
 
     def __init__(self, subject: object) -> None:
         self._subject = subject
@@ -25,39 +25,41 @@ class Quotes:
         return sources.of(self._subject) if isinstance(self._subject, Trace) else None
 
     def statement(self, file: str, line: int) -> Statement | None:
-        """The statement of a call; None where the run does not have it."""
+        """Return the statement of a call; None if the run does not have it."""
         return self._sources.statement(file, line) if self._sources and file and line else None
 
     def excerpt(self, file: str, line: int) -> Excerpt | None:
-        """The lines around a call; None where the run does not have them."""
+        """Return the lines around a call; None if the run does not have them."""
         if self._sources is None:
             return current_files.excerpt(file, line, AROUND)
         return self._sources.excerpt(file, line, AROUND) if self._sources.kept and file and line else None
 
     def coloured(self, excerpt: Excerpt) -> list[list[tuple[str, str]]]:
-        """An excerpt's lines as (class, text) pairs."""
+        """Return an excerpt's lines as (class, text) pairs."""
         return self._sources.coloured(excerpt) if self._sources else []
 
-    def note(self, findings: Iterable[Finding]) -> str | None:
-        """One sentence on files that are no longer what they were, of those with calls and those that findings name."""
+    def source_note(self, findings: Iterable[Finding]) -> str | None:
+        """Return one sentence on files that have changed since the run, of those with calls and those that findings
+        name.
+        """
         if self._sources is None:
             return None
-        return self._sources.note([*self._sources.own, *_files(findings)])
+        return self._sources.note([*self._sources.own, *_files_of(findings)])
 
 
-def _files(findings: Iterable[Finding]) -> Iterator[str]:
+def _files_of(findings: Iterable[Finding]) -> Iterator[str]:
     for finding in findings:
         for site in finding.sites:
             yield site.file
             yield from (file for file, _, _ in site.callers)
 
 
-def places(finding: Finding) -> list[tuple[str, int]]:
-    """The lines of a finding's sites, each once, the one to look at first in front."""
+def source_places(finding: Finding) -> list[tuple[str, int]]:
+    """Return the lines of a finding's sites, each once, the most important one first."""
     return list(dict.fromkeys((site.file, site.line) for site in finding.sites if site.file and site.line))
 
 
 def site_json(site: Site, quotes: Quotes) -> dict[str, object]:
-    """A site as the report's JSON holds it, with its statement where that is known."""
+    """Return a site as the report's JSON has it, with its statement if that is known."""
     of = quotes.statement(site.file, site.line)
     return {**site.to_json(), **({"statement": of.text} if of else {})}

@@ -1,6 +1,6 @@
-"""The analyses of a report, a record each. What an analysis cannot be run for is told, never passed over.
+"""Lists the analyses of a report, a record each. If one cannot be run for a run, the report says so.
 
-An analysis is imported when it is run: a short report pays for those that its run has calls for. The imports stand in
+An analysis is imported when it is run: a short report pays for those that its run has calls for. The imports are in
 functions, not in texts, so that the type checker reads them too.
 """
 
@@ -13,9 +13,9 @@ from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.findings import Finding
 from weft.match import Match
-from weft.report.ground import Ground
+from weft.report.ground import AnalysisContext
 from weft.systems import MPI, PVM
-from weft.terms.analysis_sections import Part
+from weft.terms.analysis_sections import AnalysisSection
 
 Need = Literal["match", "order"]
 """What of the ground is made before an analysis: those that need the order are begun last."""
@@ -36,13 +36,13 @@ class Analysis:
 
     name: str
     needs: frozenset[Need]
-    find: Callable[[Ground], Iterable[Finding]]
-    worthwhile: Callable[[Ground], bool] = lambda ground: True
+    find: Callable[[AnalysisContext], Iterable[Finding]]
+    worthwhile: Callable[[AnalysisContext], bool] = lambda ground: True
     """False for a run without such calls, in which it can find nothing: then it is not even imported."""
     by_rank: bool = False
     """Whether it looks at the ranks one by one, in their order: then several processes can share them (together.py)."""
-    parts: Callable[[], Sequence[Part]] | None = None
-    """Of one that goes through the ranks more than once: its sections, each rank by rank."""
+    parts: Callable[[], Sequence[AnalysisSection]] | None = None
+    """The sections of an analysis that goes through the ranks more than once, each rank by rank."""
     cut: Way = "not"
     """How it goes about a run that is cut into segments (segments.py)."""
     in_suffix: InSuffix = "never"
@@ -51,184 +51,184 @@ class Analysis:
     """Whether its findings are of sums over the whole run: `weft.waits`."""
 
 
-def _endings(ground: Ground) -> Iterable[Finding]:
+def _endings(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.endings import find
 
     return find(ground.trace)
 
 
-def _deadlock(ground: Ground) -> Iterable[Finding]:
+def _deadlock(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.deadlock import find
 
     return find(ground.trace)
 
 
-def _potential_deadlock(ground: Ground) -> Iterable[Finding]:
+def _potential_deadlock(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.deadlock.unbuffered_sends import find
 
     return find(ground.trace, ground.match)
 
 
-def _other_matches(ground: Ground) -> Iterable[Finding]:
+def _other_matches(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.deadlock.wildcard_alternatives import find
 
     return find(ground.trace, ground.match, ground.order)
 
 
-def _arguments(ground: Ground) -> Iterable[Finding]:
+def _arguments(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.arguments import find
 
     return find(ground.trace)
 
 
-def _of_pvm(ground: Ground) -> Iterable[Finding]:
+def _pvm_faults(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.pvm import find
 
     return find(ground.trace, ground.match)
 
 
-def _lifetime(ground: Ground) -> Iterable[Finding]:
+def _lifetime(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.lifetime_and_threads import find
 
     return find(ground.trace)
 
 
-def _collectives(ground: Ground) -> Iterable[Finding]:
+def _collectives(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.collectives import find
 
     return find(ground.trace, ground.match)
 
 
-def _reductions(ground: Ground) -> Iterable[Finding]:
+def _reductions(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.reductions import find
 
     return find(ground.trace, ground.match)
 
 
-def _messages(ground: Ground) -> Iterable[Finding]:
+def _messages(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.messages import find
 
     return find(ground.trace, ground.match)
 
 
-def _parts_of_messages() -> Sequence[Part]:
+def _parts_of_messages() -> Sequence[AnalysisSection]:
     from weft.usage.messages import PARTS
 
     return PARTS
 
 
-def _requests(ground: Ground) -> Iterable[Finding]:
+def _requests(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.long_ranks import find
 
     return find(ground.trace)
 
 
-def _onesided(ground: Ground) -> Iterable[Finding]:
+def _onesided(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.one_sided import find
 
     return find(ground.trace, ground.order)
 
 
-def _ready_sends(ground: Ground) -> Iterable[Finding]:
+def _ready_sends(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.ready_sends import find
 
     return find(ground.trace, ground.match, ground.order)
 
 
-def _of_files(ground: Ground) -> Iterable[Finding]:
+def _file_faults(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.file_races import find
 
     return find(ground.trace, ground.order)
 
 
-def _memory(ground: Ground) -> Iterable[Finding]:
+def _memory(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.buffer_overruns import find
 
-    return find(ground.trace, lambda event: _matched(ground, event))
+    return find(ground.trace, lambda event: _locate_match(ground, event))
 
 
-def _matched(ground: Ground, event: EventId) -> tuple[Match, EventId]:
-    around, here = ground.around(event)
+def _locate_match(ground: AnalysisContext, event: EventId) -> tuple[Match, EventId]:
+    around, here = ground.locate_event(event)
     return around.match, here
 
 
-def _pending(ground: Ground) -> Iterable[Finding]:
+def _pending(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.access.buffer_reuse import find_buffer_reuse
 
     return find_buffer_reuse(ground.trace)
 
 
-def _of_windows(ground: Ground) -> Iterable[Finding]:
+def _window_races(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.access.window_races import find_window_races
 
     return find_window_races(ground.trace, ground.order)
 
 
-def _ghosts(ground: Ground) -> Iterable[Finding]:
+def _ghosts(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.halo.ghost_checks import find
 
     return find(ground.trace, ground.order)
 
 
-def _races(ground: Ground) -> Iterable[Finding]:
+def _races(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.races import find
 
     return find(ground.trace, ground.match, ground.order)
 
 
-def _resources(ground: Ground) -> Iterable[Finding]:
+def _resources(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.usage.resource_leaks import find
 
     return find(ground.trace)
 
 
-def _waits(ground: Ground) -> Iterable[Finding]:
+def _waits(ground: AnalysisContext) -> Iterable[Finding]:
     from weft.waits import find
 
     return find(ground.trace, ground.match)
 
 
-def _moves_data(ground: Ground) -> bool:
-    return ground.moves_data
+def _moves_data(ground: AnalysisContext) -> bool:
+    return ground.has_data_calls
 
 
-def _moves_data_by_mpi(ground: Ground) -> bool:
-    return ground.trace.system is MPI and ground.moves_data
+def _moves_data_by_mpi(ground: AnalysisContext) -> bool:
+    return ground.trace.system is MPI and ground.has_data_calls
 
 
-def _receives(ground: Ground) -> bool:
+def _receives(ground: AnalysisContext) -> bool:
     return ground.receives
 
 
-def _mpi(ground: Ground) -> bool:
+def _mpi(ground: AnalysisContext) -> bool:
     return ground.trace.system is MPI
 
 
-def _pvm(ground: Ground) -> bool:
+def _pvm(ground: AnalysisContext) -> bool:
     return ground.trace.system is PVM
 
 
-def _windows(ground: Ground) -> bool:
+def _windows(ground: AnalysisContext) -> bool:
     return ground.windows
 
 
-def _ready(ground: Ground) -> bool:
+def _ready(ground: AnalysisContext) -> bool:
     return ground.ready
 
 
-def _files(ground: Ground) -> bool:
+def _files(ground: AnalysisContext) -> bool:
     return ground.files
 
 
-def _touched(ground: Ground) -> bool:
+def _touched(ground: AnalysisContext) -> bool:
     return ground.touched
 
 
-def _halos(ground: Ground) -> bool:
-    return ground.halos
+def _halos(ground: AnalysisContext) -> bool:
+    return ground.has_halos
 
 
-def _contents(ground: Ground) -> bool:
+def _contents(ground: AnalysisContext) -> bool:
     return ground.contents
 
 
@@ -243,7 +243,7 @@ ANALYSES: Final = (
     Analysis("potential deadlock", MATCH, _potential_deadlock, cut="each", in_suffix="ordered"),
     Analysis("other matches", ORDER, _other_matches, _receives, cut="each"),
     Analysis("invalid arguments", NONE, _arguments, _mpi, by_rank=True, cut="ranks"),
-    Analysis("packing and buffers", MATCH, _of_pvm, _pvm, in_suffix="no rings"),
+    Analysis("packing and buffers", MATCH, _pvm_faults, _pvm, in_suffix="no rings"),
     Analysis("lifetime and threads", NONE, _lifetime, _mpi, by_rank=True, cut="ranks"),
     Analysis("collectives", MATCH, _collectives, _mpi, cut="each", in_suffix="closed"),
     Analysis("reductions", MATCH, _reductions, _contents),
@@ -251,10 +251,10 @@ ANALYSES: Final = (
     Analysis("requests", NONE, _requests, _moves_data_by_mpi, by_rank=True, cut="ranks", in_suffix="closed"),
     Analysis("one-sided", ORDER, _onesided, _windows, cut="each"),
     Analysis("ready sends", ORDER, _ready_sends, _ready, cut="each"),
-    Analysis("files", ORDER, _of_files, _files, cut="each"),
+    Analysis("files", ORDER, _file_faults, _files, cut="each"),
     Analysis("memory behind buffers", MATCH, _memory, _moves_data, by_rank=True, cut="ranks"),
     Analysis("accesses of buffers", NONE, _pending, _touched, by_rank=True),
-    Analysis("accesses of windows", ORDER, _of_windows, _touched),
+    Analysis("accesses of windows", ORDER, _window_races, _touched),
     Analysis("ghost cells", ORDER, _ghosts, _halos),
     Analysis("message races", ORDER, _races, _receives, cut="each", in_suffix="ordered"),
     Analysis("resources", NONE, _resources, _mpi, by_rank=True, cut="ranks", in_suffix="closed"),

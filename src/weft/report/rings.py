@@ -1,12 +1,12 @@
 """What a report may say of a run whose rings dropped its first calls (`weft run --keep`), and of its snapshots.
 
-A finding is told where the calls of the suffix prove it. So analyses that look for what came first (a datatype's
+A finding is reported if the calls of the suffix prove it. So analyses that look for what came first (a datatype's
 commit, a window's lock, the memory behind a buffer) are not run, and the calls of a finding must begin after the last
 request of the dropped calls was complete: from there on nothing unseen comes in. Where messages could not be counted,
 or something unseen orders calls, what rests on the order is not looked for. The report says all of that.
 
-The snapshots of a run are searched anew each time, as runs of their own. What was found there is told with its places
-and its sentence; its events are those of the snapshot.
+The snapshots of a run are searched anew each time, as runs of their own. Their findings are reported with their places
+and sentences; its events are those of the snapshot.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from weft.base.words import listed, plural, printable
 from weft.errors import RunError
 from weft.evidence import Around
 from weft.findings import Finding
-from weft.match.operations import completions
+from weft.match.operations import request_completions
 from weft.match.rings import dropped_operations
 from weft.report.registry import ANALYSES, Analysis
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import decode_durations
 from weft.trace.rings.snapshots import list_snapshots
@@ -61,15 +61,17 @@ class SuffixScope:
     @cached_property
     def clear_ns(self) -> int:
         """Until when (ns) calls completed requests of dropped ones, or used their windows and files."""
-        return max(self.suffix.begin_ns, *(self._clear_ns(rank) for rank in self.trace.ranks))
+        return max(self.suffix.begin_ns, *(self._clear_ns_of_rank(rank) for rank in self.trace.ranks))
 
-    def _clear_ns(self, rank: Rank) -> int:
-        table, events = masks(self.trace.functions), rank.events
+    def _clear_ns_of_rank(self, rank: Rank) -> int:
+        table, events = masks_of(self.trace.functions), rank.events
         made = events["object"][table.where(rank, calls.REQUEST_MAKERS)]
-        request, event = completions(rank) if len(events) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        request, event = request_completions(rank) if len(events) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
         foreign: Ints = event[(request > 1) & ~np.isin(request, made)]
         objects = table.where(rank, _ON_OBJECTS | calls.STARTS)
-        makers = events["object"][table.where(rank, calls.WINDOW_MAKERS | calls.words("File_open") | calls.PERSISTENT)]
+        makers = events["object"][
+            table.where(rank, calls.WINDOW_MAKERS | calls.word_set("File_open") | calls.PERSISTENT)
+        ]
         foreign = np.concatenate([foreign, objects[~np.isin(events["object"][objects], makers)]])
         if not len(foreign):
             return -(2**62)
@@ -90,14 +92,14 @@ class SuffixScope:
 
     def _uses_dropped_request(self, event: Event) -> bool:
         """Whether a call, which may not have returned, uses a request that no call of its rank's suffix made."""
-        of_one = masks(self.trace.functions).table(calls.OF_ONE | calls.STARTS | calls.CANCELS | calls.RELEASES)
+        of_one = masks_of(self.trace.functions).table(calls.OF_ONE | calls.STARTS | calls.CANCELS | calls.RELEASES)
         used = [event.object] if of_one[event.function.id] else event.args.get("array_of_requests", [])
-        made = self._requests_of(event.rank)
+        made = self._requests_made_by(event.rank)
         return any(request > 1 and request not in made for request in used)
 
-    def _requests_of(self, rank: Rank) -> frozenset[int]:
+    def _requests_made_by(self, rank: Rank) -> frozenset[int]:
         if rank.index not in self._made_requests:
-            makers = masks(self.trace.functions).where(rank, calls.REQUEST_MAKERS)
+            makers = masks_of(self.trace.functions).where(rank, calls.REQUEST_MAKERS)
             self._made_requests[rank.index] = frozenset(rank.events["object"][makers].tolist())
         return self._made_requests[rank.index]
 
@@ -119,11 +121,13 @@ class SuffixScope:
         unordered = sorted(one.name for one in ANALYSES if one.in_suffix == "ordered" and not self.is_ordered)
         lines = [f"looked for in these: {listed(searched)}"]
         if unordered:
-            lines.append(f"not looked for, as the dropped calls left open {self._reason()}: {listed(unordered)}")
+            lines.append(
+                f"not looked for, as the dropped calls left open {self._reason_for_no_order()}: {listed(unordered)}"
+            )
         left = [one.name for one in ANALYSES if one.in_suffix == "never"]
         return [*lines, f"not looked for, as it takes the whole run: {listed(left)}"]
 
-    def _reason(self) -> str:
+    def _reason_for_no_order(self) -> str:
         is_unsettled = self._dropped is not None and self._dropped.unsettled
         return "which messages were under way" if is_unsettled else "what the ranks knew of each other"
 

@@ -1,4 +1,4 @@
-"""The report as SARIF 2.1.0, which code hosts and editors open beside the source."""
+"""Writes the report as SARIF 2.1.0, which code hosts and editors show next to the source."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from weft.trace import Trace
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 MOST_LINKS: Final = 8
-"""Places that a message names; all of them stand beside it."""
+"""The most places that a message names; all of them are listed with it."""
 
 _TOLD: Final = ("communicator", "tag", "receive", "remedy", "proof")
-"""Of the evidence of a race, what a reader of SARIF is told too."""
+"""The evidence of a race that is in SARIF, too."""
 
 
 Marked = Callable[[Finding, Site], Mapping[str, Any]]
-"""What is known of a place of a finding beside its line: `region` and `contextRegion` of SARIF."""
+"""What is known of a finding's place besides its line: `region` and `contextRegion` of SARIF."""
 
 
 def to_sarif(
@@ -40,17 +40,20 @@ def to_sarif(
     successful: bool = True,
     marked: Marked | None = None,
 ) -> dict[str, object]:
-    """One SARIF run with a rule a kind and a result a finding; `marked` takes the place of the record's sources."""
+    """Return one SARIF run with a rule for each kind and a result for each finding.
+
+    `marked` replaces the record's sources.
+    """
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
     quotes = Quotes(trace)
     end = describe_scope(trace) if isinstance(trace, Trace) else []
-    told = [*end, *notes, *([note] if (note := quotes.note(findings)) else [])]
+    told = [*end, *notes, *([note] if (note := quotes.source_note(findings)) else [])]
     driver = {
         "name": "Weft",
         "informationUri": HOME,
         "version": weft.__version__,
-        "rules": [_rule(kind) for kind in kinds],
+        "rules": [_make_rule(kind) for kind in kinds],
     }
     run: dict[str, Any] = {
         "tool": {"driver": driver},
@@ -58,13 +61,13 @@ def to_sarif(
             {
                 "executionSuccessful": successful and not failures,
                 "toolExecutionNotifications": [
-                    *(_notification("error", failure_line([f.analysis], f)) for f in failures),
-                    *(_notification("warning", problem) for problem in trace.problems),
-                    *(_notification("note", text) for text in told),
+                    *(_make_notification("error", failure_line([f.analysis], f)) for f in failures),
+                    *(_make_notification("warning", problem) for problem in trace.problems),
+                    *(_make_notification("note", text) for text in told),
                 ],
             }
         ],
-        "results": [_result(finding, kinds, root, marked or quoted(quotes)) for finding in findings],
+        "results": [_make_result(finding, kinds, root, marked or quote_regions(quotes)) for finding in findings],
         "columnKind": "unicodeCodePoints",
     }
     if root.startswith("/"):
@@ -72,7 +75,7 @@ def to_sarif(
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _rule(slug: str) -> dict[str, object]:
+def _make_rule(slug: str) -> dict[str, object]:
     kind = KINDS[slug]
     return {
         "id": slug,
@@ -86,63 +89,65 @@ def _rule(slug: str) -> dict[str, object]:
     }
 
 
-def _notification(level: str, text: str) -> dict[str, object]:
+def _make_notification(level: str, text: str) -> dict[str, object]:
     return {"level": level, "message": {"text": text}}
 
 
-def _result(finding: Finding, kinds: list[str], root: str, marked: Marked) -> dict[str, Any]:
-    shown = [(_location(finding, site, root, marked), site) for site in finding.sites if site.file]
+def _make_result(finding: Finding, kinds: list[str], root: str, marked: Marked) -> dict[str, Any]:
+    shown = [(_make_location(finding, site, root, marked), site) for site in finding.sites if site.file]
     places = [place for place, _ in shown]
     told = {key: value for key, value in finding.facts().items() if key in _TOLD}
     result: dict[str, object] = {
         "ruleId": finding.kind,
         "ruleIndex": kinds.index(finding.kind),
         "level": finding.severity,
-        "message": {"text": finding.message + _links([site for _, site in shown[1:]])},
+        "message": {"text": finding.message + _related_sentence([site for _, site in shown[1:]])},
         # SARIF has one location for what to look at and a list for what belongs to it.
         "locations": places[:1],
         "relatedLocations": [{**place, "id": i} for i, place in enumerate(places[1:], 1)],
         "properties": {"certainty": finding.certainty, "ranks": list(finding.ranks), **told},
     }
-    stacks = [_stack(site, root) for site in finding.sites if site.callers and site.file]
+    stacks = [_make_stack(site, root) for site in finding.sites if site.callers and site.file]
     if stacks:
         result["stacks"] = stacks
     return result
 
 
-def _stack(site: Site, root: str) -> dict[str, object]:
+def _make_stack(site: Site, root: str) -> dict[str, object]:
     frames = [(site.file, site.line, site.function), *site.callers]
     return {
         "message": {"text": f"rank {site.rank}: {site.call}"},
-        "frames": [{"location": _physical(*frame, root)} for frame in frames if frame[0]],
+        "frames": [{"location": _make_physical_location(*frame, root)} for frame in frames if frame[0]],
     }
 
 
-def _links(related: Sequence[Site]) -> str:
-    """A sentence that names the other places: GitHub shows those that a message links to, by their number."""
+def _related_sentence(related: Sequence[Site]) -> str:
+    """Return a sentence that names the other places: GitHub shows those that a message links to, by their number."""
     named = [
-        f"[{_unlinked(site.call)} at {_unlinked(file_line(site.file, site.line))}]({i})"
+        f"[{_escape_brackets(site.call)} at {_escape_brackets(file_line(site.file, site.line))}]({i})"
         for i, site in enumerate(related[:MOST_LINKS], 1)
     ]
     return f". See {', '.join(named)}" if named else ""
 
 
-def _unlinked(text: str) -> str:
-    """A text whose brackets are none of a link (SARIF 3.11.6)."""
+def _escape_brackets(text: str) -> str:
+    """Return a text whose brackets are not those of a link (SARIF 3.11.6)."""
     return re.sub(r"[\\\[\]]", r"\\\g<0>", text)
 
 
-def _location(finding: Finding, site: Site, root: str, marked: Marked) -> dict[str, Any]:
-    place = _physical(site.file, site.line, site.function, root)
+def _make_location(finding: Finding, site: Site, root: str, marked: Marked) -> dict[str, Any]:
+    place = _make_physical_location(site.file, site.line, site.function, root)
     if "region" in place["physicalLocation"]:
         place["physicalLocation"] |= marked(finding, site)
     return {**place, "message": {"text": f"rank {site.rank}: {site.call}" if finding.ranks else site.call}}
 
 
-def quoted(quotes: Quotes) -> Marked:
-    """The text of a region, from the call's line to the end of its statement, and the lines around it."""
+def quote_regions(quotes: Quotes) -> Marked:
+    """Return a function that gives the text of a region, from the call's line to the end of its statement, and its
+    context.
+    """
 
-    def marked(finding: Finding, site: Site) -> dict[str, Any]:
+    def quote(finding: Finding, site: Site) -> dict[str, Any]:
         excerpt = quotes.excerpt(site.file, site.line)
         if excerpt is None:
             return {}
@@ -151,13 +156,13 @@ def quoted(quotes: Quotes) -> Marked:
         at = site.line - excerpt.first
         snippet = "\n".join(excerpt.lines[at : last + 1 - excerpt.first])
         found: dict[str, Any] = {"region": {"startLine": site.line, "endLine": last, "snippet": {"text": snippet}}}
-        return found | context(excerpt, last + 1 - site.line)
+        return found | context_region(excerpt, last + 1 - site.line)
 
-    return marked
+    return quote
 
 
-def context(excerpt: Excerpt, region: int) -> dict[str, Any]:
-    """The lines around a region of so many; nothing where there are no more (SARIF 3.29.5)."""
+def context_region(excerpt: Excerpt, region: int) -> dict[str, Any]:
+    """Return the lines around a region of so many; {} if there are no more (SARIF 3.29.5)."""
     if len(excerpt.lines) <= region:
         return {}
     last = excerpt.first + len(excerpt.lines) - 1
@@ -166,8 +171,8 @@ def context(excerpt: Excerpt, region: int) -> dict[str, Any]:
     }
 
 
-def _physical(file: str, line: int, function: str, root: str) -> dict[str, Any]:
-    physical: dict[str, object] = {"artifactLocation": _artifact(file, root)}
+def _make_physical_location(file: str, line: int, function: str, root: str) -> dict[str, Any]:
+    physical: dict[str, object] = {"artifactLocation": _artifact_location(file, root)}
     if line > 0:
         physical["region"] = {"startLine": line}
     place: dict[str, Any] = {"physicalLocation": physical}
@@ -176,7 +181,7 @@ def _physical(file: str, line: int, function: str, root: str) -> dict[str, Any]:
     return place
 
 
-def _artifact(file: str, root: str) -> dict[str, str]:
+def _artifact_location(file: str, root: str) -> dict[str, str]:
     path = PurePosixPath(file)
     if root and path.is_relative_to(root):
         return {"uri": quote(str(path.relative_to(root))), "uriBaseId": "CWD"}

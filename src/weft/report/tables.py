@@ -1,4 +1,4 @@
-"""Where the time went and who sent how much to whom, as text, JSON and HTML."""
+"""Tabulates where the time went and who sent how much to whom, as text, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.base.words import plural
-from weft.report.ground import Ground
+from weft.report.ground import AnalysisContext
 from weft.report.text import printable
 from weft.trace import Level, Trace
 from weft.waits import (
@@ -31,7 +31,7 @@ from weft.waits import (
 from weft.waits.ledger import empty, seconds
 
 MAX_ROWS: Final = 1000
-"""Rows of a table of times in JSON."""
+"""The most rows of a table of times in JSON."""
 
 TEXT_ROWS: Final = 20
 MAX_BLOCKS: Final = 64
@@ -52,23 +52,23 @@ class Tables:
     ledger: Ledger
 
 
-def tables(trace: Trace, match: Any) -> Tables:
-    """The tables of a matched run; empty ones of a run of level `outcomes`, which holds no calls."""
+def make_tables(trace: Trace, match: Any) -> Tables:
+    """Return the tables of a matched run; empty ones for a run of level `outcomes`, which has no calls."""
     if trace.level == Level.OUTCOMES:
         nothing = np.zeros((0, 0), np.int64)
         return Tables({key: [] for key in KEYS}, nothing, nothing, empty())
     return Tables(all_profiles(trace, match), *message_matrix(trace, match), ledger_of(trace, match))
 
 
-def tables_of(ground: Ground) -> Tables:
-    """The tables of a run that was analysed; of one in segments their sums."""
+def make_tables_of_context(ground: AnalysisContext) -> Tables:
+    """Return the tables of a run that was analysed; for one in segments their sums."""
     if ground.parts is None:
-        return tables(ground.trace, ground.match if ground.trace.level != Level.OUTCOMES else None)
+        return make_tables(ground.trace, ground.match if ground.trace.level != Level.OUTCOMES else None)
     rows: dict[Key, dict[str, list[int]]] = {key: {} for key in KEYS}
     total: Times | None = None
     ranks = len(ground.trace.ranks)
     messages, sizes = np.zeros((ranks, ranks), np.int64), np.zeros((ranks, ranks), np.int64)
-    for part in ground.parts.each():
+    for part in ground.parts.iterate():
         for key, found in all_profiles(part.trace, part.match).items():
             for row in found:
                 sums = rows[key].setdefault(row.name, [0, 0, 0])
@@ -85,7 +85,7 @@ def tables_of(ground: Ground) -> Tables:
 
 
 def to_json(of: Tables) -> dict[str, Any]:
-    """The keys `waiting`, `times` and `matrix` of a report."""
+    """Return the keys `waiting`, `times` and `matrix` of a report."""
     messages, each = merge_blocks(of.messages, MAX_BLOCKS)
     rows = {
         key: [{"name": r.name, "calls": r.calls, "ns": r.ns, "waiting_ns": r.waiting} for r in found[:MAX_ROWS]]
@@ -100,7 +100,7 @@ def to_json(of: Tables) -> dict[str, Any]:
 
 
 def times_lines(of: Tables) -> Iterator[str]:
-    """The tables of times as text, worst first. All shares are of one base, which the first line names."""
+    """Yield the tables of times as text, worst first. All shares are of one base, which the first line names."""
     yield ""
     yield from of.ledger.lines()
     yield ""
@@ -120,7 +120,7 @@ def times_lines(of: Tables) -> Iterator[str]:
 
 
 def matrix_lines(of: Tables, width: int) -> Iterator[str]:
-    """Messages and bytes from rank (row) to rank (column), merged into blocks where they do not fit `width`."""
+    """Yield messages and bytes from rank (row) to rank (column), merged into blocks if they do not fit `width`."""
     label = 2 * len(str(max(0, len(of.messages) - 1))) + 2
     most = max(1, (width - label) // _CELL)
     for name, values in (("messages", of.messages), ("bytes", of.bytes)):
@@ -128,19 +128,19 @@ def matrix_lines(of: Tables, width: int) -> Iterator[str]:
         of_blocks = f", {each} ranks a row and column" if each > 1 else ""
         yield ""
         yield f"{name} from rank (row) to rank (column){of_blocks}"
-        yield " " * label + "".join(f"{_block(i, each, len(values)):>{_CELL}}" for i in range(len(merged)))
+        yield " " * label + "".join(f"{_block_label(i, each, len(values)):>{_CELL}}" for i in range(len(merged)))
         for i, row in enumerate(merged.tolist()):
-            cells = "".join(f"{_short(v) if v else '.':>{_CELL}}" for v in row)
-            yield f"{_block(i, each, len(values)):<{label}}{cells}"
+            cells = "".join(f"{_short_number(v) if v else '.':>{_CELL}}" for v in row)
+            yield f"{_block_label(i, each, len(values)):<{label}}{cells}"
 
 
-def _block(i: int, each: int, ranks: int) -> str:
+def _block_label(i: int, each: int, ranks: int) -> str:
     first, last = i * each, min((i + 1) * each, ranks) - 1
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _short(value: int) -> str:
-    """1.5K for 1,536: at most six signs."""
+def _short_number(value: int) -> str:
+    """Return 1.5K for 1,536: at most six characters."""
     size, unit = float(value), 0
     while size >= 1000 and unit < len(_UNITS) - 1:
         size, unit = size / 1000, unit + 1
@@ -148,8 +148,8 @@ def _short(value: int) -> str:
 
 
 def to_html(of: Tables) -> str:
-    """The tables, and the matrix as a picture: the darker, the more bytes."""
-    parts = ["<h2>Where the time went</h2>", _causes(of.ledger)]
+    """Return the tables, and the matrix as a picture: the darker, the more bytes."""
+    parts = ["<h2>Where the time went</h2>", _render_causes(of.ledger)]
     for key, rows in of.times.items():
         lines = "".join(
             f'<tr><td class="place">{escape(printable(r.name))}</td><td>{r.calls:,}</td><td>{seconds(r.ns)}</td>'
@@ -160,12 +160,12 @@ def to_html(of: Tables) -> str:
         parts.append(f"<details{' open' if key == 'function' else ''}><summary>by {_HEADS[key]}</summary>")
         parts.append(f'<table class="times">{head}{lines}</table></details>')
     parts.append("<h2>Who sent to whom</h2>")
-    parts.append(_picture(of))
+    parts.append(_render_matrix(of))
     return "\n".join(parts)
 
 
-def _causes(ledger: Ledger) -> str:
-    """Time in MPI by cause, of all ranks and of each."""
+def _render_causes(ledger: Ledger) -> str:
+    """Return the table of time in MPI by cause, of all ranks and of each."""
     causes, share = ledger.present(), ledger.base.share
     total = "".join(
         f'<tr><td class="place">{cause.label}</td><td>{seconds(ledger.total(cause))}</td>'
@@ -190,7 +190,7 @@ def _causes(ledger: Ledger) -> str:
     )
 
 
-def _picture(of: Tables) -> str:
+def _render_matrix(of: Tables) -> str:
     sizes, each = merge_blocks(of.bytes, MAX_BLOCKS)
     messages, _ = merge_blocks(of.messages, MAX_BLOCKS)
     if not messages.any():
@@ -203,7 +203,7 @@ def _picture(of: Tables) -> str:
     for i, j in np.argwhere(messages > 0).tolist():
         shade = 0.1 + 0.9 * float(np.log1p(float(shown[i, j]))) / most
         sent = f"{messages[i, j]:,} messages, {sizes[i, j]:,} bytes"
-        told = f"<title>rank {_block(i, each, ranks)} to {_block(j, each, ranks)}: {sent}</title>"
+        told = f"<title>rank {_block_label(i, each, ranks)} to {_block_label(j, each, ranks)}: {sent}</title>"
         cells.append(f'<rect x="{j}" y="{i}" width="1" height="1" fill-opacity="{shade:.2f}">{told}</rect>')
     many = f" Each row and column stands for {each} ranks." if each > 1 else ""
     return (

@@ -1,4 +1,4 @@
-"""Lines with styles, written for a person: coloured and wrapped at a terminal, plain elsewhere."""
+"""Prints lines with styles: coloured and wrapped at a terminal, plain elsewhere."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _CODES: Final = {
 
 
 def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = (), *, prefix: str = "") -> None:
-    """Print lines, each with `prefix` in front, and behind them `tables` as they are."""
+    """Print lines, each after `prefix`, and after them `tables` as they are."""
     if to.isatty():
-        width = max(40, min(columns(to), 120)) - len(prefix)
+        width = max(40, min(terminal_columns(to), 120)) - len(prefix)
         coloured = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         for text, style in blocks:
-            for line in _fitting(visible(text), style, width):
-                print(prefix + _painted(line, style if coloured else ""), file=to)
+            for line in _wrap(visible(text), style, width):
+                print(prefix + _colour(line, style if coloured else ""), file=to)
     else:
         for text, _ in blocks:
             print(prefix + text, file=to)
@@ -38,8 +38,8 @@ def print_blocks(blocks: Iterable[Block], to: TextIO, tables: Sequence[str] = ()
     to.flush()
 
 
-def columns(to: TextIO) -> int:
-    """How wide the terminal is that `to` writes to: what COLUMNS says, else what it says itself, else 80."""
+def terminal_columns(to: TextIO) -> int:
+    """Return how wide the terminal is that `to` writes to: COLUMNS, else what the system says, else 80."""
     said = os.environ.get("COLUMNS", "")
     if said.isdigit() and int(said):
         return int(said)
@@ -49,7 +49,7 @@ def columns(to: TextIO) -> int:
         return 80
 
 
-def _fitting(text: str, style: str, width: int) -> list[str]:
+def _wrap(text: str, style: str, width: int) -> list[str]:
     if style == PICTURE:
         return [text]
     if style == "code":
@@ -58,7 +58,7 @@ def _fitting(text: str, style: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=lead, break_on_hyphens=False) or [""]
 
 
-def _painted(line: str, style: str) -> str:
+def _colour(line: str, style: str) -> str:
     code = _CODES.get(style)
     if not code or not line.strip():
         return line

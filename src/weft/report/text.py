@@ -13,12 +13,12 @@ from weft.evidence import Ended, Race
 from weft.findings import Finding, Site
 from weft.kinds import SEVERITIES
 from weft.report import proof
-from weft.report.analysis import Report, examine
+from weft.report.analysis import Report, run_analyses
 from weft.report.causes import is_harmful_race
 from weft.report.failure import failure_lines
 from weft.report.gaps import describe_gaps, describe_unrecorded_accesses, explain_blindness, is_incomplete
-from weft.report.ground import Ground
-from weft.report.pictures import pictures
+from weft.report.ground import AnalysisContext
+from weft.report.pictures import draw_pictures
 from weft.report.quotes import Quotes
 from weft.report.rings import describe_scope
 from weft.report.terminal import INDENT, PICTURE, Block, print_blocks
@@ -39,47 +39,49 @@ WAITING: Final = frozenset(("late-sender", "late-receiver", "wait-at-collective"
 """Kinds that only cost time."""
 
 
-def line(finding: Finding) -> str:
-    """`error: message. [kind]`, the line of a finding."""
+def finding_line(finding: Finding) -> str:
+    """Return `error: message. [kind]`, the line of a finding."""
     sure = {"certain": "", "possible": " (possible)", "undecided": " (undecided)"}[finding.certainty]
     return f"{finding.severity}: {printable(finding.message)}{sure}. [{finding.kind}]"
 
 
 def summary(trace: Trace, report: Report | None = None) -> str:
-    """What ends a `weft run`: a line a finding, worst first; notes on time are counted, others said: no problems."""
-    return "\n".join(text for text, _ in summary_blocks(trace, report or examine(trace)))
+    """Return the end of a `weft run`: a line for each finding, worst first; notes on time are counted; else "no
+    problems".
+    """
+    return "\n".join(text for text, _ in summary_blocks(trace, report or run_analyses(trace)))
 
 
 def summary_blocks(trace: Trace, report: Report) -> list[Block]:
-    """The lines of `summary` with their styles."""
+    """Return the lines of `summary` with their styles."""
     loud = [f for f in report.findings if f.severity != "note"]
     calm = [f for f in report.findings if f.severity == "note" and f.kind not in WAITING]
     waits = [f for f in report.findings if f.severity == "note" and f.kind in WAITING]
     dearest = waits[:1] if not loud and waits and _share(waits[0]) >= DEAR else []
     notes = len(waits) - len(dearest)
     ended = ends(trace)
-    first = interrupted(trace) or not loud
-    lines = failed(trace, report)
+    first = is_interrupted(trace) or not loud
+    lines = failed_lines(trace, report)
     lines += [(f"note: {text}", "") for text in describe_scope(trace)]
     lines += [(text, "") for text in ended] if first else []
     numbers = {id(finding): number for number, finding in enumerate(report.findings, 1)}
     lines += [
-        (line(finding) + _exploration(trace, finding, numbers[id(finding)]), style(finding))
+        (finding_line(finding) + _exploration(trace, finding, numbers[id(finding)]), line_style(finding))
         for finding in loud[:SUMMARY_LINES]
     ]
     if len(loud) > SUMMARY_LINES:
         lines.append((f"and {plural(len(loud) - SUMMARY_LINES, 'more finding')}", ""))
     if not loud and not report.failures:
         lines.append((_describe_nothing(trace, is_ended=bool(ended)), ""))
-    lines += [(text, "") for text in unseen(trace)]
-    lines += [(line(finding), style(finding)) for finding in calm[:CALM_LINES]]
+    lines += [(text, "") for text in unseen_lines(trace)]
+    lines += [(finding_line(finding), line_style(finding)) for finding in calm[:CALM_LINES]]
     if len(calm) > CALM_LINES:
         lines.append((f"and {plural(len(calm) - CALM_LINES, 'more note')}", ""))
-    lines += [(line(finding), style(finding)) for finding in dearest]
+    lines += [(finding_line(finding), line_style(finding)) for finding in dearest]
     if notes:
         said = plural(notes, "more note" if dearest else "note")
         lines.append((f"{said} on waiting times: weft report {trace.path}", ""))
-    return lines + ([] if first else [(text, "") for text in ends(trace, told(report.findings))])
+    return lines + ([] if first else [(text, "") for text in ends(trace, ranks_with_ending(report.findings))])
 
 
 def _exploration(trace: Trace, finding: Finding, number: int) -> str:
@@ -102,8 +104,8 @@ def _describe_nothing(trace: Trace, *, is_ended: bool) -> str:
     return f"{said}; {unseen_accesses}" if unseen_accesses else said
 
 
-def unseen(trace: Trace) -> list[str]:
-    """What the recorder says that it did not see, as "nothing found" does not speak for it."""
+def unseen_lines(trace: Trace) -> list[str]:
+    """Return what the recorder says that it did not see, as "nothing found" does not cover it."""
     whose: dict[str, list[int]] = {}
     for rank in trace.ranks:
         for note in rank.definitions.notes[:UNSEEN_LINES]:
@@ -111,23 +113,23 @@ def unseen(trace: Trace) -> list[str]:
     return [f"not seen: {printable(note)} ({rank_set(ranks)})" for note, ranks in whose.items()][:UNSEEN_LINES]
 
 
-def told(findings: Iterable[Finding]) -> set[int]:
-    """The ranks whose end a finding tells."""
+def ranks_with_ending(findings: Iterable[Finding]) -> set[int]:
+    """Return the ranks whose end a finding reports."""
     return {rank for one in findings if isinstance(one.evidence, Ended) for rank in one.ranks}
 
 
-def interrupted(trace: Trace) -> bool:
-    """Whether the run was ended from outside: then the first question is where each rank was."""
+def is_interrupted(trace: Trace) -> bool:
+    """Return whether the run was ended from outside: then the first question is where each rank was."""
     return trace.run.get("ended") in ("interrupted", "killed")
 
 
-def failed(trace: Trace, report: Report) -> list[Block]:
-    """The first lines where analyses failed, with their style."""
+def failed_lines(trace: Trace, report: Report) -> list[Block]:
+    """Return the first lines if analyses failed, with their style."""
     return [(text, "failure") for text in failure_lines(trace.path, report.failures)]
 
 
 def heading(trace: Trace, report: Report) -> str:
-    """`2 errors, 1 note in weft-runs/step-2: 2 ranks, MPICH 5.0, ended by a deadlock`."""
+    """Return `2 errors, 1 note in weft-runs/step-2: 2 ranks, MPICH 5.0, ended by a deadlock`."""
     counts = [(s, sum(f.severity == s for f in report.findings)) for s in SEVERITIES]
     nothing = f"No misuse of {trace.system.name} found" if ends(trace) else "Nothing found"
     nothing += " by the other analyses" if report.failures else ""
@@ -146,17 +148,17 @@ def heading(trace: Trace, report: Report) -> str:
 
 def _describe_unrecorded(trace: Trace) -> list[str]:
     """Say of what kinds of events nothing was recorded, so that "nothing found" does not speak for them."""
-    return [*filter(None, [describe_unrecorded_accesses(trace)]), *unseen(trace)]
+    return [*filter(None, [describe_unrecorded_accesses(trace)]), *unseen_lines(trace)]
 
 
 def file_line(file: str, line: int) -> str:
-    """`step.py:9`, or `?`."""
+    """Return `step.py:9`, or `?`."""
     name = Path(file).name if file else "?"
     return f"{name}:{line}" if line else name
 
 
 def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
-    """A line for each code site, with the ranks that stood there, and its statement."""
+    """Yield a line for each code site, with the ranks that were there, and its statement."""
     groups: dict[tuple[str, str, str], list[Site]] = {}
     for site in finding.sites:
         if site.file:
@@ -177,13 +179,13 @@ def _site_lines(finding: Finding, quotes: Quotes) -> Iterable[Block]:
         quoted.add(spot)
         for text in statement.lines if statement else ():
             yield " " * (width + 2) + "| " + visible(text), "code"
-        yield from ((" " * (width + 2) + way, "dim") for way in _ways(sites))
+        yield from ((" " * (width + 2) + way, "dim") for way in _caller_lines(sites))
     if len(groups) > MAX_SITES:
         yield f"and {plural(len(groups) - MAX_SITES, 'more place')}", "dim"
 
 
-def _ways(sites: Sequence[Site]) -> Iterable[str]:
-    """Who called the functions in which these sites stand: a line for each of a few ways."""
+def _caller_lines(sites: Sequence[Site]) -> Iterable[str]:
+    """Yield a line for each of a few call paths to these sites."""
     ways = list(dict.fromkeys(site.callers for site in sites if site.callers))
     for way in ways[:MAX_WAYS]:
         yield "from " + " < ".join(
@@ -193,16 +195,16 @@ def _ways(sites: Sequence[Site]) -> Iterable[str]:
         yield f"and {plural(len(ways) - MAX_WAYS, 'more way')}"
 
 
-def replays(trace: Trace, finding: Finding) -> list[str]:
-    """The commands that bring about the other outcomes of a race; none of a run that may lack its beginning."""
+def replay_commands(trace: Trace, finding: Finding) -> list[str]:
+    """Return the commands that bring about the other outcomes of a race; none if the run may lack its beginning."""
     if trace.may_lack_its_beginning:
         return []
     others = finding.evidence.others if isinstance(finding.evidence, Race) else ()
     return [printable(f"weft replay {trace.path} --force {other.force}") for other in others[:MAX_REPLAYS]]
 
 
-def advice(finding: Finding) -> Iterable[str]:
-    """Which receive races, and what helps, on the spot."""
+def advice_lines(finding: Finding) -> Iterable[str]:
+    """Yield which receive races, and the remedy."""
     if isinstance(finding.evidence, Race):
         receive = finding.evidence.receive
         tag = "any tag" if receive.tag is None else f"tag {receive.tag}"
@@ -210,47 +212,47 @@ def advice(finding: Finding) -> Iterable[str]:
         yield f"remedy: {finding.evidence.remedy}"
 
 
-def consequences(finding: Finding) -> list[str]:
-    """What else was found that only follows from this."""
+def consequence_lines(finding: Finding) -> list[str]:
+    """Return what else was found that only follows from this."""
     following = finding.consequences
     more = [f"and {len(following) - MAX_FOLLOWING} more"] if len(following) > MAX_FOLLOWING else []
     return [f"it follows: {printable(text)}" for text in following[:MAX_FOLLOWING]] + more
 
 
-def _blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) -> Iterable[Block]:
-    """Lines of the report with their styles; `drawn`: the pictures of findings by their places."""
+def _report_blocks(trace: Trace, report: Report, drawn: Mapping[int, Sequence[str]]) -> Iterable[Block]:
+    """Yield the lines of the report with their styles; `drawn`: the pictures of findings by their places."""
     quotes = Quotes(trace)
-    yield from failed(trace, report)
+    yield from failed_lines(trace, report)
     yield heading(trace, report), "bold"
     yield from ((text, "") for text in describe_scope(trace))
     errors = any(finding.severity == "error" for finding in report.findings)
-    first = ends(trace) if interrupted(trace) or not errors else []
+    first = ends(trace) if is_interrupted(trace) or not errors else []
     yield from ((text, "") for text in first)
     for number, finding in enumerate(report.findings):
         yield "", ""
-        yield line(finding), style(finding)
+        yield finding_line(finding), line_style(finding)
         for text, colour in _site_lines(finding, quotes):
             yield " " * INDENT + text, colour
-        for text in (*advice(finding), *proof.lines(finding), *consequences(finding)):
+        for text in (*advice_lines(finding), *proof.proof_lines(finding), *consequence_lines(finding)):
             yield " " * INDENT + printable(text), "dim"
-        for text in (*replays(trace, finding), _exploration(trace, finding, number + 1).strip()):
+        for text in (*replay_commands(trace, finding), _exploration(trace, finding, number + 1).strip()):
             if text:
                 yield " " * INDENT + text, "dim"
         if number in drawn:
             yield "", ""
             yield from ((text, PICTURE) for text in drawn[number])
-    if not first and (lines := ends(trace, told(report.findings))):
+    if not first and (lines := ends(trace, ranks_with_ending(report.findings))):
         yield "", ""
         yield from ((text, "") for text in lines)
-    yield from _notes(trace, report, quotes)
+    yield from _note_blocks(trace, report, quotes)
     if report.findings:
         yield "", ""
-        yield explained(report.findings), "dim"
+        yield explain_hint(report.findings), "dim"
 
 
-def _notes(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
-    """What the reader must know of the report itself: what was not read, sources that changed."""
-    note = quotes.note(report.findings)
+def _note_blocks(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
+    """Yield what the reader must know of the report itself: what was not read, sources that changed."""
+    note = quotes.source_note(report.findings)
     lines = [(f"record: {printable(problem)}", "dim") for problem in trace.problems]
     lines += [(f"source: {printable(note)}", "dim")] if note else []
     if lines:
@@ -258,21 +260,23 @@ def _notes(trace: Trace, report: Report, quotes: Quotes) -> Iterable[Block]:
     yield from lines
 
 
-def explained(findings: Iterable[Finding]) -> str:
-    """Which command says what the kinds of some findings mean."""
+def explain_hint(findings: Iterable[Finding]) -> str:
+    """Return which command says what the kinds of some findings mean."""
     kinds = sorted({finding.kind for finding in findings})
     which = kinds[0] if len(kinds) == 1 else f"KIND ({', '.join(kinds)})"
     return f"What it means, with an example and the remedy: weft explain {which}"
 
 
-def write(trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = (), ground: Ground | None = None) -> None:
-    """Print the report, coloured and wrapped on a terminal, plain elsewhere, and the lines of `tables` behind it.
+def print_report(
+    trace: Trace, report: Report, to: TextIO, tables: Sequence[str] = (), ground: AnalysisContext | None = None
+) -> None:
+    """Print the report, coloured and wrapped at a terminal, plain elsewhere, and after it the lines of `tables`.
 
-    `ground` saves making again what the analyses built on.
+    `ground` avoids computing again what the analyses built on.
     """
-    print_blocks(_blocks(trace, report, pictures(trace, report.findings, to, ground=ground)), to, tables)
+    print_blocks(_report_blocks(trace, report, draw_pictures(trace, report.findings, to, ground=ground)), to, tables)
 
 
-def style(finding: Finding) -> str:
-    """How a finding's line is coloured."""
+def line_style(finding: Finding) -> str:
+    """Return how a finding's line is coloured."""
     return finding.severity

@@ -19,19 +19,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.match import Match, match
-from weft.mpi.meaning import Act, Mode, Over, every, named
+from weft.match import Match, match_operations
+from weft.mpi.meaning import Act, Mode, Over, all_meanings, functions_with
 from weft.segments.cut_points import Cuts, RankScan, calls_between_cuts
 from weft.segments.greatest_cut import ClosedCut, CutDescent, match_before, receives_that_may_be_pending
 from weft.segments.lookahead import LookAhead, Looking, calls_carried_over
 from weft.segments.untaken_messages import UntakenMessages
 from weft.terms import calls
-from weft.terms.argument_columns import columns, ints
-from weft.terms.calls import masks, words
+from weft.terms.argument_columns import decode_columns, integer_column
+from weft.terms.calls import masks_of, word_set
 from weft.trace import Flag, Rank, Trace
 from weft.trace.layout import ANY_SOURCE
-from weft.trace.mapping import let_go
-from weft.trace.segment import SEGMENT, Look, Segment
+from weft.trace.mapping import release_pages
+from weft.trace.segment import SEGMENT, Lookahead, Segment
 
 Ints = NDArray[np.int64]
 
@@ -44,41 +44,46 @@ FURTHEST: Final = 16
 _PART: Final = 1 << 18
 """Calls that are looked at together."""
 _UNDIVIDED: Final = (
-    calls.WINDOW_MAKERS | calls.COLLECTIVE_INITS | calls.PARTITIONED | named(Act.TRANSFER)
-    | frozenset(row.name for row in every().values() if row.over is Over.GROUP)
-    | words("Grequest_start File_open Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
-)  # fmt: skip
+    calls.WINDOW_MAKERS
+    | calls.COLLECTIVE_INITS
+    | calls.PARTITIONED
+    | functions_with(Act.TRANSFER)
+    | frozenset(row.name for row in all_meanings().values() if row.over is Over.GROUP)
+    | word_set(
+        "Grequest_start File_open Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init"
+    )
+)
 """Calls that a segment does not see whole, or whose partners are not paired by `match`."""
-_READY: Final = named(Act.SEND, where=lambda row: row.mode is Mode.READY)
+_READY: Final = functions_with(Act.SEND, where=lambda row: row.mode is Mode.READY)
 
 
 def allows_closed_cuts(trace: Trace, called: frozenset[int]) -> bool:
     """Return whether closed cuts are safe for a run that calls these functions; `receives_from_any_source` decides
     about wildcards."""
-    ids = masks(trace.functions).ids
+    ids = masks_of(trace.functions).ids
     restarted = cancels_requests(trace, called) and called.intersection(ids(calls.STARTS))
     return not restarted and not called.intersection(ids(_UNDIVIDED))
 
 
 def cancels_requests(trace: Trace, called: frozenset[int]) -> bool:
     """Return whether requests are cancelled: with receives of any source, a look ahead may not see that they are."""
-    return bool(called.intersection(masks(trace.functions).ids(calls.CANCELS)))
+    return bool(called.intersection(masks_of(trace.functions).ids(calls.CANCELS)))
 
 
 def receives_from_any_source(rank: Rank) -> bool:
     """Return whether a rank receives or probes from any source, reading its calls a part at a time."""
-    table, events = masks(rank.trace.functions).table(calls.SENDRECVS | calls.ISENDRECVS), rank.events
+    table, events = masks_of(rank.trace.functions).table(calls.SENDRECVS | calls.ISENDRECVS), rank.events
     for start in range(0, len(events), _PART):
         part = events[start : start + _PART]
         if (part["flags"] & Flag.ANY_SOURCE != 0).any():
             return True
         both = np.flatnonzero(table[part["function"]]) + start
-        for _, values in columns(rank, both, frozenset(("source",))) if len(both) else ():
-            if (ints(values, "source") == ANY_SOURCE).any():
+        for _, values in decode_columns(rank, both, frozenset(("source",))) if len(both) else ():
+            if (integer_column(values, "source") == ANY_SOURCE).any():
                 return True
         for thread in rank.threads if len(both) else ():
-            let_go(thread.tails)
-        let_go(part)
+            release_pages(thread.tails)
+        release_pages(part)
     return False
 
 
@@ -109,9 +114,9 @@ class SegmentWalk:
         self.carried: dict[int, list[Ints]] = {}
         self.lost = UntakenMessages(of)
         self.looking = looking
-        self.looks: dict[int, tuple[Ints, Look, Sequence[Ints]]] = {}
+        self.looks: dict[int, tuple[Ints, Lookahead, Sequence[Ints]]] = {}
         # Of calls that are carried, and of them alone, a segment does not know the whole order.
-        self.carries = of.called.isdisjoint(masks(of.run.functions).ids(_READY))
+        self.carries = of.called.isdisjoint(masks_of(of.run.functions).ids(_READY))
 
     def __iter__(self) -> SegmentWalk:
         return self
@@ -136,7 +141,7 @@ class SegmentWalk:
         if self.looking is not None:
             rest = self.of.between(self.at[-1], self.ends, self.carried.get(len(self.at) - 1, ()))
             counts = np.array([len(rank) for rank in rest.ranks], np.int64)
-            look = Look(counts, self.looking.behind, {})
+            look = Lookahead(counts, self.looking.behind, {})
             self.looks[len(self.at) - 1] = self.ends, look, ()
 
     def _find_next_segment(self, first: Ints) -> tuple[Segment, Match, LookAhead | None] | None:
@@ -151,7 +156,7 @@ class SegmentWalk:
                 share = np.maximum(share, wanted // (WIDER * len(share)))
             window = self.of.between(first, first + np.minimum(share, np.maximum(rest - LAST, 0)), into)
             try:
-                of = match(window)
+                of = match_operations(window)
             except Exception:  # the analyses of the last segment, which then begins here, say why
                 return None
             found = (
@@ -162,7 +167,7 @@ class SegmentWalk:
             if found is not None:
                 return found
             wanted *= WIDER
-            window.let_go()
+            window.release()
         return None
 
     def _segment_with_lookahead(

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
-from weft.match import match
-from weft.order import Cut, order
+from weft.match import match_operations
+from weft.order import Cut, order_events
 from weft.segments.cut_points import Cuts
 from weft.segments.greatest_cut import match_without_carried
 from weft.trace.segment import Segment
@@ -43,13 +43,13 @@ class CutKnowledge:
     def _points_after(self, low: int, known: Points) -> Points:
         """Return what is known after the segment that begins at moment `low`, from what was known at its beginning."""
         segment = self.of.segment(low, low + 1)
-        matched = match(segment)
-        of = order(segment, match_without_carried(matched, segment) if any(map(len, segment.out)) else matched)
+        matched = match_operations(segment)
+        of = order_events(segment, match_without_carried(matched, segment) if any(map(len, segment.out)) else matched)
         found = known.copy()
         for rank in segment.ranks:
             if len(rank) > rank.ahead:
                 found[rank.index] = points_in_run(segment, of.past(EventId(rank.index, len(rank) - 1)), known)
-        segment.let_go()
+        segment.release()
         return found
 
 

@@ -15,11 +15,11 @@ from weft.order.edges import plain_fences
 from weft.segments.window_and_file_state import Carried, Now, StateFollower, count_stored_calls, make_carried
 from weft.terms import calls, kernels
 from weft.terms.argument_columns import Ints
-from weft.terms.calls import masks, words
+from weft.terms.calls import masks_of, word_set
 from weft.trace import Flag, Rank, Trace
 from weft.trace.layout import Def
-from weft.trace.mapping import let_go
-from weft.trace.segment import NOTHING, SEGMENT, Look, Segment, divisible
+from weft.trace.mapping import release_pages
+from weft.trace.segment import NOTHING, SEGMENT, Lookahead, Segment, is_divisible
 from weft.usage.long_ranks import match_frees_with_makers
 
 A_RANK: Final = 200
@@ -32,13 +32,13 @@ _MOST: Final = 8192
 _MOST_CARRIED: Final = 64 * _MOST
 """Calls that are kept of what goes on at these; where it is more, fewer candidates are."""
 
-_FENCES: Final = calls.syncs(Sync.FENCE)
-_GATHERINGS: Final = calls.ALL_TO_ALL | words("Barrier") | _FENCES
+_FENCES: Final = calls.functions_with_sync(Sync.FENCE)
+_GATHERINGS: Final = calls.ALL_TO_ALL | word_set("Barrier") | _FENCES
 _EARLIER: Final = calls.SEND_INITS | calls.RECV_INITS | calls.COLLECTIVE_INITS
 """What makes requests that are started again and again."""
 _UNDIVIDED: Final = (
     calls.PARTITIONED
-    | words("Grequest_start Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
+    | word_set("Grequest_start Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join Session_init")
 )  # fmt: skip
 """Calls of which something is under way that a segment does not see, or whose analyses look at the whole run."""
 
@@ -83,7 +83,7 @@ class Cuts:
     which: Ints
     called: frozenset[int]
     carried: Mapping[int, Sequence[NDArray[np.int64]]] = field(default_factory=dict)
-    looks: Mapping[int, tuple[Ints, Look, Sequence[Ints]]] = field(default_factory=dict)
+    looks: Mapping[int, tuple[Ints, Lookahead, Sequence[Ints]]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.at) - 1
@@ -133,7 +133,7 @@ def worth_cutting(trace: Trace, least: int = SEGMENT) -> bool:
     """Return whether a run is long, and of a kind that can be cut into segments."""
     if any(rank.file is None for rank in trace.ranks) or len(trace.ranks) < 2:
         return False
-    return trace.event_count >= 2 * calls_between_cuts(least, len(trace.ranks)) and divisible(trace)
+    return trace.event_count >= 2 * calls_between_cuts(least, len(trace.ranks)) and is_divisible(trace)
 
 
 def calls_between_cuts(least: int, ranks: int) -> int:
@@ -146,8 +146,8 @@ def scan_rank(rank: Rank) -> RankScan:
     what goes on there."""
     trace = rank.trace
     # Neither the catalogue of the whole rank nor its columns are made: they would be as long as the run.
-    table = masks(trace.functions).table(_GATHERINGS)
-    makes, frees = (masks(trace.functions).table(names) for names in (_EARLIER, calls.RELEASES))
+    table = masks_of(trace.functions).table(_GATHERINGS)
+    makes, frees = (masks_of(trace.functions).table(names) for names in (_EARLIER, calls.RELEASES))
     events, counts = rank.events, np.zeros(65536, np.int64)
     found: list[Ints] = []
     going: list[Now] = []
@@ -158,7 +158,7 @@ def scan_rank(rank: Rank) -> RankScan:
     for start in range(0, len(events), _PART):
         part = events[start : start + _PART]
         function = np.empty(len(part), np.uint16)
-        kernels.catalogue(part, function, counts)
+        kernels.run_catalogue(part, function, counts)
         if (rows := np.flatnonzero(makes[function])).size:
             earlier.append(rows + start)
         if (rows := np.flatnonzero(frees[function])).size and len(earlier) > 1:  # of those that are made before
@@ -172,7 +172,7 @@ def scan_rank(rank: Rank) -> RankScan:
         going += following.follow_part(part, function, start, found[-1]) if following.any else [()] * len(found[-1])
         while len(going) > _MOST or (len(going) > 1 and following.any and count_stored_calls(going) > _MOST_CARRIED):
             stride, found, going = 2 * stride, [np.concatenate(found)[1::2]], going[1::2]
-        let_go(part)
+        release_pages(part)
     candidates = np.concatenate([NOTHING, *found]) + 1
     called = frozenset(np.flatnonzero(counts).tolist())
     made = np.concatenate(earlier)
@@ -185,7 +185,9 @@ def _find_releases(rank: Rank, made: Ints, frees: Ints) -> Ints:
     if not len(made):
         return made
     found = match_frees_with_makers(rank, made, frees)
-    found[masks(rank.trace.functions).table(calls.COLLECTIVE_INITS)[rank.events["function"][made]]] = len(rank.events)
+    found[masks_of(rank.trace.functions).table(calls.COLLECTIVE_INITS)[rank.events["function"][made]]] = len(
+        rank.events
+    )
     return found
 
 
@@ -196,13 +198,13 @@ def _gathers_all_ranks(
     windows of all ranks."""
     slots = rank.events[rows]
     good: NDArray[np.bool_] = (slots["flags"] & Flag.CLOSED != 0) & (slots["error"] == 0)
-    fences = masks(rank.trace.functions).table(_FENCES)[called]
+    fences = masks_of(rank.trace.functions).table(_FENCES)[called]
     if not fences.any():
         return good & np.isin(slots["comm"], comms)
     at = np.flatnonzero(fences & good & np.isin(slots["object"], windows))
     good &= ~fences & np.isin(slots["comm"], comms)
     good[at] = plain_fences(rank, rows[at])
-    let_go(rank.threads[0].tails)
+    release_pages(rank.threads[0].tails)
     return good
 
 
@@ -221,7 +223,7 @@ def find_cuts(trace: Trace, seen: Sequence[RankScan], least: int = SEGMENT) -> C
     """Return the moments at which the run may be cut, `least` calls apart; None if there are none or it must stay
     whole."""
     called = frozenset[int]().union(*(one.called for one in seen))
-    if called.intersection(masks(trace.functions).ids(_UNDIVIDED)):
+    if called.intersection(masks_of(trace.functions).ids(_UNDIVIDED)):
         return None
     stride = max(one.stride for one in seen)
     many = min(one.many for one in seen) // stride

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.match import NONE, Match, Post, Posts, instances
+from weft.match import NONE, Match, Post, Posts, group_collectives
 from weft.match.operations import Collectives
 from weft.segments.quiescence import collectives_with_all_members
 from weft.terms import calls
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.trace.segment import Segment
 from weft.usage.long_ranks import find_cancelled_requests
 
@@ -138,7 +138,7 @@ class CutDescent:
         if len(of):
             whole = collectives_with_all_members(window, self.of)
             out = ~whole[parts.instance] | (parts.completion == NONE)
-            out |= masks(window.functions).table(calls.ENDS)[parts.function]
+            out |= masks_of(window.functions).table(calls.ENDS)[parts.function]
             self._lower(self.parts_rank[out], parts.event[out])
 
     def _last_settled_calls(self, rank: int, begun: Ints, ended: Ints) -> NDArray[np.int32]:
@@ -224,7 +224,10 @@ def match_without_carried(of: Match, segment: Segment) -> Match:
     """Return the match of a segment without the messages of its calls that belong after it."""
     kept = []
     for posts in (of.sends, of.recvs):
-        out = [np.isin(posts.event[posts.of_rank(rank)], segment.local_out(rank)) for rank in range(len(segment.ranks))]
+        out = [
+            np.isin(posts.event[posts.of_rank(rank)], segment.outgoing_events(rank))
+            for rank in range(len(segment.ranks))
+        ]
         kept.append(~np.concatenate([np.zeros(0, np.bool_), *out]))
     return _select_rows(
         of, segment, _Kept(*kept, *(np.ones(len(rows), np.bool_) for rows in (of.probes, of.collectives)))
@@ -249,7 +252,7 @@ def _select_rows(of: Match, segment: Segment, kept: _Kept) -> Match:
     for posts, to in ((sends, of_recvs), (recvs, of_sends), (probes, of_sends)):
         there = posts.partner != NONE
         posts.partner[there] = to[posts.partner[there]]
-    return Match(segment, sends, recvs, probes, colls, instances(colls))
+    return Match(segment, sends, recvs, probes, colls, group_collectives(colls))
 
 
 _Rows = TypeVar("_Rows", Posts, Collectives)

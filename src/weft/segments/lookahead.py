@@ -18,22 +18,22 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.match import Match, Post
-from weft.mpi.meaning import Act, named
-from weft.order import Order, order
-from weft.races.ahead import common, first_open, first_unsure
-from weft.races.search import MADE, looked, told
+from weft.mpi.meaning import Act, functions_with
+from weft.order import Order, order_events
+from weft.races.ahead import first_open_receive, first_undecided_race, last_common_points
+from weft.races.search import CACHE_NAME, detect_among_all, select_before
 from weft.segments.cut_points import Cuts
 from weft.segments.greatest_cut import ClosedCut, CutDescent, match_before, receives_that_may_be_pending
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.trace import Rank
-from weft.trace.mapping import let_go
-from weft.trace.segment import Look, Segment
+from weft.trace.mapping import release_pages
+from weft.trace.segment import Lookahead, Segment
 
 Mask = NDArray[np.bool_]
 
-_SENDS: Final = named(Act.SEND, Act.SEND_RECEIVE)
+_SENDS: Final = functions_with(Act.SEND, Act.SEND_RECEIVE)
 _PART: Final = 1 << 18
 """Calls that are looked at together."""
 
@@ -43,7 +43,7 @@ Sends = dict[int, int]
 
 def last_sends(rank: Rank) -> Sends:
     """Return for each rank that a rank sends to the last call that sends there."""
-    table, of = masks(rank.trace.functions).table, {id: rank.comm(id) for id in rank.comm_ids()}
+    table, of = masks_of(rank.trace.functions).table, {id: rank.comm(id) for id in rank.comm_ids()}
     sending, starts, inits = table(_SENDS), table(calls.STARTS), table(calls.SEND_INITS)
     width = len(rank.trace.ranks) + 1
     last = {id: np.full(width, -1, np.int64) for id in of}
@@ -60,7 +60,7 @@ def last_sends(rank: Rank) -> Sends:
             asked.setdefault(id, np.zeros(width, np.bool_))[peer[mine][inits[function[rows[mine]]]]] = True
         if (begun := np.flatnonzero(starts[function])).size:
             started = start + int(begun[-1])
-        let_go(part)
+        release_pages(part)
     found: Sends = {}
     for id, calls_ in last.items():
         calls_[asked[id]] = max(started, int(calls_.max()))
@@ -119,23 +119,23 @@ class Looking:
             return None
         out = calls_carried_over(window, of, far)
         segment = self.of.between(begin, end, carried_in, out)
-        look = Look(far.cut, self.behind, self._later_senders(end))
+        look = Lookahead(far.cut, self.behind, self._later_senders(end))
         segment.look = look
         match = match_before(of, segment, far)
-        ordered = order(segment, match)
-        known = common(match, ordered, look.sends)
-        most, pending = first_open(match, known), self.pending_receives(match) if carries else None
+        ordered = order_events(segment, match)
+        known = last_common_points(match, ordered, look.sends)
+        most, pending = first_open_receive(match, known), self.pending_receives(match) if carries else None
         found = CutDescent(segment, match, pending, most=most).find_cut()
         if int((found.cut - ahead).sum()) < least:
             return None
-        races, after = looked(match, ordered)
-        most = np.minimum(most, first_unsure(match, ordered, races, known))
+        races, after = detect_among_all(match, ordered)
+        most = np.minimum(most, first_undecided_race(match, ordered, races, known))
         if (most < found.cut).any():
             found = CutDescent(segment, match, pending, most=most).find_cut()
             if int((found.cut - ahead).sum()) < least:
                 return None
         segment.look = replace(look, told=found.cut)
-        match.made[MADE] = told(match, races, found.cut)
+        match.made[CACHE_NAME] = select_before(match, races, found.cut)
         self.behind = self.behind | (after <= 2 * found.cut)
         near = begin + found.cut - ahead
         both = [np.union1d(mine, far_[far_ < last]) for mine, far_, last in zip(
@@ -146,6 +146,6 @@ class Looking:
 def calls_carried_over(window: Segment, of: Match, found: ClosedCut) -> list[Ints]:
     """Return for each rank the calls of the run whose messages go over a cut of a window."""
     return [
-        np.array([window.whole(EventId(rank, event)).event for event in events.tolist()], np.int64)
+        np.array([window.to_run_event(EventId(rank, event)).event for event in events.tolist()], np.int64)
         for rank, events in enumerate(found.carried_calls(of, len(window.ranks)))
     ]

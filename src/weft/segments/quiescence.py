@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post, Posts
-from weft.mpi.meaning import base
+from weft.mpi.meaning import base_name
 from weft.native.headers.order import CollKind as Kind
 from weft.order.edges import SOURCE, TARGET, collective_edges
 from weft.trace.segment import Segment
@@ -48,7 +48,7 @@ def collectives_with_all_members(segment: Segment, match: Match) -> NDArray[np.b
     parts, of = match.collectives, match.instances
     members = np.array([len({*c.members, *c.remote_members} - {-1}) for c in segment.communicators], np.int64)
     sizes, starts = np.diff(of.first).astype(np.int64), of.first[:-1].astype(np.int64)
-    of_function = {int(f): base(segment.functions[int(f)].name) for f in np.unique(parts.function)}
+    of_function = {int(f): base_name(segment.functions[int(f)].name) for f in np.unique(parts.function)}
     numbers = {name: k for k, name in enumerate(sorted(set(of_function.values())))}
     table = np.zeros(65536, np.int64)
     for function, name in of_function.items():

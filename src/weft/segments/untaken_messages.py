@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import NONE, Match, Post
-from weft.mpi.meaning import Act, named
+from weft.mpi.meaning import Act, functions_with
 from weft.segments.cut_points import Cuts
 from weft.terms import calls
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.trace import Flag
-from weft.trace.mapping import let_go
+from weft.trace.mapping import release_pages
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -23,7 +23,7 @@ MOST: Final = 64
 _PART: Final = 1 << 14
 _MOST_PART: Final = 1 << 20
 """Calls that are looked at together: at first few, as what is looked for mostly comes soon."""
-_TAKES: Final = calls.RECVS | calls.IRECVS | calls.MATCHED_PROBES | named(Act.RECEIVE)
+_TAKES: Final = calls.RECVS | calls.IRECVS | calls.MATCHED_PROBES | functions_with(Act.RECEIVE)
 _BOTH: Final = calls.SENDRECVS | calls.ISENDRECVS
 
 
@@ -39,7 +39,7 @@ class UntakenMessages:
 
     def __init__(self, of: Cuts) -> None:
         self.of, self.run = of, of.run
-        table = masks(self.run.functions).table
+        table = masks_of(self.run.functions).table
         self.takes, self.both = table(_TAKES), table(_BOTH)
         self._next: dict[_Channel, int] = {}
         """By channel a call of the receiver from which on, and not before, one may take a message of it."""
@@ -93,7 +93,7 @@ class UntakenMessages:
             part = events[start : start + step]
             if (hit := self._may_take(part, local, source, channel.tag)).any():
                 return start + int(hit.argmax())
-            let_go(part)
+            release_pages(part)
             start, step = start + step, min(2 * step, _MOST_PART)
         return len(events)
 

@@ -18,7 +18,7 @@ from weft.base.lazy import dataclass
 from weft.mpi.meaning import Sync
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
-from weft.terms.calls import masks, words
+from weft.terms.calls import masks_of, word_set
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import ID_DYNAMIC
@@ -29,14 +29,18 @@ _OF_FILES: Final = 1 << 40
 """Beside the id of a file: windows have the same ones."""
 _NONE: Final = frozenset[str]()
 _SORTS: Final = (
-    (_MADE, calls.WINDOW_MAKERS, _NONE), (_GONE, _NONE, calls.syncs(Sync.FREE)),
-    (_FENCED, calls.syncs(Sync.FENCE), _NONE), (_LOCKED, calls.syncs(Sync.LOCK), calls.syncs(Sync.UNLOCK)),
-    (_LOCKED_ALL, calls.syncs(Sync.LOCK_ALL), calls.syncs(Sync.UNLOCK_ALL)),
-    (_ATTACHED, words("Win_attach"), words("Win_detach")),
-    (_OPENED, words("File_open"), _NONE), (_CLOSED, _NONE, words("File_close")),
-    (_VIEWED, words("File_set_view"), _NONE), (_ATOMIC, words("File_set_atomicity"), _NONE),
-    (_SOUGHT, words("File_seek"), _NONE),
-)  # fmt: skip
+    (_MADE, calls.WINDOW_MAKERS, _NONE),
+    (_GONE, _NONE, calls.functions_with_sync(Sync.FREE)),
+    (_FENCED, calls.functions_with_sync(Sync.FENCE), _NONE),
+    (_LOCKED, calls.functions_with_sync(Sync.LOCK), calls.functions_with_sync(Sync.UNLOCK)),
+    (_LOCKED_ALL, calls.functions_with_sync(Sync.LOCK_ALL), calls.functions_with_sync(Sync.UNLOCK_ALL)),
+    (_ATTACHED, word_set("Win_attach"), word_set("Win_detach")),
+    (_OPENED, word_set("File_open"), _NONE),
+    (_CLOSED, _NONE, word_set("File_close")),
+    (_VIEWED, word_set("File_set_view"), _NONE),
+    (_ATOMIC, word_set("File_set_atomicity"), _NONE),
+    (_SOUGHT, word_set("File_seek"), _NONE),
+)
 """With the functions that begin it, and those that end it: of both the last one decides."""
 
 
@@ -68,7 +72,7 @@ Now = tuple[tuple[int, int], ...]
 def _state_tables(functions: FunctionTable) -> tuple[NDArray[np.uint8], NDArray[np.bool_], Ints]:
     """Return by function id which state it changes, and whether it begins something; and the ids of all such
     functions."""
-    table = masks(functions).table
+    table = masks_of(functions).table
     of, begin = np.zeros(65536, np.uint8), np.zeros(65536, np.bool_)
     for sort, begins, ends in _SORTS:
         of[table(begins | ends)] = sort

@@ -53,7 +53,7 @@ def change(mark: Mark, here: bool) -> Change | None:
         return Change(mark.path, "gone") if here else _find_doubt(mark)
     if status.st_size != mark.size or not stat.S_ISREG(status.st_mode):
         return Change(mark.path, "changed")
-    if status.st_mtime_ns != mark.mtime_ns and _hash(mark.found) != mark.sha256:
+    if status.st_mtime_ns != mark.mtime_ns and _hash_file(mark.found) != mark.sha256:
         return Change(mark.path, "changed")
     return _find_doubt(mark)
 
@@ -64,7 +64,8 @@ def _find_doubt(mark: Mark) -> Change | None:
     return Change(mark.path, "edited") if mark.doubt == "edited" else None
 
 
-def _hash(path: str) -> str:
+def _hash_file(path: str) -> str:
+    """Return the SHA-256 of a file's beginning, "" if it cannot be read."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
             return hashlib.sha256(file.read(MAX_FILE + 1)).hexdigest()

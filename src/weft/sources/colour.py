@@ -30,7 +30,7 @@ def colour_lines(lines: Sequence[str], file: str) -> list[Line]:
         return plain(lines)
     found: list[Line] = [[]]
     known: dict[Any, str] = {}
-    for token, part in _lexer(file).get_tokens(text + "\n"):
+    for token, part in _find_lexer(file).get_tokens(text + "\n"):
         kind = known.get(token)
         if kind is None:
             kind = known[token] = next((kind for name, kind in _KINDS if str(token).startswith(name)), "")
@@ -38,7 +38,7 @@ def colour_lines(lines: Sequence[str], file: str) -> list[Line]:
             if number:
                 found.append([])
             if piece:
-                _add(found[-1], kind, piece)
+                _append_text(found[-1], kind, piece)
     found = found[: len(lines)]
     same = len(found) == len(lines) and all("".join(p for _, p in f) == t for f, t in zip(found, lines, strict=True))
     return found if same else plain(lines)
@@ -65,7 +65,8 @@ def render_html(line: Line) -> str:
     return "".join(f'<span class="t-{kind}">{escape(text)}</span>' if kind else escape(text) for kind, text in line)
 
 
-def _add(line: Line, kind: str, text: str) -> None:
+def _append_text(line: Line, kind: str, text: str) -> None:
+    """Append text of a kind to a line, joined with the last part if it has the same kind."""
     if line and line[-1][0] == kind:
         line[-1] = kind, line[-1][1] + text
     else:
@@ -80,7 +81,8 @@ _LEXERS: Final[dict[str, tuple[str, str]]] = {
 }  # fmt: skip
 
 
-def _lexer(file: str) -> Any:
+def _find_lexer(file: str) -> Any:
+    """Return the lexer of pygments for a file, by its suffix."""
     suffix = Path(file).suffix.lower()
     fixed = suffix in (".f", ".for", ".ftn", ".fpp", ".f77", ".fdv")
     fortran = fixed or suffix.startswith((".f9", ".f0", ".f1")) or suffix in (".inc", ".fh")

@@ -47,7 +47,7 @@ def read_compiler_calls(path: Path) -> list[dict[str, Any]]:
                 raise ValueError(f"{section.data_size} bytes of calls")
             text = section.data().decode()
         found = [json.loads(line) for line in dict.fromkeys(text.splitlines())]
-        if not all(map(_is_call, found)):
+        if not all(map(_is_valid_call, found)):
             raise ValueError(f"{SECTION} holds something else")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
@@ -56,7 +56,8 @@ def read_compiler_calls(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _is_call(one: object) -> bool:
+def _is_valid_call(one: object) -> bool:
+    """Return whether an entry of a compilation database is complete."""
     if not isinstance(one, dict) or not isinstance(one.get("directory"), str):
         return False
     words = one.get("arguments")

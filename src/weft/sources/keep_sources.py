@@ -28,7 +28,7 @@ from weft.sources.layout import (
 )
 from weft.trace import Trace
 from weft.trace.layout import Def
-from weft.trace.sites import CallSite, Placed
+from weft.trace.sites import CallSite, HasSites
 
 SLACK_NS: Final = 1_000_000_000
 """Clocks of a file server and of a host differ."""
@@ -41,7 +41,7 @@ class WantedLines:
     own: set[int] = field(default_factory=set)
     """Lines with calls of MPI."""
     others: set[int] = field(default_factory=set)
-    """Lines of their callers, and whatever else is told of."""
+    """Lines of their callers, and other lines that reports name."""
     modules: set[str] = field(default_factory=set)
     """Programs and libraries that were built from it."""
 
@@ -88,7 +88,7 @@ def collect_wanted_lines(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, 
     """Return the lines that the record of a run names, by file."""
     wanted: dict[str, WantedLines] = defaultdict(WantedLines)
     seen: set[CallSite] = set()
-    tasks: list[Placed] = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
+    tasks: list[HasSites] = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
     for rank in [*trace.ranks, *tasks]:
         for id in rank.definitions.ids(Def.SITE):
             site = trace.site(rank, id)
@@ -101,6 +101,7 @@ def collect_wanted_lines(trace: Trace, more: Iterable[Frame] = ()) -> dict[str, 
 
 
 def _add_site(wanted: Mapping[str, WantedLines], site: CallSite, *, own: bool) -> None:
+    """Add the lines of a call site and of its callers to the wanted lines."""
     if site.file and site.line > 0:
         of = wanted[site.file]
         (of.own if own else of.others).add(site.line)
@@ -137,7 +138,7 @@ def _find_doubt(trace: Trace, path: str, mtime_ns: int, wanted: WantedLines) -> 
 
 
 def _mtime(path: str) -> int:
-    """When a file was written; of one that is not there nothing can be said."""
+    """Return when a file was written; a time after all others if it cannot be read."""
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:

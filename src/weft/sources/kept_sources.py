@@ -17,7 +17,7 @@ from weft.safety.runs import is_signed, read_own_facts
 from weft.sources import changes, files, statement
 from weft.sources.layout import INDEX, MAX_FILE, MAX_FILES, MAX_PACKED, SCHEMA, TEXTS, Excerpt, Statement
 from weft.trace import Run, RunError, Trace
-from weft.trace.rankfile import open_inside
+from weft.trace.rankfile import open_record
 
 AROUND: Final = 6
 """Lines before and behind a call's that views show."""
@@ -61,14 +61,14 @@ class Sources:
         self.kept = os.path.lexists(root / INDEX)
         """Whether the run has its sources, or at least what each line calls."""
         if self.kept:
-            self._files = _index(root, self._problem)
+            self._files = _read_index(root, self._problem)
 
     # Lines
 
     def lines(self, file: str, line: int) -> tuple[int, list[str]] | None:
         """Return the known lines around a line: the number of the first, and the lines; None if they are not known."""
         if not self.kept:
-            return self._today(file, line)
+            return self._read_current(file, line)
         known = self._files.get(file)
         if known is None or line < 1:
             return None
@@ -86,19 +86,21 @@ class Sources:
         near = lines[max(0, line - around - first) : line + around + 1 - first] if lines else []
         return any(_WAITING_LOOP.search(text) for text in near)
 
-    def _today(self, file: str, line: int) -> tuple[int, list[str]] | None:
+    def _read_current(self, file: str, line: int) -> tuple[int, list[str]] | None:
+        """Return the lines of a file as it is today, for a run of this user; None if it does not have the line."""
         if file not in self._texts:
             # No hash of the run proves that this text is the program's: what another's run names may be any file here.
             found = files.read(file) if self._own else None
-            self._hold(file, found.lines if found else [])
+            self._cache_lines(file, found.lines if found else [])
         return (1, self._texts[file]) if 0 < line <= len(self._texts[file]) else None
 
     def _text(self, file: str, known: KeptFile) -> list[str]:
         if file not in self._texts:
-            self._hold(file, self._unpacked(file, known))
+            self._cache_lines(file, self._unpack_text(file, known))
         return self._texts[file]
 
-    def _hold(self, file: str, lines: list[str]) -> None:
+    def _cache_lines(self, file: str, lines: list[str]) -> None:
+        """Cache the lines of a file; the cache is emptied first if it would become too large."""
         size = sum(map(len, lines))
         if self._held + size > MAX_HELD:
             self._texts.clear()
@@ -107,9 +109,10 @@ class Sources:
         self._texts[file] = lines
         self._held += size
 
-    def _unpacked(self, file: str, known: KeptFile) -> list[str]:
+    def _unpack_text(self, file: str, known: KeptFile) -> list[str]:
+        """Return the lines of a file that the run keeps; [] if they are damaged."""
         try:
-            with os.fdopen(open_inside(self._root / TEXTS, self._root), "rb") as texts:
+            with os.fdopen(open_record(self._root / TEXTS, self._root), "rb") as texts:
                 texts.seek(known.at)
                 unpack = zlib.decompressobj()
                 data = unpack.decompress(texts.read(known.packed), known.plain + 1)
@@ -157,10 +160,10 @@ class Sources:
         return [colour.cut_line(line, MAX_WIDTH) for line in made[at : at + len(excerpt.lines)]]
 
     def panel(self, file: str, line: int, around: int = AROUND) -> dict[str, object] | None:
-        """An excerpt as plain values for a page; None where the lines are not known.
+        """Return an excerpt as plain values for a page; None if the lines are not known.
 
-        {"file", "line", "first", "lines": [text, ...], "coloured": [[[class, text], ...], ...], "kept",
-        "statement": {"first", "text"} or None}
+        {"file", "line", "first", "lines": [text, ...], "coloured": [[[class, text], ...], ...], "kept", "statement":
+        {"first", "text"} or None}
         """
         found = self.excerpt(file, line, around)
         if found is None:
@@ -215,14 +218,15 @@ def forget(trace: Trace) -> None:
     _OF.pop(trace, None)
 
 
-def _index(root: Path, problem: Callable[[str], None]) -> dict[str, KeptFile]:
+def _read_index(root: Path, problem: Callable[[str], None]) -> dict[str, KeptFile]:
+    """Return the files that a run keeps, by path; damaged entries become problems."""
     problems: list[str] = []
     data = read_json(root, INDEX, SCHEMA, problems, limit=MAX_INDEX)
     entries = data.get("files")
     found: dict[str, KeptFile] = {}
     for entry in entries[:MAX_FILES] if isinstance(entries, list) else []:
         try:
-            found[str(entry["path"])] = _kept(entry)
+            found[str(entry["path"])] = _read_entry(entry)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             problems.append(f"{root / INDEX} is damaged in part: some lines of source are not shown")
             break
@@ -231,7 +235,8 @@ def _index(root: Path, problem: Callable[[str], None]) -> dict[str, KeptFile]:
     return found
 
 
-def _kept(entry: dict[str, Any]) -> KeptFile:
+def _read_entry(entry: dict[str, Any]) -> KeptFile:
+    """Return the kept file that an entry of the index describes. ValueError for an impossible entry."""
     spans = tuple((int(first), int(count)) for first, count in entry.get("spans", ())[:_MAX_SPANS])
     at, packed, plain = (int(entry.get(name, 0)) for name in ("at", "packed", "plain"))
     if not (0 <= at <= MAX_PACKED and 0 <= packed <= MAX_PACKED and 0 <= plain <= 3 * MAX_FILE):

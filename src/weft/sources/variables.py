@@ -23,12 +23,12 @@ from weft.sources import files, statement, variable_slots
 from weft.sources.call_arguments import find_plain_argument
 from weft.trace import Rank, Run, Trace
 from weft.trace.layout import Def
-from weft.trace.site_lines import mistrust
+from weft.trace.site_lines import why_module_differs
 
 if TYPE_CHECKING:
     from weft.debuginfo import dwarf
 
-    # It needs pyelftools, and is told where that is missing.
+    # It needs pyelftools, and says so if that is missing.
     from weft.debuginfo.dwarf import DwarfModule
 
 NAME: Final = "variables.json"
@@ -86,9 +86,10 @@ class Variables:
         self._pointed: dict[tuple[Place, int], dict[int, tuple[str, VariableType]]] = {}
         modules = data.get("modules")
         for module in modules if isinstance(modules, list) else []:
-            self._read(module)
+            self._add_module(module)
 
-    def _read(self, module: Any) -> None:
+    def _add_module(self, module: Any) -> None:
+        """Add the variables of one module, from variables.json."""
         place = str(module["path"]), str(module["build_id"])
         types = [_type(*shape) for shape in module["types"]]
         for offset, rows in module["frames"].items():
@@ -129,8 +130,8 @@ def _variable(row: Any, types: list[VariableType]) -> ProgramVariable:
 _READ: WeakKeyDictionary[Run, Variables] = WeakKeyDictionary()
 
 
-def of(trace: Run) -> Variables:
-    """The variables of a run, as far as it has them."""
+def variables_of(trace: Run) -> Variables:
+    """Return the variables of a run, as far as it has them."""
     trace = trace.origin
     if trace not in _READ:
         problems: list[str] = []
@@ -172,7 +173,7 @@ def look_up_variables(trace: Trace) -> list[dict[str, object]]:
     """Return the variables behind the buffers of a run, module by module, as run directories keep them."""
     modules: list[dict[str, object]] = []
     for place, wanted in sorted(_collect_wanted(trace).items()):
-        if mistrust(trace, *place) is not None or Path(place[0]).stat().st_size > MOST_BYTES:
+        if why_module_differs(trace, *place) is not None or Path(place[0]).stat().st_size > MOST_BYTES:
             continue  # that the file is another one, the call sites have said
         key = place, repr(wanted)
         if key not in _LOOKED_UP:
@@ -189,6 +190,7 @@ _LOOKED_UP: Final[dict[tuple[Place, str], dict[str, object] | None]] = {}
 
 
 def _collect_wanted(trace: Trace) -> dict[Place, _Wanted]:
+    """Return what is wanted of each module: where buffers of calls are on the stack."""
     found: dict[Place, _Wanted] = defaultdict(lambda: _Wanted(set(), defaultdict(set), {}))
     for rank in trace.ranks:
         if not rank.missing and rank.definitions.ways:
@@ -197,6 +199,7 @@ def _collect_wanted(trace: Trace) -> dict[Place, _Wanted]:
 
 
 def _collect_from_rank(rank: Rank, found: dict[Place, _Wanted]) -> None:
+    """Add what one rank's calls want of its modules."""
     definitions = rank.definitions
     modules = {m.id: m for m in definitions.all(Def.MODULE)}
     ways: dict[int, list[Any]] = defaultdict(list)
@@ -271,6 +274,7 @@ def _want_pointers(rank: Rank, event: int, names: dict[int, str]) -> None:
 
 
 def _look_up_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Found]]) -> dict[str, object] | None:
+    """Return the variables of a module that are wanted, from its debug information; None if it has none."""
     try:
         # It needs pyelftools: where that is missing, variables have no names.
         from weft.debuginfo.dwarf import DwarfModule
@@ -279,7 +283,7 @@ def _look_up_module(path: Path, wanted: _Wanted, lines: Mapping[str, Sequence[Fo
     except (ImportError, OSError, ValueError):
         return None
     try:
-        return _Answers(module, lines).of(wanted)
+        return _Answers(module, lines).look_up(wanted)
     except Exception:  # what a damaged or strange file makes of the reader's insides cannot be foreseen
         return None
     finally:
@@ -294,8 +298,8 @@ class _Answers:
         self.lines = lines
         self.types: dict[Any, int] = {}
 
-    def of(self, wanted: _Wanted) -> dict[str, Any]:
-        """The variables that are asked for."""
+    def look_up(self, wanted: _Wanted) -> dict[str, Any]:
+        """Return the variables that are wanted."""
         frames = {str(offset): self._rows(self._believed(offset)) for offset in sorted(wanted.frames)}
         statics = list(self._statics(wanted.statics))
         pointed = {}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from weft.errors import WeftError
-from weft.trace.tasks import label_of
+from weft.trace.tasks import task_label
 
 State = Literal["new", "top", "middle", "heap", "done", "queued", "running"]
 """`queued`, `running` and `done` are of threads and their works."""
@@ -109,7 +109,7 @@ class TaskRow(NamedTuple):
 def render_label(kind: str, number: int, name: str) -> str:
     """Return `task 3 (reader)`, `thread 4 (feeder)` or `thread work 7 (load)`."""
     words = {"work": "thread work"}
-    return words.get(kind, kind) + label_of(number, name).removeprefix("task")
+    return words.get(kind, kind) + task_label(number, name).removeprefix("task")
 
 
 def as_dicts(rows: Iterable[TaskRow]) -> list[dict[str, object]]:

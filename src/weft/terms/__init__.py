@@ -1,1 +1,1 @@
-"""What the analyses share: classes of calls, decoded columns, sizes, and the words in which findings are told."""
+"""What the analyses share: classes of calls, decoded columns, sizes, and the words of findings."""

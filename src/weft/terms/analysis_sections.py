@@ -14,21 +14,21 @@ from weft.trace import Trace
 
 
 @dataclass(frozen=True)
-class Part:
+class AnalysisSection:
     """A section of an analysis, about the ranks in `trace.own`, in their order.
 
-    `find` yields findings in groups, of which a report shows the first `most` of all ranks; None: all.
+    `find` yields findings in groups, of which a report shows the first `max_groups` of all ranks; None: all.
     """
 
     find: Callable[[Trace, Match], Iterable[list[Finding]]]
     most: int | None = None
 
 
-def in_turn(parts: Sequence[Part], trace: Trace, match: Match) -> list[Finding]:
+def run_sections(sections: Sequence[AnalysisSection], trace: Trace, match: Match) -> list[Finding]:
     """Run the sections one after the other and return their findings."""
-    return [found for part in parts for group in first(part.find(trace, match), part.most) for found in group]
+    return [found for part in sections for group in limit_groups(part.find(trace, match), part.most) for found in group]
 
 
-def first(groups: Iterable[list[Finding]], most: int | None) -> Iterator[list[Finding]]:
-    """The groups that are told."""
-    return islice(groups, most)
+def limit_groups(groups: Iterable[list[Finding]], max_groups: int | None) -> Iterator[list[Finding]]:
+    """Return the groups that are reported: the first `max_groups`, or all."""
+    return islice(groups, max_groups)

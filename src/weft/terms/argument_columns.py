@@ -34,17 +34,17 @@ class Ragged:
 
     @property
     def lengths(self) -> Ints:
-        """Number of values of each event."""
+        """Return the number of values of each event."""
         return np.diff(self.starts)
 
     @property
     def owners(self) -> Ints:
-        """For each value, which event it belongs to."""
+        """Return for each value which event it belongs to."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     @property
     def offsets(self) -> Ints:
-        """For each value, its index in its event's array."""
+        """Return for each value its index in its event's array."""
         return np.arange(len(self.values)) - np.repeat(self.starts[:-1], self.lengths)
 
 
@@ -71,9 +71,10 @@ class RaggedStatuses:
 Column = Ints | Ragged | Statuses | RaggedStatuses
 
 
-def distinct(values: NDArray[np.generic]) -> NDArray[Any]:
-    """Return the different values of a column of ids, sorted; small values are counted, as sorting costs ten times as
-    much.
+def sorted_distinct(values: NDArray[np.generic]) -> NDArray[Any]:
+    """Return the different values of a column of ids, sorted.
+
+    Small values are counted, as sorting costs ten times as much.
     """
     values = values.ravel()
     if not len(values):
@@ -86,7 +87,7 @@ def distinct(values: NDArray[np.generic]) -> NDArray[Any]:
     return different
 
 
-def numbered(ids: NDArray[np.generic], values: NDArray[np.generic]) -> NDArray[np.uint32]:
+def indices_in(ids: NDArray[np.generic], values: NDArray[np.generic]) -> NDArray[np.uint32]:
     """Return for each value its index in the sorted `ids`, which contain it."""
     if len(ids) and int(ids[0]) >= 0 and int(ids[-1]) < 1 << 20:
         table = np.zeros(int(ids[-1]) + 1, np.uint32)
@@ -97,13 +98,13 @@ def numbered(ids: NDArray[np.generic], values: NDArray[np.generic]) -> NDArray[n
     return found
 
 
-def ints(found: dict[str, Column], name: str) -> Ints:
+def integer_column(found: dict[str, Column], name: str) -> Ints:
     """Return a scalar parameter out of the result of `columns`; an empty array if it is not there."""
     values = found.get(name)
     return values if isinstance(values, np.ndarray) else np.zeros(0, np.int64)
 
 
-def columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[Ints, dict[str, Column]]]:
+def decode_columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[Ints, dict[str, Column]]]:
     """Decode the tail parameters `names` of the events `which` of a rank, function by function and thread by thread.
 
     Yields (events, values by name). Exit parameters are decoded only if all events of a function returned. Parameters
@@ -117,12 +118,13 @@ def columns(rank: Rank, which: Ints, names: frozenset[str]) -> Iterator[tuple[In
         for slot, thread in enumerate(rank.threads):
             rows = of_function if threads is None else of_function[threads[of_function] == slot]
             if len(rows):
-                yield which[rows], _decode(rank, rank.trace.functions[id], which[rows], thread.tails, names)
+                yield which[rows], _decode_function(rank, rank.trace.functions[id], which[rows], thread.tails, names)
 
 
-def argument(rank: Rank, event: Ints, name: str) -> Ints:
-    """Return a scalar argument of calls of one function, from the slot or the tail. `event`: their indices,
-    ascending.
+def decode_argument(rank: Rank, event: Ints, name: str) -> Ints:
+    """Return a scalar argument of calls of one function, from the slot or the tail.
+
+    `event`: the indices of the calls, ascending.
     """
     function = rank.trace.functions[int(rank.events["function"][event[0]])]
     for place, parameter in function.slot.items():
@@ -130,12 +132,12 @@ def argument(rank: Rank, event: Ints, name: str) -> Ints:
             values = np.ascontiguousarray(rank.events[place][event])
             return values.view(np.int64) if values.dtype == np.uint64 else values.astype(np.int64)
     found = np.zeros(len(event), np.int64)
-    for some, decoded in columns(rank, event, frozenset((name,))):
-        found[np.searchsorted(event, some)] = ints(decoded, name)
+    for some, decoded in decode_columns(rank, event, frozenset((name,))):
+        found[np.searchsorted(event, some)] = integer_column(decoded, name)
     return found
 
 
-def _decode(
+def _decode_function(
     rank: Rank, function: Function, which: Ints, tails: NDArray[np.uint8], names: frozenset[str]
 ) -> dict[str, Column]:
     """Decode parameters of events of one function (native/kernel/columns.c)."""
@@ -145,20 +147,20 @@ def _decode(
     last = max((i for i, p in enumerate(parameters) if p.name in names), default=-1)
     if last < 0:
         return {}
-    made = [_Made(p, p.name in names and p.type != "string", len(which)) for p in parameters[: last + 1]]
+    made = [_ColumnInDecoding(p, p.name in names and p.type != "string", len(which)) for p in parameters[: last + 1]]
     slots = np.ascontiguousarray(events)
     given = ColumnsInput(
         events=slots, which=which, count=len(which), tails=tails, tail_bytes=len(tails),
         entry_steps=len(function.tail_in), steps=len(made), poll=function.is_poll,
     )  # fmt: skip
-    kernels.decode(given, [m.structure for m in made], fill=False)
-    lengthened = [m.lengthen() for m in made]
+    kernels.run_decode(given, [m.structure for m in made], fill=False)
+    lengthened = [m.allocate_elements() for m in made]
     if any(lengthened):
-        kernels.decode(given, [m.structure for m in made], fill=True)
-    return {p.name: m.column() for p, m in zip(parameters, made, strict=False) if m.wanted}
+        kernels.run_decode(given, [m.structure for m in made], fill=True)
+    return {p.name: m.to_column() for p, m in zip(parameters, made, strict=False) if m.wanted}
 
 
-class _Made:
+class _ColumnInDecoding:
     """A column that is being decoded: the memory that C fills."""
 
     def __init__(self, parameter: Parameter, wanted: bool, count: int) -> None:
@@ -170,9 +172,9 @@ class _Made:
         if wanted and self.array:
             self.structure.starts = self.starts
         elif wanted:
-            self._room(count)
+            self._allocate(count)
 
-    def _room(self, count: int) -> None:
+    def _allocate(self, count: int) -> None:
         self.numbers = [np.zeros(count, np.int64) for _ in range(4 if self.status else 1)]
         self.flags = [np.zeros(count, np.bool_) for _ in range(2 if self.status else 0)]
         for name, values in zip(("values", "tag", "bytes", "error"), self.numbers, strict=False):
@@ -180,14 +182,14 @@ class _Made:
         for name, flags in zip(("known", "cancelled"), self.flags, strict=False):
             setattr(self.structure, name, flags)
 
-    def lengthen(self) -> bool:
+    def allocate_elements(self) -> bool:
         """Allocate the elements of an array argument, whose lengths are known by now; return whether there are any."""
         if self.wanted and self.array:
             np.cumsum(self.starts, out=self.starts)
-            self._room(int(self.starts[-1]))
+            self._allocate(int(self.starts[-1]))
         return self.wanted and self.array and bool(self.starts[-1])
 
-    def column(self) -> Column:
+    def to_column(self) -> Column:
         """Return the decoded column."""
         values = Statuses(self.flags[0], self.flags[1], *self.numbers) if self.status else self.numbers[0]
         if not self.array:

@@ -8,20 +8,20 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.terms.argument_columns import Ints, distinct
+from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.terms.byte_layouts import TOO_MUCH, Blocks, Layout
-from weft.terms.datatype_layouts import blocks
-from weft.terms.datatype_sizes import solid
+from weft.terms.datatype_layouts import layout_of_elements
+from weft.terms.datatype_sizes import gapless_size
 from weft.trace import Rank
 
 Shapes = Any
 """A column of Layout or None."""
 
 
-class Spread(NamedTuple):
+class BufferBlocks(NamedTuple):
     """Blocks of several buffers as columns: whose block it is, how far from the buffer's start, and how long.
 
-    A row whose `shape` is not None stands for a whole buffer: the bytes of this layout between its first and last byte.
+    A row whose `shape` is not None is a whole buffer: the bytes of this layout between its first and last byte.
     """
 
     buffer: Ints
@@ -38,12 +38,12 @@ MOST_COUNTS: Final = 10_000
 """Counts of datatypes with gaps that are looked at for one rank."""
 
 
-def no_shapes(count: int) -> Shapes:
-    """A column of None."""
+def empty_shapes(count: int) -> Shapes:
+    """Return a column of None."""
     return np.full(count, None, object)
 
 
-def numbered_shapes(column: Shapes) -> NDArray[np.uint32]:
+def number_shapes(column: Shapes) -> NDArray[np.uint32]:
     """Number a column of layouts from 1 on, in the order in which each comes first; 0 for None."""
     numbers = np.zeros(len(column), np.uint32)
     known: dict[int, int] = {}
@@ -52,45 +52,44 @@ def numbered_shapes(column: Shapes) -> NDArray[np.uint32]:
     return numbers
 
 
-def spread(rank: Rank, datatype: Ints, count: Ints) -> Spread:
-    """Return the blocks of buffers of `count` elements of datatypes, in the order of the buffers; none for unknown
-    ones.
+def list_buffer_blocks(rank: Rank, datatype: Ints, count: Ints) -> BufferBlocks:
+    """Return the blocks of buffers of `count` elements of datatypes, in the order of the buffers.
 
-    A buffer with too many blocks has a row whose shape is not known.
+    A buffer with too many blocks has a row whose shape is unknown; one of an unknown datatype has no row.
     """
-    parts = list(_spread(rank, datatype, count))
+    parts = list(_list_by_datatype(rank, datatype, count))
     none = np.zeros(0, np.int64)
-    nothing = Spread(none, none, none, no_shapes(0))
+    nothing = BufferBlocks(none, none, none, empty_shapes(0))
     buffer, offset, length, shape = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
     order = np.argsort(buffer, kind="stable")
-    return Spread(buffer[order], offset[order], length[order], shape[order])
+    return BufferBlocks(buffer[order], offset[order], length[order], shape[order])
 
 
-def _spread(rank: Rank, datatype: Ints, count: Ints) -> Iterator[Spread]:
+def _list_by_datatype(rank: Rank, datatype: Ints, count: Ints) -> Iterator[BufferBlocks]:
     """Yield the blocks of the buffers, datatype by datatype."""
-    room = _Room()
-    for id in distinct(datatype).tolist():
+    room = _BlockBudget()
+    for id in sorted_distinct(datatype).tolist():
         rows, of = np.flatnonzero(datatype == id), rank.datatype(id)
-        if size := solid(of):
-            yield Spread(rows, np.zeros(len(rows), np.int64), count[rows] * size, no_shapes(len(rows)))
+        if size := gapless_size(of):
+            yield BufferBlocks(rows, np.zeros(len(rows), np.int64), count[rows] * size, empty_shapes(len(rows)))
             continue
         order = np.argsort(count[rows], kind="stable")
         rows = rows[order]
         for mine in np.split(rows, np.flatnonzero(np.diff(count[rows])) + 1):
             room.counts -= 1
-            layout = blocks(of, int(count[mine[0]])) if room.counts >= 0 else TOO_MUCH
+            layout = layout_of_elements(of, int(count[mine[0]])) if room.counts >= 0 else TOO_MUCH
             if layout is not None:
-                yield room.of(mine, layout)
+                yield room.take_blocks(mine, layout)
 
 
-class _Room:
+class _BlockBudget:
     """The budget of blocks and parts that may still be stored for one rank."""
 
     def __init__(self) -> None:
         self.blocks = self.parts = MOST_SPREAD
         self.counts = MOST_COUNTS
 
-    def of(self, rows: Ints, layout: Layout) -> Spread:
+    def take_blocks(self, rows: Ints, layout: Layout) -> BufferBlocks:
         """Return the rows of buffers of one layout, block by block if these are few."""
         n = len(rows)
         found = layout.blocks(MOST_APART) or _NO_BLOCK
@@ -98,14 +97,14 @@ class _Room:
             found = found if layout else _EMPTY
             self.blocks -= len(found.offset) * n
             buffer, (offset, length) = np.repeat(rows, len(found.offset)), (np.tile(column, n) for column in found)
-            return Spread(buffer, offset, length, no_shapes(len(buffer)))
+            return BufferBlocks(buffer, offset, length, empty_shapes(len(buffer)))
         if self.parts < len(layout.parts):
             layout = TOO_MUCH
         self.parts -= len(layout.parts)
-        shape = no_shapes(n)
+        shape = empty_shapes(n)
         shape.fill(layout)
         low, length = np.full(n, layout.low, np.int64), np.full(n, layout.high - layout.low, np.int64)
-        return Spread(rows, low, length, shape)
+        return BufferBlocks(rows, low, length, shape)
 
 
 _NO_BLOCK: Final = Blocks(np.zeros(0, np.int64), np.zeros(0, np.int64))

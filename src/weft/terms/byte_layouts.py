@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.native.headers import layouts
 from weft.terms.argument_columns import Ints
-from weft.terms.strided_blocks import Strided, tidied
+from weft.terms.strided_blocks import Strided, simplify_parts
 
 Block = tuple[int, int]
 """Where bytes begin and how many there are."""
@@ -24,11 +24,11 @@ MOST_PARTS: Final = 1 << 15
 FAR: Final = 1 << 60
 """Bytes of a layout at most: a longer one is damage."""
 STEPS: Final = 1 << 16
-"""Steps in which two layouts are held against each other: some milliseconds."""
+"""The most steps in which two layouts are compared: some milliseconds."""
 _MOST_PAIRED: Final = 64
-"""Parts of which each is held against each other."""
+"""The most parts that are compared pair by pair."""
 _MOST_JOINED: Final = 16
-"""Blocks that touch, of a run of which the ends are looked for."""
+"""The most blocks in a row that are followed to find the end of a gapless range."""
 
 
 class Layout:
@@ -43,7 +43,7 @@ class Layout:
 
     def __init__(self, parts: Sequence[Strided], stride: int = 0, times: int = 1, *, is_known: bool = True) -> None:
         if len(parts) == 1 and times > 1:
-            parts, stride, times = (parts[0].repeated(stride, times),), 0, 1
+            parts, stride, times = (parts[0].repeat(stride, times),), 0, 1
         back = min(stride, 0) * (times - 1)
         self.parts = tuple(part._replace(offset=part.offset + back) for part in parts) if back else tuple(parts)
         self.stride, self.times = abs(stride), times if self.parts else 1
@@ -63,12 +63,12 @@ class Layout:
 
     @property
     def number(self) -> int:
-        """The number of blocks."""
+        """Return the number of blocks."""
         return sum(part.blocks for part in self.parts) * self.times
 
     def whole(self) -> Iterator[Strided]:
         """Yield the parts with the outer repetition applied."""
-        return (part.repeated(self.stride, self.times) for part in self.parts)
+        return (part.repeat(self.stride, self.times) for part in self.parts)
 
     def blocks(self, most: int = MOST) -> Blocks | None:
         """Return all blocks in the order of memory, joining those that touch; None if there are more than `most` or
@@ -77,18 +77,18 @@ class Layout:
         if not self.is_known or self.number > most:
             return None
         if self._blocks is None:
-            self._blocks = self._joined()
+            self._blocks = self._join_blocks()
         return self._blocks
 
-    def _joined(self) -> Blocks:
+    def _join_blocks(self) -> Blocks:
         """Join the blocks that touch or overlap."""
-        offset, length = self._each()
+        offset, length = self._offsets_and_lengths()
         end = np.maximum.accumulate(offset + length)
         first = np.flatnonzero(np.concatenate([[True], offset[1:] > end[:-1]])[: len(offset)])
         last = np.append(first[1:], len(offset)) - 1 if len(first) else first
         return Blocks(offset[first], end[last] - offset[first])
 
-    def _each(self) -> tuple[Ints, Ints]:
+    def _offsets_and_lengths(self) -> tuple[Ints, Ints]:
         """Return offset and length of each block, in the order of memory."""
         nothing = np.zeros(0, np.int64)
         parts = [(part.offsets(), part.length) for part in self.whole()]
@@ -97,7 +97,7 @@ class Layout:
         order = np.lexsort((length, offset))
         return offset[order], length[order]
 
-    def table(self) -> layouts.Layout:
+    def to_table(self) -> layouts.Layout:
         """Return the layout as the kernels read it, counted from its first byte."""
         if self._table is None:
             offset, length, end = (
@@ -116,19 +116,22 @@ class Layout:
             )  # fmt: skip
         return self._table
 
-    def repeats(self) -> bool | None:
-        """Return whether the layout holds a byte more than once; None if that is not decided."""
+    def has_repeated_bytes(self) -> bool | None:
+        """Return whether the layout has a byte more than once; None if that is not decided."""
         if not self.is_known:
             return None
         if self.number <= MOST // 16 or (len(self.parts) > _MOST_PAIRED and self.number <= MOST):
-            offset, length = self._each()
+            offset, length = self._offsets_and_lengths()
             return bool((offset[1:] < np.maximum.accumulate(offset + length)[:-1]).any())
         if len(self.parts) > _MOST_PAIRED:
             return None
         parts = list(self.whole())
         known: bool | None = False
         for place, part in enumerate(parts):
-            for found in (_again(part), *(meet(Layout([part]), Layout([other])) for other in parts[:place])):
+            for found in (
+                _has_overlapping_blocks(part),
+                *(share_bytes(Layout([part]), Layout([other])) for other in parts[:place]),
+            ):
                 if found:
                     return True
                 known = None if found is None else known
@@ -142,18 +145,18 @@ class Blocks(NamedTuple):
     length: Ints
 
 
-def whole(length: int) -> Layout:
-    """The layout of bytes without a gap."""
+def gapless_layout(length: int) -> Layout:
+    """Return the layout of bytes without a gap."""
     return Layout([Strided(0, length)] if length > 0 else ())
 
 
-def merged(placed: Sequence[tuple[int, Layout]]) -> Layout:
+def merge_layouts(placed: Sequence[tuple[int, Layout]]) -> Layout:
     """Return several layouts, each at an offset, as one."""
     if len(placed) == 1 and placed[0][0] == 0:
         return placed[0][1]
     if not all(layout.is_known for _, layout in placed) or sum(len(layout.parts) for _, layout in placed) > MOST_PARTS:
         return TOO_MUCH
-    return Layout(tidied(part._replace(offset=part.offset + at) for at, of in placed for part in of.whole()))
+    return Layout(simplify_parts(part._replace(offset=part.offset + at) for at, of in placed for part in of.whole()))
 
 
 TOO_MUCH: Final = Layout((), is_known=False)
@@ -162,22 +165,22 @@ TOO_MUCH: Final = Layout((), is_known=False)
 # Two layouts
 
 
-def meet(one: Layout, other: Layout, apart: int = 0) -> bool | None:
+def share_bytes(one: Layout, other: Layout, distance: int = 0) -> bool | None:
     """Return whether two layouts have a byte in common; None if that is not decided.
 
-    `apart`: how many bytes the address of `other` is after that of `one`.
+    `distance`: how many bytes the address of `other` is after that of `one`.
     """
     if not one or not other:
         return False
-    apart += other.low - one.low
-    if abs(apart) >= FAR:
+    distance += other.low - one.low
+    if abs(distance) >= FAR:
         return False if one.is_known and other.is_known else None
     steps = np.array([STEPS], np.uint64)
-    found = layouts.kernel().weft_meet(one.table(), other.table(), apart, steps)
+    found = layouts.kernel().weft_meet(one.to_table(), other.to_table(), distance, steps)
     return None if found < 0 else bool(found)
 
 
-def _again(part: Strided) -> bool | None:
+def _has_overlapping_blocks(part: Strided) -> bool | None:
     """Return whether two blocks of one part share a byte."""
     known: bool | None = False
     for place, (stride, times) in enumerate(part.levels):
@@ -195,28 +198,28 @@ def _again(part: Strided) -> bool | None:
     return known
 
 
-def shared(one: Layout, other: Layout, apart: int = 0) -> tuple[Block, Block] | None:
+def first_shared_blocks(one: Layout, other: Layout, distance: int = 0) -> tuple[Block, Block] | None:
     """Return a block of each of two layouts that share bytes: the first of `other` that does, and the first of `one`
     that it meets.
 
     Offsets are relative to each layout. None if they share nothing, as far as is known.
     """
-    if not meet(one, other, apart):
+    if not share_bytes(one, other, distance):
         return None
-    second = _first(other, one, -apart)
-    first = _first(one, Layout([Strided(*second)]), apart)
-    return _run(one, first), _run(other, second)
+    second = _first_shared_block(other, one, -distance)
+    first = _first_shared_block(one, Layout([Strided(*second)]), distance)
+    return _extend_block(one, first), _extend_block(other, second)
 
 
-def _first(one: Layout, other: Layout, apart: int) -> Block:
+def _first_shared_block(one: Layout, other: Layout, apart: int) -> Block:
     """Return the first block of `one` that shares bytes with `other`."""
     at, length = np.zeros(1, np.int64), np.zeros(1, np.int64)
     apart += other.low - one.low
-    layouts.kernel().weft_first(one.table(), other.table(), apart, STEPS, at, length)
+    layouts.kernel().weft_first(one.to_table(), other.to_table(), apart, STEPS, at, length)
     return one.low + int(at[0]), int(length[0])
 
 
-def _run(of: Layout, block: Block) -> Block:
+def _extend_block(of: Layout, block: Block) -> Block:
     """Extend a block to the bytes around it that the layout holds without a gap, for very many blocks by a few steps
     only.
     """
@@ -227,22 +230,22 @@ def _run(of: Layout, block: Block) -> Block:
     low, high = block[0], sum(block)
     for _ in range(_MOST_JOINED):
         before = Layout([Strided(low - 1, 1)])
-        if not meet(of, before):
+        if not share_bytes(of, before):
             break
-        low = _first(of, before, 0)[0]
-    return low, _covered(of, high) - low
+        low = _first_shared_block(of, before, 0)[0]
+    return low, _end_of_gapless(of, high) - low
 
 
-def _covered(of: Layout, at: int) -> int:
+def _end_of_gapless(of: Layout, at: int) -> int:
     """Return the end of the bytes that the layout holds without a gap from byte `at` on, followed for a few steps."""
     for _ in range(_MOST_JOINED):
         here = Layout([Strided(at, 1)])
-        if not meet(of, here):
+        if not share_bytes(of, here):
             break
-        at = sum(_first(of, here, 0))
+        at = sum(_first_shared_block(of, here, 0))
     return at
 
 
-def has(of: Layout, low: int, high: int) -> bool:
-    """Return whether a layout holds all bytes from `low` to before `high`."""
-    return meet(of, Layout([Strided(low, 1)])) is True and _covered(of, low) >= high
+def covers_range(of: Layout, low: int, high: int) -> bool:
+    """Return whether a layout has all bytes from `low` to before `high`."""
+    return share_bytes(of, Layout([Strided(low, 1)])) is True and _end_of_gapless(of, low) >= high

@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from weft.mpi.meaning import Access, Act, Meaning, Mode, Share, base, named, of
-from weft.terms.byte_layouts import Layout, merged
-from weft.terms.datatype_layouts import blocks
-from weft.terms.significant_arguments import significant
+from weft.mpi.meaning import Access, Act, Meaning, Mode, Share, base_name, find_meaning, functions_with
+from weft.terms.byte_layouts import Layout, merge_layouts
+from weft.terms.datatype_layouts import layout_of_elements
+from weft.terms.significant_arguments import is_significant
 from weft.trace import Datatype, Event
 from weft.trace.layout import IN_PLACE
 
 _WRITTEN: Final = frozenset(("recvbuf", "result_addr"))
-_RECEIVES: Final = named(Act.RECEIVE, Act.MATCHED_RECEIVE, Act.SEND_RECEIVE) | named(
+_RECEIVES: Final = functions_with(Act.RECEIVE, Act.MATCHED_RECEIVE, Act.SEND_RECEIVE) | functions_with(
     Act.ACCESS, where=lambda m: m.access is Access.READ
 )  # fmt: skip
 _BUFFERS: Final = ("buf", "buffer", "sendbuf", "recvbuf", "origin_addr", "compare_addr", "result_addr")
@@ -31,7 +31,7 @@ _TYPES: Final = {
 }  # fmt: skip
 
 
-class Region(NamedTuple):
+class BufferRegion(NamedTuple):
     """A buffer of a call: `low` to `high` are the bytes that the call may touch relative to `address`."""
 
     parameter: str
@@ -43,78 +43,82 @@ class Region(NamedTuple):
     written: bool
 
 
-def regions(event: Event) -> Iterator[Region]:
+def list_regions(event: Event) -> Iterator[BufferRegion]:
     """Yield the significant buffers of a call whose bytes are known; for MPI_Win_create the window's memory."""
-    name, args = base(event.function.name), event.args
+    name, args = base_name(event.function.name), event.args
     if name == "Win_create" and args.get("base") and args.get("size", 0) > 0:
-        yield Region("base", args["base"], 0, int(args["size"]), None, 0, written=True)
+        yield BufferRegion("base", args["base"], 0, int(args["size"]), None, 0, written=True)
     for parameter in _BUFFERS:
         address = args.get(parameter, 0)
-        if isinstance(address, int) and address not in (0, IN_PLACE) and _counts(event, parameter):
-            yield from _region(event, name, parameter, address)
+        if isinstance(address, int) and address not in (0, IN_PLACE) and _is_significant(event, parameter):
+            yield from _make_region(event, name, parameter, address)
 
 
-def pieces(event: Event, parameter: str) -> Layout | None:
+def buffer_layout(event: Event, parameter: str) -> Layout | None:
     """Return the bytes of a buffer of a call by their addresses; None if it is not significant or the record does not
     tell.
     """
-    name, args = base(event.function.name), event.args
+    name, args = base_name(event.function.name), event.args
     address = args.get(parameter, 0)
-    if not isinstance(address, int) or address in (0, IN_PLACE) or not _counts(event, parameter):
+    if not isinstance(address, int) or address in (0, IN_PLACE) or not _is_significant(event, parameter):
         return None
-    datatype = _datatype(event, parameter)
+    datatype = _datatype_of_buffer(event, parameter)
     amounts = [(at, count) for at, count in _blocks(event, name, parameter, datatype) if count > 0]
-    inner = {count: blocks(datatype, count) for count in {count for _, count in amounts}}
-    found = [(address + at, of) for at, count in amounts if (of := inner[count]) is not None]
-    return merged(found) if len(found) == len(amounts) else None
+    inner = {count: layout_of_elements(datatype, count) for count in {count for _, count in amounts}}
+    found = [(address + at, find_meaning) for at, count in amounts if (find_meaning := inner[count]) is not None]
+    return merge_layouts(found) if len(found) == len(amounts) else None
 
 
-def _datatype(event: Event, parameter: str) -> Datatype | None:
+def _datatype_of_buffer(event: Event, parameter: str) -> Datatype | None:
     types = [event.args[t] for t in _TYPES[parameter] if t in event.args]
     return event.rank.datatype(types[0]) if types and isinstance(types[0], int) else None
 
 
-def _counts(event: Event, parameter: str) -> bool:
-    return bool(significant(event.rank, np.array([event.index]), parameter)[0])
+def _is_significant(event: Event, parameter: str) -> bool:
+    return bool(is_significant(event.rank, np.array([event.index]), parameter)[0])
 
 
-def _region(event: Event, name: str, parameter: str, address: int) -> Iterator[Region]:
+def _make_region(event: Event, name: str, parameter: str, address: int) -> Iterator[BufferRegion]:
     """Yield the region of one buffer if its bytes are known."""
     written = parameter in _WRITTEN or (parameter in ("buf", "origin_addr") and name in _RECEIVES)
-    datatype = _datatype(event, parameter)
+    datatype = _datatype_of_buffer(event, parameter)
     amounts = _blocks(event, name, parameter, datatype)
-    found = [(at, of, count) for at, count in amounts if count > 0 and (of := blocks(datatype, count)) and of.is_known]
+    found = [
+        (at, find_meaning, count)
+        for at, count in amounts
+        if count > 0 and (find_meaning := layout_of_elements(datatype, count)) and find_meaning.is_known
+    ]
     if found:
         low, high = min(at + of.low for at, of, _ in found), max(at + of.high for at, of, _ in found)
-        yield Region(parameter, address, low, high, datatype, sum(count for *_, count in found), written)
+        yield BufferRegion(parameter, address, low, high, datatype, sum(count for *_, count in found), written)
 
 
 def _blocks(event: Event, name: str, parameter: str, datatype: Datatype | None) -> Sequence[tuple[int, int]]:
     """Return displacement in bytes and number of elements of each block that a buffer holds."""
-    args, row = event.args, of(name)
+    args, row = event.args, find_meaning(name)
     kin = row.kin if row else name
     if kin == "Reduce_scatter":
-        return _of_reduce_scatter(event, parameter)
+        return _reduce_scatter_blocks(event, parameter)
     several = "sendcounts" if parameter == "sendbuf" else "recvcounts" if parameter == "recvbuf" else ""
     if several in args:
-        return _of_vector(args, several, datatype)
+        return _vector_blocks(args, several, datatype)
     if parameter == "compare_addr" or (row is not None and Access.ONE_ELEMENT in row.access):
         return [(0, 1)]
     count = next((args[a] for a in _AMOUNTS[parameter] if isinstance(args.get(a), int)), 0)
     if row is not None and row.mode is Mode.PARTITIONED:
         count *= args.get("partitions", 0)
     elif row is not None and Share.EACH is {"sendbuf": row.sends, "recvbuf": row.receives}.get(parameter):
-        count *= _peers(event, row)
+        count *= _count_peers(event, row)
     return [(0, count)]
 
 
-def _peers(event: Event, row: Meaning) -> int:
-    """How many peers a collective has here; of neighbours none are told."""
+def _count_peers(event: Event, row: Meaning) -> int:
+    """Return how many peers a collective has here; 0 for neighbours."""
     comm = event.comm
-    return 0 if comm is None or row.neighbours else len(comm.peers(event.rank.index))
+    return 0 if comm is None or row.is_neighbourhood else len(comm.peers(event.rank.index))
 
 
-def _of_vector(args: Mapping[str, object], counts: str, datatype: Datatype | None) -> list[tuple[int, int]]:
+def _vector_blocks(args: Mapping[str, object], counts: str, datatype: Datatype | None) -> list[tuple[int, int]]:
     """Return the blocks of a buffer with counts and displacements for each member."""
     displacements = args.get("sdispls" if counts == "sendcounts" else "rdispls", args.get("displs"))
     extent = (datatype.extent if datatype and datatype.extent is not None else datatype.size if datatype else 0) or 0
@@ -124,7 +128,7 @@ def _of_vector(args: Mapping[str, object], counts: str, datatype: Datatype | Non
     return [(at * extent, n) for at, n in zip(displacements, many, strict=True) if n > 0]
 
 
-def _of_reduce_scatter(event: Event, parameter: str) -> list[tuple[int, int]]:
+def _reduce_scatter_blocks(event: Event, parameter: str) -> list[tuple[int, int]]:
     """Return the block of a buffer of MPI_Reduce_scatter: all elements to send, the caller's own to receive."""
     counts, comm = event.args.get("recvcounts"), event.comm
     if not isinstance(counts, list) or comm is None or comm.inter:

@@ -16,11 +16,11 @@ HEADS: Final = ("time", "rank", "event", "took", "where", "task", "call")
 
 OPEN: Final = "still in this call"
 ERRORS: Final = 256
-"""How many numbers an error has in a slot; the last one stands for all that have none of their own."""
+"""How many numbers an error has in a slot; the last one is used for all others."""
 
 
 def call_text(event: Event) -> str:
-    """`MPI_Recv(count 4, source any, tag 7, world) -> from 2, 16 bytes`."""
+    """Return a call as text: `MPI_Recv(count 4, source any, tag 7, world) -> from 2, 16 bytes`."""
     results = []
     if event.error:
         results.append(error_text(event.rank.trace.system, event.error))
@@ -45,16 +45,17 @@ def call_text(event: Event) -> str:
 
 
 def error_text(system: System, error: int) -> str:
-    """An error of a call, by the number in its slot."""
+    """Return the words for an error of a call, from the number in its slot."""
     return system.error_name(error) or (f"error class {error}" if error < ERRORS - 1 else "an error")
 
 
-def call_cells(event: Event, threaded: bool) -> tuple[str, ...]:
-    """Return the cells of one line of a table of calls, see HEADS; `threaded`: some rank of the run has several
-    threads.
+def call_cells(event: Event, has_threads: bool) -> tuple[str, ...]:
+    """Return the cells of one line of a table of calls, see HEADS.
+
+    `threaded`: some rank of the run has several threads.
     """
     took = OPEN if event.exit_ns is None else duration(event.exit_ns - event.enter_ns)
-    rank = f"{event.rank.index}.{event.thread.slot}" if threaded else str(event.rank.index)
+    rank = f"{event.rank.index}.{event.thread.slot}" if has_threads else str(event.rank.index)
     task = [task_text(event.task)] if event.rank.trace.has_tasks else []
     cells = time_text(event.enter_ns), rank, str(event.index), took, event.site.text, *task, call_text(event)
     return tuple(map(escaped, cells))
@@ -70,14 +71,14 @@ def task_text(task: LogicalTask | None) -> str:
 
 def value_text(event: Event, name: str, value: object) -> str:
     """Return one argument as text; of a long array the first eight values."""
-    parameter = event.function.by_name[name.removesuffix(":out")]
+    parameter = event.function.parameters_by_name[name.removesuffix(":out")]
     if isinstance(value, list):
-        shown = ", ".join(one_text(event, parameter, item) for item in value[:8])
+        shown = ", ".join(single_value_text(event, parameter, item) for item in value[:8])
         return f"[{shown}{f', ... {len(value)}' if len(value) > 8 else ''}]"
-    return one_text(event, parameter, value)
+    return single_value_text(event, parameter, value)
 
 
-def one_text(event: Event, parameter: Parameter, value: Any) -> str:
+def single_value_text(event: Event, parameter: Parameter, value: Any) -> str:
     """Return one value as text; `parameter` says how to read it."""
     if isinstance(value, Status):
         sender = "" if value.source == ANY_SOURCE else f"from {value.source}, tag {value.tag}, "
@@ -86,19 +87,19 @@ def one_text(event: Event, parameter: Parameter, value: Any) -> str:
         return object_text(event.rank, parameter.handle, value)
     if parameter.type == "address":
         return "MPI_IN_PLACE" if value == 2**64 - 1 else f"{value:#x}"
-    if is_wild(parameter) and value in (-1, -2, -3):
+    if has_named_values(parameter) and value in (-1, -2, -3):
         return {-1: "any", -2: "MPI_PROC_NULL", -3: "MPI_ROOT"}[value]
     return repr(value) if isinstance(value, str) else str(value)
 
 
 def object_text(rank: Rank, cls: str, id: int) -> str:  # noqa: A002 - the domain's word
-    """The name of an object; of one that has none the number: `#7`."""
+    """Return the name of an object, or its number, such as `#7`, if it has none."""
     name = rank.object_name(cls, id)
     return name.replace(f"{cls.lower()} ", "#") if name[-1:].isdigit() else name
 
 
-def is_wild(parameter: Parameter) -> bool:
-    """Whether -1, -2 and -3 have names as values of a parameter."""
+def has_named_values(parameter: Parameter) -> bool:
+    """Return whether -1, -2 and -3 have names as values of a parameter."""
     return parameter.kind in ("RANK", "RANK_NNI", "TAG")
 
 
@@ -148,7 +149,7 @@ def task_json(task: LogicalTask | None) -> dict[str, object] | None:
 
 def value_json(event: Event, name: str, value: Any) -> object:
     """Return one argument as JSON: handles by name, a status as an object."""
-    handle = event.function.by_name[name.removesuffix(":out")].handle
+    handle = event.function.parameters_by_name[name.removesuffix(":out")].handle
     if isinstance(value, list):
         return [value_json(event, name, item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

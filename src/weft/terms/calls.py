@@ -28,152 +28,153 @@ from weft.mpi.meaning import (
     Share,
     Sync,
     Trait,
-    base,
-    named,
-    names,
+    base_name,
+    functions_with,
+    names_of,
 )
 from weft.terms import kernels
 from weft.trace import Rank
 from weft.trace.functions import Function, FunctionTable
-from weft.trace.mapping import let_go
+from weft.trace.mapping import release_pages
 
 
-def words(text: str) -> frozenset[str]:
-    """The set of the words of a text."""
+def word_set(text: str) -> frozenset[str]:
+    """Return the set of the words of a text."""
     return frozenset(text.split())
 
 
-def _formed(form: Form, *acts: Act) -> frozenset[str]:
-    """The functions that do one of these in this form, partitioned communication left out."""
-    return named(*acts, where=lambda m: m.form is form and m.mode is not Mode.PARTITIONED)
+def _functions_in_form(form: Form, *acts: Act) -> frozenset[str]:
+    """Return the functions that do one of these in this form, partitioned communication left out."""
+    return functions_with(*acts, where=lambda m: m.form is form and m.mode is not Mode.PARTITIONED)
 
 
-SENDS: Final = _formed(Form.BLOCKING, Act.SEND)
-ISENDS: Final = _formed(Form.NONBLOCKING, Act.SEND)
-SEND_INITS: Final = _formed(Form.PERSISTENT, Act.SEND)
-SYNCHRONOUS: Final = named(Act.SEND, where=lambda m: m.mode is Mode.SYNCHRONOUS)
-BUFFERED: Final = named(Act.SEND, where=lambda m: m.mode in (Mode.BUFFERED, Mode.READY))
+SENDS: Final = _functions_in_form(Form.BLOCKING, Act.SEND)
+ISENDS: Final = _functions_in_form(Form.NONBLOCKING, Act.SEND)
+SEND_INITS: Final = _functions_in_form(Form.PERSISTENT, Act.SEND)
+SYNCHRONOUS: Final = functions_with(Act.SEND, where=lambda m: m.mode is Mode.SYNCHRONOUS)
+BUFFERED: Final = functions_with(Act.SEND, where=lambda m: m.mode in (Mode.BUFFERED, Mode.READY))
 """Sends that return whatever the receiver does (a ready send has its receive by contract)."""
 
-SENDRECVS: Final = _formed(Form.BLOCKING, Act.SEND_RECEIVE)
-ISENDRECVS: Final = _formed(Form.NONBLOCKING, Act.SEND_RECEIVE)
-RECVS: Final = _formed(Form.BLOCKING, Act.RECEIVE)
-IRECVS: Final = _formed(Form.NONBLOCKING, Act.RECEIVE)
-RECV_INITS: Final = _formed(Form.PERSISTENT, Act.RECEIVE)
-PROBES: Final = _formed(Form.BLOCKING, Act.PROBE, Act.MATCHED_PROBE)
-IPROBES: Final = _formed(Form.NONBLOCKING, Act.PROBE, Act.MATCHED_PROBE)
-MATCHED_PROBES: Final = named(Act.MATCHED_PROBE)
-MRECVS: Final = named(Act.MATCHED_RECEIVE)
-PARTITIONED: Final = named(Act.SEND, Act.RECEIVE, where=lambda m: m.mode is Mode.PARTITIONED)
-READIES: Final = named(Act.PARTITION)
+SENDRECVS: Final = _functions_in_form(Form.BLOCKING, Act.SEND_RECEIVE)
+ISENDRECVS: Final = _functions_in_form(Form.NONBLOCKING, Act.SEND_RECEIVE)
+RECVS: Final = _functions_in_form(Form.BLOCKING, Act.RECEIVE)
+IRECVS: Final = _functions_in_form(Form.NONBLOCKING, Act.RECEIVE)
+RECV_INITS: Final = _functions_in_form(Form.PERSISTENT, Act.RECEIVE)
+PROBES: Final = _functions_in_form(Form.BLOCKING, Act.PROBE, Act.MATCHED_PROBE)
+IPROBES: Final = _functions_in_form(Form.NONBLOCKING, Act.PROBE, Act.MATCHED_PROBE)
+MATCHED_PROBES: Final = functions_with(Act.MATCHED_PROBE)
+MRECVS: Final = functions_with(Act.MATCHED_RECEIVE)
+PARTITIONED: Final = functions_with(Act.SEND, Act.RECEIVE, where=lambda m: m.mode is Mode.PARTITIONED)
+READIES: Final = functions_with(Act.PARTITION)
 
-WAITS: Final = _formed(Form.BLOCKING, Act.COMPLETE)
-TESTS: Final = _formed(Form.NONBLOCKING, Act.COMPLETE)
-OF_ONE: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.ONE)
-OF_ALL: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.ALL)
-OF_ANY: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.ANY)
-OF_SOME: Final = named(Act.COMPLETE, where=lambda m: m.many is Many.SOME)
-RELEASES: Final = named(Act.RELEASE)
-CANCELS: Final = named(Act.CANCEL)
+WAITS: Final = _functions_in_form(Form.BLOCKING, Act.COMPLETE)
+TESTS: Final = _functions_in_form(Form.NONBLOCKING, Act.COMPLETE)
+OF_ONE: Final = functions_with(Act.COMPLETE, where=lambda m: m.many is Many.ONE)
+OF_ALL: Final = functions_with(Act.COMPLETE, where=lambda m: m.many is Many.ALL)
+OF_ANY: Final = functions_with(Act.COMPLETE, where=lambda m: m.many is Many.ANY)
+OF_SOME: Final = functions_with(Act.COMPLETE, where=lambda m: m.many is Many.SOME)
+RELEASES: Final = functions_with(Act.RELEASE)
+CANCELS: Final = functions_with(Act.CANCEL)
 COMPLETIONS: Final = WAITS | TESTS | RELEASES
-STATUS_CHECKS: Final = _formed(Form.BLOCKING, Act.ASK)
-STARTS: Final = named(Act.START)
-POLLS: Final = named(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, Act.EPOCH, where=lambda m: m.polls)
+STATUS_CHECKS: Final = _functions_in_form(Form.BLOCKING, Act.ASK)
+STARTS: Final = functions_with(Act.START)
+POLLS: Final = functions_with(Act.COMPLETE, Act.ASK, Act.PROBE, Act.MATCHED_PROBE, Act.EPOCH, where=lambda m: m.polls)
 
 
-def among_data(where: Callable[[Meaning], bool]) -> frozenset[str]:
+def data_collectives(where: Callable[[Meaning], bool]) -> frozenset[str]:
     """Return the blocking collectives that move data and for which `where` holds."""
-    return named(Act.COLLECTIVE, where=lambda m: m.moves and m.form is Form.BLOCKING and where(m))
+    return functions_with(Act.COLLECTIVE, where=lambda m: m.moves and m.form is Form.BLOCKING and where(m))
 
 
-ALL_TO_ALL: Final = among_data(lambda m: m.leaves is Leaves.AFTER_ALL)
-"""Every member needs every other (MPI-4.1, 6.2.1): who is blocked here waits for all that are absent."""
-FROM_ROOT: Final = among_data(lambda m: m.leaves is Leaves.AFTER_ROOT)
-TO_ROOT: Final = among_data(lambda m: m.leaves is Leaves.ROOT_AFTER_ALL)
-BROADCASTS: Final = among_data(lambda m: m.leaves is Leaves.AFTER_ROOT and m.sends is Share.COUNT)
-SCANS: Final = among_data(lambda m: m.leaves in (Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE))
-NEIGHBOURS: Final = among_data(lambda m: m.neighbours)
-REDUCTIONS: Final = among_data(lambda m: m.reduces)
-DATA_COLLECTIVES: Final = among_data(lambda m: True)
+ALL_TO_ALL: Final = data_collectives(lambda m: m.leaves is Leaves.AFTER_ALL)
+"""Every member needs every other (MPI-4.1, 6.2.1): a rank that is blocked here waits for all that are absent."""
+FROM_ROOT: Final = data_collectives(lambda m: m.leaves is Leaves.AFTER_ROOT)
+TO_ROOT: Final = data_collectives(lambda m: m.leaves is Leaves.ROOT_AFTER_ALL)
+BROADCASTS: Final = data_collectives(lambda m: m.leaves is Leaves.AFTER_ROOT and m.sends is Share.COUNT)
+SCANS: Final = data_collectives(lambda m: m.leaves in (Leaves.AFTER_LOWER, Leaves.AFTER_LOWER_ALONE))
+NEIGHBOURS: Final = data_collectives(lambda m: m.is_neighbourhood)
+REDUCTIONS: Final = data_collectives(lambda m: m.is_reduction)
+DATA_COLLECTIVES: Final = data_collectives(lambda m: True)
 
 
-def forms(kin: frozenset[str], *wanted: Form) -> frozenset[str]:
-    """Return the wanted forms (all if none is named) of blocking functions: Iallreduce and Allreduce_init for
-    Allreduce.
+def forms_of(kin: frozenset[str], *wanted: Form) -> frozenset[str]:
+    """Return the wanted forms (all if none is named) of blocking functions:
+
+    Iallreduce and Allreduce_init for Allreduce.
     """
-    acts = {meaning.every()[name].act for name in kin}
-    return named(*acts, where=lambda m: m.kin in kin and (not wanted or m.form in wanted))
+    acts = {meaning.all_meanings()[name].act for name in kin}
+    return functions_with(*acts, where=lambda m: m.kin in kin and (not wanted or m.form in wanted))
 
 
-def nonblocking(kin: frozenset[str]) -> frozenset[str]:
-    """The nonblocking forms of collectives: Iallreduce of Allreduce."""
-    return forms(kin, Form.NONBLOCKING)
+def nonblocking_forms(kin: frozenset[str]) -> frozenset[str]:
+    """Return the nonblocking forms of collectives: Iallreduce for Allreduce."""
+    return forms_of(kin, Form.NONBLOCKING)
 
 
-def _over(over: Over, *wanted: Form) -> frozenset[str]:
-    return named(Act.COLLECTIVE, where=lambda m: m.over is over and m.form in wanted)
+def _collectives_over(over: Over, *wanted: Form) -> frozenset[str]:
+    return functions_with(Act.COLLECTIVE, where=lambda m: m.over is over and m.form in wanted)
 
 
-COMM_MAKERS: Final = named(
+COMM_MAKERS: Final = functions_with(
     Act.COLLECTIVE,
     where=lambda m: m.over is Over.COMMUNICATOR and m.makes == ("COMM",) and Trait.MEETS_STRANGERS not in m.traits,
 )
-WINDOW_MAKERS: Final = named(Act.COLLECTIVE, where=lambda m: "WINDOW" in m.makes)
-COMM_COLLECTIVES: Final = _over(Over.COMMUNICATOR, Form.BLOCKING)
+WINDOW_MAKERS: Final = functions_with(Act.COLLECTIVE, where=lambda m: "WINDOW" in m.makes)
+COMM_COLLECTIVES: Final = _collectives_over(Over.COMMUNICATOR, Form.BLOCKING)
 """Blocking calls that every member of their communicator makes in the same order."""
-ICOLLECTIVES: Final = _over(Over.COMMUNICATOR, Form.NONBLOCKING)
-COLLECTIVE_INITS: Final = _over(Over.COMMUNICATOR, Form.PERSISTENT)
-WINDOW_COLLECTIVES: Final = _over(Over.WINDOW, Form.BLOCKING)
-FILE_COLLECTIVES: Final = _over(Over.FILE, Form.BLOCKING, Form.BEGIN, Form.END)
-FILE_ICOLLECTIVES: Final = _over(Over.FILE, Form.NONBLOCKING)
+ICOLLECTIVES: Final = _collectives_over(Over.COMMUNICATOR, Form.NONBLOCKING)
+COLLECTIVE_INITS: Final = _collectives_over(Over.COMMUNICATOR, Form.PERSISTENT)
+WINDOW_COLLECTIVES: Final = _collectives_over(Over.WINDOW, Form.BLOCKING)
+FILE_COLLECTIVES: Final = _collectives_over(Over.FILE, Form.BLOCKING, Form.BEGIN, Form.END)
+FILE_ICOLLECTIVES: Final = _collectives_over(Over.FILE, Form.NONBLOCKING)
 
 
-def _transfers(word: str, *wanted: Form) -> frozenset[str]:
+def _file_transfers(word: str, *wanted: Form) -> frozenset[str]:
     acts = (Act.TRANSFER, Act.COLLECTIVE)
-    return named(*acts, where=lambda m: m.topic == "files" and word in m.name and m.form in wanted)
+    return functions_with(*acts, where=lambda m: m.topic == "files" and word in m.name and m.form in wanted)
 
 
-FILE_READS: Final = _transfers("read", Form.BLOCKING)
-FILE_WRITES: Final = _transfers("write", Form.BLOCKING)
-FILE_IREADS: Final = _transfers("read", Form.NONBLOCKING)
-FILE_IWRITES: Final = _transfers("write", Form.NONBLOCKING)
-FILE_BEGINS: Final = _over(Over.FILE, Form.BEGIN)
-FILE_ENDS: Final = _over(Over.FILE, Form.END)
+FILE_READS: Final = _file_transfers("read", Form.BLOCKING)
+FILE_WRITES: Final = _file_transfers("write", Form.BLOCKING)
+FILE_IREADS: Final = _file_transfers("read", Form.NONBLOCKING)
+FILE_IWRITES: Final = _file_transfers("write", Form.NONBLOCKING)
+FILE_BEGINS: Final = _collectives_over(Over.FILE, Form.BEGIN)
+FILE_ENDS: Final = _collectives_over(Over.FILE, Form.END)
 
-FINALIZE: Final = named(Act.BEGIN_OR_END, where=lambda m: m.over is Over.WORLD)
-SESSION_ENDS: Final = named(Act.BEGIN_OR_END, where=lambda m: m.over is Over.SESSION)
+FINALIZE: Final = functions_with(Act.BEGIN_OR_END, where=lambda m: m.over is Over.WORLD)
+SESSION_ENDS: Final = functions_with(Act.BEGIN_OR_END, where=lambda m: m.over is Over.SESSION)
 ENDS: Final = FINALIZE | SESSION_ENDS
-"""What a program that has come to the end of its MPI calls."""
+"""The calls with which a program ends its use of MPI."""
 
 
 @cache
-def syncs(*wanted: Sync) -> frozenset[str]:
-    """The functions that do this to the epochs of a window."""
-    return named(Act.EPOCH, Act.COLLECTIVE, where=lambda m: m.sync in wanted)
+def functions_with_sync(*wanted: Sync) -> frozenset[str]:
+    """Return the functions that do this to the epochs of a window."""
+    return functions_with(Act.EPOCH, Act.COLLECTIVE, where=lambda m: m.sync in wanted)
 
 
-LOCKS: Final = syncs(Sync.LOCK, Sync.LOCK_ALL)
-UNLOCKS: Final = syncs(Sync.UNLOCK, Sync.UNLOCK_ALL)
-FLUSHES: Final = syncs(Sync.FLUSH, Sync.FLUSH_ALL, Sync.FLUSH_LOCAL, Sync.FLUSH_LOCAL_ALL)
-RMA: Final = _formed(Form.BLOCKING, Act.ACCESS)
-REQUEST_RMA: Final = _formed(Form.NONBLOCKING, Act.ACCESS)
-GETS: Final = named(Act.ACCESS, where=lambda m: m.access is Access.READ)
-ON_WINDOWS: Final = RMA | REQUEST_RMA | named(Act.EPOCH) | WINDOW_COLLECTIVES
+LOCKS: Final = functions_with_sync(Sync.LOCK, Sync.LOCK_ALL)
+UNLOCKS: Final = functions_with_sync(Sync.UNLOCK, Sync.UNLOCK_ALL)
+FLUSHES: Final = functions_with_sync(Sync.FLUSH, Sync.FLUSH_ALL, Sync.FLUSH_LOCAL, Sync.FLUSH_LOCAL_ALL)
+RMA: Final = _functions_in_form(Form.BLOCKING, Act.ACCESS)
+REQUEST_RMA: Final = _functions_in_form(Form.NONBLOCKING, Act.ACCESS)
+GETS: Final = functions_with(Act.ACCESS, where=lambda m: m.access is Access.READ)
+ON_WINDOWS: Final = RMA | REQUEST_RMA | functions_with(Act.EPOCH) | WINDOW_COLLECTIVES
 
 PERSISTENT: Final = SEND_INITS | RECV_INITS | COLLECTIVE_INITS | PARTITIONED
-REQUEST_MAKERS: Final = names(m for m in meaning.every().values() if "REQUEST" in m.makes)
+REQUEST_MAKERS: Final = names_of(m for m in meaning.all_meanings().values() if "REQUEST" in m.makes)
 
 
-def spoken(name: str) -> str:
-    """A function's name as messages for people have it: `MPI_Send_c` is send."""
-    return base(name).lower()
+def message_name(name: str) -> str:
+    """Return a function's name as messages for people have it: send for `MPI_Send_c`."""
+    return base_name(name).lower()
 
 
 class Masks:
     """Lookup tables by function id: which functions belong to a set of names."""
 
     def __init__(self, functions: FunctionTable) -> None:
-        self._bases = {function.id: base(function.name) for function in functions}
+        self._bases = {function.id: base_name(function.name) for function in functions}
         self._ids: dict[str, list[int]] = {}
         for id, name in self._bases.items():
             self._ids.setdefault(name, []).append(id)
@@ -181,11 +182,11 @@ class Masks:
         self._tables: dict[frozenset[str], NDArray[np.bool_]] = {}
 
     def name(self, function: int) -> str:
-        """The base name of a function id."""
+        """Return the base name of a function id."""
         return self._bases.get(int(function), "")
 
     def ids(self, names: Iterable[str]) -> list[int]:
-        """The function ids of some base names."""
+        """Return the function ids of some base names."""
         return sorted(id for name in set(names) for id in self._ids.get(name, ()))
 
     def table(self, names: frozenset[str]) -> NDArray[np.bool_]:
@@ -198,22 +199,22 @@ class Masks:
 
     def where(self, rank: Rank, names: frozenset[str]) -> NDArray[np.int64]:
         """Return the indices of a rank's events that call one of `names`."""
-        return catalogue(rank).where(self.table(names))
+        return catalogue_of(rank).where(self.table(names))
 
 
 @cache
-def masks(functions: FunctionTable) -> Masks:
-    """The lookup tables of a run's functions."""
+def masks_of(functions: FunctionTable) -> Masks:
+    """Return the lookup tables of a run's functions."""
     return Masks(functions)
 
 
 PART: Final = 1 << 18
-"""Calls that are gone through before their pages of the record are given back ..."""
+"""Calls that are read before their pages of the record are given back ..."""
 LONG: Final = 1 << 20
-"""... where there are more than so many: else those who look at them next have them."""
+"""... if there are more than this many: else the next reader finds them in memory."""
 
 
-class Catalogue:
+class CallCatalogue:
     """Which functions the events of one rank call, read once: `function` by event, `counts` by function id.
 
     `failed`, `open`, `changed`: how many events returned an error, did not return, or saw a buffer that was changed.
@@ -222,14 +223,14 @@ class Catalogue:
     def __init__(self, rank: Rank) -> None:
         events = rank.events
         self.function = np.empty(len(events), np.uint16)
-        counts = _all_counts()  # of every id there could be: longer than the calls of a rank, where ranks are many
+        counts = _zeroed_counts()  # of every id there could be: longer than the calls of a rank, where ranks are many
         self.failed = self.open = self.changed = 0
         for start in range(0, len(events), PART):
             part = events[start : start + PART]
-            failed, unfinished, changed = kernels.catalogue(part, self.function[start : start + PART], counts)
+            failed, unfinished, changed = kernels.run_catalogue(part, self.function[start : start + PART], counts)
             self.failed, self.open, self.changed = self.failed + failed, self.open + unfinished, self.changed + changed
             if len(events) > LONG:
-                let_go(part)
+                release_pages(part)
         most = int(self.function.max(initial=0)) + 1
         self.present: list[int] = np.flatnonzero(counts[:most]).tolist()
         """Ids of the functions that are called."""
@@ -237,11 +238,11 @@ class Catalogue:
         counts[self.present] = 0
 
     def of(self, function: Function) -> NDArray[np.int64]:
-        """Indices of the events that call one function."""
+        """Return the indices of the events that call one function."""
         return np.flatnonzero(self.function == function.id) if function.id in self.counts else np.zeros(0, np.int64)
 
     def count(self, table: NDArray[np.bool_]) -> int:
-        """How many events call a function that is True in a lookup table."""
+        """Return how many events call a function that is True in a lookup table."""
         return sum(count for id, count in self.counts.items() if table[id])
 
     def where(self, table: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -249,26 +250,26 @@ class Catalogue:
         count = self.count(table)
         if count in (0, len(self.function)):
             return np.arange(count)
-        return kernels.where(self.function, table, count)
+        return kernels.run_where(self.function, table, count)
 
 
 _SCRATCH: Final = local()
-"""Of each thread a zero for every id."""
+"""For each thread a column with a zero for every id."""
 
 
-def _all_counts() -> NDArray[np.int64]:
+def _zeroed_counts() -> NDArray[np.int64]:
     if not hasattr(_SCRATCH, "counts"):
         _SCRATCH.counts = np.zeros(65536, np.int64)
     found: NDArray[np.int64] = _SCRATCH.counts
     return found
 
 
-_CATALOGUES: WeakKeyDictionary[Rank, Catalogue] = WeakKeyDictionary()
+_CATALOGUES: WeakKeyDictionary[Rank, CallCatalogue] = WeakKeyDictionary()
 
 
-def catalogue(rank: Rank) -> Catalogue:
+def catalogue_of(rank: Rank) -> CallCatalogue:
     """Return the catalogue of a rank, which is made at the first call."""
     found = _CATALOGUES.get(rank)
     if found is None:
-        found = _CATALOGUES[rank] = Catalogue(rank)
+        found = _CATALOGUES[rank] = CallCatalogue(rank)
     return found

@@ -10,9 +10,9 @@ from itertools import count as numbers
 from typing import Final, NamedTuple
 
 from weft.base.lazy import dataclass
-from weft.terms.byte_layouts import MOST_PARTS, TOO_MUCH, Layout, whole
-from weft.terms.datatype_sizes import size_of, solid
-from weft.terms.strided_blocks import Level, Strided, tidied
+from weft.terms.byte_layouts import MOST_PARTS, TOO_MUCH, Layout, gapless_layout
+from weft.terms.datatype_sizes import gapless_size, size_in_bytes
+from weft.terms.strided_blocks import Level, Strided, simplify_parts
 from weft.trace import Datatype
 
 _DEEPEST: Final = 50
@@ -26,41 +26,41 @@ class _Element:
     parts: tuple[Strided, ...] | None
     too_many: bool = False
     number: int = field(default_factory=numbers().__next__)
-    """Another one for each: what is made of equal ones is equal."""
+    """A number of its own: elements that are made of equal ones are equal."""
 
 
-def blocks(datatype: Datatype | None, count: int) -> Layout | None:
+def layout_of_elements(datatype: Datatype | None, count: int) -> Layout | None:
     """Return the bytes of `count` elements relative to the buffer's address; None if the record does not tell."""
     if datatype is None:
         return None
-    if size := solid(datatype):
-        return _laid_out((-1, size * count), lambda: whole(size * count))
-    element = _element(datatype, {}, 0)
+    if size := gapless_size(datatype):
+        return _cached_layout((-1, size * count), lambda: gapless_layout(size * count))
+    element = _element_of(datatype, {}, 0)
     if element.too_many:
         return TOO_MUCH
     if element.parts is None or element.extent is None:
         return None
     if count <= 0:
-        return whole(0)
+        return gapless_layout(0)
     parts, extent = element.parts, element.extent
-    return _laid_out((element.number, count), lambda: Layout(parts, extent, count))
+    return _cached_layout((element.number, count), lambda: Layout(parts, extent, count))
 
 
-def _laid_out(key: tuple[int, int], make: Callable[[], Layout]) -> Layout:
+def _cached_layout(key: tuple[int, int], make: Callable[[], Layout]) -> Layout:
     """Return the layout that was cached under `key`, else make and cache it."""
-    if key not in _laid:
-        if len(_laid) >= _MOST_LAID:
-            _laid.clear()
-        _laid[key] = make()
-    return _laid[key]
+    if key not in _layouts:
+        if len(_layouts) >= _MOST_LAID:
+            _layouts.clear()
+        _layouts[key] = make()
+    return _layouts[key]
 
 
 _MOST_LAID: Final = 64
-_laid: dict[tuple[int, int], Layout] = {}
+_layouts: dict[tuple[int, int], Layout] = {}
 """Layouts by the number of their element and how many there are: one function's calls mostly have few."""
 
 
-class _Kept:
+class _ElementCache:
     """A cache of elements by what they are made of: programs that make a datatype for each message make few that
     differ.
     """
@@ -80,26 +80,26 @@ class _Kept:
 
 
 _MOST_KEPT: Final = 1024
-_kept: Final = _Kept()
+_element_cache: Final = _ElementCache()
 
 
-def _element(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Element:
+def _element_of(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Element:
     """Return one element of a datatype. `seen`: elements of inner datatypes by id, `depth`: levels of nesting above."""
     if datatype.id in seen:
         return seen[datatype.id]
     seen[datatype.id] = _UNKNOWN
     definition = datatype.definition
     inner: list[_Element] = []
-    key: Hashable = solid(datatype), size_of(datatype), datatype.extent
+    key: Hashable = gapless_size(datatype), size_in_bytes(datatype), datatype.extent
     if depth > _DEEPEST:
         return _UNKNOWN
-    if definition is not None and not solid(datatype):
-        inner = [_UNKNOWN if of is None else _element(of, seen, depth + 1) for of in datatype.inner]
+    if definition is not None and not gapless_size(datatype):
+        inner = [_UNKNOWN if of is None else _element_of(of, seen, depth + 1) for of in datatype.inner]
         made_of = tuple(one.number for one in inner)
         key = datatype.combiner, datatype.extent, definition.integers, definition.addresses, made_of
-    element = _kept.elements.get(key)
+    element = _element_cache.elements.get(key)
     if element is None:
-        element = _kept.add(key, _made(datatype, inner))
+        element = _element_cache.add(key, _make_element(datatype, inner))
     seen[datatype.id] = element
     return element
 
@@ -107,16 +107,16 @@ def _element(datatype: Datatype, seen: dict[int, _Element], depth: int) -> _Elem
 _UNKNOWN: Final = _Element(None, None)
 
 
-def _made(datatype: Datatype, inner: list[_Element]) -> _Element:
+def _make_element(datatype: Datatype, inner: list[_Element]) -> _Element:
     """Make an element of a datatype out of the elements of its inner datatypes."""
     extent = datatype.extent
-    if size := solid(datatype):
+    if size := gapless_size(datatype):
         return _Element(extent, (Strided(0, size),))
     if datatype.definition is None:
-        size = size_of(datatype) or 0
+        size = size_in_bytes(datatype) or 0
         return _Element(extent, (Strided(0, size),) if size else None)
     try:
-        parts = _parts(datatype, inner)
+        parts = _blocks_of_element(datatype, inner)
     except _TooMany:
         return _Element(extent, None, too_many=True)
     return _Element(extent, parts)
@@ -126,7 +126,7 @@ class _TooMany(Exception):
     """A datatype of more parts than are kept."""
 
 
-class _Piece(NamedTuple):
+class _RepeatedElements(NamedTuple):
     """Consecutive elements at an offset in bytes, repeated at each sum of multiples of the levels' strides."""
 
     offset: int
@@ -134,9 +134,9 @@ class _Piece(NamedTuple):
     levels: tuple[Level, ...] = ()
 
 
-def _parts(datatype: Datatype, inner: list[_Element]) -> tuple[Strided, ...] | None:
+def _blocks_of_element(datatype: Datatype, inner: list[_Element]) -> tuple[Strided, ...] | None:
     """Return the blocks of one element of a derived datatype; None if unknown. Raises _TooMany."""
-    pieces = _pieces(datatype, inner)
+    pieces = _inner_elements(datatype, inner)
     if pieces is None:
         return None
     found: list[Strided] = []
@@ -148,14 +148,14 @@ def _parts(datatype: Datatype, inner: list[_Element]) -> tuple[Strided, ...] | N
         if child.parts is None or child.extent is None:
             return None
         for part in child.parts:
-            made = part._replace(offset=part.offset + piece.offset).repeated(child.extent, piece.times)
+            made = part._replace(offset=part.offset + piece.offset).repeat(child.extent, piece.times)
             for stride, times in piece.levels:
-                made = made.repeated(stride, times)
+                made = made.repeat(stride, times)
             found.append(made)
-    return tidied(found)
+    return simplify_parts(found)
 
 
-def _pieces(datatype: Datatype, inner: list[_Element]) -> Iterator[tuple[_Element, _Piece]] | None:
+def _inner_elements(datatype: Datatype, inner: list[_Element]) -> Iterator[tuple[_Element, _RepeatedElements]] | None:
     """Yield the inner elements that a derived datatype is made of, and where they are; None for an unknown combiner."""
     definition = datatype.definition
     if definition is None or not inner:
@@ -163,45 +163,46 @@ def _pieces(datatype: Datatype, inner: list[_Element]) -> Iterator[tuple[_Elemen
     i, a = definition.integers, definition.addresses
     combiner = datatype.combiner.removesuffix("_INTEGER")
     if combiner == "STRUCT" and len(i) == 1 + len(inner) == 1 + len(a):
-        return ((child, _Piece(at, n)) for child, at, n in zip(inner, a, i[1:], strict=True))
+        return ((child, _RepeatedElements(at, n)) for child, at, n in zip(inner, a, i[1:], strict=True))
     step = inner[0].extent
     if step is None or len(inner) != 1:
         return None
-    pieces = _places(combiner, i, a, step)
+    pieces = _element_places(combiner, i, a, step)
     return None if pieces is None else ((inner[0], piece) for piece in pieces)
 
 
-def _places(combiner: str, i: tuple[int, ...], a: tuple[int, ...], step: int) -> Iterable[_Piece] | None:
+def _element_places(
+    combiner: str, i: tuple[int, ...], a: tuple[int, ...], step: int
+) -> Iterable[_RepeatedElements] | None:
     """Return where elements of the one inner datatype are put. `step`: its extent; `i`, `a`: integers and addresses of
     the combiner.
     """
     if combiner in ("DUP", "RESIZED"):
-        return [_Piece(0, 1)]
+        return [_RepeatedElements(0, 1)]
     if combiner == "CONTIGUOUS" and i:
-        return [_Piece(0, i[0])]
+        return [_RepeatedElements(0, i[0])]
     if combiner == "VECTOR" and len(i) == 3:
-        return [_Piece(0, i[1], ((i[2] * step, i[0]),))]
+        return [_RepeatedElements(0, i[1], ((i[2] * step, i[0]),))]
     if combiner == "HVECTOR" and len(i) >= 2 and a:
-        return [_Piece(0, i[1], ((a[0], i[0]),))]
+        return [_RepeatedElements(0, i[1], ((a[0], i[0]),))]
     if combiner == "INDEXED" and i and len(i) == 1 + 2 * i[0]:
-        return (_Piece(at * step, n) for n, at in zip(i[1 : 1 + i[0]], i[1 + i[0] :], strict=True))
+        return (_RepeatedElements(at * step, n) for n, at in zip(i[1 : 1 + i[0]], i[1 + i[0] :], strict=True))
     if combiner == "HINDEXED" and i and len(i) == 1 + i[0] and len(a) == i[0]:
-        return (_Piece(at, n) for at, n in zip(a, i[1:], strict=True))
+        return (_RepeatedElements(at, n) for at, n in zip(a, i[1:], strict=True))
     if combiner == "INDEXED_BLOCK" and len(i) > 1 and len(i) == 2 + i[0]:
-        return (_Piece(at * step, i[1]) for at in i[2:])
+        return (_RepeatedElements(at * step, i[1]) for at in i[2:])
     if combiner == "HINDEXED_BLOCK" and len(i) == 2 and len(a) == i[0]:
-        return (_Piece(at, i[1]) for at in a)
+        return (_RepeatedElements(at, i[1]) for at in a)
     if combiner == "SUBARRAY" and i and len(i) == 2 + 3 * i[0]:
-        return _subarray(i, step)
+        return _subarray_elements(i, step)
     return None
 
 
-def subarray(i: Sequence[int]) -> tuple[list[int], list[int], list[int], bool]:
-    """Return sizes, subsizes and starts of MPI_Type_create_subarray, and whether its order is Fortran's. ValueError if
-    `i` is none.
+def read_subarray(i: Sequence[int]) -> tuple[list[int], list[int], list[int], bool]:
+    """Return sizes, subsizes and starts of MPI_Type_create_subarray, and whether its order is Fortran's.
 
-    MPI_Type_get_contents gives the order after them, MPI_Type_get_contents_c before them, as it is not large: MPICH's,
-    Open MPI has none.
+    ValueError if `i` does not describe one. MPI_Type_get_contents returns the order after them, MPI_Type_get_contents_c
+    before them, as it is not large: MPICH's, Open MPI has none.
     """
     n = i[0]
     if n <= 0:
@@ -220,10 +221,10 @@ _MPICH: Final = (56, 57)
 _OPEN_MPI: Final = (0, 1)
 
 
-def _subarray(i: Sequence[int], step: int) -> list[_Piece] | None:
+def _subarray_elements(i: Sequence[int], step: int) -> list[_RepeatedElements] | None:
     """Return the piece that a subarray selects, None if its integers are invalid."""
     try:
-        sizes, subsizes, starts, fortran = subarray(i)
+        sizes, subsizes, starts, fortran = read_subarray(i)
     except ValueError:
         return None
     if not fortran:
@@ -233,4 +234,4 @@ def _subarray(i: Sequence[int], step: int) -> list[_Piece] | None:
         offset += start * stride
         levels.append((stride, subsize))
         stride *= size
-    return [_Piece(offset, 1, tuple(levels))]
+    return [_RepeatedElements(offset, 1, tuple(levels))]

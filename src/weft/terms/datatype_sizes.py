@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from weft.terms.argument_columns import Ints, distinct
+from weft.terms.argument_columns import Ints, sorted_distinct
 from weft.trace import Datatype, Rank
 
 # Names of one machine type in C and Fortran: the standard tells them apart, a program that mixes them is portable to
@@ -23,40 +23,40 @@ _KIND_OF: Final = {f"MPI_{name}": kind for kind, names in _KINDS.items() for nam
 _OTHERS: Final = {"MPI_BYTE": 1, "MPI_PACKED": 1, "MPI_WCHAR": 4, "MPI_LONG_DOUBLE": 16, "MPI_LOGICAL": 4}
 
 
-def kind_of(name: str) -> str:
-    """What a basic type is to the machine."""
+def machine_type(name: str) -> str:
+    """Return the name of the machine's type for a basic type, such as `i4` for MPI_INT."""
     return _KIND_OF.get(name, name)
 
 
-def size_of(datatype: Datatype | None) -> int | None:
+def size_in_bytes(datatype: Datatype | None) -> int | None:
     """Return the bytes of a datatype, None if they are not known."""
     if datatype is None:
         return None
-    if datatype.size is None and datatype.predefined:
+    if datatype.size is None and datatype.is_predefined:
         kind = _KIND_OF.get(datatype.name, "")
         return int(kind[1:]) if kind else _OTHERS.get(datatype.name)
     return datatype.size
 
 
-def width_of(name: str) -> int:
-    """Bytes of a basic type by its name, 0 where they are not known."""
+def basic_type_size(name: str) -> int:
+    """Return the bytes of a basic type by its name, 0 if they are not known."""
     kind = _KIND_OF.get(name, "")
     return int(kind[1:]) if kind else _OTHERS.get(name, 0)
 
 
-def solid(datatype: Datatype | None) -> int:
+def gapless_size(datatype: Datatype | None) -> int:
     """Return the size of a datatype without gaps, else 0: only then every byte of its span is touched."""
-    size = size_of(datatype)
+    size = size_in_bytes(datatype)
     if datatype is None or not size:
         return 0
     if datatype.extent is None:
-        return size if datatype.predefined else 0
+        return size if datatype.is_predefined else 0
     return size if datatype.extent == size and not datatype.lb else 0
 
 
-def solids(rank: Rank, kinds: Ints) -> Ints:
+def gapless_sizes(rank: Rank, kinds: Ints) -> Ints:
     """Return the sizes of a rank's datatypes by their ids, 0 for those with gaps and for invalid ids."""
     size = np.zeros(len(kinds), np.int64)
-    for id in distinct(kinds).tolist():
-        size[kinds == id] = solid(rank.datatype(id)) if id > 1 else 0
+    for id in sorted_distinct(kinds).tolist():
+        size[kinds == id] = gapless_size(rank.datatype(id)) if id > 1 else 0
     return size

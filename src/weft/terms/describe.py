@@ -8,7 +8,7 @@ from typing import Final
 
 from weft import findings, sources
 from weft.base.words import short_function
-from weft.mpi.meaning import base
+from weft.mpi.meaning import base_name
 from weft.systems import MPI, System
 from weft.terms import calls
 from weft.trace import Event, Flag, FunctionTable, Rank, TaskKind
@@ -18,36 +18,40 @@ from weft.trace.sites import CallSite
 _RANKS = {PROC_NULL: "PROC_NULL", ROOT: "ROOT"}
 
 
-def site(event: Event) -> findings.Site:
-    """Return the call site of an event in the form that findings hold."""
+def finding_site(event: Event) -> findings.Site:
+    """Return the call site of an event in the form that findings have."""
     place = event.site
-    callers = tuple((_file(caller), caller.line, caller.function or "") for caller in place.callers)
+    callers = tuple((_file_or_module(caller), caller.line, caller.function or "") for caller in place.callers)
     return findings.Site(
-        event.rank.index, event.function.called, _file(place), place.line, place.function or "", callers
+        event.rank.index, event.function.called, _file_or_module(place), place.line, place.function or "", callers
     )
 
 
-def _file(place: CallSite) -> str:
+def _file_or_module(place: CallSite) -> str:
     return place.file or (f"{Path(place.module).name}+{place.offset:#x}" if place.module else "")
 
 
-def where(event: Event) -> str:
+def at_place(event: Event) -> str:
     """Return ` at step.py:9`; ` in solve_ (libsolver.so+0x2c86)` if only the function is known; or an empty text."""
     place = event.site
     if place.file:
         return f" at {Path(place.file).name}:{place.line}"
     if not place.module:
         return ""
-    return f" in {short_function(place.function)} ({_file(place)})" if place.function else f" at {_file(place)}"
+    return (
+        f" in {short_function(place.function)} ({_file_or_module(place)})"
+        if place.function
+        else f" at {_file_or_module(place)}"
+    )
 
 
-def loops(rank: Rank, site: int, around: int = 0) -> bool:
+def has_loop_at(rank: Rank, site: int, around: int = 0) -> bool:
     """Return whether the source has a loop that waits for something at a call site, or within `around` lines of it."""
     place = rank.site(site)
     return sources.of(rank.trace).loops(place.file or "", place.line, around)
 
 
-def in_task(*events: Event) -> str:
+def task_suffix(*events: Event) -> str:
     """Return ` in task 7 (worker), made at solve.c:41` if all events are of one explicit task, or of tasks that look
     alike; ` in tasks made at solve.c:41` if they are of several that one line made.
     """
@@ -65,32 +69,32 @@ def in_task(*events: Event) -> str:
 
 
 def rank_argument(value: int, system: System = MPI) -> str:
-    """A rank argument: a number, or the name of a wildcard."""
+    """Return a rank argument as text: a number, or the name of a wildcard."""
     return system.any_source if value == ANY_SOURCE else _RANKS.get(value, str(value))
 
 
 def tag_argument(value: int, system: System = MPI) -> str:
-    """A tag argument: a number or ANY_TAG."""
+    """Return a tag argument as text: a number or ANY_TAG."""
     return system.any_tag if value == ANY_TAG else str(value)
 
 
-def _word(event: Event) -> str:
-    """Name the function of a call in a word; in Python the method on the line if mpi4py makes other calls inside it.
+def _function_word(event: Event) -> str:
+    """Return the word for a call's function; in Python the method on the line if mpi4py makes other calls inside it.
 
     mpi4py's lowercase recv() is a matched probe first, and its first allreduce() of objects duplicates the
     communicator.
     """
-    name = base(event.function.called).lower()
+    name = base_name(event.function.called).lower()
     place = event.site
     if not (place.file or "").endswith(".py"):
         return name
-    methods = called(event) & _names(event.rank.trace.functions)
+    methods = methods_on_line(event) & _method_names(event.rank.trace.functions)
     if len(methods) == 1 and name not in methods:
         return next(iter(methods))
     return "recv" if name == "mprobe" and not methods else name
 
 
-def called(event: Event) -> frozenset[str]:
+def methods_on_line(event: Event) -> frozenset[str]:
     """Return the methods that the line of a Python call names, in lower case; empty if its source is not known."""
     place = event.site
     spelled = sources.of(event.rank.trace).called(place.file or "", place.line) or ()
@@ -106,29 +110,30 @@ def pickled_collective(event: Event) -> str:
     "" for others.
     """
     comm = event.comm if event.comm_id > ID_WORLD else None
-    if comm is None or base(comm.function) != "Comm_dup" or base(event.function.name).lower() in PICKLED:
+    if comm is None or base_name(comm.function) != "Comm_dup" or base_name(event.function.name).lower() in PICKLED:
         return ""
-    word = _word(event)
+    word = _function_word(event)
     return word if word in PICKLED else ""
 
 
 @cache
-def _names(functions: FunctionTable) -> frozenset[str]:
-    """The names that mpi4py's methods share with MPI's functions."""
-    return frozenset(base(f.name).lower() for f in functions)
+def _method_names(functions: FunctionTable) -> frozenset[str]:
+    """Return the names that mpi4py's methods share with MPI's functions."""
+    return frozenset(base_name(f.name).lower() for f in functions)
 
 
-def _called(event: Event, place: str, usually: str) -> str:
-    """What the system calls an argument."""
+def _argument_name(event: Event, place: str, usually: str) -> str:
+    """Return what the run's system calls an argument."""
     found = event.function.slot.get(place)
     return found.name if found is not None and event.rank.trace.system is not MPI else usually
 
 
-def arguments(event: Event, *, peers: bool = True) -> list[str]:
-    """Return the arguments of a call that say whom it deals with: `dest=1`, `tag=3`, `root=0`. `peers`: with the
-    ranks.
+def partner_arguments(event: Event, *, peers: bool = True) -> list[str]:
+    """Return the arguments of a call that name its partners: `dest=1`, `tag=3`, `root=0`.
+
+    `peers`: with the ranks.
     """
-    name = base(event.function.name)
+    name = base_name(event.function.name)
     args = event.args
     parts: list[str] = []
     if pickled_collective(event):
@@ -137,20 +142,20 @@ def arguments(event: Event, *, peers: bool = True) -> list[str]:
         system = event.rank.trace.system
         source = rank_argument(ANY_SOURCE if event.flags & Flag.ANY_SOURCE else event.peer, system)
         tag = tag_argument(ANY_TAG if event.flags & Flag.ANY_TAG else event.tag, system)
-        parts = [f"{_called(event, 'peer', 'source')}={source}"] if peers else []
-        parts.append(f"{_called(event, 'tag', 'tag')}={tag}")
+        parts = [f"{_argument_name(event, 'peer', 'source')}={source}"] if peers else []
+        parts.append(f"{_argument_name(event, 'tag', 'tag')}={tag}")
     elif name in calls.SENDS | calls.ISENDS | calls.SEND_INITS:
-        parts = [f"{_called(event, 'peer', 'dest')}={rank_argument(event.peer)}"] if peers else []
-        parts.append(f"{_called(event, 'tag', 'tag')}={event.tag}")
+        parts = [f"{_argument_name(event, 'peer', 'dest')}={rank_argument(event.peer)}"] if peers else []
+        parts.append(f"{_argument_name(event, 'tag', 'tag')}={event.tag}")
     elif name in calls.SENDRECVS | calls.ISENDRECVS:
         if peers:
             parts = [f"dest={rank_argument(event.peer)}"]
             parts += [f"source={rank_argument(args['source'])}"] if "source" in args else []
         parts.append(f"sendtag={event.tag}")
         parts += [f"recvtag={tag_argument(args['recvtag'])}"] if "recvtag" in args else []
-    elif "root" in event.function.by_name:
+    elif "root" in event.function.parameters_by_name:
         parts = [f"root={rank_argument(event.peer)}"]
-    elif name.startswith("Win_") and "rank" in event.function.by_name and peers:
+    elif name.startswith("Win_") and "rank" in event.function.parameters_by_name and peers:
         parts = [f"rank={event.peer}"]
     if event.comm_id > ID_WORLD and [*parts, name] and "comm" in event.function.slot:
         comm = event.comm
@@ -158,7 +163,7 @@ def arguments(event: Event, *, peers: bool = True) -> list[str]:
     return parts
 
 
-def call(event: Event, *, peers: bool = True) -> str:
-    """Return `recv(source=0, tag=99)`; `barrier` for a call whose arguments say nothing of others."""
-    parts = arguments(event, peers=peers)
-    return _word(event) + (f"({', '.join(parts)})" if parts else "")
+def call_words(event: Event, *, peers: bool = True) -> str:
+    """Return `recv(source=0, tag=99)`; `barrier` for a call whose arguments name no partner."""
+    parts = partner_arguments(event, peers=peers)
+    return _function_word(event) + (f"({', '.join(parts)})" if parts else "")

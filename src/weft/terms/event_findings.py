@@ -16,10 +16,10 @@ from weft.terms import describe
 from weft.trace import Event, Rank
 
 MAX_OF_ONE_SITE = 50
-"""Findings of one kind and one call site of a rank that are told one by one; the rest is counted."""
+"""The most findings of one kind and one call site of a rank that are reported one by one; the rest is counted."""
 
 
-def finding(
+def make_finding(
     kind: str, message: str, events: Iterable[Event], *, severity: Severity | None = None,
     certainty: Certainty = "certain", evidence: Evidence = NO_EVIDENCE, cause: str | None = None,
 ) -> Finding:  # fmt: skip
@@ -31,14 +31,14 @@ def finding(
         certainty=certainty,
         message=message,
         ranks=tuple(sorted({event.rank.index for event in found})),
-        sites=tuple(dict.fromkeys(describe.site(event) for event in found)),
+        sites=tuple(dict.fromkeys(describe.finding_site(event) for event in found)),
         events=tuple(dict.fromkeys(event.id for event in found)),
         evidence=evidence,
         cause=cause,
     )
 
 
-class Some:
+class FindingLimiter:
     """A counter that limits findings to MAX_OF_ONE_SITE for each key, such as a call site."""
 
     def __init__(self) -> None:
@@ -50,10 +50,8 @@ class Some:
         return self._seen[key] <= MAX_OF_ONE_SITE
 
 
-def some_of_sites(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the indices of those among `events` that are to be reported: MAX_OF_ONE_SITE for each call site, in
-    order.
-    """
+def limit_per_site(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the indices of those `events` that are to be reported: MAX_OF_ONE_SITE for each call site, in order."""
     sites = rank.events["site"][events]
     order = np.argsort(sites, kind="stable")
     starts = np.searchsorted(sites[order], sites[order])
@@ -61,21 +59,21 @@ def some_of_sites(rank: Rank, events: NDArray[Any]) -> NDArray[np.int64]:
     return kept
 
 
-def left_out(kind: str, event: Event, whether: str) -> Finding:
+def make_left_out_note(kind: str, event: Event, whether: str) -> Finding:
     """Make the note that a call's datatypes have too many blocks to decide `whether` something is so."""
-    return finding(
+    return make_finding(
         kind,
-        f"the datatypes of {said(event)} of rank {event.rank.index} have more blocks than Weft looks at: "
+        f"the datatypes of {call_at(event)} of rank {event.rank.index} have more blocks than Weft looks at: "
         f"whether {whether} is not known, and there may be more such calls",
         [event], severity="note", certainty="undecided", cause="left out",
     )  # fmt: skip
 
 
-def cause(*events: Event) -> str:
+def cause_key(*events: Event) -> str:
     """Return a key that findings about the same calls at the same lines share, whatever the rank."""
-    return "; ".join(f"{event.function.name}{describe.where(event)}" for event in events)
+    return "; ".join(f"{event.function.name}{describe.at_place(event)}" for event in events)
 
 
-def said(event: Event) -> str:
-    """`isend(dest=1, tag=3) at a.c:5`."""
-    return describe.call(event) + describe.where(event)
+def call_at(event: Event) -> str:
+    """Return `isend(dest=1, tag=3) at a.c:5`."""
+    return describe.call_words(event) + describe.at_place(event)

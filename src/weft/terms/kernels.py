@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.native.bridge import several
+from weft.native.bridge import as_c_array
 from weft.native.headers import scan
 from weft.native.headers.columns import Column, ColumnsInput, kernel
 
 
-def decode(given: ColumnsInput, columns: Sequence[Column], *, fill: bool) -> None:
+def run_decode(given: ColumnsInput, columns: Sequence[Column], *, fill: bool) -> None:
     """Run weft_columns over the events of `given`; it fills the arrays of `columns`."""
-    kernel().weft_columns(given, several(columns, Column), fill)
+    kernel().weft_columns(given, as_c_array(columns, Column), fill)
 
 
-def catalogue(events: NDArray[Any], function: NDArray[np.uint16], counts: NDArray[np.int64]) -> tuple[int, int, int]:
+def run_catalogue(
+    events: NDArray[Any], function: NDArray[np.uint16], counts: NDArray[np.int64]
+) -> tuple[int, int, int]:
     """Run weft_catalogue: fill both arrays, and return how many events failed, are open, and saw a changed buffer."""
     found = np.zeros(1, scan.CATALOGUE)
     scan.kernel().weft_catalogue(np.ascontiguousarray(events), len(events), function, counts, found)
@@ -26,7 +28,7 @@ def catalogue(events: NDArray[Any], function: NDArray[np.uint16], counts: NDArra
     return failed, unfinished, changed
 
 
-def where(function: NDArray[np.uint16], table: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
+def run_where(function: NDArray[np.uint16], table: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
     """Run weft_where: return the `count` rows whose function is True in the table."""
     rows = np.empty(count + 1, np.int64)
     scan.kernel().weft_where(function, len(function), table, rows)

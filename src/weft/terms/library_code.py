@@ -17,22 +17,20 @@ _RUNTIMES: Final = re.compile(
 """Libraries of the system and of MPI, whose lines say nothing of the program."""
 
 
-def of_library(file: str) -> bool:
-    """Whether a file is Python's own, or of an installed package."""
+def is_library_file(file: str) -> bool:
+    """Return whether a file is Python's own, or part of an installed package."""
     return any(part in file for part in PARTS)
 
 
-def library_code(site: CallSite) -> bool:
+def is_library_code(site: CallSite) -> bool:
     """Return whether a call site is in Python itself, in MPI, or in what pip or the system installed."""
     file = site.file or ""
     compiled = file.endswith((".pyx", ".pxi")) or (site.function or "").startswith("mpi4py.")
     runtime = _RUNTIMES.match((site.module or "").rpartition("/")[2])
-    return compiled or bool(runtime) or of_library(file)
+    return compiled or bool(runtime) or is_library_file(file)
 
 
-def innermost_own(stack: Iterable[CallSite]) -> CallSite | None:
-    """Return the innermost call site of a stack that is the user's own, preferring one with a known line; None if there
-    is none.
-    """
-    users = [site for site in stack if (site.known or site.module) and not library_code(site)]
+def innermost_user_site(stack: Iterable[CallSite]) -> CallSite | None:
+    """Return the innermost call site of a stack that is the user's own, preferring one with a known line; else None."""
+    users = [site for site in stack if (site.known or site.module) and not is_library_code(site)]
     return next((site for site in users if site.known), None) or next(iter(users), None)

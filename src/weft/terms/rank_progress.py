@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from weft.terms import calls
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.trace import Flag, Rank
 from weft.trace.layout import decode_durations
 
@@ -15,20 +15,20 @@ LEFT: Final = "unmatched message"
 """What MPICH says where a communicator is freed, or MPI finalised, while messages that nobody received are there."""
 
 
-def reached_finalize(rank: Rank) -> bool:
+def has_reached_finalize(rank: Rank) -> bool:
     """Return whether the rank reached the end of its MPI program: what it has not done by then it never does."""
     if rank.state in ("missing", "damaged"):
         return False
-    last = masks(rank.trace.functions).table(calls.ENDS)
+    last = masks_of(rank.trace.functions).table(calls.ENDS)
     events = rank.events
     return rank.state == "finalized" or (len(events) > 0 and bool(last[events["function"][-1]]))
 
 
-def finalized(rank: Rank) -> bool:
+def called_finalize(rank: Rank) -> bool:
     """Return whether the process called MPI_Finalize, even if only on its way out."""
     if rank.missing or rank.state == "damaged":
         return False
-    return rank.state == "finalized" or len(masks(rank.trace.functions).where(rank, calls.ENDS)) > 0
+    return rank.state == "finalized" or len(masks_of(rank.trace.functions).where(rank, calls.ENDS)) > 0
 
 
 _ENDS: Final = {
@@ -37,7 +37,7 @@ _ENDS: Final = {
 }  # fmt: skip
 
 
-def end_of(rank: Rank) -> str:
+def describe_end(rank: Rank) -> str:
     """Say how a rank ended that is in no call and did not reach the last call of its system."""
     system = rank.trace.system
     return _ENDS.get(rank.state, f"ended outside of {system.name}, before {system.last}")
@@ -57,9 +57,9 @@ def calls_at(rank: Rank, ticks: int) -> list[int]:
     return [int(i) for i in np.flatnonzero((leave > np.uint64(ticks)) | (begun["flags"] & Flag.CLOSED == 0))]
 
 
-def ended(rank: Rank) -> bool:
+def has_ended(rank: Rank) -> bool:
     """Return whether the rank reached MPI_Finalize, or its process ended outside of an MPI call."""
     if rank.missing:
         return False
     exited = rank.state == "exited" and len(rank) > 0 and not rank.event(len(rank) - 1).open
-    return exited or reached_finalize(rank)
+    return exited or has_reached_finalize(rank)

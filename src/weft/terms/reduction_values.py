@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.match import Match
-from weft.mpi.meaning import of
-from weft.terms.datatype_sizes import kind_of
+from weft.mpi.meaning import find_meaning
+from weft.terms.datatype_sizes import machine_type
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import HashSide
 
@@ -27,7 +27,7 @@ KINS: Final = frozenset(("Allreduce", "Reduce", *PREFIX))
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Contribution:
     """What a member of a reduction brought and got; None if its contents were not recorded."""
 
     event: Event
@@ -35,41 +35,41 @@ class Part:
     got: Numbers | None
 
 
-def members(trace: Trace, match: Match, instance: int) -> list[Part] | None:
+def read_contributions(trace: Trace, match: Match, instance: int) -> list[Contribution] | None:
     """Return the members of a reduction in the order of ranks; None if not all contributions were recorded."""
     collectives, instances = match.collectives, match.instances
     events = [collectives.id(int(row)) for row in instances.parts(instance)]
     size = len(trace.communicators[int(instances.comm[instance])].members)
-    parts = [_part(trace.ranks[rank], event) for rank, event in events]
+    parts = [_read_contribution(trace.ranks[rank], event) for rank, event in events]
     return parts if len(parts) == size and all(part.brought is not None for part in parts) else None
 
 
-def kin(name: str) -> str:
-    """The blocking function of which a function is a form, without MPI_."""
-    row = of(name)
+def blocking_name(name: str) -> str:
+    """Return the blocking function of which a function is a form, without MPI_."""
+    row = find_meaning(name)
     return row.kin if row else ""
 
 
-def _part(rank: Rank, event: int) -> Part:
+def _read_contribution(rank: Rank, event: int) -> Contribution:
     """Return what a rank brought to a call and got from it."""
-    hashed, made = rank.hashed, rank.event(event)
+    hashed, made = rank.message_hashes, rank.event(event)
     first, end = np.searchsorted(hashed.rows["event"], [event, event + 1])
     sides: dict[HashSide, Numbers | None] = {}
     for row in range(first, end):
         if hashed.at[row] >= 0:
-            sides[HashSide(int(hashed.rows["side"][row]))] = numbers(made, hashed.kept(row))
-    return Part(made, sides.get(HashSide.SENT), sides.get(HashSide.RECEIVED))
+            sides[HashSide(int(hashed.rows["side"][row]))] = as_numbers(made, hashed.content_of(row))
+    return Contribution(made, sides.get(HashSide.SENT), sides.get(HashSide.RECEIVED))
 
 
-def kind_of_numbers(datatype: Datatype | None) -> np.dtype[Any] | None:
-    """What a datatype's elements are as numbers, None where that is not known."""
-    kind = kind_of(datatype.name) if datatype is not None else ""
+def numpy_type(datatype: Datatype | None) -> np.dtype[Any] | None:
+    """Return the numpy type of a datatype's elements, None if that is not known."""
+    kind = machine_type(datatype.name) if datatype is not None else ""
     return np.dtype(kind) if kind[:1] in tuple("iufc") and kind[1:].isdigit() else None
 
 
-def numbers(event: Event, content: NDArray[np.uint8] | None) -> Numbers | None:
+def as_numbers(event: Event, content: NDArray[np.uint8] | None) -> Numbers | None:
     """Interpret bytes as numbers of the call's datatype; None if the type is not known."""
-    dtype = kind_of_numbers(event.datatype)
+    dtype = numpy_type(event.datatype)
     if content is None or dtype is None:
         return None
     return content[: len(content) // dtype.itemsize * dtype.itemsize].view(dtype)
@@ -78,66 +78,64 @@ def numbers(event: Event, content: NDArray[np.uint8] | None) -> Numbers | None:
 # ---- operations ----
 
 Combined = tuple[Numbers, Any]
-"""A result, and how far another order of the same numbers may lie from it."""
+"""A result, and how far another order of the same numbers may be from it."""
 
 
-def _sum(brought: Numbers) -> Combined:
+def _add_in_order(brought: Numbers) -> Combined:
     """Add the contributions in the order of ranks."""
     total = brought[0].copy()
     for one in brought[1:]:
         total = total + one
-    return total, _unit(brought) * np.abs(brought.astype(_wide(brought))).sum(0)
+    return total, _error_unit(brought) * np.abs(brought.astype(_wide_type(brought))).sum(0)
 
 
-def _product(brought: Numbers) -> Combined:
+def _multiply_in_order(brought: Numbers) -> Combined:
     """Multiply the contributions in the order of ranks."""
     total = brought[0].copy()
     for one in brought[1:]:
         total = total * one
-    return total, _unit(brought) * np.abs(total)
+    return total, _error_unit(brought) * np.abs(total)
 
 
-def _unit(brought: Numbers) -> float:
+def _error_unit(brought: Numbers) -> float:
     return 2 * len(brought) * float(np.finfo(brought.dtype).eps) if brought.dtype.kind in "fc" else 0.0
 
 
-def _wide(brought: Numbers) -> np.dtype[Any]:
+def _wide_type(brought: Numbers) -> np.dtype[Any]:
     return np.result_type(brought.dtype, np.float64) if brought.dtype.kind in "fc" else np.dtype(np.float64)
 
 
-def _exact(function: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Combined]:
+def _without_error(function: Callable[[Numbers], Numbers]) -> Callable[[Numbers], Combined]:
     return lambda brought: (function(brought), 0)
 
 
 _OPERATIONS: Final[dict[str, Callable[[Numbers], Combined]]] = {
-    "MPI_SUM": _sum,
-    "MPI_PROD": _product,
-    "MPI_MAX": _exact(lambda x: x.max(0)),
-    "MPI_MIN": _exact(lambda x: x.min(0)),
-    "MPI_BAND": _exact(np.bitwise_and.reduce),
-    "MPI_BOR": _exact(np.bitwise_or.reduce),
-    "MPI_BXOR": _exact(np.bitwise_xor.reduce),
-    "MPI_LAND": _exact(lambda x: np.all(x != 0, 0)),
-    "MPI_LOR": _exact(lambda x: np.any(x != 0, 0)),
-    "MPI_LXOR": _exact(lambda x: np.logical_xor.reduce(x != 0, 0)),
+    "MPI_SUM": _add_in_order,
+    "MPI_PROD": _multiply_in_order,
+    "MPI_MAX": _without_error(lambda x: x.max(0)),
+    "MPI_MIN": _without_error(lambda x: x.min(0)),
+    "MPI_BAND": _without_error(np.bitwise_and.reduce),
+    "MPI_BOR": _without_error(np.bitwise_or.reduce),
+    "MPI_BXOR": _without_error(np.bitwise_xor.reduce),
+    "MPI_LAND": _without_error(lambda x: np.all(x != 0, 0)),
+    "MPI_LOR": _without_error(lambda x: np.any(x != 0, 0)),
+    "MPI_LXOR": _without_error(lambda x: np.logical_xor.reduce(x != 0, 0)),
 }
 
 
-def operation(event: Event) -> str:
-    """The operation of a reduction by its name."""
+def operation_name(event: Event) -> str:
+    """Return the name of a reduction's operation."""
     return event.rank.object_name("OP", event.tag)
 
 
-def combined(parts: list[Part], name: str) -> Combined | None:
+def combine_contributions(parts: list[Contribution], name: str) -> Combined | None:
     """Combine what members brought in the order of ranks; None if that cannot be done. `name`: the operation."""
     brought = [part.brought for part in parts if part.brought is not None]
-    return combine(np.stack(brought), name) if len({(x.dtype, len(x)) for x in brought}) == 1 else None
+    return combine_numbers(np.stack(brought), name) if len({(x.dtype, len(x)) for x in brought}) == 1 else None
 
 
-def combine(brought: Numbers, name: str) -> Combined | None:
-    """Combine an array whose first dimension is the ranks with an operation; None if the operation is unknown for its
-    type.
-    """
+def combine_numbers(brought: Numbers, name: str) -> Combined | None:
+    """Combine an array whose first dimension is the ranks; None if the operation is unknown for its type."""
     kind = brought.dtype.kind
     if name not in _OPERATIONS:
         return None

@@ -23,8 +23,8 @@ class Extent:
     last: int
 
 
-def extent(trace: Trace) -> Extent:
-    """Return the moments between which all calls lie; if calls are open, the last one is that of the run's end."""
+def run_extent(trace: Trace) -> Extent:
+    """Return the moments between which all calls are; if calls are open, the last one is that of the run's end."""
     first = last = 0
     waits = False
     for rank in trace.ranks:
@@ -34,7 +34,7 @@ def extent(trace: Trace) -> Extent:
             first = min(first, int(enter.min()))
             last = max(last, int(enter.max()), int(leave.max()))
             waits |= bool(((rank.events["flags"][part] & Flag.CLOSED) == 0).any())
-    return Extent(first, max(last, _finished(trace)) if waits else last)
+    return Extent(first, max(last, _finish_ns(trace)) if waits else last)
 
 
 def start_realtime_ns(trace: Trace) -> int:
@@ -45,7 +45,7 @@ def start_realtime_ns(trace: Trace) -> int:
     return 0
 
 
-def _finished(trace: Trace) -> int:
+def _finish_ns(trace: Trace) -> int:
     """Return when the launcher saw the run end, ns on the axis; 0 if that is not known."""
     try:
         finished = datetime.fromisoformat(str(trace.run.get("finished"))).timestamp() * 1e9

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.mpi import meaning
-from weft.mpi.meaning import Act, InPlace, Leaves, Meaning, Share, named
-from weft.terms.argument_columns import Ints, columns, distinct, ints
+from weft.mpi.meaning import Act, InPlace, Leaves, Meaning, Share, functions_with
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
 from weft.trace import Rank
 from weft.trace.layout import IN_PLACE, PROC_NULL, ROOT
 
@@ -40,16 +40,16 @@ _PREFIXES: Final = (
     ("send", Side.SEND), ("sdispl", Side.SEND), ("dest", Side.SEND), ("recv", Side.RECEIVE), ("rdispl", Side.RECEIVE),
     ("source", Side.RECEIVE), ("origin", Side.ORIGIN),
 )  # fmt: skip
-_TO_PEERS: Final = named(Act.SEND, Act.RECEIVE, Act.ACCESS)
+_TO_PEERS: Final = functions_with(Act.SEND, Act.RECEIVE, Act.ACCESS)
 """Calls with one peer, of which MPI_PROC_NULL makes nothing happen."""
 
 
 def side_of(parameter: str) -> Side:
-    """The side that a parameter belongs to, by its name in the standard."""
+    """Return the side that a parameter belongs to, by its name in the standard."""
     return next((side for prefix, side in _PREFIXES if parameter.startswith(prefix)), Side.OTHER)
 
 
-def significant(rank: Rank, events: Ints, parameter: str) -> Mask:
+def is_significant(rank: Rank, events: Ints, parameter: str) -> Mask:
     """Return for calls of one function in which of them the parameter is significant.
 
     In neighbourhood collectives with an entry for each neighbour no entry is: a neighbour may be MPI_PROC_NULL.
@@ -57,79 +57,79 @@ def significant(rank: Rank, events: Ints, parameter: str) -> Mask:
     found = np.ones(len(events), np.bool_)
     if not len(events):
         return found
-    row = meaning.of(rank.trace.functions[int(rank.events["function"][events[0]])].name)
+    row = meaning.find_meaning(rank.trace.functions[int(rank.events["function"][events[0]])].name)
     if row is None:
         return found
     side = side_of(parameter)
     if row.name in _TO_PEERS:
         found &= rank.events["peer"][events] != PROC_NULL
     if row.act is Act.ACCESS and side is Side.ORIGIN:
-        found &= ~nothing_given(rank, events)
+        found &= ~has_no_op(rank, events)
     elif row.act is Act.SEND_RECEIVE:
-        found &= _of_pair(rank, events, side)
+        found &= _is_significant_in_sendrecv(rank, events, side)
     elif row.moves:
-        found &= _of_collective(rank, events, row, side, parameter)
+        found &= _is_significant_in_collective(rank, events, row, side, parameter)
     return found
 
 
-def _of_collective(rank: Rank, events: Ints, row: Meaning, side: Side, parameter: str) -> Mask:
+def _is_significant_in_collective(rank: Rank, events: Ints, row: Meaning, side: Side, parameter: str) -> Mask:
     """Return in which calls of a collective a parameter is significant."""
     found = np.ones(len(events), np.bool_)
     sending, receiving = _VOID_SENDING, InPlace.RECEIVING_AT_ROOT
-    if row.in_place in sending and not row.reduces and side is Side.SEND and parameter != "sendbuf":
+    if row.in_place in sending and not row.is_reduction and side is Side.SEND and parameter != "sendbuf":
         found &= rank.events["buffer"][events] != IN_PLACE
     lists = (Share.LISTED, Share.TYPED)
-    if row.neighbours and (row.sends in lists or row.receives in lists) and parameter.endswith("s"):
+    if row.is_neighbourhood and (row.sends in lists or row.receives in lists) and parameter.endswith("s"):
         found[:] = False
-    if row.rooted:
-        found &= _of_rooted(rank, events, row, side)
+    if row.is_rooted:
+        found &= _is_significant_in_rooted(rank, events, row, side)
     if row.in_place is receiving and side is Side.RECEIVE and parameter != "recvbuf":
-        found &= ~_received_in_place(rank, events)
+        found &= ~_receives_in_place(rank, events)
     return found
 
 
 _VOID_SENDING: Final = (InPlace.SENDING, InPlace.SENDING_AT_ROOT)
 
 
-def nothing_given(rank: Rank, events: Ints) -> Mask:
+def has_no_op(rank: Rank, events: Ints) -> Mask:
     """Return which one-sided calls have the operation MPI_NO_OP: they read the target and use nothing of the origin."""
     found = np.zeros(len(events), np.bool_)
     function = rank.trace.functions[int(rank.events["function"][events[0]])] if len(events) else None
-    if function is None or "op" not in function.by_name:
+    if function is None or "op" not in function.parameters_by_name:
         return found
     if any(p.name == "op" for p in function.slot.values()):
         return np.asarray(rank.events["tag"][events] == NO_OP, np.bool_)
-    for at, values in _rows(rank, events, "op"):
+    for at, values in _tail_values(rank, events, "op"):
         found[at] = values == NO_OP
     return found
 
 
-def _rows(rank: Rank, events: Ints, name: str) -> Iterator[tuple[Ints, Ints]]:
+def _tail_values(rank: Rank, events: Ints, name: str) -> Iterator[tuple[Ints, Ints]]:
     """Yield the indices of events, which ascend, with the values of a scalar parameter in their tails."""
-    for found, values in columns(rank, events, frozenset((name,))):
+    for found, values in decode_columns(rank, events, frozenset((name,))):
         if name in values:
-            yield np.searchsorted(events, found), ints(values, name)
+            yield np.searchsorted(events, found), integer_column(values, name)
 
 
-def _received_in_place(rank: Rank, events: Ints) -> Mask:
+def _receives_in_place(rank: Rank, events: Ints) -> Mask:
     """Return which calls receive with MPI_IN_PLACE."""
     found = np.zeros(len(events), np.bool_)
-    for at, values in _rows(rank, events, "recvbuf"):
+    for at, values in _tail_values(rank, events, "recvbuf"):
         found[at] = values.astype(np.uint64) == IN_PLACE
     return found
 
 
-def _of_pair(rank: Rank, events: Ints, side: Side) -> Mask:
+def _is_significant_in_sendrecv(rank: Rank, events: Ints, side: Side) -> Mask:
     """Return in which calls of MPI_Sendrecv a side is significant; what both halves share is if either has a peer."""
     sends = rank.events["peer"][events] != PROC_NULL
     receives = np.ones(len(events), np.bool_)
-    for at, values in _rows(rank, events, "source"):
+    for at, values in _tail_values(rank, events, "source"):
         receives[at] = values != PROC_NULL
     result: Mask = {Side.SEND: sends, Side.RECEIVE: receives}.get(side, sends | receives)
     return result
 
 
-def _of_rooted(rank: Rank, events: Ints, row: Meaning, side: Side) -> Mask:
+def _is_significant_in_rooted(rank: Rank, events: Ints, row: Meaning, side: Side) -> Mask:
     """Return in which calls of a rooted collective a side is significant.
 
     Only the root uses what a gather receives and what a scatter sends; on intercommunicators MPI_ROOT and MPI_PROC_NULL
@@ -137,7 +137,7 @@ def _of_rooted(rank: Rank, events: Ints, row: Meaning, side: Side) -> Mask:
     """
     peer, ids = rank.events["peer"][events], rank.events["comm"][events]
     is_root, inter = peer == ROOT, np.zeros(len(events), np.bool_)
-    for id in distinct(ids).tolist():
+    for id in sorted_distinct(ids).tolist():
         comm = rank.comm(id)
         mine = ids == id
         inter[mine] = comm is not None and comm.inter

@@ -27,7 +27,7 @@ class Strided(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """Return the first byte after it."""
         return self.offset + self.length + sum(stride * (times - 1) for stride, times in self.levels)
 
     @property
@@ -38,14 +38,14 @@ class Strided(NamedTuple):
             number *= times
         return number
 
-    def repeated(self, stride: int, times: int) -> Strided:
+    def repeat(self, stride: int, times: int) -> Strided:
         """Return the blocks repeated `times` times (one or more), each `stride` bytes after the last; bytes keep their
         multiplicity.
         """
         if times == 1:
             return self
         offset = self.offset + min(stride, 0) * (times - 1)
-        return Strided(offset, *_folded(self.length, [*self.levels, (abs(stride), times)]))
+        return Strided(offset, *_merge_levels(self.length, [*self.levels, (abs(stride), times)]))
 
     def offsets(self) -> Ints:
         """Return where the blocks begin."""
@@ -55,7 +55,7 @@ class Strided(NamedTuple):
         return found
 
 
-def _folded(length: int, levels: list[Level]) -> tuple[int, tuple[Level, ...]]:
+def _merge_levels(length: int, levels: list[Level]) -> tuple[int, tuple[Level, ...]]:
     """Sort levels and merge each that continues exactly where the one below it ends."""
     left: list[Level] = []
     for stride, times in sorted(levels):
@@ -68,17 +68,17 @@ def _folded(length: int, levels: list[Level]) -> tuple[int, tuple[Level, ...]]:
     return length, tuple(reversed(left))
 
 
-def tidied(parts: Iterable[Strided]) -> tuple[Strided, ...]:
-    """Parts in the order of memory, as few as that is simple to find: each byte as often as before."""
-    return tuple(_in_steps(list(_touching(sorted(parts)))))
+def simplify_parts(parts: Iterable[Strided]) -> tuple[Strided, ...]:
+    """Return the parts in the order of memory, as few as are simple to find: each byte as often as before."""
+    return tuple(_merge_equal_steps(list(_merge_touching(sorted(parts)))))
 
 
-def _touching(parts: list[Strided]) -> Iterator[Strided]:
+def _merge_touching(parts: list[Strided]) -> Iterator[Strided]:
     """Merge parts that continue where the one before them ends."""
     held: Strided | None = None
     for part in parts:
         if held is not None and held.levels == part.levels and held.offset + held.length == part.offset:
-            held = Strided(held.offset, *_folded(held.length + part.length, list(held.levels)))
+            held = Strided(held.offset, *_merge_levels(held.length + part.length, list(held.levels)))
             continue
         if held is not None:
             yield held
@@ -87,8 +87,8 @@ def _touching(parts: list[Strided]) -> Iterator[Strided]:
         yield held
 
 
-def _in_steps(parts: list[Strided]) -> Iterator[Strided]:
-    """Merge equal parts that lie at equal steps."""
+def _merge_equal_steps(parts: list[Strided]) -> Iterator[Strided]:
+    """Merge equal parts at equal steps."""
     first = 0
     while first < len(parts):
         one, last = parts[first], first + 1
@@ -98,5 +98,5 @@ def _in_steps(parts: list[Strided]) -> Iterator[Strided]:
             last, offset = last + 1, offset + step
         if last - first < _ALIKE:
             last = first + 1
-        yield one.repeated(step, last - first)
+        yield one.repeat(step, last - first)
         first = last

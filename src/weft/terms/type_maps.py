@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from weft.terms.datatype_sizes import size_of, width_of
+from weft.terms.datatype_sizes import basic_type_size, size_in_bytes
 from weft.trace import Datatype
 
 MOST: Final = 4096
@@ -13,7 +13,7 @@ MOST: Final = 4096
 _DEEPEST: Final = 32
 
 
-class Run(NamedTuple):
+class TypeMapRun(NamedTuple):
     """`times` elements of the basic type `name`, each of `width` bytes, from displacement `at` on."""
 
     at: int
@@ -23,7 +23,7 @@ class Run(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The first byte behind it."""
+        """Return the first byte after it."""
         return self.at + self.width * self.times
 
 
@@ -31,19 +31,19 @@ class _TooMany(Exception):
     """More runs than are followed, or something unknown."""
 
 
-def typemap(datatype: Datatype | None) -> tuple[Run, ...] | None:
+def type_map(datatype: Datatype | None) -> tuple[TypeMapRun, ...] | None:
     """Return the runs of one element of a datatype in the order of its type map; None if they are not known."""
     if datatype is None:
         return None
     try:
-        return tuple(_joined(_runs(datatype, 0)))
+        return tuple(_merge_runs(_runs_of(datatype, 0)))
     except (_TooMany, IndexError, ValueError):
         return None
 
 
-def _joined(runs: Iterable[Run]) -> Iterator[Run]:
+def _merge_runs(runs: Iterable[TypeMapRun]) -> Iterator[TypeMapRun]:
     """Merge runs that continue each other. Raises _TooMany for more than MOST."""
-    held: Run | None = None
+    held: TypeMapRun | None = None
     for many, run in enumerate(runs):
         if many > MOST:
             raise _TooMany
@@ -57,28 +57,28 @@ def _joined(runs: Iterable[Run]) -> Iterator[Run]:
         yield held
 
 
-def _runs(datatype: Datatype, depth: int) -> Iterator[Run]:
+def _runs_of(datatype: Datatype, depth: int) -> Iterator[TypeMapRun]:
     """Yield the runs of one element of a datatype. Raises _TooMany if they are too many or unknown."""
     if depth > _DEEPEST:
         raise _TooMany
     if datatype.signature() == ():
         return
-    if datatype.predefined:
-        width = width_of(datatype.name)
-        if not width or width != (size_of(datatype) or width):
+    if datatype.is_predefined:
+        width = basic_type_size(datatype.name)
+        if not width or width != (size_in_bytes(datatype) or width):
             raise _TooMany  # a pair, or a type that the machine's table does not have
-        yield Run(0, datatype.name, width, 1)
+        yield TypeMapRun(0, datatype.name, width, 1)
         return
-    for inner, at, times in _parts(datatype):
+    for inner, at, times in _inner_blocks(datatype):
         if inner is None:
             raise _TooMany
-        yield from _repeated(inner, at, times, depth)
+        yield from _repeat_runs(inner, at, times, depth)
 
 
-def _repeated(inner: Datatype, at: int, times: int, depth: int) -> Iterator[Run]:
+def _repeat_runs(inner: Datatype, at: int, times: int, depth: int) -> Iterator[TypeMapRun]:
     """Yield the runs of `times` elements of an inner datatype from displacement `at` on."""
-    runs = list(_joined(_runs(inner, depth + 1)))
-    extent = inner.extent if inner.extent is not None else size_of(inner)
+    runs = list(_merge_runs(_runs_of(inner, depth + 1)))
+    extent = inner.extent if inner.extent is not None else size_in_bytes(inner)
     if extent is None:
         raise _TooMany
     if len(runs) == 1 and runs[0].at == 0 and runs[0].end == extent:
@@ -92,10 +92,10 @@ def _repeated(inner: Datatype, at: int, times: int, depth: int) -> Iterator[Run]
             yield run._replace(at=at + k * extent + run.at)
 
 
-_Part = tuple[Datatype | None, int, int]
+_InnerBlock = tuple[Datatype | None, int, int]
 
 
-def _parts(datatype: Datatype) -> Iterator[_Part]:
+def _inner_blocks(datatype: Datatype) -> Iterator[_InnerBlock]:
     """Yield the blocks that a derived datatype is made of: (inner datatype, displacement in bytes, how many)."""
     definition = datatype.definition
     if definition is None or not datatype.inner:
@@ -106,11 +106,11 @@ def _parts(datatype: Datatype) -> Iterator[_Part]:
         yield from zip(inner, a, i[1 : 1 + i[0]], strict=True)
         return
     one = inner[0]
-    extent = (one.extent if one is not None and one.extent is not None else size_of(one)) or 0
-    yield from ((one, at, times) for at, times in _blocks(name, i, a, extent))
+    extent = (one.extent if one is not None and one.extent is not None else size_in_bytes(one)) or 0
+    yield from ((one, at, times) for at, times in _blocks_of_combiner(name, i, a, extent))
 
 
-def _blocks(name: str, i: tuple[int, ...], a: tuple[int, ...], extent: int) -> Iterable[tuple[int, int]]:
+def _blocks_of_combiner(name: str, i: tuple[int, ...], a: tuple[int, ...], extent: int) -> Iterable[tuple[int, int]]:
     """Return the blocks of a datatype of one inner type: (displacement in bytes, how many). `extent`: of the inner
     type.
     """

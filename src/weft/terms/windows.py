@@ -14,7 +14,7 @@ EXCLUSIVE, SHARED = 1, 2
 
 
 def window_of(rank: Rank, local: int) -> Window | None:
-    """The window that a rank knows by an id."""
+    """Return the window that a rank knows by an id."""
     definition = rank.definitions.window(local)
     comm = rank.comm(definition.comm) if definition else None
     return (comm.index, definition.ordinal) if comm and definition else None

@@ -1,4 +1,4 @@
-"""Where each spawn of a run stands among the events of its rank, and the ranks that it brought."""
+"""Finds each spawn of a run among the events of its rank, and the ranks that it started."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from weft.trace.layout import Def, Flag, Level
 from weft.trace.run import Trace
 
 NOT_RECORDED: Final = -1
-"""Stands for the event of a spawn in a record that has no events."""
+"""Used as the event of a spawn in a record that has no events."""
 
 
-def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Each spawn of each rank: rank index, its event, and the rank indices of the new world where that is known.
+def list_spawns(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Return each successful spawn of each rank: rank index, its event, and the rank indices of the new world if known.
 
-    Those of a rank are in order; one that failed made no world and is left out.
+    The spawns of a rank are in order.
     """
     found = []
     if trace.system.grows:
-        return _within(trace)
+        return _list_spawns_in_growing_world(trace)
     functions = trace.functions.mask(trace.system.spawns)
     for rank in trace.ranks if len(trace.worlds) > 1 else ():
         numbers = [d.index for d in rank.definitions.all(Def.WORLD) if d.origin.startswith("spawn")]
@@ -31,8 +31,8 @@ def births(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     return found
 
 
-def _told(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """The children of each rank as the tasks wrote them down, in order."""
+def _read_spawned_children(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Return the children of each rank, in order, as the run's own list of `children` names them."""
     told = trace.run.get("children")
     found = []
     for rank, children in zip(trace.ranks, told if isinstance(told, list) else [], strict=False):
@@ -41,14 +41,17 @@ def _told(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
     return found
 
 
-def _is_rank(told: object, trace: Trace) -> bool:
-    return type(told) is int and 0 <= told < len(trace.ranks)
+def _is_rank(value: object, trace: Trace) -> bool:
+    return type(value) is int and 0 <= value < len(trace.ranks)
 
 
-def _within(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Where a world grows, a spawn's arguments tell which of its ranks it brought; without events run.json does."""
+def _list_spawns_in_growing_world(trace: Trace) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Return the spawns of a run whose world grows: a spawn's arguments name the ranks that it started.
+
+    Without events, the run's list of children names them.
+    """
     if trace.level is Level.OUTCOMES:
-        return _told(trace)
+        return _read_spawned_children(trace)
     functions = trace.functions.mask(trace.system.spawns)
     found = []
     for rank in trace.ranks:

@@ -31,11 +31,11 @@ class Axis:
     length: float
 
     def ns(self, ticks: int) -> int:
-        """Time of one tick count."""
-        return int(min(max(self.origin + round(_signed(ticks - self.start) * self.length), -MOST_NS), MOST_NS))
+        """Return the time of one tick count in ns."""
+        return int(min(max(self.origin + round(_wrap_to_signed(ticks - self.start) * self.length), -MOST_NS), MOST_NS))
 
     def ns_array(self, ticks: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Times of tick counts."""
+        """Return the times of tick counts in ns."""
         delta = (ticks - np.uint64(self.start)).view(np.int64)
         if self.length == 1.0:
             return delta + np.int64(self.origin)
@@ -43,20 +43,20 @@ class Axis:
         return ns + np.int64(self.origin)
 
     def ticks(self, ns: float) -> int:
-        """The tick count at a time, within 0 and 2^64 - 1."""
+        """Return the tick count at a time in ns, at least 0 and at most 2^64 - 1."""
         return int(min(max(self.start + (ns - self.origin) / self.length, 0), 2**64 - 1))
 
-    def moved(self, by: int) -> Axis:
-        """The same axis, `by` ns later."""
-        return Axis(self.start, self.origin + by, self.length)
+    def moved(self, shift_ns: int) -> Axis:
+        """Return the same axis, `shift_ns` later."""
+        return Axis(self.start, self.origin + shift_ns, self.length)
 
 
-def _signed(delta: int) -> int:
+def _wrap_to_signed(delta: int) -> int:
     return (delta + 2**63) % 2**64 - 2**63
 
 
-def _length(header: Header) -> tuple[float, int] | None:
-    """Length of a tick in ns and the ns over which it was measured."""
+def _measure_tick(header: Header) -> tuple[float, int] | None:
+    """Return the length of a tick in ns and the ns over which it was measured; None if the header does not tell."""
     ticks = header.end.ticks - header.start.ticks
     ns = header.end.monotonic_ns - header.start.monotonic_ns
     if ticks <= 0 or ns <= 0 or not 1e-3 < ns / ticks < 1e6:
@@ -65,14 +65,17 @@ def _length(header: Header) -> tuple[float, int] | None:
 
 
 def _median(values: list[int]) -> int:
-    """The middle one, or between the two in the middle; `statistics` would cost every start the import of `decimal`."""
+    """Return the median of integers, rounded down. `statistics` would cost every start the import of `decimal`."""
     values = sorted(values)
     return (values[(len(values) - 1) // 2] + values[len(values) // 2]) // 2
 
 
 def _host_axes(headers: Sequence[Header]) -> list[Axis]:
-    """One axis a rank on the host's CLOCK_MONOTONIC. The longest-running rank's tick length serves all that fit it."""
-    lengths = [_length(h) for h in headers]
+    """Return one axis for each rank on its host's CLOCK_MONOTONIC.
+
+    The tick length of the rank that ran longest is used for all ranks that it fits.
+    """
+    lengths = [_measure_tick(h) for h in headers]
     best = max((x for x in lengths if x), key=lambda x: x[1], default=(1.0, 0))[0]
     axes = []
     for header, own in zip(headers, lengths, strict=True):
@@ -84,8 +87,8 @@ def _host_axes(headers: Sequence[Header]) -> list[Axis]:
     return axes
 
 
-def align(headers: Sequence[Header]) -> list[Axis]:
-    """One axis a rank, all on the clock of the first host."""
+def align_clocks(headers: Sequence[Header]) -> list[Axis]:
+    """Return one time axis for each rank, all on the clock of the first host."""
     hosts: dict[str, list[int]] = defaultdict(list)
     for i, header in enumerate(headers):
         hosts[header.host].append(i)

@@ -1,7 +1,8 @@
 """Communicators, unified over the ranks: every process's own ids lead to one object with one name.
 
-Two processes mean the same communicator when parent, making function, members and key agree and it is the same time
-that this combination occurs on each: MPI makes every member take part in the making of a communicator, in one order
+Two processes mean the same communicator when parent, making function, members and key agree and this combination
+occurs for the same number of times on each: MPI makes every member take part in the making of a communicator, in one
+order
 (MPI-4.1, 7.4.2). Intercommunicators are known by their two groups, as each side has its own parent for it.
 """
 
@@ -19,7 +20,7 @@ from weft.trace.worlds import World
 
 MAX_MEMBERS: Final = 2**20
 MEMBERS_BUDGET: Final = 2**24
-"""Member lists of a run are held up to this many entries together; hostile definitions could ask for any number."""
+"""Member lists of a run are kept up to this many entries together, as hostile definitions could ask for any number."""
 
 
 class Communicator:
@@ -54,57 +55,59 @@ class Communicator:
 
     @property
     def size(self) -> int:
-        """Number of processes in the (first) group."""
+        """Return the number of processes in the (first) group."""
         return len(self.members)
 
     def group(self, rank: int) -> tuple[int, ...]:
-        """The group that the rank with this index belongs to."""
-        return self.remote_members if self.inter and self._second(rank) else self.members
+        """Return the group that the rank with this index belongs to."""
+        return self.remote_members if self.inter and self._is_in_second_group(rank) else self.members
 
     def peers(self, rank: int) -> tuple[int, ...]:
-        """The group that `peer` arguments of the rank with this index refer to."""
+        """Return the group that `peer` arguments of the rank with this index refer to."""
         if not self.inter:
             return self.members
-        return self.members if self._second(rank) else self.remote_members
+        return self.members if self._is_in_second_group(rank) else self.remote_members
 
     def peer(self, rank: int, peer: int) -> int:
-        """Index in trace.ranks of the process that rank index `rank` names `peer` here, -1 for none or unknown."""
+        """Return the index in trace.ranks of the process that rank index `rank` calls `peer` here; -1 for none or
+        unknown.
+        """
         group = self.peers(rank)
         return group[peer] if 0 <= peer < len(group) else -1
 
     def rank_of(self, rank: int) -> int:
-        """The rank in this communicator of the process with index `rank`, -1 where it is not a member."""
+        """Return the rank in this communicator of the process with index `rank`, -1 if it is not a member."""
         if self._places is None:
             self._places = {member: i for i, member in enumerate(self.remote_members) if member >= 0}
             self._places.update({member: i for i, member in enumerate(self.members) if member >= 0})
         return self._places.get(rank, -1)
 
-    def _second(self, rank: int) -> bool:
+    def _is_in_second_group(self, rank: int) -> bool:
         return rank in self.remote_members and rank not in self.members
 
 
 class Process(Protocol):
-    """What is asked of a rank here."""
+    """What `Communicators` needs to know of a rank."""
 
     index: int
     world: int
     rank: int
 
     def communicator_definitions(self) -> Sequence[CommDefinition]:
-        """The communicators it made, in order."""
+        """Return the communicators that the process made, in order."""
 
     def other_worlds(self) -> dict[int, tuple[int, ...]]:
-        """Rank indices of the processes of other worlds, by this process's own numbers for them."""
+        """Return the rank indices of the processes of other worlds, by this process's own numbers for the worlds."""
 
     def given_name(self, cls: int, id: int) -> str | None:
-        """What MPI_Comm_set_name said."""
+        """Return the name that MPI_Comm_set_name gave an object."""
 
 
-def members_text(members: Sequence[int], most: int = 40) -> str:
-    """`0,2,4-7`: indices as ranges; long ones are cut."""
+def format_members(members: Sequence[int], most_characters: int = 40) -> str:
+    """Return indices as text with ranges, such as `0,2,4-7`; long lists are cut."""
     parts: list[str] = []
     i = 0
-    while i < len(members) and sum(map(len, parts)) + len(parts) < most:
+    while i < len(members) and sum(map(len, parts)) + len(parts) < most_characters:
         j = i
         while j + 1 < len(members) and members[j + 1] == members[j] + 1:
             j += 1
@@ -115,8 +118,11 @@ def members_text(members: Sequence[int], most: int = 40) -> str:
     return ",".join(parts)
 
 
-def function_word(name: str) -> str:
-    """`split` for MPI_Comm_split, `cart` for MPI_Cart_create."""
+def short_function_name(name: str) -> str:
+    """Return a short word for a function that makes communicators:
+
+    `split` for MPI_Comm_split, `cart` for MPI_Cart_create.
+    """
     word = name.removeprefix("MPI_").removeprefix("Comm_").removesuffix("_c").lower()
     if word in ("create", "create_group"):
         return word
@@ -125,8 +131,9 @@ def function_word(name: str) -> str:
     return word.replace("_create_", "_").removeprefix("intercomm_") if word != "intercomm" else word
 
 
-def made_by(function: str, key: str) -> tuple[str, bool]:
-    """The function by which an intercommunicator is known, and whether its two sides have it from unlike calls.
+def intercomm_maker(function: str, key: str) -> tuple[str, bool]:
+    """Return the function by which an intercommunicator is known, and whether its two sides got it from different
+    calls.
 
     The children of a spawn have theirs from MPI_Comm_get_parent; where one side accepts, the other connects.
     """
@@ -137,17 +144,17 @@ def made_by(function: str, key: str) -> tuple[str, bool]:
     return function, False
 
 
-def _is_among(number: int, members: Members) -> bool:
-    """Whether a rank of the world that a group is told in is in it."""
+def _includes_rank(rank: int, members: Members) -> bool:
+    """Return whether a rank of the process's own world is among the members."""
     for run in members:
-        steps, rest = divmod(number - run.first, run.stride or 1)
+        steps, rest = divmod(rank - run.first, run.stride or 1)
         if not run.world and not rest and 0 <= steps < run.count:
             return True
     return False
 
 
 class Communicators:
-    """Builds the unified list. `problems` says what could not be unified."""
+    """Unifies the communicators of all ranks into one list, `all`. `problems` says what could not be unified."""
 
     def __init__(self, ranks: Sequence[Process], worlds: Sequence[World], functions: FunctionTable) -> None:
         self.all: list[Communicator] = []
@@ -161,26 +168,29 @@ class Communicators:
         self._known: dict[tuple[object, ...], Communicator] = {}
         self._names: dict[str, int] = defaultdict(int)
         for world in worlds:
-            self._add(f"world{world.index or ''}", world.ranks)
+            self._add_communicator(f"world{world.index or ''}", world.ranks)
         for rank in ranks:
             self._by_rank[rank.index][ID_WORLD] = self.all[rank.world]
             self.all[rank.world].local_ids[rank.index] = ID_WORLD
         for rank in ranks:  # before what is made from it
-            own = self._add(f"self[{rank.index}]", (rank.index,))
+            own = self._add_communicator(f"self[{rank.index}]", (rank.index,))
             self._by_rank[rank.index][ID_SELF] = own
             own.local_ids[rank.index] = ID_SELF
         for rank in ranks:
-            self._define(rank)
+            self._unify_definitions(rank)
 
     def of(self, rank: int, id: int) -> Communicator | None:
-        """The communicator that the rank with this index knows by `id`."""
+        """Return the communicator that the rank with this index knows by `id`."""
         return self._by_rank[rank].get(id)
 
     def ids(self, rank: int) -> dict[int, Communicator]:
-        """All communicators of a rank by its own ids."""
+        """Return all communicators of a rank by its own ids."""
         return self._by_rank[rank]
 
-    def _add(self, name: str, members: tuple[int, ...], remote: tuple[int, ...] | None = None) -> Communicator:
+    def _add_communicator(
+        self, name: str, members: tuple[int, ...], remote: tuple[int, ...] | None = None
+    ) -> Communicator:
+        """Add a communicator to the list; a name that is taken gets a number."""
         self._names[name] += 1
         if self._names[name] > 1:
             name = f"{name}~{self._names[name]}"
@@ -188,18 +198,19 @@ class Communicators:
         self.all.append(made)
         return made
 
-    def _define(self, rank: Process) -> None:
+    def _unify_definitions(self, rank: Process) -> None:
+        """Find the unified communicator of each definition of a rank, or make it."""
         seen: dict[tuple[object, ...], int] = defaultdict(int)
         own = self._by_rank[rank.index]
         for definition in rank.communicator_definitions():
             if definition.id in (ID_WORLD, ID_SELF):
                 continue
-            local = self._expand(rank, definition.local)
-            remote = self._expand(rank, definition.remote) if definition.inter else ()
+            local = self._expand_members(rank, definition.local)
+            remote = self._expand_members(rank, definition.remote) if definition.inter else ()
             if local is None or remote is None:
                 continue
-            if definition.local and not _is_among(rank.rank, definition.local):
-                self._say(f"rank {rank.index} defines a communicator that it is not in: left out")
+            if definition.local and not _includes_rank(rank.rank, definition.local):
+                self._note_problem(f"rank {rank.index} defines a communicator that it is not in: left out")
                 continue
             parent = own.get(definition.parent)
             if not definition.inter and not definition.local and parent is not None:
@@ -207,7 +218,7 @@ class Communicators:
             function = self._functions[definition.function].base
             if definition.inter:
                 groups = tuple(sorted((local, remote)))
-                function, two_ways = made_by(function, definition.key)
+                function, two_ways = intercomm_maker(function, definition.key)
                 key: tuple[object, ...] = (function, *groups, "" if two_ways else definition.key)
             else:
                 key = (function, parent.index if parent else -1, local, definition.key)
@@ -215,29 +226,34 @@ class Communicators:
             key = (*key, seen[key])
             known = self._known.get(key)
             if known is None:
-                known = self._known[key] = self._make(definition, parent, function, local, remote)
+                known = self._known[key] = self._make_communicator(definition, parent, function, local, remote)
             own[definition.id] = known
             known.local_ids.setdefault(rank.index, definition.id)
             known.label = known.label or rank.given_name(1, definition.id)
 
-    def _make(
+    def _make_communicator(
         self, d: CommDefinition, parent: Communicator | None, function: str, local: tuple[int, ...],
         remote: tuple[int, ...],
     ) -> Communicator:  # fmt: skip
-        word = function_word(function)
+        """Make a communicator from the definition of the first rank that has it, and name it by its parent and
+        function.
+        """
+        word = short_function_name(function)
         origin = parent.name if parent else "unknown" if d.parent else "session"
         if d.inter:
             first, second = sorted((local, remote))
-            made = self._add(f"{word}#{d.ordinal}[{members_text(first)}|{members_text(second)}]", first, second)
+            made = self._add_communicator(
+                f"{word}#{d.ordinal}[{format_members(first)}|{format_members(second)}]", first, second
+            )
         else:
-            place = "" if parent and local == parent.members else f"[{members_text(local)}]"
+            place = "" if parent and local == parent.members else f"[{format_members(local)}]"
             grown = self._functions.system.grows
-            made = self._add(f"context {d.key}" if grown else f"{origin}.{word}#{d.ordinal}{place}", local)
+            made = self._add_communicator(f"context {d.key}" if grown else f"{origin}.{word}#{d.ordinal}{place}", local)
         made.parent, made.function, made.ordinal, made.key = parent, function, d.ordinal, d.key
         return made
 
-    def _expand(self, rank: Process, members: Members) -> tuple[int, ...] | None:
-        """Members as indices in trace.ranks; None (and a problem) for a list that cannot be."""
+    def _expand_members(self, rank: Process, members: Members) -> tuple[int, ...] | None:
+        """Return members as indices in trace.ranks; None, with a problem noted, for an impossible list."""
         key = (rank.world, *members)
         others: dict[int, tuple[int, ...]] = {}
         if any(run.world for run in members):
@@ -250,9 +266,10 @@ class Communicators:
     def _expand_runs(
         self, rank: Process, members: Members, others: dict[int, tuple[int, ...]]
     ) -> tuple[int, ...] | None:
+        """Return the indices of arithmetic runs of members, up to the limits of this run."""
         total = sum(run.count for run in members)
         if total > min(MAX_MEMBERS, self._budget):
-            self._say(f"rank {rank.index} defines a communicator of {total} members: left out")
+            self._note_problem(f"rank {rank.index} defines a communicator of {total} members: left out")
             return None
         self._budget -= total
         found: list[int] = []
@@ -260,7 +277,7 @@ class Communicators:
             known = others.get(run.world, ()) if run.world else self._worlds[rank.world].ranks
             last = run.first + run.stride * (run.count - 1)
             if run.count and known and not (0 <= run.first < len(known) and 0 <= last < len(known)):
-                self._say(
+                self._note_problem(
                     f"rank {rank.index} defines a communicator with rank {max(run.first, last)} of a world of "
                     f"{len(known)}: such members are unknown"
                 )
@@ -269,6 +286,6 @@ class Communicators:
                 found.append(known[member] if 0 <= member < len(known) else -1)
         return self._tuples.setdefault(tuple(found), tuple(found))
 
-    def _say(self, text: str) -> None:
+    def _note_problem(self, text: str) -> None:
         if len(self.problems) < 10:
             self.problems.append(text)

@@ -1,4 +1,9 @@
-"""What the terms of a filter ask of events, a block at a time: one function a key."""
+"""Selects the events that fit a term of a filter, a block at a time: one function for each key.
+
+Each takes a rank, a block of its events, which of the rank's events these are, and the term. It returns a mask: for
+each
+event of the block, whether it fits.
+"""
 
 from __future__ import annotations
 
@@ -51,30 +56,30 @@ class Term(NamedTuple):
         return f"{'-' * self.negated}{self.key}{self.operator}{self.value}"
 
 
-def duration_ns(text: str) -> float:
-    """`1.2s`, `3ms`, `500us`; seconds where no unit stands. UsageError where it is none."""
+def parse_duration(text: str) -> float:
+    """Parse `1.2s`, `3ms`, `500us` into ns; a number without a unit is in seconds. UsageError for anything else."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a time; write 1.5s, 20ms, 300us or 40ns")
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
-def _number(text: str) -> int:
+def _parse_integer(text: str) -> int:
     try:
         return int(text, 0)
     except ValueError:
         raise UsageError(f"{text!r} is not a whole number") from None
 
 
-def ranges(text: str) -> list[tuple[int, int]]:
-    """`0-3,7` as [(0, 3), (7, 7)]. UsageError where it is none."""
+def parse_ranges(text: str) -> list[tuple[int, int]]:
+    """Parse `0-3,7` into [(0, 3), (7, 7)]. UsageError for anything else."""
     found = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(-?\w+)\s*(?:-\s*(-?\w+))?\s*", part)
         if match is None:
             raise UsageError(f"{part!r} is neither a number nor a range such as 0-3")
-        first = _number(match[1])
-        last = _number(match[2]) if match[2] else first
+        first = _parse_integer(match[1])
+        last = _parse_integer(match[2]) if match[2] else first
         if last < first:
             raise UsageError(f"{part.strip()!r} goes backward: write {last}-{first}")
         found.append((first, last))
@@ -91,7 +96,8 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def _in_ranges(column: NDArray[np.generic], spans: list[tuple[int, int]]) -> Mask:
+def _select_in_ranges(column: NDArray[np.generic], spans: list[tuple[int, int]]) -> Mask:
+    """Select the values of a column that are in one of the ranges, ends included."""
     mask = np.zeros(len(column), np.bool_)
     wide = column.astype(np.int64)
     for first, last in spans:
@@ -99,21 +105,25 @@ def _in_ranges(column: NDArray[np.generic], spans: list[tuple[int, int]]) -> Mas
     return mask
 
 
-def _numeric(column: NDArray[Any], term: Term) -> Mask:
+def _compare_numbers(column: NDArray[Any], term: Term) -> Mask:
+    """Select the values of a column that fit the term's operator and number or ranges."""
     if term.operator in (":", "="):
-        return _in_ranges(column, ranges(term.value))
-    result: Mask = _COMPARE[term.operator](column.astype(np.int64), min(max(_number(term.value), -(2**62)), 2**62))
+        return _select_in_ranges(column, parse_ranges(term.value))
+    result: Mask = _COMPARE[term.operator](
+        column.astype(np.int64), min(max(_parse_integer(term.value), -(2**62)), 2**62)
+    )
     return result
 
 
-def _fits_name(name: str, patterns: list[str]) -> bool:
-    """Whether a function's name fits: MPI_ and _c may be left out, letters of either case."""
+def _name_matches(name: str, patterns: list[str]) -> bool:
+    """Return whether a function's name fits one of the patterns: MPI_ and _c may be left out, in either case."""
     low = name.lower()
     forms = {low, low.removesuffix("_c"), low.removeprefix("mpi_"), low.removeprefix("mpi_").removesuffix("_c")}
     return any(fnmatch.fnmatchcase(form, pattern) for form in forms for pattern in patterns)
 
 
-def _functions(rank: Rank, events: Events, fits: Callable[[Function], bool]) -> Mask:
+def _select_calls_of(rank: Rank, events: Events, fits: Callable[[Function], bool]) -> Mask:
+    """Select the calls of functions for which `fits` is true."""
     column = np.ascontiguousarray(events["function"])
     table = np.zeros(MAX_ID + 1, np.bool_)
     for id in np.flatnonzero(np.bincount(column, minlength=MAX_ID + 1)):
@@ -122,23 +132,27 @@ def _functions(rank: Rank, events: Events, fits: Callable[[Function], bool]) -> 
     return fitting
 
 
-def _fn(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+def _select_by_function(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
     patterns = term.value.lower().split(",")
-    return _functions(rank, events, lambda f: _fits_name(f.name, patterns))
+    return _select_calls_of(rank, events, lambda f: _name_matches(f.name, patterns))
 
 
-def _rank(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
-    return np.full(len(events), bool(_numeric(np.array([rank.index]), term)[0]))
+def _select_by_rank(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    return np.full(len(events), bool(_compare_numbers(np.array([rank.index]), term)[0]))
 
 
-def _peer(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+def _select_by_peer(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    """Select the calls whose peer fits; `any` means the argument MPI_ANY_SOURCE."""
     if term.value == "any":
         wild: Mask = (events["flags"] & Flag.ANY_SOURCE) != 0
         return wild
-    return _numeric(events["peer"], term) & _functions(rank, events, lambda f: "peer" in f.slot or "status" in f.slot)
+    return _compare_numbers(events["peer"], term) & _select_calls_of(
+        rank, events, lambda f: "peer" in f.slot or "status" in f.slot
+    )
 
 
-def _tag(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+def _select_by_tag(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    """Select the calls whose tag fits; `any` means the argument MPI_ANY_TAG."""
     if term.value == "any":
         wild: Mask = (events["flags"] & Flag.ANY_TAG) != 0
         return wild
@@ -146,12 +160,13 @@ def _tag(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
     def has_tag(f: Function) -> bool:
         return "status" in f.slot or ("tag" in f.slot and f.slot["tag"].handle is None)
 
-    return _numeric(events["tag"], term) & _functions(rank, events, has_tag)
+    return _compare_numbers(events["tag"], term) & _select_calls_of(rank, events, has_tag)
 
 
-def _comm(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+def _select_by_communicator(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    """Select the calls on communicators whose name fits."""
     # Names such as world.split#1[0,2] hold commas inside their brackets.
-    patterns = [_literal(p) for p in re.split(r",(?![^\[]*\])", term.value)]
+    patterns = [_compile_pattern(p) for p in re.split(r",(?![^\[]*\])", term.value)]
 
     def fits(comm: int) -> bool:
         found = rank.comm(comm)
@@ -163,10 +178,12 @@ def _comm(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
 
 
 def comm_ids(rank: Rank, events: Events) -> NDArray[np.uint32]:
-    """The `comm` column, with the communicator of the window or file where a call has one of these instead."""
+    """Return the `comm` column, with the communicator of the window or file for calls that have one of these
+    instead.
+    """
     column: NDArray[np.uint32] = np.array(events["comm"])
     for cls, look in (("WINDOW", rank.definitions.window), ("FILE", rank.definitions.file)):
-        mine = (column == 0) & _functions(
+        mine = (column == 0) & _select_calls_of(
             rank,
             events,
             lambda f, cls=cls: "object" in f.slot and f.slot["object"].handle == cls,  # type: ignore[misc]
@@ -178,12 +195,14 @@ def comm_ids(rank: Rank, events: Events) -> NDArray[np.uint32]:
     return column
 
 
-def _literal(pattern: str) -> re.Pattern[str]:
-    """A pattern in which only * and ? are special: names of communicators hold brackets."""
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern in which only * and ? are special, as names of communicators have brackets."""
     return re.compile("".join({"*": ".*", "?": "."}.get(c) or re.escape(c) for c in pattern), re.DOTALL)
 
 
-def _site(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+def _select_by_site(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    """Select the calls whose site, or a caller of it, fits: function, file, file:line or module."""
+
     def fits(id: int) -> bool:  # noqa: A002
         own = rank.site(id)
         names: set[str | None] = set()
@@ -194,25 +213,25 @@ def _site(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
                 names |= {base, f"{base}:{site.line}", f"{site.file}:{site.line}"}
         return any(p.fullmatch(name) for p in patterns for name in names if name)
 
-    patterns = [_literal(p) for p in term.value.split(",")]
+    patterns = [_compile_pattern(p) for p in term.value.split(",")]
     return np.isin(events["site"], [int(i) for i in np.unique(events["site"]) if fits(int(i))])
 
 
-def _word(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
-    """What a word alone means: the function called, or a file, line or function of where the call stands."""
-    patterns = [_literal(p) for p in term.value.casefold().split(",")]
+def _select_by_word(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    """Select the calls that a word alone means: by function called, or by file, line or function of the call site."""
+    patterns = [_compile_pattern(p) for p in term.value.casefold().split(",")]
 
     def fits(id: int) -> bool:  # noqa: A002
         own = rank.site(id)
-        names = {name.casefold() for site in (own, *own.callers) for name in _site_words(site)}
+        names = {name.casefold() for site in (own, *own.callers) for name in _words_for_site(site)}
         return any(pattern.fullmatch(name) for pattern in patterns for name in names)
 
-    standing = np.isin(events["site"], [int(i) for i in np.unique(events["site"]) if fits(int(i))])
-    return _fn(rank, events, part, term) | standing
+    is_at_site = np.isin(events["site"], [int(i) for i in np.unique(events["site"]) if fits(int(i))])
+    return _select_by_function(rank, events, event_range, term) | is_at_site
 
 
-def _site_words(site: CallSite) -> Iterator[str]:
-    """The words by which a place in the source may be called."""
+def _words_for_site(site: CallSite) -> Iterator[str]:
+    """Yield the words by which a user may name a place in the source."""
     if site.function:
         yield site.function
     if site.file:
@@ -223,88 +242,91 @@ def _site_words(site: CallSite) -> Iterator[str]:
         yield str(site.line)
 
 
-def _waits(rank: Rank, events: Events) -> NDArray[np.float64]:
+def _call_durations(rank: Rank, events: Events) -> NDArray[np.float64]:
+    """Return the time of each call in ns, infinite for calls that never returned."""
     ns = decode_durations(events["duration"]) * rank.axis.length
     return np.where(events["flags"] & Flag.CLOSED, ns, math.inf)
 
 
-def _wait(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
-    result: Mask = _COMPARE[term.operator](_waits(rank, events), duration_ns(term.value))
+def _select_by_duration(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    result: Mask = _COMPARE[term.operator](_call_durations(rank, events), parse_duration(term.value))
     return result
 
 
-def _span(term: Term) -> tuple[float, float]:
+def _parse_time_span(term: Term) -> tuple[float, float]:
+    """Parse a term such as `time:1.2s-3s` or `time:>3s` into its first and last ns."""
     if term.operator in (">", ">="):
-        return duration_ns(term.value), math.inf
+        return parse_duration(term.value), math.inf
     if term.operator in ("<", "<="):
-        return 0, duration_ns(term.value)
+        return 0, parse_duration(term.value)
     value = term.value
     if value[:1] in "<>":
-        return _span(Term(term.key, value[0], value[1:]))
+        return _parse_time_span(Term(term.key, value[0], value[1:]))
     first, dash, last = value.partition("-")
-    start = duration_ns(first) if first else 0
-    end = (duration_ns(last) if last else math.inf) if dash else start
+    start = parse_duration(first) if first else 0
+    end = (parse_duration(last) if last else math.inf) if dash else start
     if end < start:
         raise UsageError(f"the time {value!r} goes backward: write {last}-{first}")
     return start, end
 
 
-def _time(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
-    first, last = _span(term)
-    enter = rank.enter_ns(part)
-    return (enter <= last) & (enter + _waits(rank, events) >= first)
+def _select_by_time(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    first, last = _parse_time_span(term)
+    enter = rank.enter_ns(event_range)
+    return (enter <= last) & (enter + _call_durations(rank, events) >= first)
 
 
-def _count(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
-    return _numeric(events["count"], term) & _functions(rank, events, lambda f: "count" in f.slot)
+def _select_by_count(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    return _compare_numbers(events["count"], term) & _select_calls_of(rank, events, lambda f: "count" in f.slot)
 
 
-def size_of_text(text: str) -> float:
-    """`4096`, `64k`, `1.5MiB` in bytes. UsageError where it is none."""
+def parse_size(text: str) -> float:
+    """Parse `4096`, `64k`, `1.5MiB` into bytes. UsageError for anything else."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a number of bytes; write 4096, 64k or 2MiB")
     return float(match[1]) * _SIZES[match[2]]
 
 
-def _bytes(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
-    """Bytes that a status told of, else those that count and datatype describe."""
+def _select_by_bytes(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    """Select the calls by the bytes that their status reports, else by the bytes that count and datatype describe."""
     ids, codes = np.unique(events["datatype"], return_inverse=True)
     types = [rank.datatype(int(id)) for id in ids]
     units = np.array([math.nan if d is None or d.size is None else float(d.size) for d in types])
     size = events["count"] * units[codes.reshape(-1)]
-    counted = _functions(rank, events, lambda f: "count" in f.slot and "datatype" in f.slot)
+    counted = _select_calls_of(rank, events, lambda f: "count" in f.slot and "datatype" in f.slot)
     size = np.where(counted & (events["count"] >= 0) & (events["count"] != COUNT_IN_TAIL), size, math.nan)
-    told = _functions(rank, events, lambda f: "status" in f.slot) & ((events["flags"] & Flag.CLOSED) != 0)
-    told &= events["peer"] != ANY_SOURCE
-    tailed = np.flatnonzero(told & ((events["flags"] & Flag.HAS_TAIL) != 0))
-    size = np.where(told, events["result"].astype(np.float64), size)
+    has_status = _select_calls_of(rank, events, lambda f: "status" in f.slot) & ((events["flags"] & Flag.CLOSED) != 0)
+    has_status &= events["peer"] != ANY_SOURCE
+    tailed = np.flatnonzero(has_status & ((events["flags"] & Flag.HAS_TAIL) != 0))
+    size = np.where(has_status, events["result"].astype(np.float64), size)
     for index in tailed.tolist():
-        size[index] = rank.event((part.start or 0) + index).received or 0
-    result: Mask = _COMPARE[term.operator](size, size_of_text(term.value))
+        size[index] = rank.event((event_range.start or 0) + index).received or 0
+    result: Mask = _COMPARE[term.operator](size, parse_size(term.value))
     return result
 
 
-def _thread(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+def _select_by_thread(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
     slots = np.array([t.slot for t in rank.threads], np.int64)
-    return _numeric(slots[rank.event_threads[part]], term)
+    return _compare_numbers(slots[rank.event_threads[event_range]], term)
 
 
-def _task(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+def _select_by_task(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
     if rank.tasks is None:
         return np.zeros(len(events), np.bool_)
-    return _numeric(rank.tasks.ids[part], term)
+    return _compare_numbers(rank.tasks.ids[event_range], term)
 
 
-def _object(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
-    return _numeric(events["object"], term)
+def _select_by_object(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    return _compare_numbers(events["object"], term)
 
 
-def _error(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
-    return _numeric(events["error"], term)
+def _select_by_error(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    return _compare_numbers(events["error"], term)
 
 
-def _is(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+def _select_by_state(rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+    """Select the calls in one of the states, such as open, wildcard or poll."""
     mask = np.zeros(len(events), np.bool_)
     for state in term.value.split(","):
         if state == "open":
@@ -318,60 +340,67 @@ def _is(rank: Rank, events: Events, part: slice, term: Term) -> Mask:
 
 
 KEYS: Final[dict[str, Callable[[Rank, Events, slice, Term], Mask]]] = {
-    "fn": _fn,
-    "function": _fn,
-    "rank": _rank,
-    "peer": _peer,
-    "tag": _tag,
-    "comm": _comm,
-    "site": _site,
-    "word": _word,
-    "wait": _wait,
-    "time": _time,
-    "count": _count,
-    "bytes": _bytes,
-    "thread": _thread,
-    "task": _task,
-    "object": _object,
-    "error": _error,
-    "is": _is,
+    "fn": _select_by_function,
+    "function": _select_by_function,
+    "rank": _select_by_rank,
+    "peer": _select_by_peer,
+    "tag": _select_by_tag,
+    "comm": _select_by_communicator,
+    "site": _select_by_site,
+    "word": _select_by_word,
+    "wait": _select_by_duration,
+    "time": _select_by_time,
+    "count": _select_by_count,
+    "bytes": _select_by_bytes,
+    "thread": _select_by_thread,
+    "task": _select_by_task,
+    "object": _select_by_object,
+    "error": _select_by_error,
+    "is": _select_by_state,
 }
 """By key the condition."""
 
-_NUMERIC: Final = (_rank, _thread, _task, _count, _object, _error)
+_NUMERIC: Final = (
+    _select_by_rank,
+    _select_by_thread,
+    _select_by_task,
+    _select_by_count,
+    _select_by_object,
+    _select_by_error,
+)
 
 
-def check(term: Term) -> None:
-    """Complain of a value before anything is read."""
+def check_value(term: Term) -> None:
+    """Raise UsageError for a term whose value does not fit its key, before anything is read."""
     condition, words = KEYS[term.key], term.value.split(",")
-    if condition in _NUMERIC or (condition in (_peer, _tag) and words != ["any"]):
-        ranges(term.value)
-    elif condition is _wait:
-        duration_ns(term.value)
-    elif condition is _bytes:
-        size_of_text(term.value)
-    elif condition is _time:
-        _span(term)
+    if condition in _NUMERIC or (condition in (_select_by_peer, _select_by_tag) and words != ["any"]):
+        parse_ranges(term.value)
+    elif condition is _select_by_duration:
+        parse_duration(term.value)
+    elif condition is _select_by_bytes:
+        parse_size(term.value)
+    elif condition is _select_by_time:
+        _parse_time_span(term)
 
 
-def of_ranks(term: Term) -> bool:
-    """Whether a term is about ranks as wholes."""
-    return KEYS[term.key] is _rank
+def selects_ranks(term: Term) -> bool:
+    """Return whether a term selects whole ranks."""
+    return KEYS[term.key] is _select_by_rank
 
 
-def ranks_that_fit(term: Term, count: int) -> Mask:
-    """Which of the ranks a term about ranks means."""
-    return _numeric(np.arange(count), term) ^ term.negated
+def select_ranks(term: Term, count: int) -> Mask:
+    """Return a mask of the ranks, of `count`, that a term about ranks selects."""
+    return _compare_numbers(np.arange(count), term) ^ term.negated
 
 
-def absent(term: Term, count: int, *, in_part: bool) -> list[str]:
+def find_absent_ranks(term: Term, count: int, *, in_part: bool) -> list[str]:
     """Return the ranks that a term names and a run of `count` ranks does not have, as ranges: of ranges that reach
     beyond the run (`in_part`), or of those that lie wholly beyond it.
     """
     if term.operator not in (":", "="):
         return []
     found: list[tuple[int, int]] = []
-    for first, last in ranges(term.value):
+    for first, last in parse_ranges(term.value):
         if (first < count and last >= 0) is in_part:
             found += [(first, min(last, -1))] if first < 0 else []
             found += [(max(first, count), last)] if last >= count else []
@@ -380,7 +409,7 @@ def absent(term: Term, count: int, *, in_part: bool) -> list[str]:
 
 def unknown_functions(term: Term, names: Collection[str]) -> list[str]:
     """Return the words of a term about functions that fit none of them."""
-    if KEYS[term.key] is not _fn:
+    if KEYS[term.key] is not _select_by_function:
         return []
     words = term.value.split(",")
-    return [word for word in words if not any(_fits_name(name, [word.lower()]) for name in names)]
+    return [word for word in words if not any(_name_matches(name, [word.lower()]) for name in names)]

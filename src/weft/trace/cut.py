@@ -1,4 +1,4 @@
-"""The calls of a thread up to one moment, as its record was then."""
+"""Cuts the calls of a thread at one moment, as its record was then."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from weft.trace.layout import ANY_SOURCE, ANY_TAG, Events, Flag, decode_duration
 _RETURNED: Final = Flag.CLOSED | Flag.TRUE | Flag.CANCELLED | Flag.BUFFER_CHANGED
 
 
-def end_of(events: Events) -> int:
-    """When the last call returned, or began where it has not; never before it did."""
+def end_of_last_call(events: Events) -> int:
+    """Return the tick at which the last call returned, or began if it has not returned; rounded up."""
     last = events[-1:]
     enter = int(last["enter"][0])
     if not int(last["flags"][0]) & Flag.CLOSED:
@@ -22,14 +22,14 @@ def end_of(events: Events) -> int:
     return enter + int(decode_durations(last["duration"])[0]) + rounded
 
 
-def cut(events: Events, until: int) -> Events:
-    """The calls of a thread that began up to a tick; the last of them as one that waits, where it ended later.
+def cut_events(events: Events, until: int) -> Events:
+    """Return the calls of a thread that began up to a tick; the last one is open if it ended later.
 
-    A copy: what the process writes meanwhile changes nothing in it.
+    The array is a copy: what the process writes meanwhile changes nothing in it.
     """
     events = events[: int(np.searchsorted(events["enter"], np.uint64(until), side="right"))].copy()
     last = events[-1:]
-    if len(events) and last["flags"][0] & Flag.CLOSED and end_of(events) <= until:
+    if len(events) and last["flags"][0] & Flag.CLOSED and end_of_last_call(events) <= until:
         return events
     last["flags"] &= ~int(_RETURNED) & 0xFF
     last["duration"] = 0

@@ -37,8 +37,8 @@ class TooLarge(ValueError):
     """A signature with more runs, depth or elements than Weft holds."""
 
 
-def joined(parts: Iterable[Signature]) -> Signature:
-    """Signatures one behind the other; where two meet in one type, this is one run. TooLarge beyond the limits."""
+def concatenate_signatures(parts: Iterable[Signature]) -> Signature:
+    """Concatenate signatures; where two meet in one type, they become one run. TooLarge beyond the limits."""
     runs: list[tuple[str, int]] = []
     for part in parts:
         if part and runs and runs[-1][0] == part[0][0]:
@@ -51,19 +51,19 @@ def joined(parts: Iterable[Signature]) -> Signature:
     return tuple(runs)
 
 
-def repeated(signature: Signature, times: int) -> Signature:
-    """`signature`, `times` times in a row. TooLarge beyond the limits."""
+def repeat_signature(signature: Signature, times: int) -> Signature:
+    """Return a signature repeated `times` times. TooLarge beyond the limits."""
     if times <= 0 or not signature:
         return ()
     (first, n), (last, m) = signature[0], signature[-1]
     if len(signature) == 1:
-        return joined([((first, n * times),)])
+        return concatenate_signatures([((first, n * times),)])
     if len(signature) * times > 2 * MAX_RUNS:
         raise TooLarge
     if first != last:
-        return joined([signature * times])
+        return concatenate_signatures([signature * times])
     middle = signature[1:-1]
-    return joined([signature[:1], middle, (((first, m + n), *middle) * (times - 1)), signature[-1:]])
+    return concatenate_signatures([signature[:1], middle, (((first, m + n), *middle) * (times - 1)), signature[-1:]])
 
 
 class Datatype:
@@ -98,17 +98,17 @@ class Datatype:
         return f"<Datatype {self.name}>"
 
     @property
-    def predefined(self) -> bool:
-        """Whether MPI itself names it."""
+    def is_predefined(self) -> bool:
+        """Return whether MPI itself defines the datatype."""
         return self.definition is None
 
     @property
     def inner(self) -> list[Datatype | None]:
-        """The datatypes that it was made of."""
+        """Return the datatypes that this one was made of."""
         return [self._catalogue.get(id) for id in self.definition.types] if self.definition else []
 
     def signature(self) -> Signature | None:
-        """Run-length tuple of (basic type name, count); None where it is not known or has over 65,536 runs."""
+        """Return the run-length tuple of (basic type name, count); None if it is unknown or has over 65,536 runs."""
         if not isinstance(self._signature, bool):
             return self._signature
         try:
@@ -119,8 +119,8 @@ class Datatype:
             self._signature = signature
         return signature
 
-    def pattern(self) -> tuple[Signature | None, int]:
-        """A signature, and how many of it behind each other are the datatype's: one, or those of what it repeats."""
+    def repeated_signature(self) -> tuple[Signature | None, int]:
+        """Return a signature and how many times it is repeated to make the datatype's own."""
         of, times = self, 1
         for _ in range(MAX_DEPTH):
             signature = of.signature()
@@ -129,7 +129,7 @@ class Datatype:
             inner = self._catalogue.get(of.definition.types[0])
             if inner is None:
                 break
-            times *= self._catalogue.elements(of.combiner, of.definition)
+            times *= self._catalogue.count_inner_elements(of.combiner, of.definition)
             of = inner
         return None, 1
 
@@ -143,7 +143,7 @@ class Datatypes:
         self._known: dict[int, Datatype] = {}
 
     def get(self, id: int) -> Datatype | None:
-        """The datatype of an id, None for an id that nothing defines."""
+        """Return the datatype with an id, None for an id that nothing defines."""
         if id not in self._known:
             predefined = self.functions.object_name("DATATYPE", id)
             definition = self._definitions.get(Def.DATATYPE, id) if predefined is None else None
@@ -154,7 +154,7 @@ class Datatypes:
         return self._known[id]
 
     def signature(self, datatype: Datatype, depth: int) -> Signature | None:
-        """The signature of a datatype, None where a part is not known. TooLarge for one that is beyond holding."""
+        """Return the signature of a datatype, None if a part is unknown. TooLarge for one that is beyond the limits."""
         if not isinstance(datatype._signature, bool):
             return datatype._signature
         if depth > MAX_DEPTH:
@@ -163,77 +163,79 @@ class Datatypes:
             name = self.functions.object_name("DATATYPE", datatype.id) or datatype.name
             return PAIRS.get(name, ((name, 1),))
         try:
-            signature = self._derived(datatype, datatype.definition, depth)
+            signature = self._derive_signature(datatype, datatype.definition, depth)
         except TooLarge:  # kept, so that what is made of it is not worked out again and again
             signature, datatype.is_large = None, True
         if datatype.is_large or (signature is not None and len(signature) <= _CACHED_RUNS):
             datatype._signature = signature
         return signature
 
-    def _derived(self, datatype: Datatype, d: DatatypeDefinition, depth: int) -> Signature | None:
+    def _derive_signature(self, datatype: Datatype, definition: DatatypeDefinition, depth: int) -> Signature | None:
+        """Return the signature of a derived datatype from those of its inner types, None if one is unknown."""
         if datatype.combiner in ("F90_REAL", "F90_COMPLEX", "F90_INTEGER"):
-            return ((f"MPI_{datatype.combiner}({','.join(map(str, d.integers[:2]))})", 1),)
+            return ((f"MPI_{datatype.combiner}({','.join(map(str, definition.integers[:2]))})", 1),)
         if datatype.combiner == "VALUE_INDEX":
-            blocks = [1] * len(d.types)
+            blocks = [1] * len(definition.types)
         elif datatype.combiner in ("STRUCT", "STRUCT_INTEGER"):
-            blocks = list(d.integers[1 : 1 + len(d.types)])
-        elif len(d.types) == 1:
-            blocks = [self.elements(datatype.combiner, d)]
+            blocks = list(definition.integers[1 : 1 + len(definition.types)])
+        elif len(definition.types) == 1:
+            blocks = [self.count_inner_elements(datatype.combiner, definition)]
         else:
             return None
-        if len(blocks) != len(d.types):
+        if len(blocks) != len(definition.types):
             return None
         parts: list[Signature] = []
         runs = 0
-        for id, times in zip(d.types, blocks, strict=True):
+        for id, times in zip(definition.types, blocks, strict=True):
             if times <= 0:
                 continue
             child = self.get(id)
-            inner = self.signature(child, depth + 1) if child is not None and id != d.id else None
+            inner = self.signature(child, depth + 1) if child is not None and id != definition.id else None
             if inner is None and child is not None and child.is_large:
                 raise TooLarge
             if inner is None:
                 return None
-            parts.append(repeated(inner, times))
+            parts.append(repeat_signature(inner, times))
             runs += len(parts[-1])
             if runs > 2 * MAX_RUNS:
                 raise TooLarge
-        return joined(parts)
+        return concatenate_signatures(parts)
 
-    def elements(self, combiner: str, d: DatatypeDefinition) -> int:
-        """How many of its one inner datatype a datatype holds."""
+    def count_inner_elements(self, combiner: str, definition: DatatypeDefinition) -> int:
+        """Return how many elements of its only inner datatype a datatype has."""
         count = _COUNTS.get(combiner)
-        n = count(d.integers) if count else None
+        n = count(definition.integers) if count else None
         if n is None or not 0 <= n <= MAX_COUNT:
-            child = self.get(d.types[0])
-            n = d.size // child.size if child is not None and child.size else 0
+            child = self.get(definition.types[0])
+            n = definition.size // child.size if child is not None and child.size else 0
         return n
 
 
-def _first(i: tuple[int, ...]) -> int | None:
+def _first_integer(i: tuple[int, ...]) -> int | None:
     return i[0] if i else None
 
 
-def _blocks(i: tuple[int, ...]) -> int | None:
+def _count_times_block_length(i: tuple[int, ...]) -> int | None:
     return i[0] * i[1] if len(i) > 1 else None
 
 
-def _sum(i: tuple[int, ...]) -> int | None:
+def _sum_of_block_lengths(i: tuple[int, ...]) -> int | None:
     return sum(i[1 : 1 + i[0]]) if i and 0 <= i[0] < len(i) else None
 
 
-# How many inner elements, out of the integers (and large counts) of MPI_Type_get_contents (MPI-4.1, 5.1.13). SUBARRAY
+# How many inner elements there are, computed from the integers (and large counts) of MPI_Type_get_contents (MPI-4.1,
+# 5.1.13). SUBARRAY
 # and DARRAY are not here: their order differs between the forms, and their size tells as well.
 _COUNTS: Final[dict[str, Callable[[tuple[int, ...]], int | None]]] = {
     "DUP": lambda i: 1,
     "RESIZED": lambda i: 1,
-    "CONTIGUOUS": _first,
-    "VECTOR": _blocks,
-    "HVECTOR": _blocks,
-    "HVECTOR_INTEGER": _blocks,
-    "INDEXED": _sum,
-    "HINDEXED": _sum,
-    "HINDEXED_INTEGER": _sum,
-    "INDEXED_BLOCK": _blocks,
-    "HINDEXED_BLOCK": _blocks,
+    "CONTIGUOUS": _first_integer,
+    "VECTOR": _count_times_block_length,
+    "HVECTOR": _count_times_block_length,
+    "HVECTOR_INTEGER": _count_times_block_length,
+    "INDEXED": _sum_of_block_lengths,
+    "HINDEXED": _sum_of_block_lengths,
+    "HINDEXED_INTEGER": _sum_of_block_lengths,
+    "INDEXED_BLOCK": _count_times_block_length,
+    "HINDEXED_BLOCK": _count_times_block_length,
 }

@@ -12,9 +12,9 @@ from weft.trace.layout import ENDING_FRAMES, Def, EndingKind
 from weft.trace.varint import Cursor, Damaged
 
 MAX_RECORDS: Final = 1_000_000
-"""More definitions of one process are not read: each costs a dictionary entry."""
+"""The most definitions of one process that are read: each costs a dictionary entry."""
 MAX_ENDINGS: Final = 4096
-"""More endings of one process are not read: a thread leaves one or two."""
+"""The most endings of one process that are read: a thread leaves one or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,9 @@ class StoredDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class WayDefinition:
-    """One way to a native site: an address below the frame of the calling function, and where frames end, outwards.
-
-    `ends[0]` is the canonical frame address of the function that makes the call, `ends[1]` its caller's, and so on.
+class CallPathDefinition:
+    """One call path to a native site: an address below the frame of the calling function, and where frames end,
+    outwards.
     """
 
     site: int
@@ -98,9 +97,9 @@ class WayDefinition:
 
 @dataclass(frozen=True, slots=True)
 class BlocksDefinition:
-    """Blocks of malloc's behind buffers of a call: of a thread's first one that begins at `ticks` or later.
+    """Blocks of malloc that contain buffers of a call: of a thread's first one that begins at `ticks` or later.
 
-    `blocks`: (address, first byte of its block, bytes that may be used of it: 0 of one that is free).
+    `blocks`: (address, first byte of its block, usable bytes: 0 for a block that is free).
     """
 
     slot: int
@@ -109,8 +108,8 @@ class BlocksDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenBackDefinition:
-    """A window whose memory went back to malloc before the MPI_Win_free that a thread calls at `ticks` or later."""
+class FreedWindowDefinition:
+    """A window whose memory was freed before the MPI_Win_free that a thread calls at `ticks` or later."""
 
     window: int
     slot: int
@@ -218,80 +217,107 @@ class CoresDefinition:
     thousandths: int
 
 
-def _members(c: Cursor) -> Members:
-    return tuple(Run(c.u(), c.u(), c.z(), c.u()) for _ in range(c.count(4)))
+def _read_members(c: Cursor) -> Members:
+    return tuple(Run(c.read_unsigned(), c.read_unsigned(), c.z(), c.read_unsigned()) for _ in range(c.count(4)))
 
 
-def _comm(c: Cursor, id: int) -> CommDefinition:
-    return CommDefinition(id, c.u(), c.u(), c.u(), bool(c.u()), c.z(), c.s(), _members(c), _members(c))
+def _read_comm(c: Cursor, id: int) -> CommDefinition:
+    return CommDefinition(
+        id,
+        c.read_unsigned(),
+        c.read_unsigned(),
+        c.read_unsigned(),
+        bool(c.read_unsigned()),
+        c.z(),
+        c.s(),
+        _read_members(c),
+        _read_members(c),
+    )
 
 
-def _datatype(c: Cursor, id: int) -> DatatypeDefinition:
-    size, lb, extent, combiner = c.size(), c.distance(), c.distance(), c.u()
+def _read_datatype(c: Cursor, id: int) -> DatatypeDefinition:
+    size, lb, extent, combiner = c.size(), c.distance(), c.distance(), c.read_unsigned()
     integers = tuple(c.z() for _ in range(c.count()))
     addresses = tuple(c.z() for _ in range(c.count()))
-    types = tuple(c.u() for _ in range(c.count()))
+    types = tuple(c.read_unsigned() for _ in range(c.count()))
     return DatatypeDefinition(id, size, lb, extent, combiner, integers, addresses, types)
 
 
-def _window(c: Cursor, id: int) -> WindowDefinition:
-    return WindowDefinition(id, c.u(), c.u(), c.size(), c.size(), c.size(), c.u())
+def _read_window(c: Cursor, id: int) -> WindowDefinition:
+    return WindowDefinition(id, c.read_unsigned(), c.read_unsigned(), c.size(), c.size(), c.size(), c.read_unsigned())
 
 
-def _code(c: Cursor, id: int) -> CodeDefinition:
-    return CodeDefinition(id, c.s(), c.s(), c.u(), c.raw(c.u()))
+def _read_code(c: Cursor, id: int) -> CodeDefinition:
+    return CodeDefinition(id, c.s(), c.s(), c.read_unsigned(), c.raw(c.read_unsigned()))
 
 
-def _site(c: Cursor, id: int) -> SiteDefinition:
-    module, offset, code, instruction = c.u(), c.u(), c.u(), c.u()
-    callers = tuple((c.u(), c.u()) for _ in range(c.count(2)))
+def _read_site(c: Cursor, id: int) -> SiteDefinition:
+    module, offset, code, instruction = c.read_unsigned(), c.read_unsigned(), c.read_unsigned(), c.read_unsigned()
+    callers = tuple((c.read_unsigned(), c.read_unsigned()) for _ in range(c.count(2)))
     return SiteDefinition(id, module, offset, code, instruction, callers)
 
 
-def _stored(c: Cursor) -> StoredDefinition:
-    return StoredDefinition(c.u(), c.u(), tuple((c.u(), c.u(), bool(c.u())) for _ in range(c.count())))
+def _read_stored(c: Cursor) -> StoredDefinition:
+    return StoredDefinition(
+        c.read_unsigned(),
+        c.read_unsigned(),
+        tuple((c.read_unsigned(), c.read_unsigned(), bool(c.read_unsigned())) for _ in range(c.count())),
+    )
 
 
-def _way(c: Cursor) -> WayDefinition:
-    site, low = c.u(), c.u()
-    return WayDefinition(site, low, tuple(low + c.u() for _ in range(c.count())))
+def _read_call_path(c: Cursor) -> CallPathDefinition:
+    site, low = c.read_unsigned(), c.read_unsigned()
+    return CallPathDefinition(site, low, tuple(low + c.read_unsigned() for _ in range(c.count())))
 
 
-def _blocks(c: Cursor) -> BlocksDefinition:
-    return BlocksDefinition(c.u(), c.u(), tuple((c.u(), c.u(), c.u()) for _ in range(c.count(3))))
+def _read_blocks(c: Cursor) -> BlocksDefinition:
+    return BlocksDefinition(
+        c.read_unsigned(),
+        c.read_unsigned(),
+        tuple((c.read_unsigned(), c.read_unsigned(), c.read_unsigned()) for _ in range(c.count(3))),
+    )
 
 
-def _frames(c: Cursor, each: int) -> range:
+def _read_frame_count(c: Cursor, each: int) -> range:
+    """Return a range over the frames that follow, each of at least `each` bytes. Damaged for more than may be."""
     n = c.count(each)
     if n > ENDING_FRAMES:
         raise Damaged(f"{n} frames announced where there are {ENDING_FRAMES} at most")
     return range(n)
 
 
-def _ending(c: Cursor) -> EndingDefinition:
-    kind = c.u()
+def _read_ending(c: Cursor) -> EndingDefinition:
+    """Read one ending of a process. Damaged for a kind that does not exist."""
+    kind = c.read_unsigned()
     if kind not in EndingKind.__members__.values():
         raise Damaged(f"{kind} is not a kind of ending")
-    slot, tid, ticks, code, detail, address = c.u() - 1, c.u(), c.u(), c.z(), c.z(), c.u()
+    slot, tid, ticks, code, detail, address = (
+        c.read_unsigned() - 1,
+        c.read_unsigned(),
+        c.read_unsigned(),
+        c.z(),
+        c.z(),
+        c.read_unsigned(),
+    )
     name, text, traceback, who = c.s(), c.s(), c.s(), c.s()
-    python = tuple((c.s(), c.u(), c.s()) for _ in _frames(c, 3))
-    native = tuple((c.u(), c.u()) for _ in _frames(c, 2))
+    python = tuple((c.s(), c.read_unsigned(), c.s()) for _ in _read_frame_count(c, 3))
+    native = tuple((c.read_unsigned(), c.read_unsigned()) for _ in _read_frame_count(c, 2))
     return EndingDefinition(
         EndingKind(kind), slot, tid, ticks, code, detail, address, name, text, traceback, who, python, native
     )
 
 
 _DECODERS: Final[dict[int, Callable[[Cursor, int], object]]] = {
-    Def.COMM: _comm,
-    Def.GROUP: lambda c, i: _members(c),
-    Def.DATATYPE: _datatype,
-    Def.OP: lambda c, i: bool(c.u()),
-    Def.WINDOW: _window,
-    Def.FILE: lambda c, i: FileDefinition(i, c.u(), c.u(), c.s()),
-    Def.MODULE: lambda c, i: ModuleDefinition(i, c.u(), c.u(), c.s(), c.s()),
-    Def.SITE: _site,
-    Def.PYCODE: _code,
-    Def.WORLD: lambda c, i: WorldDefinition(i, c.u(), c.s(), c.s()),
+    Def.COMM: _read_comm,
+    Def.GROUP: lambda c, i: _read_members(c),
+    Def.DATATYPE: _read_datatype,
+    Def.OP: lambda c, i: bool(c.read_unsigned()),
+    Def.WINDOW: _read_window,
+    Def.FILE: lambda c, i: FileDefinition(i, c.read_unsigned(), c.read_unsigned(), c.s()),
+    Def.MODULE: lambda c, i: ModuleDefinition(i, c.read_unsigned(), c.read_unsigned(), c.s(), c.s()),
+    Def.SITE: _read_site,
+    Def.PYCODE: _read_code,
+    Def.WORLD: lambda c, i: WorldDefinition(i, c.read_unsigned(), c.s(), c.s()),
 }
 """Records that begin with an id that is theirs alone."""
 
@@ -313,66 +339,78 @@ class Definitions:
         self.notes: list[str] = []
         self.ended: str | None = None
         self.stored: list[StoredDefinition] = []
-        self.ways: list[WayDefinition] = []
+        self.ways: list[CallPathDefinition] = []
         self.blocks: list[BlocksDefinition] = []
-        self.given_back: list[GivenBackDefinition] = []
+        self.given_back: list[FreedWindowDefinition] = []
         self.endings: list[EndingDefinition] = []
         self.python: str | None = None
         self.cores: CoresDefinition | None = None
-        self._index()
+        self._index_records()
 
-    def _index(self) -> None:
+    def _index_records(self) -> None:
+        """Note where each definition is in the stream, and read the facts that have no id."""
         cursor = Cursor(self._data)
         records = 0
         while cursor.left:
             start = cursor.position
             try:
-                kind = cursor.u()
+                kind = cursor.read_unsigned()
                 if kind == 0:
                     return  # zeros between the last record and a chunk that was just added
-                n = cursor.u()
+                n = cursor.read_unsigned()
                 if n > cursor.left:
                     raise Damaged(f"a record of {n} bytes is cut off")
             except Damaged as error:
-                self._say(f"the definitions end early, at byte {start} of {len(self._data)}: {error}")
+                self._note_problem(f"the definitions end early, at byte {start} of {len(self._data)}: {error}")
                 return
             records += 1
             if records > MAX_RECORDS:
-                self._say(f"only the first {MAX_RECORDS} definitions were read")
+                self._note_problem(f"only the first {MAX_RECORDS} definitions were read")
                 return
             body = Cursor(self._data, cursor.position, cursor.position + n)
             cursor.position += n
-            self._add(kind, body)
+            self._add_record(kind, body)
 
     @cached_property
-    def stored_in(self) -> dict[int, list[StoredDefinition]]:
-        """What changed between fences, by window, in order."""
+    def stored_by_window(self) -> dict[int, list[StoredDefinition]]:
+        """Return what changed between fences, by window, in order."""
         found: dict[int, list[StoredDefinition]] = {}
         for stored in self.stored:
             found.setdefault(stored.window, []).append(stored)
         return found
 
-    def _say(self, text: str) -> None:
+    def _note_problem(self, text: str) -> None:
         if len(self.problems) < 10:
             self.problems.append(text)
 
-    def _add(self, kind: int, body: Cursor) -> None:
+    def _add_record(self, kind: int, body: Cursor) -> None:
+        """Note where a definition with an id is, or read a fact at once."""
         start = body.position
         try:
             if kind in self._at:
-                id = body.u()
+                id = body.read_unsigned()
                 self._at[kind].setdefault(id, (body.position, body.end))
             else:
                 self._add_fact(kind, body)
         except Damaged as error:
-            self._say(f"the definition at byte {start} is damaged and was left out: {error}")
+            self._note_problem(f"the definition at byte {start} is damaged and was left out: {error}")
 
     def _add_fact(self, kind: int, c: Cursor) -> None:
+        """Read a definition without an id: a name, a thread, the environment, an ending and the like."""
         if kind == Def.NAME:
-            key = c.u(), c.u()
+            key = c.read_unsigned(), c.read_unsigned()
             self.names[key] = c.s()
         elif kind == Def.THREAD:
-            self.threads.append(ThreadDefinition(c.u(), c.u(), c.u(), bool(c.u()), c.s(), c.u()))
+            self.threads.append(
+                ThreadDefinition(
+                    c.read_unsigned(),
+                    c.read_unsigned(),
+                    c.read_unsigned(),
+                    bool(c.read_unsigned()),
+                    c.s(),
+                    c.read_unsigned(),
+                )
+            )
         elif kind == Def.ENV:
             name, _, value = c.s().partition("=")
             self.environment[name] = value
@@ -387,30 +425,30 @@ class Definitions:
         elif kind == Def.ENDED:
             self.ended = c.s()
         elif kind == Def.STORED:
-            self.stored.append(_stored(c))
+            self.stored.append(_read_stored(c))
         elif kind == Def.WAY:
-            self.ways.append(_way(c))
+            self.ways.append(_read_call_path(c))
         elif kind == Def.BLOCKS:
-            self.blocks.append(_blocks(c))
+            self.blocks.append(_read_blocks(c))
         elif kind == Def.GIVEN_BACK:
-            self.given_back.append(GivenBackDefinition(c.u(), c.u(), c.u()))
+            self.given_back.append(FreedWindowDefinition(c.read_unsigned(), c.read_unsigned(), c.read_unsigned()))
         elif kind == Def.ENDING:
             self._add_ending(c)
         elif kind == Def.PYTHON:
             self.python = c.s()
         elif kind == Def.CORES:
-            self.cores = CoresDefinition(c.s(), c.u())
+            self.cores = CoresDefinition(c.s(), c.read_unsigned())
         else:
             raise Damaged(f"{kind} is not a kind of definition")
 
     def _add_ending(self, c: Cursor) -> None:
         if len(self.endings) >= MAX_ENDINGS:
-            self._say(f"only the first {MAX_ENDINGS} endings were read")
+            self._note_problem(f"only the first {MAX_ENDINGS} endings were read")
             return
-        self.endings.append(_ending(c))
+        self.endings.append(_read_ending(c))
 
     def get(self, kind: Def, id: int) -> Any | None:
-        """The decoded definition, None where there is none."""
+        """Return the decoded definition, None if there is none."""
         key = int(kind), id
         if key not in self._cache:
             if id not in self._at[kind]:
@@ -419,40 +457,43 @@ class Definitions:
         return self._cache[key]
 
     def _decode(self, kind: Def, id: int) -> Any | None:
+        """Decode a definition; None, with a problem noted, for a damaged one."""
         try:
             return _DECODERS[kind](Cursor(self._data, *self._at[kind][id]), id)
         except Damaged as error:
-            self._say(f"{kind.name.lower()} {id} is damaged and was left out: {error}")
+            self._note_problem(f"{kind.name.lower()} {id} is damaged and was left out: {error}")
             return None
 
     def ids(self, kind: Def) -> list[int]:
-        """Ids of the definitions of a kind, in the order in which they were made."""
+        """Return the ids of the definitions of a kind, in the order in which they were made."""
         return list(self._at[kind])
 
     def all(self, kind: Def) -> Iterator[Any]:
-        """The readable definitions of a kind, in the order in which they were made. They are not kept in memory."""
+        """Iterate over the readable definitions of a kind, in the order in which they were made, without
+        caching them.
+        """
         return (value for value in (self._decode(kind, id) for id in self._at[kind]) if value is not None)
 
     def comm(self, id: int) -> CommDefinition | None:
-        """The communicator of an id."""
+        """Return the communicator with an id."""
         return self.get(Def.COMM, id)
 
     def window(self, id: int) -> WindowDefinition | None:
-        """The window of an id."""
+        """Return the window with an id."""
         return self.get(Def.WINDOW, id)
 
     def file(self, id: int) -> FileDefinition | None:
-        """The file of an id."""
+        """Return the file with an id."""
         return self.get(Def.FILE, id)
 
     def site(self, id: int) -> SiteDefinition | None:
-        """The call site of an id."""
+        """Return the call site with an id."""
         return self.get(Def.SITE, id)
 
     def module(self, id: int) -> ModuleDefinition | None:
-        """The module of an id."""
+        """Return the module with an id."""
         return self.get(Def.MODULE, id)
 
     def code(self, id: int) -> CodeDefinition | None:
-        """The Python code object of an id."""
+        """Return the Python code object with an id."""
         return self.get(Def.PYCODE, id)

@@ -1,7 +1,7 @@
-"""How each process of a run ended: what its record tells of its own end, with the places of the program in it.
+"""Reads how each process of a run ended, from its own record, with the places of the program in it.
 
-A record tells of exceptions that nobody caught, exits, crashes, aborts, signals that arrived, calls of MPI outside of
-its life, and where a thread was when `weft run` asked. What a process cannot tell (it was killed) is not here.
+A record holds exceptions that nobody caught, exits, crashes, aborts, signals that arrived, calls of MPI outside of
+its life, and where a thread was when `weft run` asked. What a process cannot record (it was killed) is not here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """One thing that a process told of its end. Which fields mean what for a kind is said in native/format.h."""
+    """One fact that a process recorded about its end. native/format.h says what each field means for each kind."""
 
     kind: EndingKind
     slot: int
@@ -48,48 +48,51 @@ class Ending:
 
     @property
     def part_of_weft(self) -> str:
-        """Of a signal that Weft's own recorder raised: the part of it that was at work; else empty."""
+        """Return, for a signal that Weft's own recorder raised, the part of it that was running; else ""."""
         return self.traceback if self.kind is EndingKind.SIGNAL else ""
 
     @property
     def how(self) -> ExitKind:
-        """How an EXIT came to its status."""
+        """Return how an EXIT came to its status."""
         known = self.kind is EndingKind.EXIT and self.detail in ExitKind.__members__.values()
         return ExitKind(self.detail) if known else ExitKind.UNKNOWN
 
     @property
     def stack(self) -> tuple[CallSite, ...]:
-        """What a person of the program looks at first: the Python stack where there is one, else the native one."""
+        """Return the stack that interests the user first: the Python stack if there is one, else the native one."""
         return self.python or self.native
 
     @property
     def site(self) -> CallSite | None:
-        """The innermost place with a line that is the program's: of no interpreter, no system library; or None."""
-        known = [site for site in self.stack if site.known and not _of_python(site)]
-        return next((site for site in known if not _of_the_system(site)), known[0] if known else None)
+        """Return the innermost place in the program's own code that has a line, or None.
+
+        Places in interpreters and system libraries do not count, unless no other has a line.
+        """
+        known = [site for site in self.stack if site.known and not _is_interpreter_code(site)]
+        return next((site for site in known if not _is_system_library(site)), known[0] if known else None)
 
 
-def _of_python(site: CallSite) -> bool:
+def _is_interpreter_code(site: CallSite) -> bool:
     return (site.file or "").startswith("<frozen ") or "/mpi4py/" in (site.file or "")
 
 
-def _of_the_system(site: CallSite) -> bool:
+def _is_system_library(site: CallSite) -> bool:
     return (site.module or "").startswith(("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"))
 
 
-def endings(
-    told: Iterable[EndingDefinition],
+def resolve_endings(
+    definitions: Iterable[EndingDefinition],
     called_after: Callable[[int, int], set[str]],
     ns: Callable[[int], int],
     native: Callable[[int, int], Iterable[CallSite]],
 ) -> list[Ending]:
-    """What a rank told of its end, in order of time; without crashes that the program got over.
+    """Return the facts about a rank's end in order of time, without crashes that the program survived.
 
-    `called_after`: the functions that the thread of a slot entered behind a tick; `ns`: a tick on the common time axis;
-    `native`: the places that an offset in a module stands for, inlined functions too.
+    `called_after`: the functions that the thread of a slot entered after a tick; `ns`: a tick on the common time axis;
+    `native`: the places of an offset in a module, inlined functions included.
     """
     held: list[EndingDefinition] = []
-    for one in told:
+    for one in definitions:
         if one.kind is EndingKind.RETURNED:
             held = [e for e in held if not (e.kind is EndingKind.SIGNAL and e.code == one.code)]
         else:
@@ -100,21 +103,23 @@ def endings(
         if e.kind is EndingKind.SIGNAL and e.slot >= 0 and called_after(e.slot, e.ticks) - {"MPI_Abort"}
     }  # fmt: skip
     left = [e for e in held if (e.kind, e.code) not in over]
-    return [_resolved(one, ns, native) for one in sorted(left, key=lambda one: one.ticks)]
+    return [_resolve_ending(one, ns, native) for one in sorted(left, key=lambda one: one.ticks)]
 
 
-def _resolved(
-    one: EndingDefinition, ns: Callable[[int], int], native: Callable[[int, int], Iterable[CallSite]]
+def _resolve_ending(
+    definition: EndingDefinition, ns: Callable[[int], int], native: Callable[[int, int], Iterable[CallSite]]
 ) -> Ending:
-    own = one.kind is EndingKind.SIGNAL and bool(one.traceback)  # else the recorder's frames tell nothing
-    python = tuple(CallSite(file or None, line, function or None) for file, line, function in one.python)
+    """Return an ending with its time on the common axis and its frames as places of the program."""
+    own = definition.kind is EndingKind.SIGNAL and bool(definition.traceback)  # else the recorder's frames tell nothing
+    python = tuple(CallSite(file or None, line, function or None) for file, line, function in definition.python)
     stack = tuple(
         site
-        for module, offset in one.native
+        for module, offset in definition.native
         for site in native(module, offset)
         if own or not (site.module or "").endswith("/libweft-shim.so")
     )
     return Ending(
-        one.kind, one.slot, one.tid, one.ticks, ns(one.ticks), one.code, one.detail, one.address, one.name, one.text,
-        one.traceback, one.who, python, stack,
+        definition.kind, definition.slot, definition.tid, definition.ticks, ns(definition.ticks), definition.code,
+        definition.detail, definition.address, definition.name, definition.text, definition.traceback,
+        definition.who, python, stack,
     )  # fmt: skip

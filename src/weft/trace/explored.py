@@ -1,4 +1,4 @@
-"""explored.json of a run: read with care, as all of a run may come from other people."""
+"""Reads explored.json of a run with care, as all of a run may come from other people."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ FILE: Final = "explored.json"
 SCHEMA: Final = "weft-explored/1"
 
 
-def kept(run: Path) -> dict[str, Any]:
-    """What explored.json of a run says; {} without one, or where it is not to be trusted."""
+def read_explored(run: Path) -> dict[str, Any]:
+    """Return what explored.json of a run says; {} if there is none or it cannot be trusted."""
     if not (run / FILE).is_file():
         return {}
     data = read_json(run, FILE, SCHEMA, [])
     outcomes = data.get("outcomes")
-    if not isinstance(outcomes, list) or not all(_sound(one) for one in outcomes):
+    if not isinstance(outcomes, list) or not all(_is_valid_outcome(one) for one in outcomes):
         return {}
     return data
 
 
-def _sound(one: object) -> bool:
-    """Whether an outcome says what is needed to find it again: the name of a folder beside the run, and its parent."""
+def _is_valid_outcome(outcome: object) -> bool:
+    """Return whether an outcome says what is needed to find it again: a folder next to the run, and its parent."""
     return (
-        isinstance(one, dict)
-        and isinstance(one.get("number"), int)
-        and isinstance(one.get("run"), str)
-        and re.fullmatch(r"[^/\0]{1,255}", one["run"]) is not None
-        and one["run"] not in (".", "..")
-        and isinstance(one.get("forced"), str)
-        and (one["forced"] == "" or Forced.parse(one["forced"]) is not None)
-        and isinstance(one.get("effects"), list)
-        and isinstance(one.get("status"), int)
-        and isinstance(one.get("harm", 0), int)
-        and isinstance(one.get("output"), list)
+        isinstance(outcome, dict)
+        and isinstance(outcome.get("number"), int)
+        and isinstance(outcome.get("run"), str)
+        and re.fullmatch(r"[^/\0]{1,255}", outcome["run"]) is not None
+        and outcome["run"] not in (".", "..")
+        and isinstance(outcome.get("forced"), str)
+        and (outcome["forced"] == "" or Forced.parse(outcome["forced"]) is not None)
+        and isinstance(outcome.get("effects"), list)
+        and isinstance(outcome.get("status"), int)
+        and isinstance(outcome.get("harm", 0), int)
+        and isinstance(outcome.get("output"), list)
     )

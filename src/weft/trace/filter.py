@@ -1,12 +1,12 @@
 """The filter language of `weft dump`, the view and Trace.select: `fn:Recv tag:7 rank:0-63 wait>1ms`.
 
 A filter is a list of terms, all of which an event must fit; a term that begins with `-` must not fit. Within a term
-a comma means "or"; between lists of terms stands the word `or`. A word alone is a function, a file, a line or one of
+a comma means "or"; the word `or` separates lists of terms. A word alone is a function, a file, a line or one of
 is:.
 
-    Recv step.py step.py:9 step    the function called, or where the call or a caller of it stands: file (its ending may
+    Recv step.py step.py:9 step    the function called, or where the call or a caller of it is: file (its ending may
                                    be left out), file:line, function; a number alone is a line of any file
-    fn:Recv fn:MPI_Send fn:*all*   function; MPI_ and the large-count _c may be left out, * and ? stand for letters
+    fn:Recv fn:MPI_Send fn:*all*   function; MPI_ and the large-count _c may be left out, * and ? match letters
     rank:0-3,7                     index of the rank in the run
     peer:2 peer:any                the other side, a root or target; any: the argument was MPI_ANY_SOURCE
     tag:7 tag:any                  tag of a message (of a completed wildcard: the one that it got)
@@ -34,13 +34,23 @@ from numpy.typing import NDArray
 from weft.errors import UsageError
 from weft.findings import Finding
 from weft.kinds import KINDS
-from weft.trace.conditions import KEYS, STATES, Mask, Term, absent, check, of_ranks, ranks_that_fit, unknown_functions
+from weft.trace.conditions import (
+    KEYS,
+    STATES,
+    Mask,
+    Term,
+    check_value,
+    find_absent_ranks,
+    select_ranks,
+    selects_ranks,
+    unknown_functions,
+)
 from weft.trace.layout import Events
 
 if TYPE_CHECKING:
     from weft.trace.rank import Event, Rank, Run
 
-__all__ = ["BLOCK", "Filter", "Term", "alternatives", "parse"]
+__all__ = ["BLOCK", "Filter", "Term", "parse_alternatives", "parse_terms"]
 
 BLOCK: Final = 1 << 18
 _WORD: Final = re.compile(r"[^\s\"'()<>=;|&]*[^\s\"'()<>=;|&:-]")
@@ -54,8 +64,8 @@ _MEANT: Final = {
 }  # fmt: skip
 
 
-def parse(query: str) -> list[Term]:
-    """The terms of a query. UsageError where it is none."""
+def parse_terms(query: str) -> list[Term]:
+    """Parse a query without `or` into its terms. UsageError if it is not a filter."""
     terms = []
     for word in query.split():
         match = _TERM.fullmatch(word)
@@ -72,8 +82,8 @@ def parse(query: str) -> list[Term]:
     return terms
 
 
-def alternatives(query: str) -> list[list[Term]]:
-    """The lists of terms between which `or` stands. UsageError where the query is none."""
+def parse_alternatives(query: str) -> list[list[Term]]:
+    """Parse a query into lists of terms, which the word `or` separates. UsageError if it is not a filter."""
     parts: list[list[str]] = [[]]
     for word in query.split():
         if word.lower() == "or":
@@ -82,25 +92,26 @@ def alternatives(query: str) -> list[list[Term]]:
             parts[-1].append(word)
     if len(parts) > 1 and not all(parts):
         raise UsageError("`or` stands between two filters, such as fn:Send or fn:Recv")
-    return [parse(" ".join(part)) for part in parts]
+    return [parse_terms(" ".join(part)) for part in parts]
 
 
-def _check(term: Term) -> None:
-    """Complain of a term that is none, with the nearest that would be one."""
+def _check_term(term: Term) -> None:
+    """Raise UsageError for a term with an unknown key or value, and name the nearest known one."""
     known = {*KEYS, "finding"}
     if term.key not in known:
-        near = _nearest(_MEANT.get(term.key, term.key), known)
+        near = _suggest_nearest(_MEANT.get(term.key, term.key), known)
         raise UsageError(f"{term.key!r} is not a key of a filter{near}; the keys are {', '.join(sorted(known))}")
     allowed: Sequence[str] = [*KINDS, "any"] if term.key == "finding" else STATES if term.key == "is" else ()
     for word in term.value.split(",") if allowed else ():
         if word not in allowed:
-            near = _nearest(word, allowed, f"{term.key}:")
+            near = _suggest_nearest(word, allowed, f"{term.key}:")
             raise UsageError(f"{term} is unknown{near}; there are {', '.join(f'{term.key}:{s}' for s in allowed)}")
     if term.key != "finding":
-        check(term)
+        check_value(term)
 
 
-def _nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
+def _suggest_nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return ", did you mean X?" with the known word that is most like this one, or ""."""
     found = difflib.get_close_matches(word, sorted(known), 1, 0.6)
     return f", did you mean {prefix}{found[0]}?" if found else ""
 
@@ -108,17 +119,17 @@ def _nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
 class Filter:
     """A parsed filter. `mask` is vectorised: a block of events at a time.
 
-    `also` are terms that every event must fit besides, `findings` what `finding:` looks at.
-    UsageError for a query that is none, with the nearest word that would be.
+    `also` are terms that every event must fit besides, `findings` are those that `finding:` looks at. UsageError for a
+    query that is not a filter, with the nearest word that would be.
     """
 
     def __init__(
         self, query: str | list[Term] = "", *, also: Sequence[Term] = (), findings: Iterable[Finding] | None = None
     ) -> None:  # fmt: skip
-        said = alternatives(query) if isinstance(query, str) else [list(query)]
+        said = parse_alternatives(query) if isinstance(query, str) else [list(query)]
         self.alternatives = [[*also, *terms] for terms in said]
         for term in self.terms:
-            _check(term)
+            _check_term(term)
         self._findings = None if findings is None else list(findings)
         if self._findings is None and any(term.key == "finding" for term in self.terms):
             raise UsageError(
@@ -134,11 +145,11 @@ class Filter:
         return " or ".join(" ".join(map(str, terms)) for terms in self.alternatives)
 
     def ranks(self, trace: Run) -> list[Rank]:
-        """The ranks that the filter does not exclude as a whole."""
+        """Return the ranks that the filter does not exclude as a whole."""
         count = len(trace.ranks)
         mask = np.zeros(count, np.bool_)
         for terms in self.alternatives:
-            whole = [ranks_that_fit(term, count) for term in terms if term.key != "finding" and of_ranks(term)]
+            whole = [select_ranks(term, count) for term in terms if term.key != "finding" and selects_ranks(term)]
             mask |= np.logical_and.reduce([np.ones(count, np.bool_), *whole])
         return [trace.ranks[i] for i in np.flatnonzero(mask)]
 
@@ -147,8 +158,8 @@ class Filter:
 
         `in_part`: of ranges of which the run has a part; else of those of which it has none.
         """
-        whole = [term for term in self.terms if term.key != "finding" and of_ranks(term)]
-        return list(dict.fromkeys(text for term in whole for text in absent(term, count, in_part=in_part)))
+        whole = [term for term in self.terms if term.key != "finding" and selects_ranks(term)]
+        return list(dict.fromkeys(text for term in whole for text in find_absent_ranks(term, count, in_part=in_part)))
 
     def unknown_functions(self, names: Collection[str]) -> list[str]:
         """Return the names of functions in the filter that fit none of `names`, such as `MPI_Sned`."""
@@ -156,23 +167,24 @@ class Filter:
         return [word for term in found for word in unknown_functions(term, names)]
 
     def mask(self, rank: Rank, start: int = 0, stop: int | None = None) -> Mask:
-        """Which of rank.events[start:stop] fit."""
+        """Return a mask of the events in rank.events[start:stop] that fit the filter."""
         part = slice(start, stop)
         events = rank.events[part]
         found = np.zeros(len(events), np.bool_)
         for terms in self.alternatives:
             mask = np.ones(len(events), np.bool_)
             for term in terms:
-                mask &= self._fits(rank, events, part, term) ^ term.negated
+                mask &= self._select(rank, events, part, term) ^ term.negated
             found |= mask
         return found
 
-    def _fits(self, rank: Rank, events: Events, part: slice, term: Term) -> Mask:
+    def _select(self, rank: Rank, events: Events, event_range: slice, term: Term) -> Mask:
+        """Return a mask of the events that fit one term."""
         if term.key != "finding":
-            return KEYS[term.key](rank, events, part, term)
+            return KEYS[term.key](rank, events, event_range, term)
         kinds = term.value.split(",")
         named = [
-            index - part.start for finding in self._findings or () if kinds == ["any"] or finding.kind in kinds
+            index - event_range.start for finding in self._findings or () if kinds == ["any"] or finding.kind in kinds
             for of, index in finding.events if of == rank.index
         ]  # fmt: skip
         mask = np.zeros(len(events), np.bool_)
@@ -180,17 +192,17 @@ class Filter:
         return mask
 
     def indices(self, rank: Rank) -> Iterator[NDArray[np.int64]]:
-        """Indices of the events of a rank that fit, in blocks, in order."""
+        """Yield the indices of the events of a rank that fit, in blocks, in order."""
         for start in range(0, len(rank.events), BLOCK):
             yield np.flatnonzero(self.mask(rank, start, start + BLOCK)) + start
 
     def events(self, trace: Run) -> Iterator[Event]:
-        """The events that fit, rank by rank in order."""
+        """Yield the events that fit, rank by rank in order."""
         for rank in self.ranks(trace):
             for block in self.indices(rank):
                 for index in block:
                     yield rank.event(int(index))
 
     def count(self, trace: Run) -> int:
-        """How many events fit."""
+        """Return how many events fit."""
         return sum(len(block) for rank in self.ranks(trace) for block in self.indices(rank))

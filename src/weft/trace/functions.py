@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.mpi.meaning import Act, base, named
+from weft.mpi.meaning import Act, base_name, functions_with
 from weft.systems import System, system
 from weft.trace.layout import Flag
 
@@ -21,8 +21,8 @@ PLACES = frozenset(
 )  # fmt: skip
 CODES = frozenset(["int", "address", "string", "status", "double"])
 MAX_ID = 65535
-_PROBES: Final = named(Act.PROBE, Act.MATCHED_PROBE)
-_POLLS: Final = named(
+_PROBES: Final = functions_with(Act.PROBE, Act.MATCHED_PROBE)
+_POLLS: Final = functions_with(
     Act.PROBE, Act.MATCHED_PROBE, Act.COMPLETE, Act.ASK, Act.EPOCH, where=lambda m: m.polls
 )  # fmt: skip
 
@@ -44,7 +44,7 @@ class Parameter:
 
     @property
     def handle(self) -> str | None:
-        """The class of object that the parameter names, or None."""
+        """Return the class of object that the parameter names, or None."""
         return self.type.removeprefix("handle:") if self.type.startswith("handle:") else None
 
 
@@ -59,47 +59,47 @@ class Function:
 
     @cached_property
     def base(self) -> str:
-        """The name without the large-count ending `_c`."""
+        """Return the name without the large-count ending `_c`."""
         return self.name.removesuffix("_c")
 
     @property
     def called(self) -> str:
-        """The name in the program's source: in a record some functions of PVM have one for each thing that they do."""
+        """Return the name in the program's source: a record may split one function of PVM into several."""
         return self.name.partition(".")[0]
 
     @property
     def within(self) -> bool:
-        """Whether it is what a function of the system's library does to do its work, such as a message of a barrier."""
+        """Return whether the system's library calls it to do its work, such as a message of a barrier."""
         return self.called != self.name and self.name.rpartition(".")[2] in ("send", "recv")
 
     @cached_property
     def slot(self) -> dict[str, Parameter]:
-        """Parameters that have their place in the slot, by place."""
+        """Return the parameters that are in the slot, by their place in it."""
         return {p.place: p for p in self.parameters if p.place not in ("tail", "none")}
 
     @cached_property
     def tail_in(self) -> tuple[Parameter, ...]:
-        """Parameters that the tail holds from the call's entry on."""
+        """Return the parameters that the tail has from the call's entry on."""
         return tuple(p for p in self.parameters if p.part in ("entry", "both"))
 
     @cached_property
     def tail_out(self) -> tuple[Parameter, ...]:
-        """Parameters that the tail holds from the call's exit on."""
+        """Return the parameters that the tail has from the call's exit on."""
         return tuple(p for p in self.parameters if p.part in ("exit", "both"))
 
     @cached_property
     def is_poll(self) -> bool:
-        """Whether it may be asked over and over: failed ones in a row are one event, counted in its `count`."""
-        return base(self.name) in _POLLS
+        """Return whether programs poll with it: failed polls in a row are one event, counted in its `count`."""
+        return base_name(self.name) in _POLLS
 
     @cached_property
     def probes(self) -> bool:
-        """Whether it looks for a message."""
-        return base(self.name) in _PROBES
+        """Return whether it looks for a message."""
+        return base_name(self.name) in _PROBES
 
     @cached_property
-    def by_name(self) -> dict[str, Parameter]:
-        """Parameters by name."""
+    def parameters_by_name(self) -> dict[str, Parameter]:
+        """Return the parameters by name."""
         return {p.name: p for p in self.parameters}
 
 
@@ -111,30 +111,31 @@ class FunctionTable:
         data = data if isinstance(data, dict) else {}
         self._by_id: dict[int, Function] = {}
         self._by_name: dict[str, Function] = {}
-        for entry in _list(data.get("functions")):
-            function = self._function(entry)
+        for entry in _as_list(data.get("functions")):
+            function = self._read_function(entry)
             if function is not None:
                 self._by_id[function.id] = function
                 self._by_name[function.name] = function
         self.objects = {
             str(cls): {int(i): str(n) for i, n in names.items() if str(i).isdecimal() and len(str(i)) < 10}
-            for cls, names in _dict(data.get("objects")).items()
+            for cls, names in _as_dict(data.get("objects")).items()
             if isinstance(names, dict)
         }
         self.datatype_sizes = {
             int(i): size
-            for i, size in _dict(data.get("datatype_sizes")).items()
+            for i, size in _as_dict(data.get("datatype_sizes")).items()
             if str(i).isdecimal() and len(str(i)) < 10 and isinstance(size, int)
         }
-        self.combiners = [str(c) for c in _list(data.get("combiners"))]
-        self.mpi: dict[str, Any] = _dict(data.get("mpi"))
+        self.combiners = [str(c) for c in _as_list(data.get("combiners"))]
+        self.mpi: dict[str, Any] = _as_dict(data.get("mpi"))
         self.system: System = system(data.get("system"))
         self._ids: dict[str, dict[str, int]] = {}
         self._masks: dict[frozenset[str], NDArray[np.bool_]] = {}
 
-    def _function(self, entry: Any) -> Function | None:
+    def _read_function(self, entry: Any) -> Function | None:
+        """Return the function of an entry of functions.json; None, with a problem noted, for a damaged one."""
         try:
-            parameters = tuple(_parameter(p) for p in _list(entry["parameters"]))
+            parameters = tuple(_read_parameter(p) for p in _as_list(entry["parameters"]))
             function = Function(int(entry["id"]), str(entry["name"]), parameters)
             if not 0 <= function.id <= MAX_ID:
                 raise ValueError(f"id {function.id}")
@@ -162,19 +163,21 @@ class FunctionTable:
         return key in self._by_id or key in self._by_name
 
     def ids(self, *names: str) -> list[int]:
-        """Ids of the functions of these names and of their large-count forms; what the run lacks is left out."""
+        """Return the ids of functions by name, their large-count forms included; names that the run lacks are
+        left out.
+        """
         wanted = set(names)
         return [f.id for f in self if f.name in wanted or f.base in wanted]
 
     def failed_polls(self, events: NDArray[Any]) -> NDArray[np.bool_]:
-        """The slots that stand for polls that failed, in a row: `Event.polls` of many."""
+        """Return a mask of the events that count failed polls in a row: `Event.polls` of many."""
         polls: NDArray[np.bool_] = self.mask(f.name for f in self if f.is_poll)[events["function"]]
         polls &= events["flags"] & (Flag.TRUE | Flag.CLOSED) == Flag.CLOSED
         polls &= events["count"] > 0
         return polls
 
     def mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """A look-up table: `mask[events["function"]]` is true for the functions of these names (and `_c` forms)."""
+        """Return a look-up table: `mask[events["function"]]` is true for the named functions and their `_c` forms."""
         wanted = frozenset(names)
         if wanted not in self._masks:
             table = np.zeros(MAX_ID + 1, np.bool_)
@@ -184,31 +187,31 @@ class FunctionTable:
         return self._masks[wanted]
 
     def object_name(self, cls: str, id: int) -> str | None:
-        """Name of a predefined object."""
+        """Return the name of a predefined object."""
         return self.objects.get(cls, {}).get(id)
 
     def object_id(self, cls: str, name: str) -> int:
-        """Id of a predefined object. KeyError where there is none of the name."""
+        """Return the id of a predefined object. KeyError if none has this name."""
         if cls not in self._ids:
             self._ids[cls] = {n: i for i, n in self.objects.get(cls, {}).items()}
         return self._ids[cls][name]
 
 
-def _list(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _dict(value: object) -> dict[str, object]:
+def _as_dict(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _parameter(entry: Any) -> Parameter:
-    return _made(tuple(entry.items()))
+def _read_parameter(entry: Any) -> Parameter:
+    return _make_parameter(tuple(entry.items()))
 
 
 @lru_cache(maxsize=20_000)
-def _made(items: tuple[tuple[str, Any], ...]) -> Parameter:
-    """One parameter; most functions share theirs with others."""
+def _make_parameter(items: tuple[tuple[str, Any], ...]) -> Parameter:
+    """Make a parameter from the items of an entry; functions share equal ones."""
     entry = dict(items)
     names = entry["name"], entry.get("kind", ""), entry.get("direction", "in"), entry["type"], entry["place"]
     name, kind, direction, type, place = map(str, names)

@@ -1,9 +1,9 @@
-"""A run whose ranks still run, read up to one moment: a consistent cut, in which no message comes without its send.
+"""Reads a run whose ranks still run, up to one moment: a consistent cut, in which each message has its send.
 
 Files are read one after the other while all of them grow. A receive that was seen in the file that was read last may
-have its send behind what was read of the first. So two looks are taken. The newest tick of the first look lies before
-all of the second; whatever caused a call up to that tick happened before it, and was written down when it began.
-Ticks of one host are of one clock. Of several hosts there is no such moment: then there is no cut.
+have its send after what was read of the first. So all files are read twice. The newest tick of the first reading is
+before all of the second; whatever caused a call up to that tick happened before it, and was written down when it began.
+The ticks of one host are of one clock. For several hosts there is no such moment, and so no cut.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from weft.trace.cut import end_of
+from weft.trace.cut import end_of_last_call
 from weft.trace.layout import State
 from weft.trace.rank import Rank
 from weft.trace.run import Trace
 
 BETWEEN: Final = 0.001
-"""Seconds between the looks: longer than what the record rounds off the end of a call (2^16 ticks)."""
+"""Seconds between the two readings: longer than what the record rounds off the end of a call (2^16 ticks)."""
 
 
 def open_growing(path: Path) -> Trace | None:
     """Open the run as it is now, up to a moment that all of its ranks have passed.
 
-    None where there is none yet, as a rank has not begun, or never, as one's record has ended early.
+    None if there is no such moment: a rank has not begun yet, or its record ended early.
     """
-    newest = _newest(Trace.open(path).ranks)
+    newest = _newest_tick(Trace.open(path).ranks)
     if newest is None:
         return None
     time.sleep(BETWEEN)
@@ -36,10 +36,10 @@ def open_growing(path: Path) -> Trace | None:
     return trace
 
 
-def _newest(ranks: Sequence[Rank]) -> int | None:
-    """The newest tick that any rank has written."""
+def _newest_tick(ranks: Sequence[Rank]) -> int | None:
+    """Return the newest tick that any rank has written, None if a rank has not begun or stopped recording."""
     headers = [rank.header for rank in ranks]
     if not headers or any(header is None or header.state in (State.STARTING, State.STOPPED) for header in headers):
         return None
-    ends = [end_of(thread.events) for rank in ranks for thread in rank.threads if len(thread.events)]
+    ends = [end_of_last_call(thread.events) for rank in ranks for thread in rank.threads if len(thread.events)]
     return max(ends, default=None)

@@ -1,4 +1,4 @@
-"""What the messages of a rank held: their hashes, and of reductions the first bytes."""
+"""Reads the hashes of a rank's messages, and the first bytes of reductions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Hashes:
     at: NDArray[np.int64]
     content: NDArray[np.uint8]
 
-    def kept(self, row: int) -> NDArray[np.uint8] | None:
-        """The first bytes of what a row is the hash of, None where they were not kept."""
+    def content_of(self, row: int) -> NDArray[np.uint8] | None:
+        """Return the first bytes of the message that a row is the hash of, None if they were not recorded."""
         if self.at[row] < 0:
             return None
         begin = int(self.at[row])
@@ -33,9 +33,9 @@ class Hashes:
 
 
 def read_hashes(file: RankFile | None, slots: Sequence[int], threads: NDArray[np.int32]) -> Hashes:
-    """The hashes of a rank, without those of calls that the record does not have.
+    """Return the hashes of a rank's messages, without those of calls that the record lacks.
 
-    `slots`: those of the rank's threads; `threads`: which of these made each of its calls.
+    `slots`: the slots of the rank's threads; `threads`: which of these made each of the rank's calls.
     """
     rows, at, content = [np.empty(0, HASHED)], [np.empty(0, np.int64)], list[NDArray[np.uint8]]()
     for number in file.numbers(StreamKind.HASHES) if file else []:
@@ -43,22 +43,23 @@ def read_hashes(file: RankFile | None, slots: Sequence[int], threads: NDArray[np
         some = data[: len(data) // HASHED.itemsize * HASHED.itemsize].view(HASHED)
         kept = file.stream(StreamKind.CONTENTS, number) if file else np.empty(0, np.uint8)
         rows.append(some)
-        at.append(_places(some, len(kept), sum(map(len, content))))
+        at.append(_locate_contents(some, len(kept), sum(map(len, content))))
         content.append(kept)
     # The contents of one thread stay in the file: they may be much.
     whole = content[0] if len(content) == 1 else np.concatenate([np.empty(0, np.uint8), *content])
-    return _placed(slots, threads, Hashes(np.concatenate(rows), np.concatenate(at), whole))
+    return _number_by_rank(slots, threads, Hashes(np.concatenate(rows), np.concatenate(at), whole))
 
 
-def _places(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
+def _locate_contents(rows: NDArray[Any], size: int, before: int) -> NDArray[np.int64]:
+    """Return where the recorded bytes of each row begin, after the `before` bytes of other threads; -1 for none."""
     lengths = np.where(rows["kept"] == 1, np.minimum(rows["bytes"], CONTENT_MOST), 0).astype(np.int64)
     ends = np.cumsum((lengths + 7) // 8 * 8)
     begins = ends - (lengths + 7) // 8 * 8
     return np.where((lengths > 0) & (ends <= size), begins + before, -1)
 
 
-def _placed(slots: Sequence[int], threads: NDArray[np.int32], found: Hashes) -> Hashes:
-    """The rows with the events of the rank in place of those of its threads."""
+def _number_by_rank(slots: Sequence[int], threads: NDArray[np.int32], found: Hashes) -> Hashes:
+    """Return the rows with event indices of the rank instead of those of its threads, in order of events."""
     rows = found.rows.copy()
     event = np.full(len(rows), -1, np.int64)
     for number, slot in enumerate(slots):

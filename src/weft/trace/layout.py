@@ -1,4 +1,4 @@
-"""The record's layout, as native/format.h draws it, and what a reader needs beside it."""
+"""The record's layout, as native/format.h draws it, and what else a reader needs."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ DURATION_MANTISSA: Final = 0x3FFFFFFF
 
 
 def decode_durations(encoded: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """Ticks of encoded durations: 2 bits of exponent (times 1, 2^8, 2^16, 2^24) over 30 bits of mantissa."""
+    """Return the ticks of encoded durations: 2 bits of exponent (times 1, 2^8, 2^16, 2^24) over 30 bits of mantissa."""
     wide = encoded.astype(np.uint64)
     shift = (wide >> np.uint64(30)) * np.uint64(8)
     ticks: NDArray[np.uint64] = np.left_shift(wide & np.uint64(DURATION_MANTISSA), shift)
@@ -149,12 +149,12 @@ def decode_durations(encoded: NDArray[np.uint32]) -> NDArray[np.uint64]:
 
 
 def decode_duration(encoded: int) -> int:
-    """Ticks of one encoded duration."""
+    """Return the ticks of one encoded duration."""
     return (encoded & DURATION_MANTISSA) << (8 * (encoded >> 30))
 
 
 def encode_duration(ticks: int) -> int:
-    """The mirror of weft_duration_encode in format.h."""
+    """Encode a duration in ticks, as weft_duration_encode in format.h does."""
     exponent = 0
     while ticks >> 30 and exponent < 3:
         ticks >>= 8
@@ -163,5 +163,5 @@ def encode_duration(ticks: int) -> int:
 
 
 def raw_rank(peer: int) -> int:
-    """The rank argument as the program gave it, out of a slot's `peer`."""
+    """Return the rank argument as the program gave it, from a slot's `peer`."""
     return peer - RANK_INVALID_BASE if peer < RANK_INVALID_BASE else peer

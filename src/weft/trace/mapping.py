@@ -1,6 +1,6 @@
-"""One contiguous array out of chunks that lie apart in a file, without copying them.
+"""Maps chunks that are apart in a file as one contiguous array, without copying them.
 
-A range of addresses is reserved (PROT_NONE) and each chunk is mapped into it, read-only, behind the one before
+A range of addresses is reserved (PROT_NONE) and each chunk is mapped into it, read-only, after the one before
 (MAP_FIXED), as the writer does it (native/record.c). Where that is not possible (another system, larger pages, no
 addresses or mappings left) the chunks are copied.
 
@@ -55,12 +55,12 @@ def _load_libc() -> ctypes.CDLL | None:
 _libc: Final = _load_libc()
 
 
-def _pages(n: int) -> int:
+def _round_up_to_pages(n: int) -> int:
     return -(-n // PAGE) * PAGE
 
 
-def _joined(extents: Sequence[Extent]) -> list[Extent]:
-    """Neighbours in the file as one extent: fewer mappings (Linux allows 65,530)."""
+def _join_neighbours(extents: Sequence[Extent]) -> list[Extent]:
+    """Return the extents with neighbours in the file joined: fewer mappings (Linux allows 65,530)."""
     joined: list[Extent] = []
     for extent in extents:
         last = joined[-1] if joined else None
@@ -72,17 +72,17 @@ def _joined(extents: Sequence[Extent]) -> list[Extent]:
 
 
 def map_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8] | None:
-    """The extents as one read-only array over the file itself, None where that is not possible."""
+    """Return the extents as one read-only array over the file itself, None if that is not possible."""
     if _libc is None or not extents or any(e.used % PAGE for e in extents[:-1]):
         return None
-    cuts.survive()
-    size = sum(_pages(e.used) for e in extents)
+    cuts.prepare_for_cuts()
+    size = sum(_round_up_to_pages(e.used) for e in extents)
     base = _libc.mmap(None, size, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE, -1, 0)
     if base is None or base == _MAP_FAILED:
         return None
     at = base
-    for extent in _joined(extents):
-        length = _pages(extent.used)
+    for extent in _join_neighbours(extents):
+        length = _round_up_to_pages(extent.used)
         if _libc.mmap(at, length, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, fd, extent.offset) != at:
             _libc.munmap(base, size)
             return None
@@ -95,8 +95,8 @@ def map_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8] | None:
     return array
 
 
-def let_go(array: NDArray[Any]) -> None:
-    """Give back the memory of the whole pages under a part of a mapped file: who reads them again has them read again.
+def release_pages(array: NDArray[Any]) -> None:
+    """Give back the memory of the whole pages under a part of a mapped file; they are read again on the next access.
 
     Only for arrays over files: what was written into other memory would be lost.
     """
@@ -113,14 +113,14 @@ def let_go(array: NDArray[Any]) -> None:
         _libc.madvise(start, end - start, mmap.MADV_DONTNEED)
 
 
-def trim() -> None:
-    """Have the C library give back what it keeps of freed memory, where it is one that keeps it (glibc)."""
+def release_freed_memory() -> None:
+    """Make the C library give back what it keeps of freed memory, if it does that (glibc)."""
     if _libc is not None and hasattr(_libc, "malloc_trim"):
         _libc.malloc_trim(ctypes.c_size_t(0))
 
 
 def copy_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8]:
-    """The extents read into memory; shorter when the file ends early."""
+    """Return the extents read into memory; the array is shorter if the file ends early."""
     parts = []
     for extent in extents:
         part = np.empty(extent.used, np.uint8)
@@ -139,7 +139,10 @@ def copy_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8]:
 
 
 def read_extents(fd: int, extents: Sequence[Extent]) -> NDArray[np.uint8]:
-    """The extents as one read-only array, mapped where possible. The caller has held them against the file's size."""
+    """Return the extents as one read-only array, mapped if possible.
+
+    The caller has compared them with the file's size.
+    """
     extents = [e for e in extents if e.used]
     mapped = map_extents(fd, extents)
     return copy_extents(fd, extents) if mapped is None else mapped

@@ -1,4 +1,4 @@
-"""What a run directory holds is found and read: its table of functions, its ranks' records."""
+"""Finds and reads what a run directory has: its table of functions, and its ranks' records."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from weft.trace.rankfile import RankFile
 MAX_PROBLEMS: Final = 200
 
 
-def function_table(root: Path, problems: list[str]) -> FunctionTable:
-    """The functions of a run; those of the run that was opened last are still there, for one with the same, too."""
+def read_function_table(root: Path, problems: list[str]) -> FunctionTable:
+    """Return the functions of a run.
+
+    The table that was read last is kept, and used for other runs that have the same.
+    """
     try:
         status = (root / "functions.json").stat()
     except OSError:
@@ -28,7 +31,7 @@ def function_table(root: Path, problems: list[str]) -> FunctionTable:
     key = status and (str(root.absolute()), status.st_ino, status.st_mtime_ns, status.st_size)
     if key is None or _last.key != key:
         before = len(problems)
-        read = read_json(root, "functions.json", "weft-functions/1", problems, parsed=_parsed, exact=True)
+        read = read_json(root, "functions.json", "weft-functions/1", problems, parsed=_parse_json, exact=True)
         table = _last.table if read is _last.read else FunctionTable(read)
         if key is None or len(problems) > before:
             return table
@@ -37,35 +40,35 @@ def function_table(root: Path, problems: list[str]) -> FunctionTable:
 
 
 @lru_cache(maxsize=1)
-def _parsed(data: bytes) -> object:
-    """A table as JSON; that of one run is mostly that of the next one."""
+def _parse_json(data: bytes) -> object:
+    """Parse a table; the next run mostly has the same bytes."""
     return json.loads(data)
 
 
 @dataclass(slots=True)
-class _Last:
-    """The table that was read last: the file and its state then, its JSON."""
+class _LastTable:
+    """The table that was read last: the state of its file then, its JSON."""
 
     key: tuple[str, int, int, int] | None = None
     read: dict[str, object] | None = None
     table: FunctionTable = field(default_factory=FunctionTable)
 
 
-_last: Final = _Last()
+_last: Final = _LastTable()
 
 
 def ranks_folder(root: Path) -> Path:
-    """Where a run has its records. RunError where that leads out of it."""
+    """Return the folder of a run's records. RunError if it leads out of the run."""
     folder = root / "ranks"
     if os.path.realpath(folder) != os.path.join(os.path.realpath(root), "ranks"):  # noqa: PTH118
         raise RunError(f"{folder} is a link to {os.path.realpath(folder)}: not followed. Copy the run whole (cp -rL)")
     return folder
 
 
-def rank_files(root: Path, problems: list[str], notes: list[str]) -> list[RankFile]:
-    """The readable records in RUN/ranks, in order of name. OtherVersion where none is of the version that is read.
+def read_rank_files(root: Path, problems: list[str], notes: list[str]) -> list[RankFile]:
+    """Return the readable records in RUN/ranks, in order of name. OtherVersion if none has a version that is read.
 
-    `problems` gets what is damaged, `notes` what else lies there.
+    `problems` gets what is damaged, `notes` what else is there.
     """
     try:
         folder = ranks_folder(root)

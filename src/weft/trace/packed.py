@@ -1,8 +1,8 @@
 """The records of many ranks in one file, RUN/ranks/N.pack: 10,000 ranks are not 10,000 files.
 
-A pack begins with HEAD. Behind it lie the streams, each in one piece, then the index, compressed: for each rank its
+A pack begins with HEAD. After it come the streams, each in one piece, then the index, compressed: for each rank its
 name, the beginning of its header (all before the chunk table) and its streams. Definitions say mostly the same in all
-ranks: they are compressed by those of the first one. Calls are as they were: read where they lie, without a copy.
+ranks: they are compressed by those of the first one. Calls are as they were: read in place, without a copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.errors import OtherVersion, RunError
 from weft.trace import layout
 from weft.trace.layout import StreamKind
 from weft.trace.mapping import Extent, copy_extents, map_extents
-from weft.trace.rankfile import RankFile, open_inside
+from weft.trace.rankfile import RankFile, open_record
 from weft.trace.rings.chunks import decode_dropped
 
 SUFFIX: Final = ".pack"
@@ -31,7 +31,9 @@ HEAD: Final = np.dtype(
     [("magic", "S8"), ("version", "<u4"), ("ranks", "<u4"), ("index", "<u8"), ("stored", "<u8"), ("size", "<u8"),
      ("streams", "<u8"), ("words", "<u8"), ("words_size", "<u8")]
 )  # fmt: skip
-"""`index`: its place, its length as stored and by itself. `words`: where what definitions are compressed by lies."""
+"""`index`: its place, its length as stored and by itself. `words`: where the dictionary is by which definitions are
+compressed.
+"""
 BEGINNING: Final = int(layout.HEADER.fields["chunks"][1])  # type: ignore[index]
 RANK: Final = np.dtype(
     [("name", "S120"), ("header", f"V{BEGINNING}"), ("size", "<u8"), ("first", "<u4"), ("count", "<u4")]
@@ -52,17 +54,17 @@ NAME: Final = re.compile(r"[\w.-]{1,110}\.weft", re.ASCII)
 
 
 class Pack:
-    """One file. Nothing in it is believed before it was held against the file. RunError where it is no pack."""
+    """One file with the records of many ranks. Nothing in it is believed unchecked. RunError if it is not a pack."""
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
         self.path, self.root = path, root
-        fd = open_inside(path, root)
+        fd = open_record(path, root)
         try:
             status = os.fstat(fd)
             self.size, self.identity = status.st_size, (status.st_dev, status.st_ino)
-            head = self._head(os.pread(fd, HEAD.itemsize, 0))
+            head = self._read_head(os.pread(fd, HEAD.itemsize, 0))
             self._words = os.pread(fd, int(head["words_size"]), int(head["words"]))
-            index = inflated(os.pread(fd, int(head["stored"]), int(head["index"])), int(head["size"]))
+            index = decompress(os.pread(fd, int(head["stored"]), int(head["index"])), int(head["size"]))
         except OSError as error:
             raise RunError(f"{path} cannot be read: {error.strerror}") from None
         finally:
@@ -79,7 +81,8 @@ class Pack:
         self._fits = np.where(self._streams["packed"] != 0, small, stored == self._streams["size"])
         """Of each stream, whether it is one that a pack can have."""
 
-    def _head(self, data: bytes) -> Any:
+    def _read_head(self, data: bytes) -> Any:
+        """Check and return the head of the pack. RunError for a file that is not a pack, or is damaged."""
         if len(data) < HEAD.itemsize or data[:8] != MAGIC:
             raise RunError(f"{self.path} is not a pack of Weft (it does not begin with {MAGIC.decode()})")
         head = np.frombuffer(data, HEAD, count=1)[0]
@@ -93,11 +96,14 @@ class Pack:
         return head
 
     def damaged(self, what: str) -> RunError:
-        """What is said of a pack that does not hold together."""
+        """Return the error for a pack that is damaged in `what`."""
         return RunError(f"{self.path} is damaged in {what} and was left out. Copy it again from where it was made")
 
     def ranks(self, problems: list[str]) -> list[PackedFile]:
-        """The records in it, in order. What cannot be read of one is said in `problems`, and that one is left out."""
+        """Return the records in the pack, in order.
+
+        One that cannot be read is left out, with a sentence in `problems`.
+        """
         found = []
         for row in self._ranks:
             name, first, count = bytes(row["name"]).decode("ascii", "replace"), int(row["first"]), int(row["count"])
@@ -113,77 +119,83 @@ class Pack:
         return found
 
     @cached_property
-    def _map(self) -> NDArray[np.uint8] | None:
-        fd = self._opened()
+    def _mapping(self) -> NDArray[np.uint8] | None:
+        """Return the whole file mapped into memory, None if that is not possible."""
+        fd = self._open_unchanged()
         try:
             return map_extents(fd, [Extent(0, self.size)])
         finally:
             os.close(fd)
 
-    def _opened(self) -> int:
-        fd = open_inside(self.path, self.root)
+    def _open_unchanged(self) -> int:
+        """Open the file again. RunError if it changed meanwhile."""
+        fd = open_record(self.path, self.root)
         status = os.fstat(fd)
         if (status.st_dev, status.st_ino) != self.identity or status.st_size < self.size:
             os.close(fd)
             raise RunError(f"{self.path} changed since it was opened: open the run again")
         return fd
 
-    def stored(self, offset: int, size: int) -> NDArray[np.uint8]:
-        """Bytes as they are in the file, read-only, without a copy where possible."""
-        if self._map is not None:
-            return self._map[offset : offset + size]
-        fd = self._opened()
+    def read_stored(self, offset: int, size: int) -> NDArray[np.uint8]:
+        """Return bytes as they are in the file, read-only, without a copy if possible."""
+        if self._mapping is not None:
+            return self._mapping[offset : offset + size]
+        fd = self._open_unchanged()
         try:
             return copy_extents(fd, [Extent(offset, size)])
         finally:
             os.close(fd)
 
-    def unpacked(self, offset: int, stored: int, size: int) -> NDArray[np.uint8]:
-        """A stream that was compressed."""
-        data = inflated(self.stored(offset, stored).tobytes(), size, self._words) if size <= MOST_UNPACKED else None
+    def read_compressed(self, offset: int, stored: int, size: int) -> NDArray[np.uint8]:
+        """Return a stream that was compressed. `stored` and `size` are its bytes in the file and in full."""
+        data = (
+            decompress(self.read_stored(offset, stored).tobytes(), size, self._words) if size <= MOST_UNPACKED else None
+        )
         if data is None:
-            raise self.damaged(f"what lies at byte {offset},")
+            raise self.damaged(f"what is at byte {offset},")
         return np.frombuffer(data, np.uint8)
 
 
 class PackedFile(RankFile):
-    """One rank's record within a pack: it reads as a file of its own does."""
+    """One rank's record within a pack, which reads like a file of its own."""
 
     def __init__(self, pack: Pack, name: str, row: Any, streams: NDArray[Any]) -> None:
         self.path, self.root, self.name, self.problems = pack.path, pack.root, name, []
         self._pack, self.size, self.identity = pack, int(row["size"]), pack.identity
         self.beginning = bytes(row["header"])
-        self.header, _ = self._decoded(self.beginning.ljust(layout.HEADER.itemsize, b"\0"))
+        self.header, _ = self._decode_header(self.beginning.ljust(layout.HEADER.itemsize, b"\0"))
         self._rows = {(int(one["kind"]), int(one["thread"])): one for one in streams}
         self._nibbles = {thread: int(one["nibbles"]) for (kind, thread), one in self._rows.items()
                          if kind == StreamKind.OUTCOMES}  # fmt: skip
         self._extents = {key: [Extent(int(one["offset"]), int(one["size"]))] for key, one in self._rows.items()
                          if key[0] in self.KINDS and key[0] != StreamKind.BEFORE}  # fmt: skip
-        self.dropped = {thread: decode_dropped(self._read(one).tobytes())[1]
+        self.dropped = {thread: decode_dropped(self._read_stream(one).tobytes())[1]
                         for (kind, thread), one in self._rows.items() if kind == StreamKind.BEFORE}  # fmt: skip
 
     def nibbles(self, thread: int) -> int:
-        """Length of an OUTCOMES stream, which counts in nibbles."""
+        """Return the length of an OUTCOMES stream, which counts in nibbles."""
         return self._nibbles.get(thread, 0)
 
     def stream(self, kind: StreamKind, thread: int = 0) -> NDArray[np.uint8]:
-        """A stream's bytes, read-only, zero copy where possible."""
+        """Return a stream's bytes, read-only, without a copy if possible."""
         one = self._rows.get((int(kind), thread))
-        return np.empty(0, np.uint8) if one is None else self._read(one)
+        return np.empty(0, np.uint8) if one is None else self._read_stream(one)
 
-    def _read(self, one: Any) -> NDArray[np.uint8]:
+    def _read_stream(self, one: Any) -> NDArray[np.uint8]:
         offset, stored, size = int(one["offset"]), int(one["stored"]), int(one["size"])
-        return self._pack.unpacked(offset, stored, size) if one["packed"] else self._pack.stored(offset, size)
+        return (
+            self._pack.read_compressed(offset, stored, size) if one["packed"] else self._pack.read_stored(offset, size)
+        )
 
     def first_event(self, thread: int) -> Any | None:
-        """The first event of a thread."""
+        """Return the first event of a thread."""
         data = self.stream(StreamKind.EVENTS, thread)[: layout.EVENT.itemsize]
         return data.view(layout.EVENT)[0] if len(data) == layout.EVENT.itemsize else None
 
 
-def inflated(data: bytes, size: int, words: bytes = b"") -> bytes | None:
-    """What was compressed to `data`, if it has just that size; None where it has not, or is damaged."""
-    reader = zlib.decompressobj(zdict=words) if words else zlib.decompressobj()
+def decompress(data: bytes, size: int, dictionary: bytes = b"") -> bytes | None:
+    """Decompress data that is exactly `size` bytes in full; None if it is damaged or of another size."""
+    reader = zlib.decompressobj(zdict=dictionary) if dictionary else zlib.decompressobj()
     try:
         found = reader.decompress(data, size + 1)
     except zlib.error:

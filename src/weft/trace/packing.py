@@ -39,13 +39,15 @@ from weft.trace.rings.chunks import encode_dropped
 
 Key = tuple[int, int]
 """Kind and number of a stream."""
-Ready = Callable[[Path], bool]
-"""Whether a record is at its end: nobody writes to it any more."""
+IsComplete = Callable[[Path], bool]
+"""Whether a record is complete: nobody writes to it any more."""
 
 
 @dataclass(frozen=True)
-class Packed:
-    """What became of the records of a run: how many went into a pack of which name, and their bytes before and now."""
+class PackingResult:
+    """Says what became of the records of a run: how many went into a pack of which name, and their bytes before and
+    now.
+    """
 
     name: str
     ranks: int
@@ -55,38 +57,39 @@ class Packed:
     """Of each record that stays a file: why."""
 
 
-def pack(root: Path, ready: Ready, *, least: int = 2, largest: int | None = None) -> Packed:
-    """Put the files of RUN/ranks into one, and take them away once that one is whole on the disk and read again.
+def pack_records(
+    root: Path, is_complete: IsComplete, *, least_records: int = 2, largest_bytes: int | None = None
+) -> PackingResult:
+    """Put the files of RUN/ranks into one, and delete them once that file is whole on the disk and was read again.
 
-    A record that is damaged, or that somebody still writes, stays as it is. `least`: fewer records are let alone;
-    `largest`: those of more bytes stay files. WeftError where the pack cannot be written.
-
-    The folder is held: others may have it lead elsewhere meanwhile, and only the files that were read are taken away.
+    A record that is damaged, or that is still being written, stays as it is. With fewer than `least_records`, nothing
+    is done; records of more than `largest_bytes` stay files. WeftError if the pack cannot be written. The folder is
+    kept open: others may make its path lead elsewhere meanwhile, and only the files that were read are deleted.
     """
     folder, files, left = ranks_folder(root), list[RankFile](), list[str]()
     found = sorted(folder.glob("*.weft"))
-    if len(found) < least:
-        return Packed("", 0, 0, 0, ())
-    for path in found if largest is None else [one for one in found if one.lstat().st_size <= largest]:
-        file, why = _readable(path, root, ready)
+    if len(found) < least_records:
+        return PackingResult("", 0, 0, 0, ())
+    for path in found if largest_bytes is None else [one for one in found if one.lstat().st_size <= largest_bytes]:
+        file, why = _open_if_packable(path, root, is_complete)
         if file is not None:
             files.append(file)
         else:
             left.append(f"{path.name}: {why}")
-    if len(files) < max(2, least):
-        return Packed("", 0, 0, 0, tuple(left))
+    if len(files) < max(2, least_records):
+        return PackingResult("", 0, 0, 0, tuple(left))
     made = folder / f".pack-{os.getpid()}"
     try:
         held = Held(folder)
         with os.fdopen(held.make(made.name), "wb") as to:
             try:
-                _write(files, to)
+                _write_pack(files, to)
                 to.flush()
                 os.fsync(to.fileno())
                 now = os.fstat(to.fileno()).st_size
-                _compare(files, made, root)
-                cuts.check()
-                name = _free(held.names())
+                _verify_pack(files, made, root)
+                cuts.check_for_cuts()
+                name = _free_name(held.names())
                 held.rename(made.name, name)
             finally:
                 held.remove(made.name)
@@ -95,10 +98,11 @@ def pack(root: Path, ready: Ready, *, least: int = 2, largest: int | None = None
         raise WeftError(
             f"the records of {root} cannot be packed: {error.strerror or error}. They are as they were"
         ) from error
-    return Packed(name, len(files), sum(file.size for file in files), now, tuple(left))
+    return PackingResult(name, len(files), sum(file.size for file in files), now, tuple(left))
 
 
-def _readable(path: Path, root: Path, ready: Ready) -> tuple[RankFile | None, str]:
+def _open_if_packable(path: Path, root: Path, is_complete: IsComplete) -> tuple[RankFile | None, str]:
+    """Return the record if it can be packed, else None and why not."""
     try:
         file = RankFile(path, root)
     except RunError as error:
@@ -107,39 +111,40 @@ def _readable(path: Path, root: Path, ready: Ready) -> tuple[RankFile | None, st
         return None, "it is damaged"
     if not NAME.fullmatch(path.name):
         return None, "its name is none of a record"
-    if not ready(path):
+    if not is_complete(path):
         return None, "its process still runs"
     return file, ""
 
 
-def _free(taken: Collection[str]) -> str:
-    """A name that no pack has yet."""
+def _free_name(taken: Collection[str]) -> str:
+    """Return a name that no pack has yet."""
     return next(name for n in range(1, len(taken) + 2) if (name := f"{n}{SUFFIX}") not in taken)
 
 
-def _write(files: Sequence[RankFile], to: IO[bytes]) -> None:
-    to.write(bytes(HEAD.itemsize))
+def _write_pack(files: Sequence[RankFile], output: IO[bytes]) -> None:
+    """Write a pack of the files: head, streams, index."""
+    output.write(bytes(HEAD.itemsize))
     words = files[0].stream(StreamKind.DEFINITIONS).tobytes()[-WORDS:]
-    place = _put(to, words)
+    place = _write_aligned(output, words)
     ranks, streams = np.zeros(len(files), RANK), list[NDArray[Any]]()
     for row, file in zip(ranks, files, strict=True):
         row["name"], row["size"], row["first"] = file.name.encode(), file.size, len(streams)
-        row["header"] = np.void(_beginning(file))
-        streams += [_stream(to, words, *one) for one in _streams(file)]
+        row["header"] = np.void(_header_without_chunks(file))
+        streams += [_write_stream(output, words, *one) for one in _list_streams(file)]
         row["count"] = len(streams) - int(row["first"])
     told = ranks.tobytes() + b"".join(one.tobytes() for one in streams)
     index = zlib.compress(told, 6)
-    at = _put(to, index)
+    at = _write_aligned(output, index)
     head = np.zeros(1, HEAD)
     head["magic"], head["version"], head["ranks"], head["streams"] = MAGIC, VERSION, len(files), len(streams)
     head["index"], head["stored"], head["size"] = at, len(index), len(told)
     head["words"], head["words_size"] = place, len(words)
-    to.seek(0)
-    to.write(head.tobytes())
+    output.seek(0)
+    output.write(head.tobytes())
 
 
-def _beginning(file: RankFile) -> bytes:
-    """A record's header without its chunks, of which a pack has none."""
+def _header_without_chunks(file: RankFile) -> bytes:
+    """Return a record's header without its chunks, of which a pack has none."""
     with file.path.open("rb") as read:
         head = np.frombuffer(
             read.read(layout.HEADER.itemsize).ljust(layout.HEADER.itemsize, b"\0"), layout.HEADER
@@ -148,8 +153,8 @@ def _beginning(file: RankFile) -> bytes:
     return head.tobytes()[:BEGINNING]
 
 
-def _streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
-    """The streams of a record, each with its length in nibbles, where it has one."""
+def _list_streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
+    """Return the streams of a record: kind and number, bytes, and the length in nibbles (0 for other streams)."""
     found = [(key, file.stream(StreamKind(key[0]), key[1]), file.nibbles(key[1]) * (key[0] == StreamKind.OUTCOMES))
              for key in file.streams()]  # fmt: skip
     accounts = [((int(StreamKind.BEFORE), thread), np.frombuffer(encode_dropped(dropped), np.uint8), 0)
@@ -157,41 +162,41 @@ def _streams(file: RankFile) -> list[tuple[Key, NDArray[np.uint8], int]]:
     return found + accounts
 
 
-def _stream(to: IO[bytes], words: bytes, key: Key, data: NDArray[np.uint8], nibbles: int) -> NDArray[Any]:
-    """Write one stream; its row."""
+def _write_stream(to: IO[bytes], words: bytes, key: Key, data: NDArray[np.uint8], nibbles: int) -> NDArray[Any]:
+    """Write one stream, and return its row in the index."""
     row, size = np.zeros(1, STREAM), len(data)
     small = key[0] in SMALL and size <= MOST_UNPACKED
-    stored = _deflated(data.tobytes(), words) if small else data.data
+    stored = _compress(data.tobytes(), words) if small else data.data
     row["kind"], row["thread"], row["packed"], row["size"], row["nibbles"] = *key, small, size, nibbles
-    row["offset"], row["stored"] = _put(to, stored), len(stored)
+    row["offset"], row["stored"] = _write_aligned(to, stored), len(stored)
     return row
 
 
-def _deflated(data: bytes, words: bytes) -> bytes:
+def _compress(data: bytes, words: bytes) -> bytes:
     writer = zlib.compressobj(6, zdict=words) if words else zlib.compressobj(6)
     return writer.compress(data) + writer.flush()
 
 
-def _put(to: IO[bytes], data: bytes | memoryview) -> int:
-    """Write at the next place that fits; returns it."""
+def _write_aligned(to: IO[bytes], data: bytes | memoryview) -> int:
+    """Write data at the next aligned place, and return that place."""
     to.write(bytes(-to.tell() % ALIGNED))
     at = to.tell()
     to.write(data)
     return at
 
 
-def _compare(files: Sequence[RankFile], made: Path, root: Path) -> None:
-    """WeftError where a record reads otherwise from the pack than from its file."""
+def _verify_pack(files: Sequence[RankFile], made: Path, root: Path) -> None:
+    """Raise WeftError if a record reads differently from the pack and from its file."""
     problems: list[str] = []
     there = Pack(made, root).ranks(problems)
-    if problems or [_read(file) for file in files] != [_read(file) for file in there]:
+    if problems or [_summarize_record(file) for file in files] != [_summarize_record(file) for file in there]:
         raise WeftError(f"the records of {root} read otherwise when they are packed: they were left as they are")
 
 
-def _read(file: RankFile) -> tuple[object, ...]:
-    """What is read of a record, its streams by their checksums."""
+def _summarize_record(file: RankFile) -> tuple[object, ...]:
+    """Return what is read of a record, its streams by their checksums."""
     header = [
         str(getattr(file.header, name)) for name in ("rank", "world_size", "state", "pid", "host", "job", "threads")
     ]
-    streams = sorted((key, nibbles, hashlib.sha256(data.data).digest()) for key, data, nibbles in _streams(file))
+    streams = sorted((key, nibbles, hashlib.sha256(data.data).digest()) for key, data, nibbles in _list_streams(file))
     return file.name, file.size, header, streams

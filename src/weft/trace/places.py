@@ -1,17 +1,17 @@
-"""Which place each record has among the ranks of a run: worlds by their start, in each the ranks by number."""
+"""Gives each record its place among the ranks of a run: worlds by their start, in each the ranks by number."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from weft.trace.communicators import members_text
+from weft.trace.communicators import format_members
 from weft.trace.rank import Rank, Run
 from weft.trace.rankfile import RankFile
 from weft.trace.worlds import World
 
 
-class Places:
-    """The worlds of a run and all their ranks; those without a record too, and those without a name last."""
+class RankPlaces:
+    """The worlds of a run and all their ranks; ranks without a record too, and records without a rank last."""
 
     def __init__(self, trace: Run, files: list[RankFile]) -> None:
         self.worlds: list[World] = []
@@ -23,15 +23,16 @@ class Places:
             jobs[file.header.job].append(file)
         order = sorted(jobs, key=lambda job: (min(f.header.start.realtime_ns for f in jobs[job]), job))
         for job in order:
-            for part in spawned(jobs[job]) if job != order[0] else [jobs[job]]:
-                self._place(job, part)
+            for part in split_spawned_worlds(jobs[job]) if job != order[0] else [jobs[job]]:
+                self._add_world(job, part)
         if not order:
-            self._place("", [])
+            self._add_world("", [])
         for world, file in self._nameless:
             self._say(f"{file.name}: the process ended before its rank was known; it stands at the end of the ranks")
             self.ranks.append(Rank(self._trace, len(self.ranks), world, -1, file))
 
-    def _place(self, job: str, files: list[RankFile]) -> None:
+    def _add_world(self, job: str, files: list[RankFile]) -> None:
+        """Add a world with its ranks, from the records of one job."""
         index = len(self.worlds)
         by_rank: dict[int, RankFile] = {}
         for file in sorted(files, key=lambda f: (f.header.start.realtime_ns, f.name)):
@@ -61,7 +62,7 @@ class Places:
         self.worlds.append(World(index, job, started, members))
 
     def _world_size(self, world: int, files: list[RankFile], by_rank: dict[int, RankFile]) -> int:
-        """What most of the files say, no less than the ranks that are there."""
+        """Return the size that most of the files name, at least enough for the ranks that are there."""
         least = 1 + max((r for r in by_rank if r < 2**20), default=-1)
         for rank in [r for r in by_rank if r >= 2**20]:
             self._say(f"{by_rank.pop(rank).name}: {rank} cannot be the number of a rank; the file was left out")
@@ -80,10 +81,10 @@ class Places:
         return max(size, least)
 
 
-def spawned(files: list[RankFile]) -> list[list[RankFile]]:
-    """The worlds behind one name: MPICH's launcher gives all that one of its proxies starts the same.
+def split_spawned_worlds(files: list[RankFile]) -> list[list[RankFile]]:
+    """Split records of one job into worlds: MPICH's launcher gives all that one of its proxies starts the same name.
 
-    Those of one size were started one after the other: the n-th record of each rank is of the n-th world.
+    Worlds of one size were started one after the other: the n-th record of each rank is of the n-th world.
     """
     worlds: dict[tuple[int, int], list[RankFile]] = defaultdict(list)
     seen: Counter[tuple[int, int]] = Counter()
@@ -95,6 +96,7 @@ def spawned(files: list[RankFile]) -> list[list[RankFile]]:
 
 
 def _missing_sentence(missing: list[int], size: int, world: int, files: int) -> str:
-    who = members_text(missing)
+    """Return the sentence that says which ranks left no readable record."""
+    who = format_members(missing)
     where = f" of world {world}" if world else ""
     return f"{len(missing)} of {size} ranks{where} left no readable record: {who}. Copy RUN/ranks whole, or run again"

@@ -16,10 +16,10 @@ from weft.errors import RunError
 from weft.systems import System
 from weft.trace import clock, layout
 from weft.trace.communicators import Communicator, Communicators
-from weft.trace.cut import cut
+from weft.trace.cut import cut_events
 from weft.trace.datatypes import Datatype, Datatypes
 from weft.trace.definitions import CommDefinition, Definitions
-from weft.trace.endings import Ending, endings
+from weft.trace.endings import Ending, resolve_endings
 from weft.trace.errors import Arguments
 from weft.trace.functions import Function, FunctionTable
 from weft.trace.hashes import Hashes, read_hashes
@@ -38,7 +38,7 @@ from weft.trace.layout import (
 from weft.trace.outcome_log import decode_outcomes
 from weft.trace.rankfile import Header, RankFile
 from weft.trace.rings.suffix import Suffix
-from weft.trace.sites import CallSite, Placed, Sites
+from weft.trace.sites import CallSite, HasSites, Sites
 from weft.trace.slot import Slot
 from weft.trace.tails import Status, Tail, decode_tail
 from weft.trace.tasks import LogicalTask, TaskFile, Tasks
@@ -47,7 +47,7 @@ from weft.trace.worlds import World
 
 
 class Run(Protocol):
-    """The run that a rank is of, as far as a rank and those who look at one ask it: a Trace (weft.trace.run)."""
+    """What a rank, and the code that reads one, needs to know of the run: a Trace (weft.trace.run) has it all."""
 
     path: Path
     run: dict[str, Any]
@@ -59,49 +59,49 @@ class Run(Protocol):
 
     @property
     def origin(self) -> Run:
-        """The whole run, where this is a part of it."""
+        """Return the whole run, if this is a part of it."""
         ...
 
     @property
     def system(self) -> System:
-        """The message-passing system."""
+        """Return the message-passing system."""
         ...
 
     @property
     def communicators(self) -> list[Communicator]:
-        """All communicators of the run."""
+        """Return all communicators of the run."""
         ...
 
     @property
     def has_tasks(self) -> bool:
-        """Whether some rank recorded which task made each call."""
+        """Return whether some rank recorded which task made each call."""
         ...
 
     @property
     def sites(self) -> Sites:
-        """Places of the program by their ids in the records."""
+        """Return the places of the program by their ids in the records."""
         ...
 
     @property
     def suffix(self) -> Suffix | None:
-        """Which calls count, None of a run that is whole."""
+        """Return which calls count, None for a run that is whole."""
         ...
 
     @property
     def _axes(self) -> list[clock.Axis]: ...
     @property
-    def _kin(self) -> dict[int, dict[int, tuple[int, ...]]]: ...
+    def _known_worlds(self) -> dict[int, dict[int, tuple[int, ...]]]: ...
     @property
     def _unified(self) -> Communicators: ...
     @property
     def _task_files(self) -> dict[tuple[str, int, str], TaskFile]: ...
 
-    def site(self, rank: Placed, id: int) -> CallSite:
-        """The call site that a rank, or its tasks, know by `id`."""
+    def site(self, rank: HasSites, id: int) -> CallSite:
+        """Return the call site that a rank, or its tasks, know by `id`."""
         ...
 
     def add_problem(self, *texts: str) -> None:
-        """Say of a part of the run that it could not be read."""
+        """Note in sentences what of the run could not be read."""
         ...
 
     def add_damage(self, *texts: str) -> None:
@@ -110,7 +110,7 @@ class Run(Protocol):
 
 
 class Thread:
-    """What one thread slot of a rank recorded."""
+    """Reads what one thread slot of a rank recorded."""
 
     def __init__(self, rank: Rank, slot: int) -> None:
         self.rank = rank
@@ -121,7 +121,7 @@ class Thread:
 
     @cached_property
     def events(self) -> Events:
-        """The events in the order of their calls (dtype layout.EVENT), zero copy, read-only.
+        """Return the events in the order of their calls (dtype layout.EVENT), zero copy, read-only.
 
         In a damaged file they end before the first one whose tail is lost: its arguments would read as zeros.
         """
@@ -132,7 +132,7 @@ class Thread:
         whole = len(data) // EVENT.itemsize * EVENT.itemsize
         events: Events = data[:whole].view(EVENT)
         if self.rank.trace.until is not None:
-            events = cut(events, self.rank.trace.until)
+            events = cut_events(events, self.rank.trace.until)
         if file is None or not file.problems:
             return events
         tailed = np.flatnonzero(events["flags"] & Flag.HAS_TAIL)
@@ -145,20 +145,22 @@ class Thread:
 
     @cached_property
     def tails(self) -> NDArray[np.uint8]:
-        """The thread's TAILS stream, zero copy, read-only."""
+        """Return the thread's TAILS stream, zero copy, read-only."""
         file = self.rank.file
         return file.stream(StreamKind.TAILS, self.slot) if file else np.empty(0, np.uint8)
 
     @cached_property
     def accesses(self) -> NDArray[Any]:
-        """Locks and atomic accesses of windows that ended in this thread (dtype layout.ACCESS), zero copy."""
+        """Return the locks and atomic accesses of windows that ended in this thread (dtype layout.ACCESS), zero
+        copy.
+        """
         file = self.rank.file
         data = file.stream(StreamKind.WINDOWS, self.slot) if file else np.empty(0, np.uint8)
         return data[: len(data) // ACCESS.itemsize * ACCESS.itemsize].view(ACCESS)
 
     @cached_property
     def outcomes(self) -> list[tuple[int, int]]:
-        """The outcomes of a run of level `outcomes` as (kind, value), see layout.LogKind."""
+        """Return the outcomes of a run of level `outcomes` as (kind, value), see layout.LogKind."""
         file = self.rank.file
         if file is None:
             return []
@@ -185,36 +187,40 @@ class Rank:
 
     @property
     def missing(self) -> bool:
-        """Whether the process left no readable record."""
+        """Return whether the process left no readable record."""
         return self.file is None
 
     @property
     def header(self) -> Header | None:
-        """The file's header, None for a missing rank."""
+        """Return the file's header, None for a missing rank."""
         return self.file.header if self.file else None
 
     @property
     def state(self) -> str:
-        """starting, running, finalized, exited, aborted, stopped, damaged (a part cannot be read), or missing."""
+        """Return starting, running, finalized, exited, aborted, stopped, damaged (a part cannot be read), or
+        missing.
+        """
         if self.file is None:
             return "missing"
         return "damaged" if self.file.problems else self.file.header.state.name.lower()
 
     @cached_property
     def threads(self) -> list[Thread]:
-        """The thread slots that recorded something."""
+        """Return the thread slots that recorded something."""
         return [Thread(self, slot) for slot in self.file.threads()] if self.file else []
 
     @cached_property
     def definitions(self) -> Definitions:
-        """What the ids in the events mean."""
-        definitions = Definitions(self._defined())
+        """Return what the ids in the events mean."""
+        definitions = Definitions(self._read_definitions())
         self.trace.add_damage(*(f"rank {self.index}: {p}" for p in definitions.problems))
         self.trace.add_problem(*(f"rank {self.index}: {p}" for p in definitions.notes[:10]))
         return definitions
 
-    def _defined(self) -> bytes:
-        """The stream of definitions, empty where it is damaged: in a pack it is compressed, so that only this tells."""
+    def _read_definitions(self) -> bytes:
+        """Return the stream of definitions, empty if it is damaged: in a pack it is compressed, so that only this
+        shows.
+        """
         if self.file is None:
             return b""
         try:
@@ -226,13 +232,15 @@ class Rank:
 
     @property
     def serves(self) -> bool:
-        """Whether its program is the system's own, and not the user's, such as PVM's group server."""
+        """Return whether its program is the system's own, and not the user's, such as PVM's group server."""
         servers = self.trace.system.servers
         return bool(servers) and PurePath(next(iter(self.definitions.argv), "")).name in servers
 
     @cached_property
     def tasks(self) -> Tasks | None:
-        """Which task made each call; None where that was not recorded (`weft run --tasks`) or the rank had no tasks."""
+        """Return which task made each call; None if that was not recorded (`weft run --tasks`) or the rank had no
+        tasks.
+        """
         if self.file is None:
             return None
         header = self.file.header
@@ -241,7 +249,8 @@ class Rank:
 
     @cached_property
     def touches(self) -> NDArray[Any]:
-        """What the program did to memory that MPI had, and when MPI had it (dtype layout.TOUCH), thread by thread.
+        """Return the program's accesses to memory that MPI had, and when MPI had it (dtype layout.TOUCH), thread by
+        thread.
 
         Empty for a program that was not built with `weft cc`.
         """
@@ -251,19 +260,24 @@ class Rank:
         return np.concatenate(whole) if whole else np.empty(0, TOUCH)
 
     @cached_property
-    def hashed(self) -> Hashes:
-        """What messages held; without rows for a run without `--hash-messages`."""
+    def message_hashes(self) -> Hashes:
+        """Return the hashes of messages with their contents; without rows for a run without `--hash-messages`."""
         return read_hashes(self.file, [thread.slot for thread in self.threads], self.event_threads)
 
     @property
     def hashes(self) -> NDArray[Any]:
-        """Hashes of what messages held (dtype layout.HASHED), with `event` an index in `events`, in order of events."""
-        return self.hashed.rows
+        """Return the hashes of messages (dtype layout.HASHED), with `event` an index in `events`, in order of
+        events.
+        """
+        return self.message_hashes.rows
 
     # Events
 
     @cached_property
-    def _merged(self) -> tuple[Events, NDArray[np.int32], NDArray[np.int64]]:
+    def _merged_events(self) -> tuple[Events, NDArray[np.int32], NDArray[np.int64]]:
+        """Return the events of all threads in order of entry, and for each the thread and its index in that
+        thread's.
+        """
         columns = [t.events for t in self.threads]
         events = np.concatenate(columns)
         order = np.argsort(events["enter"], kind="stable")
@@ -274,36 +288,36 @@ class Rank:
         return merged, thread[order], index[order]
 
     @property
-    def _threaded(self) -> bool:
+    def _has_threads(self) -> bool:
         return len(self.threads) > 1
 
     @property
     def events(self) -> Events:
-        """All events in order of their entry; zero copy for one thread, a merged copy for several."""
-        if self._threaded:
-            return self._merged[0]
+        """Return all events in order of their entry; zero copy for one thread, a merged copy for several."""
+        if self._has_threads:
+            return self._merged_events[0]
         return self.threads[0].events if self.threads else np.empty(0, EVENT)
 
     @property
     def event_threads(self) -> NDArray[np.int32]:
-        """For each event, which of `threads` made the call."""
-        return self._merged[1] if self._threaded else np.zeros(len(self.events), np.int32)
+        """Return for each event which of `threads` made the call."""
+        return self._merged_events[1] if self._has_threads else np.zeros(len(self.events), np.int32)
 
     @property
     def event_positions(self) -> NDArray[np.int64]:
-        """For each event, its index in its thread's events."""
-        return self._merged[2] if self._threaded else np.arange(len(self.events))
+        """Return for each event its index in its thread's events."""
+        return self._merged_events[2] if self._has_threads else np.arange(len(self.events))
 
     def locate(self, index: int) -> tuple[Thread, int]:
-        """The thread, and the index in it, of the event `index` of `events`."""
+        """Return the thread, and the index in it, of the event `index` of `events`."""
         if not 0 <= index < len(self.events):
             raise IndexError(f"rank {self.index} has {len(self.events)} events, no event {index}")
-        if self._threaded:
-            return self.threads[int(self._merged[1][index])], int(self._merged[2][index])
+        if self._has_threads:
+            return self.threads[int(self._merged_events[1][index])], int(self._merged_events[2][index])
         return self.threads[0], index
 
     def event(self, index: int) -> Event:
-        """One event. IndexError where there is none."""
+        """Return one event. IndexError if there is none."""
         return Event(self, index)
 
     def __len__(self) -> int:
@@ -314,16 +328,16 @@ class Rank:
 
     @property
     def axis(self) -> clock.Axis:
-        """The rank's clock on the common time axis."""
+        """Return the rank's clock on the common time axis."""
         return self.trace._axes[self.index]
 
-    def enter_ns(self, part: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.int64]:
-        """Entry times of `events`, or of a part of them, in ns since the run's first event."""
-        return self.axis.ns_array(self.events["enter"][part])
+    def enter_ns(self, which: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.int64]:
+        """Return the entry times of `events`, or of some of them, in ns since the run's first event."""
+        return self.axis.ns_array(self.events["enter"][which])
 
-    def exit_ns(self, part: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.int64]:
-        """Exit times; for open calls -1."""
-        events = self.events[part]
+    def exit_ns(self, which: slice | NDArray[np.int64] = slice(None)) -> NDArray[np.int64]:
+        """Return the exit times in ns since the run's first event; -1 for open calls."""
+        events = self.events[which]
         exits = self.axis.ns_array(events["enter"] + layout.decode_durations(events["duration"]))
         exits[(events["flags"] & layout.Flag.CLOSED) == 0] = -1
         return exits
@@ -331,15 +345,15 @@ class Rank:
     # Definitions
 
     def comm(self, id: int) -> Communicator | None:
-        """The communicator that this rank knows by `id`."""
+        """Return the communicator that this rank knows by `id`."""
         return self.trace._unified.of(self.index, id)
 
     def comm_ids(self) -> set[int]:
-        """The ids by which this rank knows communicators."""
+        """Return the ids by which this rank knows communicators."""
         return set(self.trace._unified.ids(self.index))
 
     def comm_indices(self, ids: NDArray[np.uint32] | None = None) -> NDArray[np.int32]:
-        """Indices in trace.communicators for a column of ids (by default that of `events`); -1 for none."""
+        """Return the indices in trace.communicators for a column of ids (by default that of `events`); -1 for none."""
         column = self.events["comm"] if ids is None else ids
         unique, inverse = np.unique(column, return_inverse=True)
         table = np.array([c.index if (c := self.comm(int(i))) else -1 for i in unique], np.int32)
@@ -350,17 +364,17 @@ class Rank:
         return Datatypes(self.trace.functions, self.definitions)
 
     def datatype(self, id: int) -> Datatype | None:
-        """The datatype that this rank knows by `id`."""
+        """Return the datatype that this rank knows by `id`."""
         return self._datatypes.get(id)
 
     def site(self, id: int) -> CallSite:
-        """The call site of an id; one without a place for an unknown id."""
+        """Return the call site with an id; one without a place for an unknown id."""
         return self.trace.site(self, id)
 
     @cached_property
     def endings(self) -> list[Ending]:
-        """What the process told of its own end, in order of time; see weft.trace.endings."""
-        return endings(
+        """Return what the process recorded about its own end, in order of time; see weft.trace.endings."""
+        return resolve_endings(
             self.definitions.endings,
             self._called_after,
             lambda ticks: self.axis.ns(ticks),  # noqa: PLW0108 - the axis is made of all ranks: only where it is needed
@@ -368,12 +382,12 @@ class Rank:
         )
 
     def _called_after(self, slot: int, ticks: int) -> set[str]:
-        """The functions that a thread entered behind a tick."""
+        """Return the functions that a thread entered after a tick."""
         later = (t.events["function"][t.events["enter"] > ticks] for t in self.threads if t.slot == slot)
         return {self.trace.functions[int(f)].name for functions in later for f in set(functions.tolist())}
 
     def object_name(self, cls: str, id: int) -> str:
-        """A name for people of any object: what the program called it, MPI's name, or class and number."""
+        """Return a name for people of any object: what the program called it, MPI's name, or class and number."""
         if cls == "COMM":
             comm = self.comm(id)
             if comm is not None:
@@ -389,20 +403,20 @@ class Rank:
     # For weft.trace.communicators
 
     def communicator_definitions(self) -> list[CommDefinition]:
-        """The communicators that this process made, in order."""
+        """Return the communicators that this process made, in order."""
         return list(self.definitions.all(Def.COMM))
 
     def other_worlds(self) -> dict[int, tuple[int, ...]]:
-        """Rank indices of the processes of other worlds, by this process's own numbers for them."""
-        return self.trace._kin.get(self.index, {})
+        """Return the rank indices of the processes of other worlds, by this process's own numbers for the worlds."""
+        return self.trace._known_worlds.get(self.index, {})
 
     def given_name(self, cls: int, id: int) -> str | None:
-        """What the program called an object."""
+        """Return what the program called an object."""
         return self.definitions.names.get((cls, id))
 
 
 class Event(Slot):
-    """One MPI call of one rank: `index` in rank.events. All else is read from the record when it is asked for."""
+    """One MPI call of one rank: `index` in rank.events. Everything else is read from the record on demand."""
 
     def __init__(self, rank: Rank, index: int) -> None:
         self.rank = rank
@@ -426,29 +440,29 @@ class Event(Slot):
 
     @property
     def id(self) -> EventId:
-        """(rank index, event index), as findings name it."""
+        """Return (rank index, event index), as findings name it."""
         return EventId(self.rank.index, self.index)
 
     @property
     def function(self) -> Function:
-        """What was called."""
+        """Return the function that was called."""
         return self.rank.trace.functions[int(self._slot["function"])]
 
     @property
     def enter_ns(self) -> int:
-        """Time of entry, ns since the run's first event."""
+        """Return the time of entry, ns since the run's first event."""
         return self.rank.axis.ns(int(self._slot["enter"]))
 
     @property
     def exit_ns(self) -> int | None:
-        """Time of return, None while open."""
+        """Return the time of return, ns since the run's first event; None while open."""
         if self.open:
             return None
         return self.rank.axis.ns(int(self._slot["enter"]) + layout.decode_duration(int(self._slot["duration"])))
 
     @property
     def comm(self) -> Communicator | None:
-        """The communicator, that of the window or file included; None where the call has none."""
+        """Return the communicator, also that of a window or file; None if the call has none."""
         id = self.comm_id
         parameter = self.function.slot.get("object")
         if id == 0 and parameter is not None and parameter.handle in ("WINDOW", "FILE"):
@@ -459,18 +473,18 @@ class Event(Slot):
 
     @property
     def peer_index(self) -> int:
-        """Index of the peer in trace.ranks, -1 for none."""
+        """Return the index of the peer in trace.ranks, -1 for none."""
         comm = self.comm
         return comm.peer(self.rank.index, self.peer) if comm else -1
 
     @property
     def datatype(self) -> Datatype | None:
-        """The datatype, None where the call has none."""
+        """Return the datatype, None if the call has none."""
         return self.rank.datatype(self.datatype_id)
 
     @property
     def count(self) -> int:
-        """The count argument; for a poll that failed, how many equal ones failed in a row."""
+        """Return the count argument; for a poll that failed, how many equal ones failed in a row."""
         count = int(self._slot["count"])
         if count == COUNT_IN_TAIL and self.tail is not None and self.tail.count is not None:
             return self.tail.count
@@ -478,7 +492,7 @@ class Event(Slot):
 
     @property
     def polls(self) -> int:
-        """Failed polls in a row that this event stands for, 0 for any other call."""
+        """Return how many failed polls in a row this event counts, 0 for any other call."""
         function = self.function
         if self.flag or self.open or not function.is_poll:
             return 0
@@ -486,7 +500,7 @@ class Event(Slot):
 
     @property
     def received(self) -> int | None:
-        """Bytes received, as the status tells; None where the call sets no status in its slot or is open."""
+        """Return the bytes received, as the status says; None if the call sets no status in its slot or is open."""
         if self.open or "status" not in self.function.slot:
             return None
         if self.flags & Flag.HAS_TAIL:
@@ -494,18 +508,18 @@ class Event(Slot):
         return int(self._slot["result"])
 
     @property
-    def leaving(self) -> bool:
-        """Whether this is an MPI_Finalize that the way out of the process called (exit(), atexit, Python's end)."""
+    def is_finalize_at_exit(self) -> bool:
+        """Return whether this is an MPI_Finalize that the exit of the process called (exit(), atexit, Python's end)."""
         return self.buffer == layout.LEAVING and self.function.name == "MPI_Finalize"
 
     @property
     def site(self) -> CallSite:
-        """Where in the program the call stands."""
+        """Return where in the program the call is."""
         return self.rank.site(self.site_id)
 
     @property
     def task(self) -> LogicalTask | None:
-        """The task that made the call; None for none, for one that is not known, and without `weft run --tasks`.
+        """Return the task that made the call; None for none, for an unknown one, and without `weft run --tasks`.
 
         Failed polls in a row are one event, of the task that made the first.
         """
@@ -514,7 +528,7 @@ class Event(Slot):
 
     @property
     def status(self) -> Status | None:
-        """The status in the slot; None where the call has none there, is open, or received nothing.
+        """Return the status in the slot; None if the call has none there, is open, or received nothing.
 
         That of a transfer of a file has a count only: its source and tag are layout.ANY_SOURCE and ANY_TAG.
         """
@@ -526,13 +540,13 @@ class Event(Slot):
 
     @cached_property
     def tail(self) -> Tail | None:
-        """The decoded tail, None where there is none."""
+        """Return the decoded tail, None if there is none."""
         if not self.flags & Flag.HAS_TAIL:
             return None
         tails = self.thread.tails
         start = int(self._slot["result"]) * layout.TAIL_ALIGN
         if start > len(tails):
-            tail = Tail(damage=f"the tail lies at byte {start} of {len(tails)}")
+            tail = Tail(damage=f"the tail is at byte {start} of {len(tails)}")
         else:
             cursor = Cursor(tails.data, start)
             tail = decode_tail(self.function, int(self.flags), int(self._slot["count"]), self.buffer, cursor)
@@ -544,19 +558,19 @@ class Event(Slot):
 
     @property
     def ticket(self) -> int | None:
-        """Order of this call among those of all threads of the process, where it was recorded."""
+        """Return the place of this call in the order of all threads' calls of the process, if it was recorded."""
         return self.tail.ticket if self.tail else None
 
     @property
     def damage(self) -> str | None:
-        """Why some arguments are missing, None where all is whole."""
+        """Return why some arguments are missing, None if all are there."""
         return self.tail.damage if self.tail else None
 
     @cached_property
     def args(self) -> dict[str, Any]:
-        """Arguments by their names in the standard, as given; results too once the call returned.
+        """Return the arguments by their names in the standard, as given; results too once the call returned.
 
-        Handles are object ids, wildcards are layout.ANY_SOURCE and ANY_TAG, an inout integer's result stands under
+        Handles are object ids, wildcards are layout.ANY_SOURCE and ANY_TAG, an inout integer's result has the key
         `name:out`. What was not recorded (or is damaged, see `damage`) is left out.
         """
         tail = self.tail or Tail()
@@ -576,6 +590,7 @@ class Event(Slot):
         return found
 
     def _slot_argument(self, place: str, handle: str | None) -> Any:
+        """Return the argument that has this place in the slot, wildcards as the program gave them."""
         if place == "peer":
             return layout.ANY_SOURCE if self.flags & Flag.ANY_SOURCE else self.peer
         if place == "tag" and handle is None:

@@ -1,4 +1,4 @@
-"""One rank's file: header, chunk table, streams. Nothing in it is believed before it was held against the file."""
+"""Reads one rank's file: header, chunk table, streams. Nothing in it is believed before it was checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READS: Final = {major: f"{major}.{layout.FORMAT_MINOR}" for major in (layout.FO
 
 
 class Anchor:
-    """Three clocks read together."""
+    """Three clocks that were read together."""
 
     __slots__ = ("monotonic_ns", "realtime_ns", "ticks")
 
@@ -33,7 +33,7 @@ class Anchor:
         self.realtime_ns = int(fields["realtime_ns"])
 
 
-def _text(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     return raw.split(b"\0")[0].decode("utf-8", "backslashreplace")
 
 
@@ -55,11 +55,11 @@ class Header:
         self.pid, self.thread_level = int(raw["pid"]), int(raw["thread_level"])
         self.chunk_count, self.threads = int(raw["chunk_count"]), int(raw["threads"])
         self.start, self.end = Anchor(raw["start"]), Anchor(raw["end"])
-        self.host, self.job = _text(bytes(raw["host"])), _text(bytes(raw["job"]))
+        self.host, self.job = _decode_text(bytes(raw["host"])), _decode_text(bytes(raw["job"]))
 
 
-def open_inside(path: Path, root: Path | None) -> int:
-    """A file descriptor of a regular file for reading, as `open_regular` has it. RunError for anything else."""
+def open_record(path: Path, root: Path | None) -> int:
+    """Open a regular file for reading as `open_regular` does, and return its descriptor. RunError for anything else."""
     try:
         return open_regular(path, root)
     except Unfit as error:
@@ -69,7 +69,7 @@ def open_inside(path: Path, root: Path | None) -> int:
 
 
 class RankFile:
-    """The streams of one file. Reads the header and the chunk table at once, streams when they are asked for."""
+    """Reads the streams of one file: the header and the chunk table at once, streams on demand."""
 
     MAGIC = layout.MAGIC
     SLOT = layout.EVENT.itemsize
@@ -84,8 +84,8 @@ class RankFile:
         self.dropped: dict[int, DroppedCalls] = {}
         """What the rings of each thread dropped; empty in a record without rings."""
         self.tables: list[tuple[int, int]] = []
-        """Where the table of chunks goes on: places in the file and bytes."""
-        fd = open_inside(path, root)
+        """Where the table of chunks continues: places in the file and bytes."""
+        fd = open_record(path, root)
         try:
             status = os.fstat(fd)
             self.size = status.st_size
@@ -97,15 +97,15 @@ class RankFile:
         finally:
             os.close(fd)
 
-    def _say(self, text: str) -> None:
+    def _note_problem(self, text: str) -> None:
         if len(self.problems) < 20:
             self.problems.append(f"{self.name}: {text}")
 
     def _read_header(self, fd: int) -> tuple[Header, object]:
-        return self._decoded(os.pread(fd, PAGE, 0))
+        return self._decode_header(os.pread(fd, PAGE, 0))
 
-    def _decoded(self, page: bytes) -> tuple[Header, object]:
-        """The header in a file's first page."""
+    def _decode_header(self, page: bytes) -> tuple[Header, object]:
+        """Return the header in a file's first page. RunError or OtherVersion if it is not one that is read."""
         if page[:8] != self.MAGIC:
             if len(page) < 8 or not page[:8].strip(b"\0"):
                 raise RunError(f"{self.path} holds nothing: the process ended before its first MPI call was written")
@@ -126,7 +126,8 @@ class RankFile:
             raise RunError(f"{self.path} has a damaged header: {error}") from None
 
     def _read_table(self, fd: int, raw: Any) -> dict[tuple[int, int], list[Extent]]:
-        table = self._entries(fd, raw)
+        """Return the extents of each stream, by kind and number, from the chunk table."""
+        table = self._read_entries(fd, raw)
         numbers = np.zeros(len(table), np.int64)
         if self.header.major == layout.FORMAT_MAJOR_KEPT:
             table, numbers = split_numbers(table)
@@ -141,42 +142,44 @@ class RankFile:
         for row, entry in enumerate(table):
             kind, thread, pages, offset, used = entry.tolist()
             if kind not in self.KINDS:
-                self._say(f"chunk {row} has the unknown kind {kind} and was left out")
+                self._note_problem(f"chunk {row} has the unknown kind {kind} and was left out")
             elif (kind, thread) in ended or kind == StreamKind.BEFORE:
-                continue  # behind a gap calls would be matched with others' than their own
+                continue  # after a gap calls would be matched with others' than their own
             elif used == 0 and offset == self.size:
                 continue  # a chunk that was just added when the process was killed, cut off as it was empty
             elif offset % PAGE or offset < PAGE or offset >= self.size:
-                self._say(f"chunk {row} lies at byte {offset} of a file of {self.size} bytes: a stream ends early")
+                self._note_problem(
+                    f"chunk {row} lies at byte {offset} of a file of {self.size} bytes: a stream ends early"
+                )
                 ended.add((kind, thread))
             elif offset in overlapping:
-                self._say(f"chunk {row} at byte {offset} overlaps another one: a stream ends early")
+                self._note_problem(f"chunk {row} at byte {offset} overlaps another one: a stream ends early")
                 ended.add((kind, thread))
             else:
                 streams[kind, thread].append((pages * PAGE, (row, offset, used)))
         if self.header.major == layout.FORMAT_MAJOR_KEPT:
             rings = {key: chunks for key, chunks in streams.items() if key[0] in RING_STREAMS}
-            joined = {key: self._join(key, chunks) for key, chunks in streams.items() if key not in rings}
+            joined = {key: self._join_chunks(key, chunks) for key, chunks in streams.items() if key not in rings}
             return joined | {key: self._join_ring(key, chunks, numbers) for key, chunks in rings.items()}
-        return {key: self._join(key, chunks) for key, chunks in streams.items()}
+        return {key: self._join_chunks(key, chunks) for key, chunks in streams.items()}
 
     def _join_ring(
         self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]], numbers: NDArray[np.int64]
     ) -> list[Extent]:
-        """The used part of a ring, from the first chunk that was not dropped."""
+        """Return the used part of a ring, from the first chunk that was not dropped."""
         rows = [(int(numbers[row]), (row, offset, min(used, self.size - offset), room))
                 for room, (row, offset, used) in chunks]  # fmt: skip
         first = self.dropped.get(key[1], DroppedCalls()).first_chunk(key[0])
         found, wrong = order_chunks(key[0], first, rows)
         if wrong:
-            self._say(f"stream {StreamKind(key[0]).name.lower()} of thread {key[1]}: {wrong}")
+            self._note_problem(f"stream {StreamKind(key[0]).name.lower()} of thread {key[1]}: {wrong}")
         return found
 
-    def _entries(self, fd: int, raw: Any) -> NDArray[Any]:
-        """All entries of the table and its continuations that are no links."""
+    def _read_entries(self, fd: int, raw: Any) -> NDArray[Any]:
+        """Return all entries of the table and its continuations, without the links between them."""
         count = self.header.chunk_count
         if count > layout.HEADER_CHUNKS:
-            self._say(
+            self._note_problem(
                 f"the chunk table announces {count} entries where {layout.HEADER_CHUNKS} fit; the first ones are read"
             )
         parts = []
@@ -189,26 +192,26 @@ class RankFile:
                 break
             offset, room, used = int(link["offset"]), int(link["pages"]) * PAGE, int(link["used"])
             if offset in seen or offset % PAGE or not PAGE <= offset < self.size:
-                self._say(f"the chunk table goes on at byte {offset}, which cannot be: what follows is lost")
+                self._note_problem(f"the chunk table goes on at byte {offset}, which cannot be: what follows is lost")
                 break
             seen.add(offset)
             self.tables.append((offset, room))
             room = min(room, self.size - offset, 1 << 24) // layout.CHUNK.itemsize
             if used > room:
-                self._say(f"the chunk table at byte {offset} announces {used} entries where {room} fit")
+                self._note_problem(f"the chunk table at byte {offset} announces {used} entries where {room} fit")
             data = os.pread(fd, min(used, room) * layout.CHUNK.itemsize, offset)
             part = np.frombuffer(data, layout.CHUNK, count=len(data) // layout.CHUNK.itemsize)
         return np.concatenate(parts) if parts else np.empty(0, layout.CHUNK)
 
-    def _join(self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]]) -> list[Extent]:
-        """The used part of a stream: whole chunks up to the first that is not full."""
+    def _join_chunks(self, key: tuple[int, int], chunks: list[tuple[int, tuple[int, int, int]]]) -> list[Extent]:
+        """Return the used part of a stream: whole chunks up to the first that is not full."""
         extents: list[Extent] = []
         name = f"stream {StreamKind(key[0]).name.lower()} of thread {key[1]}"
         full = True
         for room, (row, offset, counted) in chunks:
             if not full:
                 if counted:
-                    self._say(f"{name}: chunk {row} follows one that is not full; it was left out")
+                    self._note_problem(f"{name}: chunk {row} follows one that is not full; it was left out")
                 continue
             used = min(counted, room)
             if key[0] == StreamKind.OUTCOMES:
@@ -217,43 +220,43 @@ class RankFile:
             if offset + used > self.size:
                 lost = offset + used - self.size
                 used = self.size - offset
-                self._say(f"{name}: the file is cut off, {lost} bytes of chunk {row} are lost")
+                self._note_problem(f"{name}: the file is cut off, {lost} bytes of chunk {row} are lost")
             full = used == room
             if used:
                 extents.append(Extent(offset, used))
         return extents
 
     def streams(self) -> list[tuple[int, int]]:
-        """Kind and number of each stream."""
+        """Return kind and number of each stream."""
         return list(self._extents)
 
     def threads(self) -> list[int]:
-        """Thread slots that have a stream."""
+        """Return the thread slots that have a stream."""
         others = (StreamKind.DEFINITIONS, StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
         return sorted({thread for kind, thread in self._extents if kind not in others})
 
     def numbers(self, kind: StreamKind) -> list[int]:
-        """The numbers of the streams of a kind."""
+        """Return the numbers of the streams of a kind."""
         return sorted(thread for of, thread in self._extents if of == kind)
 
     def extents(self, kind: StreamKind, thread: int = 0) -> list[Extent]:
-        """Where a stream lies in the file."""
+        """Return where a stream is in the file."""
         return self._extents.get((kind, thread), [])
 
-    def bytes_of(self, kind: StreamKind, thread: int = 0) -> int:
-        """Length of a stream."""
+    def stream_size(self, kind: StreamKind, thread: int = 0) -> int:
+        """Return the length of a stream in bytes."""
         return sum(e.used for e in self.extents(kind, thread))
 
     def nibbles(self, thread: int) -> int:
-        """Length of an OUTCOMES stream, which counts in nibbles."""
+        """Return the length of an OUTCOMES stream, which counts in nibbles."""
         return self._nibbles[thread]
 
     def stream(self, kind: StreamKind, thread: int = 0) -> NDArray[np.uint8]:
-        """A stream's bytes, read-only, zero copy where possible."""
+        """Return a stream's bytes, read-only, zero copy if possible."""
         extents = self.extents(kind, thread)
         if not extents:
             return np.empty(0, np.uint8)
-        fd = open_inside(self.path, self.root)
+        fd = open_record(self.path, self.root)
         try:
             status = os.fstat(fd)
             if (status.st_dev, status.st_ino) != self.identity or status.st_size < max(
@@ -267,11 +270,11 @@ class RankFile:
             os.close(fd)
 
     def first_event(self, thread: int) -> Any | None:
-        """The first event of a thread, read without mapping the stream."""
+        """Return the first event of a thread, read without mapping the stream."""
         extents = self.extents(StreamKind.EVENTS, thread)
         if not extents or extents[0].used < layout.EVENT.itemsize:
             return None
-        fd = open_inside(self.path, self.root)
+        fd = open_record(self.path, self.root)
         try:
             data = os.pread(fd, layout.EVENT.itemsize, extents[0].offset)
         finally:

@@ -19,14 +19,14 @@ from weft.trace import clock
 from weft.trace.communicators import Communicator, Communicators
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import EVENT, FORMAT_MAJOR_KEPT, Level, State, StopReason, StreamKind
-from weft.trace.opening import MAX_PROBLEMS, function_table, rank_files
-from weft.trace.places import Places
+from weft.trace.opening import MAX_PROBLEMS, read_function_table, read_rank_files
+from weft.trace.places import RankPlaces
 from weft.trace.rank import Event, Rank
 from weft.trace.rankfile import RankFile
 from weft.trace.rings.suffix import Suffix
-from weft.trace.sites import CallSite, Placed, Sites
-from weft.trace.tasks import TaskFile, task_files
-from weft.trace.worlds import kin
+from weft.trace.sites import CallSite, HasSites, Sites
+from weft.trace.tasks import TaskFile, read_task_files
+from weft.trace.worlds import find_known_worlds
 
 STOP_REASONS: Final = {
     StopReason.DISK_FULL: "because the disk was full (give the run another place with --out)",
@@ -41,27 +41,27 @@ STOP_REASONS: Final = {
 ENDED: Final = {
     "finished": "finished", "crashed": "crashed", "deadlock": "stopped in a deadlock", "killed": "killed",
 }  # fmt: skip
-"""How a run came to its end, for people."""
+"""How a run ended, in words for people."""
 CUT_OFF: Final = "still running or cut off"
-"""Of a run without an end."""
+"""The words for a run without an end."""
 
 
 class Trace:
     """A recorded run, opened for reading. Files are read when something in them is asked for."""
 
     goes_on: bool = False
-    """Whether calls of the run come behind these (weft.trace.segment)."""
+    """Whether calls of the run come after these (weft.trace.segment)."""
 
     _end: Trace | None = None
 
-    has_begun: bool = False
+    has_earlier_calls: bool = False
     """Whether calls of the run come before these."""
 
-    painter: ClassVar[Callable[..., str] | None] = None
-    """What draws a trace as SVG: weft.open puts it here, as pictures stand above traces."""
+    draw_svg: ClassVar[Callable[..., str] | None] = None
+    """The function that draws a trace as SVG: weft.open sets it, as the room of pictures is above this one."""
 
-    framer: ClassVar[Callable[..., Any] | None] = None
-    """What makes a pyarrow.Table or a pandas.DataFrame of the calls, put here in the same way."""
+    make_table: ClassVar[Callable[..., Any] | None] = None
+    """The function that makes a pyarrow.Table or a pandas.DataFrame of the calls, set in the same way."""
 
     finder: ClassVar[Callable[[Trace], list[Finding]] | None] = None
     """What analyses a trace, put here in the same way."""
@@ -86,14 +86,14 @@ class Trace:
                 self.is_incomplete = True
                 reason = STOP_REASONS.get(file.header.stop_reason, "for a reason that is not known")
                 self.add_problem(f"{file.name}: Weft gave up recording {reason}; later calls of this rank are missing")
-        places = Places(self, files)
+        places = RankPlaces(self, files)
         self.worlds, self.ranks = places.worlds, places.ranks
         self.share = range(len(self.ranks))
         """The ranks that this process analyses: all, unless several make the report (weft.report.parallel)."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Trace:
-        """Open a run directory. RunError where there is none or nothing in it can be read."""
+        """Open a run directory. RunError if there is none or nothing in it can be read."""
         root = Path(path)
         if not root.is_dir():
             why = "not a directory" if root.exists() else "there is no such directory"
@@ -101,8 +101,8 @@ class Trace:
         problems: list[str] = []
         notes: list[str] = []
         run = read_json(root, "run.json", "weft-run/1", problems, exact=True)
-        table = function_table(root, problems)
-        files = rank_files(root, problems, notes)
+        table = read_function_table(root, problems)
+        files = read_rank_files(root, problems, notes)
         if not files and not run:
             raise NoRunError(f"{root} is not a run of Weft: " + "; ".join(problems[:3]))
         trace = cls(root, run, table, files)
@@ -117,20 +117,22 @@ class Trace:
 
     @property
     def at_end(self) -> Trace:
-        """The calls among which the run ended: all, but of a long run that is analysed in segments the last one."""
+        """Return the calls among which the run ended: all, but of a long run that is analysed in segments the
+        last one.
+        """
         return self._end or self
 
-    def ends_with(self, part: Trace) -> None:
-        """Ask a part of the run how it ended: nobody need read all of it."""
+    def set_last_part(self, part: Trace) -> None:
+        """Set the part of the run that says how it ended, so that nobody need read all of it."""
         self._end = part
 
     @property
     def origin(self) -> Trace:
-        """The whole run, where this is a part of it (weft.trace.segment): what is kept of a run is kept under it."""
+        """Return the whole run, if this is a part of it (weft.trace.segment): caches of a run are kept under it."""
         return self
 
     def add_problem(self, *texts: str) -> None:
-        """Say of a part of the run that it could not be read."""
+        """Note in sentences what of the run could not be read."""
         for text in texts:
             if len(self._problems) < MAX_PROBLEMS:
                 if text not in self._problems:
@@ -145,20 +147,21 @@ class Trace:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read, in plain sentences. Grows as more of the run is looked at."""
+        """Return what could not be read, in plain sentences. Grows as more of the run is read."""
         more = [f"and {self._unsaid} more of the kind"] if self._unsaid else []
         return self._problems + more
 
     @property
     def own(self) -> list[Rank]:
-        """The ranks of `share`."""
+        """Return the ranks of `share`."""
         return self.ranks[self.share.start : self.share.stop]
 
     # Worlds
 
     @cached_property
-    def _kin(self) -> dict[int, dict[int, tuple[int, ...]]]:
-        return kin(self.ranks, self.worlds) if len(self.worlds) > 1 else {}
+    def _known_worlds(self) -> dict[int, dict[int, tuple[int, ...]]]:
+        """Return for each rank the processes of other worlds that it knows, by its own numbers for the worlds."""
+        return find_known_worlds(self.ranks, self.worlds) if len(self.worlds) > 1 else {}
 
     # Communicators, sites, time
 
@@ -170,12 +173,12 @@ class Trace:
 
     @property
     def communicators(self) -> list[Communicator]:
-        """All communicators of the run: the worlds, those that were made, and each rank's MPI_COMM_SELF."""
+        """Return all communicators of the run: the worlds, those that were made, and each rank's MPI_COMM_SELF."""
         return self._unified.all
 
     @property
     def sites(self) -> Sites:
-        """Places of the program by their ids in the records."""
+        """Return the places of the program by their ids in the records."""
         return self._sites
 
     @cached_property
@@ -185,16 +188,16 @@ class Trace:
         self.add_damage(*problems)
         return sites
 
-    def site(self, rank: Placed, id: int) -> CallSite:
-        """The call site that a rank, or its tasks, know by `id`."""
+    def site(self, rank: HasSites, id: int) -> CallSite:
+        """Return the call site that a rank, or its tasks, know by `id`; of a language binding's function its caller."""
         found = self._sites.site(rank, id)
         binding = self.system.binding
         if binding and found.file is None and found.callers and (found.function or "").startswith(binding):
             return replace(found.callers[0], callers=found.callers[1:])
         return found
 
-    def forget_sites(self) -> None:
-        """Read RUN/sites.json again: it was just written."""
+    def reload_sites(self) -> None:
+        """Read RUN/sites.json again after it was written."""
         self.__dict__.pop("_sites", None)
         for rank in self.ranks:
             rank.__dict__.pop("endings", None)
@@ -202,19 +205,20 @@ class Trace:
     @cached_property
     def _task_files(self) -> dict[tuple[str, int, str], TaskFile]:
         problems: list[str] = []
-        files = task_files(self.path, problems)
+        files = read_task_files(self.path, problems)
         self.add_problem(*problems)
         return files
 
     @cached_property
     def has_tasks(self) -> bool:
-        """Whether some rank recorded which task made each call."""
+        """Return whether some rank recorded which task made each call."""
         return bool(self._task_files) and any(rank.tasks is not None for rank in self.ranks)
 
     @cached_property
     def _axes(self) -> list[clock.Axis]:
+        """Return the time axis of each rank, with 0 at the run's first event."""
         present = [r for r in self.ranks if r.file]
-        axes = clock.align([r.file.header for r in present if r.file])
+        axes = clock.align_clocks([r.file.header for r in present if r.file])
         first: int | None = None
         for rank, axis in zip(present, axes, strict=True):
             for slot in rank.file.threads() if rank.file else ():
@@ -231,40 +235,40 @@ class Trace:
 
     @property
     def system(self) -> System:
-        """The message-passing system whose calls were recorded."""
+        """Return the message-passing system whose calls were recorded."""
         return self.functions.system
 
     @cached_property
     def names(self) -> list[str]:
-        """What tasks are called, by rank: `worker 0.2`; [] where ranks have numbers only."""
+        """Return what tasks are called, by rank: `worker 0.2`; [] if ranks have numbers only."""
         told = self.run.get("names")
         return [str(name) for name in told[: len(self.ranks)]] if isinstance(told, list) else []
 
     @property
     def level(self) -> Level:
-        """What was recorded: Level.TRACE or Level.OUTCOMES."""
+        """Return what was recorded: Level.TRACE or Level.OUTCOMES."""
         levels = [r.file.header.level for r in self.ranks if r.file]
         return max(levels, default=Level.TRACE)
 
     @cached_property
     def suffix(self) -> Suffix | None:
-        """The calls that count of a run whose rings dropped the first ones (`weft run --keep`), None of a whole run."""
+        """Return the calls that count in a run whose rings dropped the first ones (`weft run --keep`), else None."""
         files = [rank.file for rank in self.ranks if rank.file]
         has_dropped = any(one.events or one.tails for file in files for one in file.dropped.values())
         return Suffix(self.ranks, has_one_clock=self.has_one_clock) if has_dropped else None
 
     @property
     def has_one_clock(self) -> bool:
-        """Whether the ticks of all ranks are of one clock: of one host."""
+        """Return whether the ticks of all ranks are of one clock, that is, of one host."""
         return len({(rank.header.host, rank.header.clock) for rank in self.ranks if rank.header}) <= 1
 
     @property
     def may_lack_its_beginning(self) -> bool:
-        """Whether the run was recorded with --keep."""
+        """Return whether the run was recorded with --keep."""
         return any(rank.file and rank.file.header.major == FORMAT_MAJOR_KEPT for rank in self.ranks)
 
     def require_beginning(self, what: str) -> None:
-        """RunError where the run was recorded with --keep: `what` needs its beginning."""
+        """Raise RunError if the run was recorded with --keep: `what` needs its beginning."""
         if self.may_lack_its_beginning:
             raise RunError(
                 f"{self.path} was recorded with --keep, which drops the beginning of a run: {what} needs all of it. "
@@ -273,16 +277,16 @@ class Trace:
 
     @cached_property
     def event_count(self) -> int:
-        """Number of recorded calls, without reading them but where some were dropped."""
+        """Return the number of recorded calls, without reading them unless some were dropped."""
         if self.suffix is not None:
             return sum(len(thread.events) for rank in self.ranks for thread in rank.threads)
         size = EVENT.itemsize
         return sum(
-            r.file.bytes_of(StreamKind.EVENTS, t) // size for r in self.ranks if r.file for t in r.file.threads()
+            r.file.stream_size(StreamKind.EVENTS, t) // size for r in self.ranks if r.file for t in r.file.threads()
         )
 
     def event(self, rank: int, index: int) -> Event:
-        """The event [rank index, event index] of a finding."""
+        """Return the event [rank index, event index] of a finding."""
         return self.ranks[rank].event(index)
 
     def findings(self) -> list[Finding]:
@@ -297,57 +301,59 @@ class Trace:
 
         trace.plot(window="1.2s-3s", ranks="0-7", width=1200)
         """
-        painter = type(self).painter
+        painter = type(self).draw_svg
         if painter is None:
             raise RunError("only a run that was opened by weft.open draws itself")
         return painter(self, **options)
 
     def to_arrow(self, query: str = "") -> Any:
-        """The calls that fit a filter, in the order of time, as a pyarrow.Table: the columns of `weft dump`'s Parquet.
+        """Return the calls that fit a filter, in the order of time, as a pyarrow.Table with the columns of `weft
+        dump`'s Parquet.
 
-        UsageError where pyarrow is missing (`pip install 'weft-debugger[export]'`), or for a filter that is none.
+        UsageError if pyarrow is missing (`pip install 'weft-debugger[export]'`), or for a query that is not a filter.
         """
-        return self._framed("to_arrow", query)
+        return self._make_table_of("to_arrow", query)
 
     def to_pandas(self, query: str = "") -> Any:
-        """The same as a pandas.DataFrame, whose numbers are of pandas' nullable types."""
-        return self._framed("to_pandas", query)
+        """Return the calls that fit a filter as a pandas.DataFrame, whose numbers are of pandas' nullable types."""
+        return self._make_table_of("to_pandas", query)
 
-    def _framed(self, form: str, query: str) -> Any:
-        framer = type(self).framer
+    def _make_table_of(self, form: str, query: str) -> Any:
+        """Return the calls as a table of the given form. RunError if weft.open did not open the run."""
+        framer = type(self).make_table
         if framer is None:
             raise RunError("only a run that was opened by weft.open gives tables of its calls")
         return framer(self, form, query)
 
     def _repr_svg_(self) -> str | None:
-        """The run's picture, for what shows pictures only."""
-        return self.plot() if type(self).painter else None
+        """Return the run's picture, for viewers that show pictures only."""
+        return self.plot() if type(self).draw_svg else None
 
     def _repr_html_(self) -> str | None:
-        """How a notebook shows the run: its numbers and how it ended, above its picture."""
-        return self.facts_html() + (self.plot() if type(self).painter else "")
+        """Return what a notebook shows of the run: its numbers and how it ended, above its picture."""
+        return self.facts_html() + (self.plot() if type(self).draw_svg else "")
 
     def facts_html(self) -> str:
-        """The run's numbers and how it ended, as a paragraph of HTML."""
+        """Return the run's numbers and how it ended, as a paragraph of HTML."""
         from html import escape  # only a notebook asks, and its table of names takes a millisecond
 
-        facts = [_count(len(self.ranks), "rank"), _count(self.event_count, "call")]
+        facts = [_format_count(len(self.ranks), "rank"), _format_count(self.event_count, "call")]
         facts += [ENDED.get(str(self.run.get("ended")), CUT_OFF)]
         states = Counter(rank.state for rank in self.ranks if rank.state != "finalized")
         facts += [f"{count:,} of them {state}" for state, count in sorted(states.items())]
         if (unread := len(self.problems)) > 0:
-            facts.append(f"{_count(unread, 'problem')} of the record, see .problems")
+            facts.append(f"{_format_count(unread, 'problem')} of the record, see .problems")
         return f"<p><b>{escape(self.path.resolve().name)}</b>: {escape(', '.join(facts))}</p>"
 
     def select(self, query: str, findings: Iterable[Finding] | None = None) -> Iterator[Event]:
-        """The events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order.
+        """Yield the events that fit a filter such as `fn:Recv tag:7 rank:0-63 wait>1ms`, rank by rank in order.
 
-        `findings` (such as weft.report.analyse gives) are what `finding:deadlock` looks at.
+        `findings` (such as weft.report.analyse returns) are what `finding:deadlock` looks at.
         """
         from weft.trace.filter import Filter  # only who filters pays for its grammar
 
         return Filter(query, findings=findings).events(self)
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + "s" * (number != 1)

@@ -1,4 +1,4 @@
-"""Some calls of each rank of a run, as a run of their own: what is long is analysed a segment at a time.
+"""Makes a run of its own of some calls of each rank of a run: long runs are analysed a segment at a time.
 
 Definitions, communicators, places and clocks are the whole run's. Only ranks of one thread are cut up.
 """
@@ -16,23 +16,23 @@ from numpy.typing import NDArray
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
 from weft.trace.layout import Events, StreamKind
-from weft.trace.mapping import let_go
+from weft.trace.mapping import release_pages
 from weft.trace.rank import Rank, Run, Thread
 from weft.trace.run import Trace
 
-_OF_CALLS: Final = ("threads", "_merged", "tasks", "touches", "hashed")
-"""What a rank makes of its calls, and a part of it makes anew."""
+_OF_CALLS: Final = ("threads", "_merged_events", "tasks", "touches", "message_hashes")
+"""The caches that a rank makes from its calls, and that a part of it makes again."""
 SEGMENT: Final = 2_000_000
 """Calls of a segment, about; runs of fewer than twice as many stay whole."""
 NOTHING: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a segment in which messages are received of any source knows of the rest of the run, by rank.
+class Lookahead:
+    """What a segment with wildcard receives knows of the rest of the run, by rank.
 
-    `told`: how many of its calls are its own; those behind are there to be looked at. `behind`: whether a race is
-    before its first one. `sends`: who may send it something behind all of them, where anybody may.
+    `told`: how many of its calls are its own; later ones are there to be looked at. `behind`: whether a race is before
+    its first one. `sends`: who may send it something after all of them, where anybody may.
     """
 
     told: NDArray[np.int64]
@@ -40,8 +40,8 @@ class Look:
     sends: Mapping[int, Sequence[int]]
 
 
-class _OfRun(Trace):
-    """A trace of a run that is open already: what was read of that is shared."""
+class _TraceOfOpenRun(Trace):
+    """A trace of a run that is open already: what was read of the run is shared."""
 
     def __init__(self, run: Trace) -> None:
         self.__dict__.update(run.__dict__)
@@ -52,7 +52,7 @@ class _OfRun(Trace):
         return self._origin
 
 
-class Segment(_OfRun):
+class Segment(_TraceOfOpenRun):
     """The calls `first[r]` up to before `last[r]` of each rank r of a run.
 
     `earlier` holds by rank calls before them that are there as well, in front: those that made what these go on with.
@@ -69,20 +69,21 @@ class Segment(_OfRun):
         super().__init__(run)
         self.__dict__.pop("event_count", None)
         self.first, self.last = list(first), list(last)
-        self.has_begun = any(self.first)
+        self.has_earlier_calls = any(self.first)
         self.goes_on = any(end < len(rank) for end, rank in zip(self.last, run.ranks, strict=True))
         self.earlier = list(earlier) or [NOTHING] * len(self.first)
         self.out = list(out)
-        self.look: Look | None = None
+        self.look: Lookahead | None = None
         self._whole, self._fenced = run.ranks, list(fenced) or [{}] * len(self.first)
-        self.ranks = [self._part(rank) for rank in run.ranks]
+        self.ranks = [self._make_rank(rank) for rank in run.ranks]
 
-    def _part(self, rank: Rank) -> Rank:
-        part = _anew(rank, self)
+    def _make_rank(self, rank: Rank) -> Rank:
+        """Return the segment's part of a rank."""
+        part = _copy_without_caches(rank, self)
         part.fenced = self._fenced[rank.index]
         own = range(self.first[rank.index], self.last[rank.index])
         part.ahead = len(self.earlier[rank.index])
-        part.__dict__["threads"] = [_Part(part, t, own, self.earlier[rank.index]) for t in rank.threads]
+        part.__dict__["threads"] = [_PartOfThread(part, t, own, self.earlier[rank.index]) for t in rank.threads]
         return part
 
     def __repr__(self) -> str:
@@ -90,17 +91,17 @@ class Segment(_OfRun):
 
     @property
     def event_count(self) -> int:
-        """Number of calls."""
+        """Return the number of calls."""
         return sum(map(len, self.ranks))
 
-    def whole(self, event: EventId) -> EventId:
-        """The event of the run that an event here is."""
+    def to_run_event(self, event: EventId) -> EventId:
+        """Return the event of the run that an event of the segment is."""
         rank, index = event
         before = self.earlier[rank]
         return EventId(rank, int(before[index]) if index < len(before) else self.first[rank] + index - len(before))
 
-    def here(self, event: EventId) -> EventId | None:
-        """The event here that an event of the run is; None where it is not one of these calls."""
+    def to_segment_event(self, event: EventId) -> EventId | None:
+        """Return the event of the segment that an event of the run is; None if it is not one of these calls."""
         rank, index = event
         before = self.earlier[rank]
         if self.first[rank] <= index < self.last[rank]:
@@ -108,26 +109,26 @@ class Segment(_OfRun):
         place = int(np.searchsorted(before, index))
         return EventId(rank, place) if place < len(before) and before[place] == index else None
 
-    def local_out(self, rank: int) -> list[int]:
-        """The events here of a rank whose messages belong to what comes behind."""
-        here = [self.here(EventId(rank, index)) for index in self.out[rank].tolist()] if self.out else []
+    def outgoing_events(self, rank: int) -> list[int]:
+        """Return the events here of a rank whose messages belong to later calls of the run."""
+        here = [self.to_segment_event(EventId(rank, index)) for index in self.out[rank].tolist()] if self.out else []
         return [event[1] for event in here if event is not None]
 
-    def let_go(self) -> None:
-        """Give back the record's pages and what was made of the calls: both come again where somebody asks again."""
+    def release(self) -> None:
+        """Give back the record's pages and what was derived from the calls: both are read again on the next access."""
         for rank in self.ranks:
             for thread in rank.threads:
-                assert isinstance(thread, _Part)
-                thread.let_go()
-        self.ranks = [self._part(rank) for rank in self._whole]
+                assert isinstance(thread, _PartOfThread)
+                thread.release()
+        self.ranks = [self._make_rank(rank) for rank in self._whole]
 
 
-def look_of(trace: Trace) -> Look | None:
-    """What a segment that looks ahead knows of the rest of the run; None for other traces."""
+def lookahead_of(trace: Trace) -> Lookahead | None:
+    """Return what a segment knows of the rest of the run; None for other traces."""
     return trace.look if isinstance(trace, Segment) else None
 
 
-class _Part(Thread):
+class _PartOfThread(Thread):
     """Some calls of a thread."""
 
     def __init__(self, rank: Rank, of: Thread, own: range, earlier: NDArray[np.int64]) -> None:
@@ -138,7 +139,7 @@ class _Part(Thread):
 
     @cached_property
     def events(self) -> Events:
-        """The calls, those of before in front."""
+        """Return the calls, earlier ones first."""
         earlier = self._earlier
         joined = np.concatenate([self._all[earlier], self._own]) if len(earlier) else self._own[:]
         if len(earlier):
@@ -146,13 +147,13 @@ class _Part(Thread):
         joined.flags.writeable = False
         return joined
 
-    def let_go(self) -> None:
-        let_go(self._own)
-        let_go(self.tails)
+    def release(self) -> None:
+        release_pages(self._own)
+        release_pages(self.tails)
 
 
-def _anew(rank: Rank, trace: Run) -> Rank:
-    """The rank in another trace, which makes anew what is made of its calls."""
+def _copy_without_caches(rank: Rank, trace: Run) -> Rank:
+    """Return the rank as one of another trace, without what was derived from its calls."""
     _ = rank.definitions, rank.endings, rank._datatypes
     part = copy.copy(rank)
     part.trace = trace
@@ -161,37 +162,37 @@ def _anew(rank: Rank, trace: Run) -> Rank:
     return part
 
 
-class _Alone(_OfRun):
-    """A run of which this process looks at one rank, and forgets what it made of that with this object."""
+class _OneRankView(_TraceOfOpenRun):
+    """A run of which this process reads one rank, and drops what it derived from that together with this object."""
 
     def __init__(self, run: Trace, rank: int) -> None:
         super().__init__(run)
         self.ranks = list(run.ranks)
-        self.ranks[rank] = _anew(run.ranks[rank], self)
+        self.ranks[rank] = _copy_without_caches(run.ranks[rank], self)
         self.share = range(rank, rank + 1)
 
 
-def alone(run: Trace, rank: int) -> Trace:
-    """The run as who looks at one of its ranks has it."""
-    return _Alone(run, rank)
+def view_one_rank(run: Trace, rank: int) -> Trace:
+    """Return the run as seen by code that reads one of its ranks only."""
+    return _OneRankView(run, rank)
 
 
-def piece(rank: Rank, own: range, earlier: NDArray[np.int64] = NOTHING) -> Rank:
-    """Some calls of a rank of one thread as a rank of their own, with some of those before them in front."""
-    part = _anew(rank, rank.trace)
+def cut_rank(rank: Rank, own_calls: range, earlier: NDArray[np.int64] = NOTHING) -> Rank:
+    """Return some calls of a rank with one thread as a rank of their own, after some of those before them."""
+    part = _copy_without_caches(rank, rank.trace)
     part.ahead = len(earlier)
-    part.__dict__["threads"] = [_Part(part, rank.threads[0], own, earlier)]
+    part.__dict__["threads"] = [_PartOfThread(part, rank.threads[0], own_calls, earlier)]
     return part
 
 
-def over(part: Rank) -> None:
-    """Give back what such a part of a rank takes: it and its thread know each other."""
-    for thread in part.__dict__.pop("threads"):
-        thread.let_go()
+def release_piece(piece: Rank) -> None:
+    """Give back the memory of a piece of a rank: it and its thread refer to each other."""
+    for thread in piece.__dict__.pop("threads"):
+        thread.release()
 
 
-def divisible(trace: Trace) -> bool:
-    """Whether the ranks of a run can be cut up: whole, of one world, a thread each, with nothing beside their calls."""
+def is_divisible(trace: Trace) -> bool:
+    """Return whether the ranks of a run can be cut up: whole, of one world, a thread each, with nothing but calls."""
     beside = (StreamKind.ACCESSES, StreamKind.HASHES, StreamKind.CONTENTS)
     return (
         trace.suffix is None and trace.until is None and len(trace.worlds) == 1 and not trace.has_tasks

@@ -1,4 +1,4 @@
-"""The lines behind a run's native call sites, looked up once on the machine that ran the program."""
+"""Looks up the lines of a run's native call sites, once, on the machine that ran the program."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from weft.debuginfo.elf import read_build_id
 from weft.trace.definitions import ModuleDefinition, SiteDefinition
 from weft.trace.layout import Def
 from weft.trace.run import Trace
-from weft.trace.sites import SCHEMA, Placed, of_the_system
+from weft.trace.sites import SCHEMA, HasSites, is_start_library
 
 
-def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
-    """Look up the lines of a run's native call sites and keep them in RUN/sites.json.
+def resolve_sites(run: Trace | str | os.PathLike[str]) -> list[str]:
+    """Look up the lines of a run's native call sites and write them to RUN/sites.json.
 
     To be called on the machine that ran the program, soon after: a module is believed only while its build id is the
     recorded one. Returns sentences on what stays unresolved, and why.
@@ -26,27 +26,27 @@ def resolve(run: Trace | str | os.PathLike[str]) -> list[str]:
     trace = run if isinstance(run, Trace) else Trace.open(run)
     problems: list[str] = []
     modules: list[dict[str, object]] = []
-    for (path, build_id), offsets in sorted(_wanted(trace).items()):
-        reason = mistrust(trace, path, build_id)
+    for (path, build_id), offsets in sorted(_collect_offsets(trace).items()):
+        reason = why_module_differs(trace, path, build_id)
         sites = {} if reason else lines_of(path, build_id, sorted(offsets), problems)
         if reason:
             problems.append(f"calls in {path} stay without lines: {reason}")
         if sites:
             modules.append({"path": path, "build_id": build_id, "sites": sites})
     if modules:
-        _write(trace.path / "sites.json", {"schema": SCHEMA, "modules": modules}, problems)
-        trace.forget_sites()
+        _write_json(trace.path / "sites.json", {"schema": SCHEMA, "modules": modules}, problems)
+        trace.reload_sites()
     return problems
 
 
-def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
-    """Offsets of native sites by module."""
+def _collect_offsets(trace: Trace) -> dict[tuple[str, str], set[int]]:
+    """Return the offsets of native sites by module (path, build id)."""
     wanted: dict[tuple[str, str], set[int]] = defaultdict(set)
     tasks = [rank.tasks for rank in trace.ranks if rank.tasks is not None]
-    placed: list[Placed] = [*trace.ranks, *tasks]
+    placed: list[HasSites] = [*trace.ranks, *tasks]
     for rank in placed:
         for definition in rank.definitions.all(Def.SITE):
-            for module, offset in () if definition.code else _shown(rank, definition):
+            for module, offset in () if definition.code else _visible_places(rank, definition):
                 wanted[module.path, module.build_id].add(offset)
         for ending in rank.definitions.endings:
             for number, offset in ending.native:
@@ -56,20 +56,20 @@ def _wanted(trace: Trace) -> dict[tuple[str, str], set[int]]:
     return wanted
 
 
-def _shown(rank: Placed, definition: SiteDefinition) -> Iterator[tuple[ModuleDefinition, int]]:
-    """The native places of a call and of its callers, up to those that `sites.py` leaves out."""
+def _visible_places(rank: HasSites, definition: SiteDefinition) -> Iterator[tuple[ModuleDefinition, int]]:
+    """Yield the native places of a call and of its callers, up to those that `sites.py` leaves out."""
     for number, offset in ((definition.module, definition.offset), *definition.callers):
         module = rank.definitions.module(number) if number else None
         if module is None:
             continue
-        if number != definition.module and of_the_system(module.path):
+        if number != definition.module and is_start_library(module.path):
             return
         if module.path.startswith("/"):
             yield module, offset
 
 
-def mistrust(trace: Trace, path: str, build_id: str) -> str | None:
-    """Why the file is not the module that ran; None where it is."""
+def why_module_differs(trace: Trace, path: str, build_id: str) -> str | None:
+    """Return why the file is not the module that ran; None if it is."""
     try:
         present = read_build_id(Path(path))
         changed = Path(path).stat().st_mtime_ns
@@ -85,8 +85,8 @@ def mistrust(trace: Trace, path: str, build_id: str) -> str | None:
     return None
 
 
-def _write(path: Path, data: dict[str, object], problems: list[str]) -> None:
-    """Whole or not at all."""
+def _write_json(path: Path, data: dict[str, object], problems: list[str]) -> None:
+    """Write a file whole or not at all; an error becomes a problem."""
     try:
         write_whole(path, json.dumps(data).encode())
     except OSError as error:

@@ -39,7 +39,7 @@ class CallSite:
 
     @property
     def text(self) -> str:
-        """`step.py:9 exchange`, `prog+0x1234 main`, or `?`."""
+        """Return the place as text: `step.py:9 exchange`, `prog+0x1234 main`, or `?`."""
         where = "?"
         if self.file:
             where = f"{Path(self.file).name}:{self.line}"
@@ -49,34 +49,36 @@ class CallSite:
 
     @property
     def known(self) -> bool:
-        """Whether a line of source is known."""
+        """Return whether a line of source is known."""
         return self.file is not None
 
 
 UNKNOWN: Final = CallSite()
 
 
-class Placed(Protocol):
+class HasSites(Protocol):
     """What defines sites: a rank, or its tasks. `index` tells them apart."""
 
     index: int
 
     @property
     def definitions(self) -> Definitions:
-        """Sites, modules and Python's code."""
+        """Return sites, modules and Python's code."""
         ...
 
 
 # Python
 
 
-def line_of(code: CodeDefinition, instruction: int) -> int:
-    """The line of the instruction at a byte offset (PEP 657, CPython's Objects/locations.md); 0 where it has none."""
+def line_of_instruction(code: CodeDefinition, instruction: int) -> int:
+    """Return the line of the instruction at a byte offset (PEP 657, CPython's Objects/locations.md); 0 if it
+    has none.
+    """
     line, end, at = code.first_line, 0, 0
     table = code.locations
     while at < len(table):
         kind, length = table[at] >> 3 & 15, (table[at] & 7) + 1
-        delta, at = _delta(table, at + 1, kind)
+        delta, at = _read_line_delta(table, at + 1, kind)
         line += delta or 0
         end += 2 * length
         if instruction < end:
@@ -84,21 +86,24 @@ def line_of(code: CodeDefinition, instruction: int) -> int:
     return 0
 
 
-def _delta(table: bytes, at: int, kind: int) -> tuple[int | None, int]:
-    """By how much an entry's line differs from the one before (None: no line), and where the next entry begins."""
+def _read_line_delta(table: bytes, at: int, kind: int) -> tuple[int | None, int]:
+    """Return by how much an entry's line differs from the one before (None: no line), and where the next entry
+    begins.
+    """
     if kind == 15:
         return None, at
     if kind in (13, 14):
-        value, at = _number(table, at)
+        value, at = _read_varint(table, at)
         for _ in range(3 if kind == 14 else 0):
-            _, at = _number(table, at)
+            _, at = _read_varint(table, at)
         return (-(value >> 1) if value & 1 else value >> 1), at
     if kind >= 10:
         return kind - 10, at + 2
     return 0, at + 1
 
 
-def _number(table: bytes, at: int) -> tuple[int, int]:
+def _read_varint(table: bytes, at: int) -> tuple[int, int]:
+    """Read a number of 6-bit groups, and return it with the place after it."""
     value = shift = 0
     while at < len(table):
         part = table[at]
@@ -121,35 +126,36 @@ class Sites:
 
     def __init__(self, root: Path, problems: list[str]) -> None:
         self._known: dict[tuple[int, int], CallSite] = {}
-        self._native = _cached(root, problems) if (root / "sites.json").exists() else {}
+        self._native = _read_sites_json(root, problems) if (root / "sites.json").exists() else {}
 
-    def site(self, rank: Placed, id: int) -> CallSite:
-        """The site that a rank knows by `id`."""
+    def site(self, rank: HasSites, id: int) -> CallSite:
+        """Return the site that a rank knows by `id`."""
         key = rank.index, id
         if key not in self._known:
             definition: Any = rank.definitions.site(id) if id else None
-            self._known[key] = self._resolve(rank, definition) if definition else UNKNOWN
+            self._known[key] = self._resolve_definition(rank, definition) if definition else UNKNOWN
         return self._known[key]
 
-    def native(self, rank: Placed, module: int, offset: int) -> list[CallSite]:
-        """The place of a return address, and those into which its function was inlined, innermost first."""
-        return self._frames(rank, module, offset)
+    def native(self, rank: HasSites, module: int, offset: int) -> list[CallSite]:
+        """Return the place of a return address, and those into which its function was inlined, innermost first."""
+        return self._resolve_frames(rank, module, offset)
 
-    def _resolve(self, rank: Placed, definition: SiteDefinition) -> CallSite:
+    def _resolve_definition(self, rank: HasSites, definition: SiteDefinition) -> CallSite:
+        """Return the call site of a definition, with its callers."""
         module = rank.definitions.module(definition.module) if definition.module else None
         path = module.path if module else None
         code = rank.definitions.code(definition.code) if definition.code else None
         if code:
-            callers = tuple(_python(rank, *above, path, definition.offset) for above in definition.callers)
-            own = _python(rank, definition.code, definition.instruction, path, definition.offset)
+            callers = tuple(_python_site(rank, *above, path, definition.offset) for above in definition.callers)
+            own = _python_site(rank, definition.code, definition.instruction, path, definition.offset)
             return replace(own, callers=callers)
-        own, *above = self._frames(rank, definition.module, definition.offset)
+        own, *above = self._resolve_frames(rank, definition.module, definition.offset)
         for caller in () if definition.code else definition.callers:
-            above += self._frames(rank, *caller)
-        return replace(own, callers=tuple(_of_the_program(above)))
+            above += self._resolve_frames(rank, *caller)
+        return replace(own, callers=tuple(_callers_in_program(above)))
 
-    def _frames(self, rank: Placed, module: int, offset: int) -> list[CallSite]:
-        """The place of a return address, and those into which its function was inlined."""
+    def _resolve_frames(self, rank: HasSites, module: int, offset: int) -> list[CallSite]:
+        """Return the place of a return address, and those into which its function was inlined."""
         of = rank.definitions.module(module) if module else None
         if of is None:
             return [CallSite(offset=offset)]
@@ -157,30 +163,31 @@ class Sites:
         return [CallSite(*frame, of.path, offset) for frame in found]
 
 
-def _python(rank: Placed, id: int, instruction: int, path: str | None, offset: int) -> CallSite:
+def _python_site(rank: HasSites, id: int, instruction: int, path: str | None, offset: int) -> CallSite:
     code = rank.definitions.code(id)
-    return CallSite(code.file, line_of(code, instruction), code.name, path, offset) if code else UNKNOWN
+    return CallSite(code.file, line_of_instruction(code, instruction), code.name, path, offset) if code else UNKNOWN
 
 
-def _of_the_program(callers: Sequence[CallSite]) -> Iterator[CallSite]:
-    """Callers up to the one that the system starts."""
+def _callers_in_program(callers: Sequence[CallSite]) -> Iterator[CallSite]:
+    """Yield the callers up to the one that the system starts."""
     for caller in callers:
-        if caller.function in _STARTERS or of_the_system(caller.module or ""):
+        if caller.function in _STARTERS or is_start_library(caller.module or ""):
             return
         yield caller
         if caller.function in ("main", "MAIN__"):
             return
 
 
-def of_the_system(module: str) -> bool:
-    """Whether a module is libc or the loader, which start every program."""
+def is_start_library(module: str) -> bool:
+    """Return whether a module is libc or the loader, which start every program."""
     return Path(module).name.startswith(("libc.so", "libc-", "ld-"))
 
 
 _STARTERS: Final = ("_start", "__libc_start_main", "__libc_start_call_main")
 
 
-def _cached(root: Path, problems: list[str]) -> dict[Place, list[Found]]:
+def _read_sites_json(root: Path, problems: list[str]) -> dict[Place, list[Found]]:
+    """Return the frames of each place in RUN/sites.json; {} if it is damaged."""
     data = read_json(root, "sites.json", SCHEMA, problems)
     found: dict[Place, list[Found]] = {}
     modules = data.get("modules")
@@ -188,14 +195,15 @@ def _cached(root: Path, problems: list[str]) -> dict[Place, list[Found]]:
         try:
             path, build_id = str(module["path"]), str(module["build_id"])
             for offset, frames in module["sites"].items():
-                found[path, build_id, int(offset)] = [_frame(*frame) for frame in frames[:MAX_FRAMES]]
+                found[path, build_id, int(offset)] = [_check_frame(*frame) for frame in frames[:MAX_FRAMES]]
         except (AttributeError, KeyError, TypeError, ValueError):
             problems.append(
-                "sites.json is damaged in part; delete it, and `weft run` or weft.trace.site_lines.resolve makes it"
+                "sites.json is damaged in part; delete it, and `weft run` or weft.trace.site_lines.resolve_sites "
+                "makes it"
             )
     return found
 
 
-def _frame(file: Any, line: Any, function: Any) -> Found:
+def _check_frame(file: Any, line: Any, function: Any) -> Found:
     named = file is not None and 0 <= int(line) < MAX_LINE
     return str(file) if named else None, int(line) if named else 0, function and str(function)

@@ -1,4 +1,4 @@
-"""The slot of one event: what of an MPI call is told without its tail and without the definitions of its rank."""
+"""The slot of one event: what is known of an MPI call without its tail and without the definitions of its rank."""
 
 from __future__ import annotations
 
@@ -9,66 +9,67 @@ from weft.trace.layout import Flag
 
 
 class Slot:
-    """One row of the events of a thread (dtype layout.EVENT). What it tells is read when it is asked for."""
+    """One row of the events of a thread (dtype layout.EVENT), whose fields are decoded on demand."""
 
     def __init__(self, slot: np.void) -> None:
         self._slot = slot
 
     @property
     def flags(self) -> Flag:
-        """The slot's flags."""
+        """Return the slot's flags."""
         return Flag(int(self._slot["flags"]))
 
     @property
     def open(self) -> bool:
-        """Whether the call never returned."""
+        """Return whether the call never returned."""
         return not int(self._slot["flags"]) & Flag.CLOSED
 
     @property
     def comm_id(self) -> int:
-        """The rank's own id of the communicator."""
+        """Return the rank's own id of the communicator."""
         return int(self._slot["comm"])
 
     @property
     def peer(self) -> int:
-        """Dest, source, root or target in the communicator; for a closed wildcard receive the source that it got.
+        """Return dest, source, root or target in the communicator; for a closed wildcard receive the source that it
+        got.
 
         Negative: layout.ANY_SOURCE (a wildcard that is still open, or nonblocking), PROC_NULL, ROOT, or the invalid
-        rank that the program gave. Where a call has no peer: 0.
+        rank that the program gave. 0 if a call has no peer.
         """
         return layout.raw_rank(int(self._slot["peer"]))
 
     @property
     def tag(self) -> int:
-        """The tag; for reductions the id of the operation; for a closed wildcard the tag that it got."""
+        """Return the tag; for reductions the id of the operation; for a closed wildcard the tag that it got."""
         return int(self._slot["tag"])
 
     @property
     def datatype_id(self) -> int:
-        """The rank's own id of the datatype."""
+        """Return the rank's own id of the datatype."""
         return int(self._slot["datatype"])
 
     @property
     def object(self) -> int:
-        """Id of the request, window, file, message or created object; its class is that of the parameter."""
+        """Return the id of the request, window, file, message or created object; its class is that of the parameter."""
         return int(self._slot["object"])
 
     @property
     def buffer(self) -> int:
-        """Address of the buffer; layout.IN_PLACE; 0 for MPI_BOTTOM and NULL."""
+        """Return the address of the buffer; layout.IN_PLACE; 0 for MPI_BOTTOM and NULL."""
         return int(self._slot["buffer"])
 
     @property
     def flag(self) -> bool:
-        """The call's LOGICAL `flag`."""
+        """Return the call's LOGICAL `flag`."""
         return bool(self.flags & Flag.TRUE)
 
     @property
     def error(self) -> int:
-        """MPI error class of the returned code, 0 for success, 255 for a class above 254."""
+        """Return the MPI error class of the returned code, 0 for success, 255 for a class above 254."""
         return int(self._slot["error"])
 
     @property
     def site_id(self) -> int:
-        """The rank's own id of the call site."""
+        """Return the rank's own id of the call site."""
         return int(self._slot["site"])

@@ -11,7 +11,7 @@ from typing import Any, Final
 from weft.base.lazy import dataclass
 from weft.trace.functions import Function, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, Flag
-from weft.trace.varint import Cursor, Damaged, put_s, put_u, put_z, signed64
+from weft.trace.varint import Cursor, Damaged, encode_signed, encode_string, encode_unsigned, signed64
 
 MAX_STRING: Final = 4096
 _MOD: Final = 2**64 - 1
@@ -45,7 +45,8 @@ class Tail:
     end: int = 0
 
 
-def _scalar(cursor: Cursor, type: str, buffer: int) -> object:
+def _read_scalar(cursor: Cursor, type: str, buffer: int) -> object:
+    """Read one value of a type; addresses are relative to the buffer."""
     if type == "int":
         return cursor.z()
     if type == "address":
@@ -53,21 +54,23 @@ def _scalar(cursor: Cursor, type: str, buffer: int) -> object:
     if type == "string":
         return cursor.s()
     if type == "status":
-        return _status(cursor)
+        return _read_status(cursor)
     if type == "double":
-        return cursor.double()
-    return cursor.u()
+        return cursor.read_double()
+    return cursor.read_unsigned()
 
 
-def _status(cursor: Cursor) -> Status | None:
-    head = cursor.u()
+def _read_status(cursor: Cursor) -> Status | None:
+    """Read a status, None if there is none."""
+    head = cursor.read_unsigned()
     if head == 0:
         return None
-    source, tag, count, error = cursor.z(), cursor.z(), cursor.u(), cursor.u()
+    source, tag, count, error = cursor.z(), cursor.z(), cursor.read_unsigned(), cursor.read_unsigned()
     return Status(source, tag, count, bool((head - 1) & 1), error)
 
 
-def _array(cursor: Cursor, type: str, buffer: int) -> list[Any]:
+def _read_array(cursor: Cursor, type: str, buffer: int) -> list[Any]:
+    """Read the elements of an array; integers are stored as differences."""
     n = cursor.count(8 if type == "double" else 1)
     if type == "int":
         values, last = [], 0
@@ -75,15 +78,15 @@ def _array(cursor: Cursor, type: str, buffer: int) -> list[Any]:
             last = signed64(last + cursor.z())
             values.append(last)
         return values
-    return [_scalar(cursor, type, buffer) for _ in range(n)]
+    return [_read_scalar(cursor, type, buffer) for _ in range(n)]
 
 
-def _value(cursor: Cursor, parameter: Parameter, buffer: int) -> object:
-    return (_array if parameter.array else _scalar)(cursor, parameter.type, buffer)
+def _read_value(cursor: Cursor, parameter: Parameter, buffer: int) -> object:
+    return (_read_array if parameter.array else _read_scalar)(cursor, parameter.type, buffer)
 
 
-def exited(function: Function, flags: int, count: int) -> bool:
-    """Whether the tail has its exit part: not while the call is open, nor for polls that failed (`count` of them)."""
+def has_exit_part(function: Function, flags: int, count: int) -> bool:
+    """Return whether the tail has its exit part: not while the call is open, nor for `count` polls that failed."""
     failed_polls = function.is_poll and not flags & Flag.TRUE and count > 0
     return bool(flags & Flag.CLOSED) and not failed_polls
 
@@ -96,18 +99,18 @@ def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor:
     tail = Tail()
     try:
         if flags & Flag.TICKET:
-            tail.ticket = cursor.u()
+            tail.ticket = cursor.read_unsigned()
         if count == COUNT_IN_TAIL:
             tail.count = cursor.z()
         for parameter in function.tail_in:
-            tail.values[parameter.name] = _value(cursor, parameter, buffer)
-        if exited(function, flags, count):
+            tail.values[parameter.name] = _read_value(cursor, parameter, buffer)
+        if has_exit_part(function, flags, count):
             for parameter in function.tail_out:
-                tail.out[parameter.name] = _value(cursor, parameter, buffer)
+                tail.out[parameter.name] = _read_value(cursor, parameter, buffer)
             if "status" in function.slot:
-                tail.received = cursor.u()
+                tail.received = cursor.read_unsigned()
             if flags & Flag.TICKET and function.probes:
-                tail.decided = cursor.u()
+                tail.decided = cursor.read_unsigned()
     except Damaged as error:
         tail.damage = str(error)
     tail.end = cursor.position
@@ -119,42 +122,49 @@ def decode_tail(function: Function, flags: int, count: int, buffer: int, cursor:
 
 def _encode_scalar(value: Any, type: str, buffer: int) -> bytes:
     if type == "int":
-        return put_z(int(value))
+        return encode_signed(int(value))
     if type == "address":
-        return put_z(int(value) - buffer)
+        return encode_signed(int(value) - buffer)
     if type == "string":
         data = value.encode() if isinstance(value, str) else bytes(value)
-        return put_s(data[:MAX_STRING])
+        return encode_string(data[:MAX_STRING])
     if type == "status":
         return _encode_status(value)
     if type == "double":
         return struct.pack("<d", value)
-    return put_u(int(value))
+    return encode_unsigned(int(value))
 
 
 def _encode_status(status: Status | None) -> bytes:
     if status is None:
-        return put_u(0)
-    head = put_u(1 + status.cancelled)
-    return head + put_z(status.source) + put_z(status.tag) + put_u(status.count) + put_u(status.error)
+        return encode_unsigned(0)
+    head = encode_unsigned(1 + status.cancelled)
+    return (
+        head
+        + encode_signed(status.source)
+        + encode_signed(status.tag)
+        + encode_unsigned(status.count)
+        + encode_unsigned(status.error)
+    )
 
 
-def _encode(value: Any, parameter: Parameter, buffer: int) -> bytes:
+def _encode_value(value: Any, parameter: Parameter, buffer: int) -> bytes:
+    """Encode an argument as `_read_value` reads it; None becomes the type's default."""
     if not parameter.array:
-        return _encode_scalar(_default(parameter.type) if value is None else value, parameter.type, buffer)
+        return _encode_scalar(_default_of(parameter.type) if value is None else value, parameter.type, buffer)
     values = [] if value is None else list(value)
-    parts = [put_u(len(values))]
+    parts = [encode_unsigned(len(values))]
     last = 0
     for item in values:
         if parameter.type == "int":
-            parts.append(put_z(int(item) - last))
+            parts.append(encode_signed(int(item) - last))
             last = int(item)
         else:
             parts.append(_encode_scalar(item, parameter.type, buffer))
     return b"".join(parts)
 
 
-def _default(type: str) -> object:
+def _default_of(type: str) -> object:
     return {"string": "", "status": None, "double": 0.0}.get(type, 0)
 
 
@@ -163,18 +173,18 @@ def encode_tail(
     slot_count: int = 0, ticket: int = 0, received: int = 0, decided: int | None = None,
     outs: Mapping[str, object] | None = None,
 ) -> bytes:  # fmt: skip
-    """The mirror of decode_tail. `count` is given where the slot's count is COUNT_IN_TAIL."""
+    """Encode a tail as decode_tail reads it. `count` is given if the slot's count is COUNT_IN_TAIL."""
     parts = []
     if flags & Flag.TICKET:
-        parts.append(put_u(ticket))
+        parts.append(encode_unsigned(ticket))
     if count is not None:
-        parts.append(put_z(count))
-    parts += [_encode(values.get(p.name), p, buffer) for p in function.tail_in]
-    if exited(function, flags, slot_count):
+        parts.append(encode_signed(count))
+    parts += [_encode_value(values.get(p.name), p, buffer) for p in function.tail_in]
+    if has_exit_part(function, flags, slot_count):
         outs = {**values, **(outs or {})}
-        parts += [_encode(outs.get(p.name), p, buffer) for p in function.tail_out]
+        parts += [_encode_value(outs.get(p.name), p, buffer) for p in function.tail_out]
         if "status" in function.slot:
-            parts.append(put_u(received))
+            parts.append(encode_unsigned(received))
         if flags & Flag.TICKET and function.probes:
-            parts.append(put_u(ticket if decided is None else decided))
+            parts.append(encode_unsigned(ticket if decided is None else decided))
     return b"".join(parts)

@@ -22,7 +22,7 @@ from weft.native.headers.switches import SWITCH, TASKS_MAGIC, TaskKind
 from weft.trace.definitions import Definitions, ThreadDefinition
 from weft.trace.layout import Events, State, StreamKind
 from weft.trace.rankfile import RankFile
-from weft.trace.sites import UNKNOWN, CallSite, Placed
+from weft.trace.sites import UNKNOWN, CallSite, HasSites
 
 FOLDER: Final = "tasks"
 SUFFIX: Final = ".tasks"
@@ -31,8 +31,8 @@ NAMED: Final = 0
 """The class of the NAMEs of tasks."""
 
 
-def label_of(task: int, name: str) -> str:
-    """How people read a task."""
+def task_label(task: int, name: str) -> str:
+    """Return how people read a task: `task 7 (name)`."""
     return f"task {task} ({name})" if name else f"task {task}"
 
 
@@ -48,8 +48,8 @@ class LogicalTask:
 
     @property
     def label(self) -> str:
-        """How people read it."""
-        return label_of(self.id, self.name)
+        """Return how people read it."""
+        return task_label(self.id, self.name)
 
 
 class TaskFile(RankFile):
@@ -61,7 +61,7 @@ class TaskFile(RankFile):
     WHAT = "file of tasks"
 
 
-class _Stay(NamedTuple):
+class SlotStay(NamedTuple):
     """A thread's time in a slot: its number in the kernel, and which rows of the slot's stream are its own."""
 
     tid: int
@@ -70,44 +70,44 @@ class _Stay(NamedTuple):
     end: int
 
 
-def _stays(threads: Sequence[ThreadDefinition], lengths: dict[int, int]) -> dict[int, list[_Stay]]:
-    """The stays of each thread, by its number in the kernel."""
-    found: dict[int, list[_Stay]] = defaultdict(list)
+def _find_slot_stays(threads: Sequence[ThreadDefinition], lengths: dict[int, int]) -> dict[int, list[SlotStay]]:
+    """Return each thread's times in slots, by its number in the kernel."""
+    found: dict[int, list[SlotStay]] = defaultdict(list)
     ends = dict(lengths)
     for thread in reversed(threads):
         end = ends.get(thread.slot, 0)
-        found[thread.tid].append(_Stay(thread.tid, thread.slot, min(thread.first_event, end), end))
+        found[thread.tid].append(SlotStay(thread.tid, thread.slot, min(thread.first_event, end), end))
         ends[thread.slot] = min(thread.first_event, end)
     return found
 
 
-class OfThread(Protocol):
-    """What is asked here of a thread of a rank."""
+class TaskThread(Protocol):
+    """What `Tasks` needs to know of a thread of a rank."""
 
     slot: int
 
     @property
     def events(self) -> Events:
-        """Its calls, in their order."""
+        """Return its calls, in their order."""
         ...
 
 
-class OfRank(Placed, Protocol):
-    """What is asked here of a rank: the order of the calls of its threads."""
+class TaskRank(HasSites, Protocol):
+    """What `Tasks` needs to know of a rank: the order of the calls of its threads."""
 
     @property
-    def threads(self) -> Sequence[OfThread]:
-        """Those that made calls."""
+    def threads(self) -> Sequence[TaskThread]:
+        """Return the threads that made calls."""
         ...
 
     @property
     def event_threads(self) -> NDArray[np.int32]:
-        """For each call, which of `threads` made it."""
+        """Return for each call which of `threads` made it."""
         ...
 
     @property
     def event_positions(self) -> NDArray[np.int64]:
-        """For each call, its index among its thread's."""
+        """Return for each call its index among its thread's."""
         ...
 
 
@@ -115,7 +115,7 @@ class Tasks:
     """The tasks of one rank that made calls. `site` resolves the places where they were made, `say` takes problems."""
 
     def __init__(
-        self, rank: OfRank, file: TaskFile, say: Callable[..., None], site: Callable[[Placed, int], CallSite]
+        self, rank: TaskRank, file: TaskFile, say: Callable[..., None], site: Callable[[HasSites, int], CallSite]
     ) -> None:
         self._rank, self._file, self._told, self._site = rank, file, say, site
         self.index = -1 - rank.index
@@ -132,20 +132,20 @@ class Tasks:
 
     @cached_property
     def definitions(self) -> Definitions:
-        """Threads, sites and names, as in a record."""
+        """Return threads, sites and names, as in a record."""
         definitions = Definitions(self._file.stream(StreamKind.DEFINITIONS).tobytes())
-        self._say(*definitions.problems)
+        self._note_problems(*definitions.problems)
         return definitions
 
     @property
     def runtime(self) -> str:
-        """`openmp` or `asyncio`."""
+        """Return `openmp` or `asyncio`."""
         return (self.definitions.library or ("", ""))[0]
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
-        """For each of the rank's events the number of the task that made the call; 0: none, or not known."""
-        numbers, rank = self._joined[0], self._rank
+        """Return for each of the rank's events the number of the task that made the call; 0: none, or unknown."""
+        numbers, rank = self._join_calls_and_switches[0], self._rank
         if len(rank.threads) == 1:
             return numbers[0]
         of, at = rank.event_threads, rank.event_positions
@@ -155,11 +155,11 @@ class Tasks:
         return ids
 
     def of(self, event: int) -> LogicalTask | None:
-        """The task that made a call; None for none, or one that is not known."""
+        """Return the task that made a call; None for none, or an unknown one."""
         return self.get(int(self.ids[event]))
 
     def get(self, id: int) -> LogicalTask | None:
-        """The task of a number; None for one that made no call."""
+        """Return the task with a number; None for one that made no call."""
         ids, rows = self._definitions
         at = int(np.searchsorted(ids, id))
         if not id or at == len(ids) or ids[at] != id:
@@ -170,35 +170,39 @@ class Tasks:
         where = self._site(self, site) if site else UNKNOWN
         return LogicalTask(id, int(row["parent"]) or None, kind, names.get((NAMED, int(row["name"])), ""), where)
 
-    def _say(self, *texts: str) -> None:
+    def _note_problems(self, *texts: str) -> None:
         self._told(*(f"{self._file.name}: {text}" for text in texts))
 
     @property
     def _definitions(self) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
-        return self._joined[1:]
+        return self._join_calls_and_switches[1:]
 
     @cached_property
-    def _joined(self) -> tuple[list[NDArray[np.int64]], NDArray[np.int64], NDArray[Any]]:
-        """For each thread of the rank the tasks of its calls; then the numbers of all tasks, and a switch to each."""
+    def _join_calls_and_switches(self) -> tuple[list[NDArray[np.int64]], NDArray[np.int64], NDArray[Any]]:
+        """Return for each thread of the rank the tasks of its calls; then the numbers of all tasks, and a switch to
+        each.
+        """
         threads = self._rank.threads
         if self._file.problems or self.definitions.problems:  # where a switch is lost, the one before has no end
-            self._say("is damaged: which task made a call of its rank is unknown")
+            self._note_problems("is damaged: which task made a call of its rank is unknown")
             none = [np.zeros(len(thread.events), np.int64) for thread in threads]
             return none, np.empty(0, np.int64), np.empty(0, SWITCH)
         numbers = {thread.slot: np.zeros(len(thread.events), np.int64) for thread in threads}
-        rows = {slot: self._switches(slot) for slot in self._file.threads()}
-        calling = _stays(self._rank.definitions.threads, {slot: len(column) for slot, column in numbers.items()})
-        switching = _stays(self.definitions.threads, {slot: len(column) for slot, column in rows.items()})
+        rows = {slot: self._read_switches(slot) for slot in self._file.threads()}
+        calling = _find_slot_stays(
+            self._rank.definitions.threads, {slot: len(column) for slot, column in numbers.items()}
+        )
+        switching = _find_slot_stays(self.definitions.threads, {slot: len(column) for slot, column in rows.items()})
         used = []
         for tid in calling.keys() & switching.keys():
             if len(calling[tid]) > 1 or len(switching[tid]) > 1:
-                self._say(f"two threads had the number {tid} in turn: the tasks of their calls are unknown")
+                self._note_problems(f"two threads had the number {tid} in turn: the tasks of their calls are unknown")
                 continue
             [call], [switch] = calling[tid], switching[tid]
             if call.slot not in numbers or switch.slot not in rows:
                 continue
-            part = self._whole(rows[switch.slot][switch.first : switch.end], tid)
-            of_call = _of_calls(part, call.end - call.first)
+            part = self._trusted_switches(rows[switch.slot][switch.first : switch.end], tid)
+            of_call = _switch_of_each_call(part, call.end - call.first)
             known = of_call >= 0
             numbers[call.slot][call.first : call.end][known] = part["task"][of_call[known]].astype(np.int64)
             used.append(part[np.unique(of_call[known])])
@@ -207,26 +211,26 @@ class Tasks:
         ids, first = np.unique(every["task"].astype(np.int64), return_index=True)
         return [numbers[thread.slot] for thread in threads], ids, every[first]
 
-    def _switches(self, slot: int) -> NDArray[np.generic]:
+    def _read_switches(self, slot: int) -> NDArray[np.generic]:
         data = self._file.stream(StreamKind.EVENTS, slot)
         return data[: len(data) // SWITCH.itemsize * SWITCH.itemsize].view(SWITCH)
 
-    def _whole(self, rows: NDArray[Any], tid: int) -> NDArray[Any]:
-        """The switches up to the first that cannot be: none of what follows it is believed."""
+    def _trusted_switches(self, rows: NDArray[Any], tid: int) -> NDArray[Any]:
+        """Return the switches up to the first impossible one: nothing after it is believed."""
         counted = rows["calls"]
         wrong = np.concatenate([[False], counted[1:] <= counted[:-1]]) if len(rows) else np.empty(0, np.bool_)
         wrong |= (counted >= 2**63) | (rows["task"] >= 2**63)
         if not wrong.any():
             return rows
         end = int(np.argmax(wrong))
-        self._say(f"switch {end} of thread {tid} is damaged: the tasks of later calls are unknown")
+        self._note_problems(f"switch {end} of thread {tid} is damaged: the tasks of later calls are unknown")
         whole = rows[:end].copy()
         whole["task"][end - 1 :] = 0  # nobody knows where the last one ends
         return whole
 
 
-def _of_calls(rows: NDArray[Any], count: int) -> NDArray[np.int64]:
-    """For each of a thread's first `count` calls the switch that it stands behind; -1 for none."""
+def _switch_of_each_call(rows: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """Return for each of a thread's first `count` calls the switch that it comes after; -1 for none."""
     calls = np.arange(count, dtype=np.int64)
     counted = rows["calls"].astype(np.int64)
     found = np.searchsorted(counted, calls, side="right") - 1
@@ -235,8 +239,8 @@ def _of_calls(rows: NDArray[Any], count: int) -> NDArray[np.int64]:
     return np.where(over, -1, found)
 
 
-def task_files(root: Path, problems: list[str]) -> dict[tuple[str, int, str], TaskFile]:
-    """The readable files of RUN/tasks by host, process and job."""
+def read_task_files(root: Path, problems: list[str]) -> dict[tuple[str, int, str], TaskFile]:
+    """Return the readable files of RUN/tasks by host, process and job."""
     folder = root / FOLDER
     if not folder.exists():
         return {}

@@ -10,12 +10,12 @@ class Damaged(ValueError):
 
 
 def zigzag(value: int) -> int:
-    """The unsigned form of a signed 64-bit number."""
+    """Return the unsigned form of a signed 64-bit number."""
     return (value << 1) ^ (value >> 63)
 
 
 def unzigzag(value: int) -> int:
-    """The signed number of its unsigned form."""
+    """Return the signed number with this unsigned form."""
     return (value >> 1) ^ -(value & 1)
 
 
@@ -25,8 +25,8 @@ def signed64(value: int) -> int:
     return value - 2**64 if value >> 63 else value
 
 
-def put_u(value: int) -> bytes:
-    """LEB128 of an unsigned number."""
+def encode_unsigned(value: int) -> bytes:
+    """Encode an unsigned number as LEB128."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -35,15 +35,15 @@ def put_u(value: int) -> bytes:
     return bytes(out)
 
 
-def put_z(value: int) -> bytes:
-    """LEB128 of a signed 64-bit number."""
-    return put_u(zigzag(signed64(value)))
+def encode_signed(value: int) -> bytes:
+    """Encode a signed 64-bit number as LEB128."""
+    return encode_unsigned(zigzag(signed64(value)))
 
 
-def put_s(text: str | bytes) -> bytes:
-    """Length and bytes."""
+def encode_string(text: str | bytes) -> bytes:
+    """Encode a string as length and bytes."""
     data = text.encode() if isinstance(text, str) else text
-    return put_u(len(data)) + data
+    return encode_unsigned(len(data)) + data
 
 
 _MOST_BYTES = 1 << 62
@@ -62,11 +62,11 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """Bytes not yet read."""
+        """Return the number of bytes not yet read."""
         return self.end - self.position
 
-    def u(self) -> int:
-        """An unsigned varint below 2^64."""
+    def read_unsigned(self) -> int:
+        """Read an unsigned varint below 2^64."""
         value = shift = 0
         position = self.position
         while position < self.end and shift < 70:
@@ -82,31 +82,31 @@ class Cursor:
         raise Damaged(f"no whole number at byte {self.position}")
 
     def z(self) -> int:
-        """A signed varint."""
-        return unzigzag(self.u())
+        """Read a signed varint."""
+        return unzigzag(self.read_unsigned())
 
     def size(self) -> int:
-        """How many bytes there are of something, or where: Damaged for more than any memory has."""
-        return self._sane(self.u())
+        """Read how many bytes there are of something, or an address. Damaged for more than any memory has."""
+        return self._check_magnitude(self.read_unsigned())
 
     def distance(self) -> int:
-        """How many bytes one thing is behind another, or before it: Damaged for more than any memory has."""
-        return self._sane(self.z())
+        """Read a signed distance in bytes. Damaged for more than any memory has."""
+        return self._check_magnitude(self.z())
 
-    def _sane(self, n: int) -> int:
+    def _check_magnitude(self, n: int) -> int:
         if abs(n) >= _MOST_BYTES:
             raise Damaged(f"{n} bytes announced before byte {self.position}")
         return n
 
-    def count(self, each: int = 1) -> int:
-        """A number of elements that follow, each of at least `each` bytes; never more than can follow."""
-        n = self.u()
-        if n * each > self.left:
+    def count(self, element_bytes: int = 1) -> int:
+        """Read a number of elements that follow, each of at least `each` bytes. Damaged for more than can follow."""
+        n = self.read_unsigned()
+        if n * element_bytes > self.left:
             raise Damaged(f"{n} elements announced at byte {self.position} where {self.left} bytes are left")
         return n
 
     def raw(self, n: int) -> bytes:
-        """The next `n` bytes."""
+        """Return the next `n` bytes."""
         if n > self.left:
             raise Damaged(f"{n} bytes announced at byte {self.position} where {self.left} are left")
         start = self.position
@@ -114,10 +114,10 @@ class Cursor:
         return bytes(self.data[start : self.position])
 
     def s(self) -> str:
-        """A string; bytes that are not UTF-8 are written as backslash escapes."""
-        return self.raw(self.u()).decode("utf-8", "backslashreplace")
+        """Read a string; bytes that are not UTF-8 are written as backslash escapes."""
+        return self.raw(self.read_unsigned()).decode("utf-8", "backslashreplace")
 
-    def double(self) -> float:
-        """Eight bytes."""
+    def read_double(self) -> float:
+        """Read a number of eight bytes."""
         value: float = struct.unpack("<d", self.raw(8))[0]
         return value

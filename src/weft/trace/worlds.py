@@ -13,7 +13,7 @@ from weft.trace.layout import Def
 
 MAX_GROUP: Final = 2**20
 MAX_WORLDS: Final = 256
-"""Other worlds of one process that are looked at (the recorder names 64)."""
+"""The most other worlds of one process that are read (the recorder names 64)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,15 @@ class World:
     ranks: tuple[int, ...]
 
 
-class Process(Protocol):
-    """What is asked of a rank here."""
+class WorldMember(Protocol):
+    """What `kin` needs to know of a rank."""
 
     index: int
     world: int
 
     @property
     def definitions(self) -> Definitions:
-        """Worlds and communicators that it knows."""
+        """Return the worlds and communicators that it knows."""
         ...
 
 
@@ -50,8 +50,8 @@ class _Spawn:
     """By rank index: that rank's own number of the new world."""
 
 
-def kin(ranks: Sequence[Process], worlds: Sequence[World]) -> dict[int, dict[int, tuple[int, ...]]]:
-    """For each rank index: the processes of the other worlds that it knows, by its own numbers for them.
+def find_known_worlds(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> dict[int, dict[int, tuple[int, ...]]]:
+    """Return for each rank index the processes of the other worlds that it knows, by its own numbers for them.
 
     The root of a spawn and its children have a name for it, which the recorder gave. Where a process has none, it knows
     the other side only by its size: the two are paired by both sizes, and among equals in the order of time, as
@@ -59,10 +59,12 @@ def kin(ranks: Sequence[Process], worlds: Sequence[World]) -> dict[int, dict[int
     """
     known: dict[int, dict[int, tuple[int, ...]]] = defaultdict(dict)
     parents: dict[int, tuple[int, ...]] = {}
-    made = {world.index: d for world in worlds[1:] if (d := _made_by(ranks, world))}
+    made = {world.index: d for world in worlds[1:] if (d := _parent_definition(ranks, world))}
     named = {definition.name: worlds[index] for index, definition in made.items() if definition.name}
-    for spawn in sorted(_spawns(ranks, worlds), key=lambda s: not s.name):
-        child = named.get(spawn.name) if spawn.name else _child(made, worlds[spawn.world + 1 :], spawn, parents)
+    for spawn in sorted(_list_spawn_calls(ranks, worlds), key=lambda s: not s.name):
+        child = (
+            named.get(spawn.name) if spawn.name else _find_child_world(made, worlds[spawn.world + 1 :], spawn, parents)
+        )
         if child:
             parents[child.index] = spawn.group
             for index, number in spawn.numbers.items():
@@ -74,16 +76,16 @@ def kin(ranks: Sequence[Process], worlds: Sequence[World]) -> dict[int, dict[int
     return dict(known)
 
 
-def _spawns(ranks: Sequence[Process], worlds: Sequence[World]) -> list[_Spawn]:
-    """Each spawn once: the n-th ones of the members of one group are one call, and its root knows the name."""
+def _list_spawn_calls(ranks: Sequence[WorldMember], worlds: Sequence[World]) -> list[_Spawn]:
+    """Return each spawn once: the n-th ones of the members of one group are one call, and its root knows the name."""
     found: dict[tuple[tuple[int, ...], int], _Spawn] = {}
     for rank in ranks:
         seen: Counter[tuple[int, ...]] = Counter()
         made = [d for d in islice(rank.definitions.all(Def.WORLD), MAX_WORLDS) if d.origin.startswith("spawn")]
-        for definition, comm in zip(made, _over(rank, [d.index for d in made]), strict=True):
+        for definition, comm in zip(made, _find_intercomms(rank, [d.index for d in made]), strict=True):
             if definition.size > MAX_GROUP:
                 continue
-            group = _expand(worlds[rank.world].ranks, comm.local) if comm else ()
+            group = _expand_group(worlds[rank.world].ranks, comm.local) if comm else ()
             seen[group] += 1
             other = found.get((group, seen[group]))
             numbers = {**(other.numbers if other else {}), rank.index: definition.index}
@@ -92,8 +94,8 @@ def _spawns(ranks: Sequence[Process], worlds: Sequence[World]) -> list[_Spawn]:
     return list(found.values())
 
 
-def _over(rank: Process, numbers: list[int]) -> list[CommDefinition | None]:
-    """The intercommunicators whose remote groups are the worlds that the process gave these numbers."""
+def _find_intercomms(rank: WorldMember, numbers: list[int]) -> list[CommDefinition | None]:
+    """Return the intercommunicators whose remote groups are the worlds that the process gave these numbers."""
     found: dict[int, CommDefinition] = {}
     for comm in rank.definitions.all(Def.COMM) if numbers else ():
         worlds = {run.world for run in comm.remote} if comm.inter else set()
@@ -102,17 +104,18 @@ def _over(rank: Process, numbers: list[int]) -> list[CommDefinition | None]:
     return [found.get(number) for number in numbers]
 
 
-def _expand(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
+def _expand_group(world: tuple[int, ...], members: Members) -> tuple[int, ...]:
+    """Return the indices in trace.ranks of members, -1 for members outside of the world."""
     if sum(run.count for run in members) > min(len(world), MAX_GROUP):
         return ()
     ranks = [run.first + i * run.stride for run in members for i in range(run.count)]
     return tuple(world[r] if 0 <= r < len(world) else -1 for r in ranks)
 
 
-def _child(
+def _find_child_world(
     made: Mapping[int, WorldDefinition], later: Sequence[World], spawn: _Spawn, taken: Mapping[int, tuple[int, ...]]
 ) -> World | None:
-    """The first world that is still without a parent and fits."""
+    """Return the first world that is still without a parent and fits the spawn."""
     for world in later:
         parent = made.get(world.index)
         fits = not parent or (parent.size == len(spawn.group) and not parent.name)
@@ -121,8 +124,8 @@ def _child(
     return None
 
 
-def _made_by(ranks: Sequence[Process], world: World) -> WorldDefinition | None:
-    """What the first readable rank of a spawned world says of its parents."""
+def _parent_definition(ranks: Sequence[WorldMember], world: World) -> WorldDefinition | None:
+    """Return what the first readable rank of a spawned world says of its parents."""
     for index in world.ranks:
         known: Iterator[WorldDefinition] = ranks[index].definitions.all(Def.WORLD) if index >= 0 else iter(())
         for definition in islice(known, MAX_WORLDS):

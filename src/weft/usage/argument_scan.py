@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match.functions import CODE_ARRAY, CODES, Code
-from weft.native.bridge import U8, addresses
+from weft.native.bridge import U8, array_addresses
 from weft.native.headers import scan
 from weft.native.headers.scan import Rule
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
-from weft.terms.calls import masks, words
+from weft.terms.calls import masks_of, word_set
 from weft.trace import FunctionTable, Rank
 from weft.trace.layout import Def
-from weft.trace.mapping import let_go
+from weft.trace.mapping import release_pages
 
 _ROWS: Final = 65536
 """Of them that are found at a time."""
@@ -54,7 +54,7 @@ def find_suspect_events(rank: Rank, sorts: CheckedFunctions) -> Ints:
     tails = [np.ascontiguousarray(t.tails) for t in rank.threads]
     sizes, windows = _comm_sizes(rank), _window_sizes(rank)
     given = scan.Rules(
-        events=events, count=len(events), threads=threads, tails=addresses(tails, U8, "tails"),
+        events=events, count=len(events), threads=threads, tails=array_addresses(tails, U8, "tails"),
         tail_bytes=np.array([len(t) for t in tails], np.uint64), rules=rules.rules, lead=rules.lead, codes=rules.codes,
         sizes=sizes, size_count=len(sizes), windows=windows, window_count=len(windows),
     )  # fmt: skip
@@ -69,7 +69,7 @@ def find_suspect_events(rank: Rank, sorts: CheckedFunctions) -> Ints:
             count = find(given, ctypes.byref(at), rows, _ROWS)
             found.append(rows[:count].copy())
         for gone in (part, *tails) if len(events) > calls.LONG else ():
-            let_go(gone)
+            release_pages(gone)
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
@@ -110,10 +110,10 @@ def _rules_by_function(functions: FunctionTable, sorts: CheckedFunctions) -> Fun
             rule |= Rule.PEER.value | ("comm" not in function.slot) * Rule.WINDOW.value
             rule |= (slot["peer"] == "source") * Rule.ANY.value | (slot["peer"] != "root") * Rule.NOBODY.value
         rules[function.id] = rule
-    table = masks(functions).table
+    table = masks_of(functions).table
     for names, rule in (
         (sorts.sending, Rule.TAG), (sorts.receiving, Rule.TAG | Rule.ANY_TAG),
-        (sorts.typed | words("Type_free Type_commit"), Rule.TYPE), (sorts.reducing, Rule.OP),
+        (sorts.typed | word_set("Type_free Type_commit"), Rule.TYPE), (sorts.reducing, Rule.OP),
         (sorts.objects, Rule.OBJECT),
     ):  # fmt: skip
         rules[table(names)] |= np.uint16(rule)

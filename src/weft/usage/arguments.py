@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from weft.evidence import Parameter, Refused
 from weft.findings import Finding
 from weft.kinds import Severity
-from weft.mpi.meaning import Form, InPlace, base
+from weft.mpi.meaning import Form, InPlace, base_name
 from weft.terms import calls, describe
-from weft.terms.argument_columns import Ints, Ragged, argument, columns, distinct, ints
-from weft.terms.byte_layouts import meet
-from weft.terms.calls import catalogue, masks, words
-from weft.terms.datatype_layouts import blocks
-from weft.terms.datatype_sizes import solids
-from weft.terms.event_findings import Some, cause, finding, left_out, said
+from weft.terms.argument_columns import Ints, Ragged, decode_argument, decode_columns, integer_column, sorted_distinct
+from weft.terms.byte_layouts import share_bytes
+from weft.terms.calls import catalogue_of, masks_of, word_set
+from weft.terms.datatype_layouts import layout_of_elements
+from weft.terms.datatype_sizes import gapless_sizes
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding, make_left_out_note
 from weft.terms.rank_progress import LEFT
-from weft.terms.significant_arguments import side_of, significant
+from weft.terms.significant_arguments import is_significant, side_of
 from weft.trace import Event, Flag, Function, Rank, Run, Trace
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, ID_DYNAMIC, ID_NULL, IN_PLACE, PROC_NULL, RANK_INVALID_BASE
 from weft.trace.layout import ROOT as ROOT_RANK
@@ -42,22 +42,23 @@ _TYPED = (
     | calls.RECVS
     | calls.IRECVS
     | calls.RECV_INITS
-    | calls.forms(calls.BROADCASTS | words("Reduce Allreduce"), Form.BLOCKING, Form.NONBLOCKING)
+    | calls.forms_of(calls.BROADCASTS | word_set("Reduce Allreduce"), Form.BLOCKING, Form.NONBLOCKING)
 )
 _MOVING = _TYPED | calls.DATA_COLLECTIVES | calls.ICOLLECTIVES | calls.RMA | calls.REQUEST_RMA
-_ROOTED_REDUCING = calls.forms(calls.TO_ROOT & calls.REDUCTIONS)
-_REDUCING = calls.forms(calls.REDUCTIONS, Form.BLOCKING, Form.NONBLOCKING)
+_ROOTED_REDUCING = calls.forms_of(calls.TO_ROOT & calls.REDUCTIONS)
+_REDUCING = calls.forms_of(calls.REDUCTIONS, Form.BLOCKING, Form.NONBLOCKING)
 _ON_WINDOWS = calls.RMA | calls.REQUEST_RMA | calls.LOCKS | calls.UNLOCKS | calls.FLUSHES | calls.WINDOW_COLLECTIVES
 _ALIASED = (
-    calls.among_data(lambda m: m.in_place in (InPlace.SENDING, InPlace.SENDING_AT_ROOT)) - words("Alltoallw Gatherv")
-) | words("Sendrecv")
+    calls.data_collectives(lambda m: m.in_place in (InPlace.SENDING, InPlace.SENDING_AT_ROOT))
+    - word_set("Alltoallw Gatherv")
+) | word_set("Sendrecv")
 """Calls with two buffers, each of one address and one datatype."""
-_ON_REQUESTS = words("Start") | calls.CANCELS | calls.RELEASES
+_ON_REQUESTS = word_set("Start") | calls.CANCELS | calls.RELEASES
 _SORTS = CheckedFunctions(_SENDING, _RECEIVING, _TYPED, _REDUCING, _ON_WINDOWS | _ON_REQUESTS, _ALIASED)
 _MOST_PACKED = 1000
 """Calls that pack near the end of their buffer which are looked at."""
 _UNDEFINED_COLOUR = -32766
-_TO_ROOT = calls.forms(calls.TO_ROOT, Form.BLOCKING, Form.NONBLOCKING)
+_TO_ROOT = calls.forms_of(calls.TO_ROOT, Form.BLOCKING, Form.NONBLOCKING)
 _MAY_FAIL_OTHERWISE = calls.RECVS | calls.WAITS | calls.MRECVS | calls.SENDRECVS | {"Abort", "Finalize"}
 """Where MPI ends a process for what came in a message, too."""
 _OTHER_REASONS = (LEFT, "Shared memory error")
@@ -85,14 +86,14 @@ class _ArgumentChecks:
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
         self.events = rank.events
-        self.functions = catalogue(rank).function
+        self.functions = catalogue_of(rank).function
         self.suspects = find_suspect_events(rank, _SORTS)
-        self.masks = masks(rank.trace.functions)
+        self.masks = masks_of(rank.trace.functions)
         self._met: dict[tuple[int, ...], bool | None] = {}
         """By datatypes and counts of two buffers at one address whether they have a byte in common."""
         self.told: set[int] = set()
         self.left_out = False
-        self.some = Some()
+        self.some = FindingLimiter()
 
     def find(self) -> Iterator[Finding]:
         """Run every check; report at most MAX_OF_ONE_SITE findings for each call site and parameter."""
@@ -122,13 +123,13 @@ class _ArgumentChecks:
             if not self.some.more((event.site_id, parameter)):
                 continue
             self.told.add(index)
-            yield finding(
+            yield make_finding(
                 "invalid-argument",
-                f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.where(event)}",
+                f"rank {self.rank.index} gives {_function(event).name} {why(event)}{describe.at_place(event)}",
                 [event],
                 severity=severity,
                 evidence=Parameter(parameter=parameter),
-                cause=f"{parameter} {cause(event)}",
+                cause=f"{parameter} {cause_key(event)}",
             )
 
     def _suspects_by_function(self, place: str) -> Iterator[tuple[Function, Ints]]:
@@ -150,13 +151,13 @@ class _ArgumentChecks:
 
     def _where_significant(self, which: Ints, parameter: str) -> Ints:
         """Return the events, all of one function, in which a parameter is significant."""
-        rows: Ints = which[significant(self.rank, which, parameter)]
+        rows: Ints = which[is_significant(self.rank, which, parameter)]
         return rows
 
     def _group_by_function(self, which: Ints) -> Iterator[tuple[Function, Ints]]:
         """Split events by the function that they call."""
         functions = self.functions[which]
-        for id in distinct(functions).tolist():
+        for id in sorted_distinct(functions).tolist():
             yield self.rank.trace.functions[id], which[functions == id]
 
     def _where_datatype_significant(self, which: Ints) -> Ints:
@@ -202,12 +203,12 @@ class _ArgumentChecks:
         ids = self.events["comm"][which].astype(np.int64)
         if "comm" not in function.slot:
             objects = self.events["object"][which].astype(np.int64)
-            if base(function.name) in calls.REQUEST_RMA:  # there the slot's object is the request
-                for events, found in columns(self.rank, which, frozenset(("win",))):
-                    objects[np.searchsorted(which, events)] = ints(found, "win")
-            windows = distinct(objects)
+            if base_name(function.name) in calls.REQUEST_RMA:  # there the slot's object is the request
+                for events, found in decode_columns(self.rank, which, frozenset(("win",))):
+                    objects[np.searchsorted(which, events)] = integer_column(found, "win")
+            windows = sorted_distinct(objects)
             ids = np.array([self._window_comm(int(i)) for i in windows], np.int64)[np.searchsorted(windows, objects)]
-        for id in distinct(ids).tolist():
+        for id in sorted_distinct(ids).tolist():
             comm = self.rank.comm(id)
             if comm is not None:
                 sizes[ids == id] = len(comm.peers(self.rank.index))
@@ -220,7 +221,7 @@ class _ArgumentChecks:
     def _are_on_intercommunicator(self, which: Ints) -> NDArray[np.bool_]:
         """Return which events are on an intercommunicator."""
         ids = self.events["comm"][which]
-        comms = distinct(ids)
+        comms = sorted_distinct(ids)
         inter = np.array([bool(c and c.inter) for c in map(self.rank.comm, comms.tolist())], np.bool_)
         found: NDArray[np.bool_] = inter[np.searchsorted(comms, ids)]
         return found
@@ -228,7 +229,7 @@ class _ArgumentChecks:
     def _check_receive_halves(self) -> Iterator[Finding]:
         """Find wrong sources and tags in the receiving half of MPI_Sendrecv and its kin."""
         which = self._events_calling(calls.SENDRECVS | calls.ISENDRECVS)
-        for events, found in columns(self.rank, which, frozenset(("source", "recvtag"))):
+        for events, found in decode_columns(self.rank, which, frozenset(("source", "recvtag"))):
             source, tag = found.get("source"), found.get("recvtag")
             if not isinstance(source, np.ndarray) or not isinstance(tag, np.ndarray):
                 continue
@@ -265,7 +266,7 @@ class _ArgumentChecks:
         typed = self._suspects_calling(_TYPED)
         bad = self._where_datatype_significant(typed[self.events["datatype"][typed] == ID_NULL])
         yield from self._make_findings(bad, "datatype", lambda e: "MPI_DATATYPE_NULL")
-        freed = self._suspects_calling(words("Type_free Type_commit"))
+        freed = self._suspects_calling(word_set("Type_free Type_commit"))
         yield from self._make_findings(
             freed[self.events["datatype"][freed] == ID_NULL], "datatype", lambda e: "MPI_DATATYPE_NULL"
         )
@@ -287,11 +288,11 @@ class _ArgumentChecks:
             return
         moving = self._events_calling(_MOVING)
         used = self.events["datatype"][moving].astype(np.int64)
-        made = distinct(self.events["object"][makers].astype(np.int64))
+        made = sorted_distinct(self.events["object"][makers].astype(np.int64))
         suspects = np.isin(used, made) & (used >= ID_DYNAMIC)
         if not suspects.any():
             return
-        commits = self._events_calling(words("Type_commit"))
+        commits = self._events_calling(word_set("Type_commit"))
         first: dict[int, int] = {}
         for index, id in zip(commits.tolist(), self.events["datatype"][commits].tolist(), strict=True):
             first.setdefault(id, index)
@@ -314,11 +315,11 @@ class _ArgumentChecks:
             return
         op, datatype = self.events["tag"][which], self.events["datatype"][which]
         known = (op >= 0) & (op < ID_DYNAMIC) & (datatype < ID_DYNAMIC)
-        pairs = distinct(op[known].astype(np.int64) * ID_DYNAMIC + datatype[known])
+        pairs = sorted_distinct(op[known].astype(np.int64) * ID_DYNAMIC + datatype[known])
         for o, t in [divmod(pair, ID_DYNAMIC) for pair in pairs.tolist()]:
             found = self.rank.datatype(t)
             name = self.rank.object_name("OP", o).removeprefix("MPI_")
-            if found is not None and found.predefined and not _is_operation_defined(name, found.name):
+            if found is not None and found.is_predefined and not _is_operation_defined(name, found.name):
                 bad = which[(op == o) & (datatype == t)]
                 taken = (self.events["error"][bad] == 0) & ((self.events["flags"][bad] & Flag.CLOSED) != 0)
                 words = f"the operation MPI_{name} on {found.name}"
@@ -328,17 +329,17 @@ class _ArgumentChecks:
 
     def _check_negative_arguments(self) -> Iterator[Finding]:
         """Find negative values of parameters that the standard declares as nonnegative, in the tails of events."""
-        for id in catalogue(self.rank).present:
+        for id in catalogue_of(self.rank).present:
             function = self.rank.trace.functions[id]
             names = [p.name for p in function.tail_in if p.kind.endswith("_NNI") and p.type == "int"]
             if not names:
                 continue
             which = self.masks.where(self.rank, frozenset((self.masks.name(id),)))
             which = which[self.functions[which] == id]
-            for events, found in columns(self.rank, which, frozenset(names)):
+            for events, found in decode_columns(self.rank, which, frozenset(names)):
                 for name, values in found.items():
                     if isinstance(values, Ragged):
-                        bad = distinct(values.owners[values.values < 0])
+                        bad = sorted_distinct(values.owners[values.values < 0])
                     elif isinstance(values, np.ndarray):
                         bad = np.flatnonzero(values < 0)
                     else:
@@ -350,10 +351,10 @@ class _ArgumentChecks:
     def _check_packing(self) -> Iterator[Finding]:
         """Find calls that pack or unpack more than the buffer has after the position (MPI-4.1, 5.2)."""
         for name, count, room in (("Pack", "incount", "outsize"), ("Unpack", "outcount", "insize")):
-            which = self._events_calling(words(name))
-            if len(which) and len(distinct(self.events["function"][which])) == 1:  # not beside large counts
-                many, size, at = (argument(self.rank, which, each) for each in (count, room, "position"))
-                bytes_ = many * solids(self.rank, argument(self.rank, which, "datatype"))
+            which = self._events_calling(word_set(name))
+            if len(which) and len(sorted_distinct(self.events["function"][which])) == 1:  # not beside large counts
+                many, size, at = (decode_argument(self.rank, which, each) for each in (count, room, "position"))
+                bytes_ = many * gapless_sizes(self.rank, decode_argument(self.rank, which, "datatype"))
                 # What a column has of the position is where it came to: that at the entry is in the call's arguments.
                 failed = self.events["error"][which] != 0
                 near = np.flatnonzero((bytes_ > 0) & (failed | (at + bytes_ > size)))[:_MOST_PACKED]
@@ -366,7 +367,7 @@ class _ArgumentChecks:
         which = self._suspects_calling(_ALIASED)
         slot = self.events[which]
         which = which[(slot["buffer"] != IN_PLACE) & (slot["buffer"] != 0) & (slot["count"] > 0)]
-        for events, found in columns(self.rank, which, frozenset(("recvbuf",))):
+        for events, found in decode_columns(self.rank, which, frozenset(("recvbuf",))):
             target = found.get("recvbuf")
             if not isinstance(target, np.ndarray):
                 continue
@@ -397,7 +398,9 @@ class _ArgumentChecks:
         if not self.left_out:
             self.left_out = True
             event = self.rank.event(index)
-            yield left_out("invalid-argument", event, "it writes bytes more than once, or those that it sends,")
+            yield make_left_out_note(
+                "invalid-argument", event, "it writes bytes more than once, or those that it sends,"
+            )
 
     def _do_buffers_overlap(self, index: int) -> bool | None:
         """Return whether a call whose buffers have one address sends and receives the same bytes; None if that is not
@@ -421,8 +424,11 @@ class _ArgumentChecks:
             return False
         if kind == other or -1 in (kind, count, other, others):
             return True
-        sent, received = blocks(self.rank.datatype(kind), count), blocks(self.rank.datatype(other), others)
-        return sent is None or received is None or meet(sent, received)
+        sent, received = (
+            layout_of_elements(self.rank.datatype(kind), count),
+            layout_of_elements(self.rank.datatype(other), others),
+        )
+        return sent is None or received is None or share_bytes(sent, received)
 
     def _check_in_place(self) -> Iterator[Finding]:
         """Find processes other than the root that send MPI_IN_PLACE to a root (MPI-4.1, 6.5 and 6.9.1)."""
@@ -430,7 +436,7 @@ class _ArgumentChecks:
         which = which[(self.events["buffer"][which] == IN_PLACE) & (self.events["peer"][which] >= 0)]
         ids = self.events["comm"][which]
         wrong = np.zeros(len(which), np.bool_)
-        for id in distinct(ids).tolist():
+        for id in sorted_distinct(ids).tolist():
             comm = self.rank.comm(id)
             if comm is not None and not comm.inter:
                 mine = ids == id
@@ -441,15 +447,17 @@ class _ArgumentChecks:
 
     def _are_both_significant(self, events: Ints) -> NDArray[np.bool_]:
         """Return the events in which something is sent, something is received, and both buffers are significant."""
-        result = significant(self.rank, events, "sendbuf") & significant(self.rank, events, "recvbuf")
-        for found, values in columns(self.rank, events, frozenset(("recvcount",))):
+        result = is_significant(self.rank, events, "sendbuf") & is_significant(self.rank, events, "recvbuf")
+        for found, values in decode_columns(self.rank, events, frozenset(("recvcount",))):
             if "recvcount" in values:
-                result[np.searchsorted(events, found)] &= ints(values, "recvcount") > 0
+                result[np.searchsorted(events, found)] &= integer_column(values, "recvcount") > 0
         return result
 
     def _check_split_colors(self) -> Iterator[Finding]:
         """Find negative colors of MPI_Comm_split other than MPI_UNDEFINED."""
-        for events, found in columns(self.rank, self._events_calling(words("Comm_split")), frozenset(("color",))):
+        for events, found in decode_columns(
+            self.rank, self._events_calling(word_set("Comm_split")), frozenset(("color",))
+        ):
             colour = found.get("color")
             if isinstance(colour, np.ndarray):
                 bad = (colour < 0) & (colour != _UNDEFINED_COLOUR)
@@ -457,14 +465,14 @@ class _ArgumentChecks:
 
     def _check_group_ranks(self) -> Iterator[Finding]:
         """Find ranks that are named twice where a group is made (MPI-4.1, 7.3.2)."""
-        for events, found in columns(
-            self.rank, self._events_calling(words("Group_incl Group_excl")), frozenset(("ranks",))
+        for events, found in decode_columns(
+            self.rank, self._events_calling(word_set("Group_incl Group_excl")), frozenset(("ranks",))
         ):
             ranks = found.get("ranks")
             if isinstance(ranks, Ragged) and len(ranks.values):
                 keys = ranks.owners.astype(np.int64) << 32 | ranks.values.astype(np.int64) & 0xFFFFFFFF
                 unique, times = np.unique(keys, return_counts=True)
-                bad = events[distinct(unique[times > 1] >> 32)]
+                bad = events[sorted_distinct(unique[times > 1] >> 32)]
                 yield from self._make_findings(bad, "ranks", lambda e: f"a rank twice in ranks, {e.args['ranks']},")
 
     def _check_file_modes(self) -> Iterator[Finding]:
@@ -474,7 +482,7 @@ class _ArgumentChecks:
 
     def _check_error_classes(self) -> Iterator[Finding]:
         """Find calls that returned an error class which names a kind of argument."""
-        which = np.flatnonzero(self.events["error"] != 0) if catalogue(self.rank).failed else np.zeros(0, np.int64)
+        which = np.flatnonzero(self.events["error"] != 0) if catalogue_of(self.rank).failed else np.zeros(0, np.int64)
         library = str(self.rank.trace.functions.mpi or self.rank.trace.run.get("mpi") or "").lower()
         table = _OPEN_MPI if "open mpi" in library or "openmpi" in library else _MPICH
         for index in which.tolist():
@@ -490,20 +498,20 @@ class _ArgumentChecks:
         if self.rank.state != "exited" or last in self.told:
             return
         event = self.rank.event(last)
-        name = base(event.function.name)
+        name = base_name(event.function.name)
         words = _mpich_error_reason(self.rank.definitions.ended or "")
         named = words.startswith("Invalid") or "nvalid " in words
         elsewhere = name in _MAY_FAIL_OTHERWISE or any(reason in words for reason in _OTHER_REASONS)
         if not event.open or (not named and (elsewhere or _was_run_ended_from_outside(self.rank.trace))):
             return
-        yield finding(
+        yield make_finding(
             "invalid-argument",
-            f"MPI ended rank {self.rank.index} inside {said(event)}: "
+            f"MPI ended rank {self.rank.index} inside {call_at(event)}: "
             + (words or "an argument or the state of its object was wrong"),
             [event],
             certainty="certain" if named else "possible",
             evidence=Refused(inside=event.function.name, said=words),
-            cause=cause(event),
+            cause=cause_key(event),
         )
 
 

@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft.mpi import meaning
-from weft.mpi.meaning import Access, Act, Share, base, named
-from weft.terms.argument_columns import Ints, Ragged, argument, columns, distinct
-from weft.terms.byte_layouts import meet
-from weft.terms.call_buffers import pieces
-from weft.terms.calls import catalogue
-from weft.terms.datatype_layouts import blocks
-from weft.terms.datatype_sizes import solid, solids
-from weft.terms.significant_arguments import significant
+from weft.mpi.meaning import Access, Act, Share, base_name, functions_with
+from weft.terms.argument_columns import Ints, Ragged, decode_argument, decode_columns, sorted_distinct
+from weft.terms.byte_layouts import share_bytes
+from weft.terms.call_buffers import buffer_layout
+from weft.terms.calls import catalogue_of
+from weft.terms.datatype_layouts import layout_of_elements
+from weft.terms.datatype_sizes import gapless_size, gapless_sizes
+from weft.terms.significant_arguments import is_significant
 from weft.trace import Datatype, Function, FunctionTable, Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Def
 
@@ -39,8 +39,8 @@ class WrongBuffer(NamedTuple):
 
 MOST: Final = 200
 """Calls of one function, of different lines and distances of their buffers, whose bytes are compared one by one."""
-_RECEIVING: Final = named(Act.RECEIVE, Act.MATCHED_RECEIVE) | {"Sendrecv_replace", "Isendrecv_replace"}
-_GETS: Final = named(Act.ACCESS, where=lambda m: m.access is Access.READ)
+_RECEIVING: Final = functions_with(Act.RECEIVE, Act.MATCHED_RECEIVE) | {"Sendrecv_replace", "Isendrecv_replace"}
+_GETS: Final = functions_with(Act.ACCESS, where=lambda m: m.access is Access.READ)
 _NO_BUFFER: Final = np.array([0, IN_PLACE], np.uint64).view(np.int64)
 _SHARED: Final = "a recvbuf that shares bytes with what it sends"
 _TWICE: Final = "blocks of recvbuf that share bytes, which would be written more than once,"
@@ -48,11 +48,11 @@ _TWICE: Final = "blocks of recvbuf that share bytes, which would be written more
 
 def find_aliased_buffers(rank: Rank) -> Iterator[WrongBuffer]:
     """Find the calls of a rank that write bytes of a buffer that they also send, or write bytes twice."""
-    present = [rank.trace.functions[id] for id in catalogue(rank).present]
+    present = [rank.trace.functions[id] for id in catalogue_of(rank).present]
     for function, which in _successful_calls(rank, present, _functions_with_two_buffers(rank.trace.functions)):
         yield from _find_send_receive_overlaps(rank, function, which)
     for function, which in _successful_calls(rank, present, _functions_with_displacements(rank.trace.functions)):
-        places = "displs" if "displs" in function.by_name else "rdispls"
+        places = "displs" if "displs" in function.parameters_by_name else "rdispls"
         yield from (WrongBuffer(row, places, _TWICE) for row in _find_overlapping_blocks(rank, which, places))
     yield from _find_overlapping_datatypes(rank, present)
 
@@ -67,7 +67,7 @@ def _successful_calls(
     events, wanted = rank.events, {function.id for function in functions}
     for function in present:
         if function.id in wanted:
-            which = catalogue(rank).of(function)
+            which = catalogue_of(rank).of(function)
             which = which[events["error"][which] == 0]
             if len(which):
                 yield function, which
@@ -76,7 +76,7 @@ def _successful_calls(
 @cache
 def _functions_with_two_buffers(functions: FunctionTable) -> tuple[Function, ...]:
     """Return the functions with a send buffer and a receive buffer."""
-    return tuple(f for f in functions if {"sendbuf", "recvbuf"} <= f.by_name.keys())
+    return tuple(f for f in functions if {"sendbuf", "recvbuf"} <= f.parameters_by_name.keys())
 
 
 @cache
@@ -84,9 +84,9 @@ def _functions_with_displacements(functions: FunctionTable) -> tuple[Function, .
     """Return the functions that receive blocks of different lengths at displacements of their own, without
     neighbourhood collectives.
     """
-    rows = {f: meaning.of(f.name) for f in functions}
+    rows = {f: meaning.find_meaning(f.name) for f in functions}
     lists = (Share.LISTED, Share.TYPED)
-    return tuple(f for f, row in rows.items() if row and row.receives in lists and not row.neighbours)
+    return tuple(f for f, row in rows.items() if row and row.receives in lists and not row.is_neighbourhood)
 
 
 # What is sent and what is received
@@ -94,7 +94,7 @@ def _functions_with_displacements(functions: FunctionTable) -> tuple[Function, .
 
 def _find_send_receive_overlaps(rank: Rank, function: Function, which: Ints) -> Iterator[WrongBuffer]:
     """Find calls of one function whose receive buffer shares bytes with its send buffer."""
-    sent, got = (argument(rank, which, name) for name in ("sendbuf", "recvbuf"))
+    sent, got = (decode_argument(rank, which, name) for name in ("sendbuf", "recvbuf"))
     near = ~np.isin(sent, _NO_BUFFER) & ~np.isin(got, _NO_BUFFER)
     near &= _buffer_lengths(rank, function, which, "send") > got - sent
     near &= _buffer_lengths(rank, function, which, "recv") > sent - got
@@ -103,8 +103,8 @@ def _find_send_receive_overlaps(rank: Rank, function: Function, which: Ints) -> 
     first = np.unique(sites << 40 ^ apart, return_index=True)[1]
     for row in which[np.sort(first)][:MOST].tolist():
         event = rank.event(row)
-        one, other = pieces(event, "sendbuf"), pieces(event, "recvbuf")
-        if one is not None and other is not None and (met := meet(one, other)) is not False:
+        one, other = buffer_layout(event, "sendbuf"), buffer_layout(event, "recvbuf")
+        if one is not None and other is not None and (met := share_bytes(one, other)) is not False:
             yield WrongBuffer(row, "recvbuf", _SHARED, is_known=met is True)
 
 
@@ -112,15 +112,15 @@ def _buffer_lengths(rank: Rank, function: Function, which: Ints, side: str) -> I
     """Return how many bytes after a buffer's address its end lies at most; 2**40 if that is unknown. `side`: "send" or
     "recv".
     """
-    names = function.by_name
+    names = function.parameters_by_name
     count, kind = (next((n for n in (side + of, of) if n in names), None) for of in ("count", "type"))
     kind = kind or ("datatype" if "datatype" in names else None)
-    row = meaning.of(function.name)
+    row = meaning.find_meaning(function.name)
     far = np.full(len(which), 1 << 40, np.int64)
     if count is None or kind is None or row is None or Share.EACH in (row.sends, row.receives):
         return far
-    counts, kinds = argument(rank, which, count), argument(rank, which, kind)
-    size = solids(rank, kinds)
+    counts, kinds = decode_argument(rank, which, count), decode_argument(rank, which, kind)
+    size = gapless_sizes(rank, kinds)
     reach: Ints = np.where((size == 0) | (counts == COUNT_IN_TAIL), far, counts * size)
     return reach
 
@@ -133,8 +133,8 @@ def _find_overlapping_blocks(rank: Rank, which: Ints, displacements: str) -> Ite
 
     `displacements`: the parameter that holds the displacement of each block.
     """
-    which = which[significant(rank, which, "recvcounts") & (rank.events["buffer"][which] != np.uint64(IN_PLACE))]
-    for events, found in columns(rank, which, frozenset(("recvcounts", displacements, "recvtypes"))):
+    which = which[is_significant(rank, which, "recvcounts") & (rank.events["buffer"][which] != np.uint64(IN_PLACE))]
+    for events, found in decode_columns(rank, which, frozenset(("recvcounts", displacements, "recvtypes"))):
         counts, places, types = (found.get(name) for name in ("recvcounts", displacements, "recvtypes"))
         if not isinstance(counts, Ragged) or not isinstance(places, Ragged):
             continue
@@ -148,12 +148,12 @@ def _find_overlapping_blocks(rank: Rank, which: Ints, displacements: str) -> Ite
 def _element_sizes(rank: Rank, events: Ints, counts: Ragged, types: Any) -> Ints:
     """Return the size of an element of each member's block; 0 for a datatype with gaps, which is not checked."""
     if types is None:
-        kinds = argument(rank, events, "recvtype")[counts.owners]
+        kinds = decode_argument(rank, events, "recvtype")[counts.owners]
     elif np.array_equal(types.starts, counts.starts):
         kinds = types.values
     else:
         return np.zeros(len(counts.values), np.int64)
-    return solids(rank, kinds)
+    return gapless_sizes(rank, kinds)
 
 
 def _owners_with_overlaps(owners: Ints, low: Ints, length: Ints) -> Ints:
@@ -164,7 +164,7 @@ def _owners_with_overlaps(owners: Ints, low: Ints, length: Ints) -> Ints:
     owners, low, high = owners[order], low[order], high[order]
     # What begins before the end of the one before it: the first that meets any does so with its neighbour.
     hit = (owners[1:] == owners[:-1]) & (low[1:] < high[:-1])
-    return distinct(owners[1:][hit]).astype(np.int64)
+    return sorted_distinct(owners[1:][hit]).astype(np.int64)
 
 
 # Datatypes with entries that overlap
@@ -173,7 +173,7 @@ def _owners_with_overlaps(owners: Ints, low: Ints, length: Ints) -> Ints:
 def _find_overlapping_datatypes(rank: Rank, present: list[Function]) -> Iterator[WrongBuffer]:
     """Find calls that receive with a datatype of which two entries, or two consecutive elements, share bytes."""
     known = {id: rank.datatype(id) for id in rank.definitions.ids(Def.DATATYPE) if id > 1}
-    spread = {id: of for id, of in known.items() if of is not None and not of.predefined and not solid(of)}
+    spread = {id: of for id, of in known.items() if of is not None and not of.is_predefined and not gapless_size(of)}
     if not spread:
         return
     for function, which in _successful_calls(rank, present, [f for f in present if _receiving_datatypes(f)]):
@@ -186,7 +186,7 @@ def _receiving_datatypes(function: Function) -> tuple[tuple[str, str], ...]:
     """Return the parameters of datatypes that a function writes with, each with its count parameter ("" if it has
     none).
     """
-    name, names = base(function.name), function.by_name
+    name, names = base_name(function.name), function.parameters_by_name
     pairs = [("recvtype", "recvcount"), ("result_datatype", "result_count")]
     if name in _GETS:
         pairs.append(("origin_datatype", "origin_count"))
@@ -205,13 +205,13 @@ def _check_datatype_argument(
 
     `spread`: the rank's datatypes that have gaps or overlaps, by id.
     """
-    kinds = argument(rank, which, kind)
+    kinds = decode_argument(rank, which, kind)
     use = np.isin(kinds, list(spread))
     if not use.any():
         return
-    counts = argument(rank, which, count) if count else np.ones(len(which), np.int64)
-    use &= (counts > 0) & (counts != COUNT_IN_TAIL) & significant(rank, which, kind)
-    for id in distinct(kinds[use]).tolist():
+    counts = decode_argument(rank, which, count) if count else np.ones(len(which), np.int64)
+    use &= (counts > 0) & (counts != COUNT_IN_TAIL) & is_significant(rank, which, kind)
+    for id in sorted_distinct(kinds[use]).tolist():
         datatype = spread[id]
         mine = np.flatnonzero(use & (kinds == id))
         most = int(counts[mine].max())
@@ -226,7 +226,7 @@ def _check_datatype_argument(
                 WrongBuffer(row, kind, f"{datatype.name}, of which entries overlap,") for row in which[mine].tolist()
             )
             continue
-        for n in distinct(counts[mine]).tolist()[-MOST:]:
+        for n in sorted_distinct(counts[mine]).tolist()[-MOST:]:
             if n > 1 and _do_elements_overlap(datatype, n):
                 why = f"{n:,} elements of {datatype.name}, which overlap each other,"
                 yield from (WrongBuffer(row, kind, why) for row in which[mine[counts[mine] == n]].tolist())
@@ -236,5 +236,5 @@ def _do_elements_overlap(datatype: Datatype, count: int) -> bool | None:
     """Return whether `count` elements of a datatype touch a byte more than once; None if there are too many blocks to
     decide.
     """
-    found = blocks(datatype, count)
-    return False if found is None else found.repeats()
+    found = layout_of_elements(datatype, count)
+    return False if found is None else found.has_repeated_bytes()

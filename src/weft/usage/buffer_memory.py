@@ -11,9 +11,9 @@ import numpy as np
 from weft.base.lazy import dataclass
 from weft.sources import variables
 from weft.sources.variables import Place, VariableType
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.trace import Event, Rank
-from weft.trace.definitions import ModuleDefinition, WayDefinition
+from weft.trace.definitions import CallPathDefinition, ModuleDefinition
 from weft.trace.layout import Def
 
 OF_A_SITE: Final = 32
@@ -46,9 +46,9 @@ class RankMemory:
         self.rank = rank
         definitions = rank.definitions
         self._modules: dict[int, ModuleDefinition] = {m.id: m for m in definitions.all(Def.MODULE)}
-        self._variables = variables.of(rank.trace)
+        self._variables = variables.variables_of(rank.trace)
         self._blocks = dict(_recorded_heap_blocks(rank))
-        self.ways: dict[int, list[WayDefinition]] = defaultdict(list)
+        self.ways: dict[int, list[CallPathDefinition]] = defaultdict(list)
         for way in definitions.ways:
             self.ways[way.site].append(way)
 
@@ -69,7 +69,7 @@ class RankMemory:
         number = next((i for i, p in enumerate(event.function.parameters) if p.name == parameter), -1)
         return self._variables.pointed(*place, number) if place is not None else None
 
-    def frame(self, event: Event, address: int) -> tuple[WayDefinition, int] | None:
+    def frame(self, event: Event, address: int) -> tuple[CallPathDefinition, int] | None:
         """Return the way to a call, and the number of the function in whose frame an address lies; 0 is the caller of
         MPI.
 
@@ -110,7 +110,7 @@ class RankMemory:
         return MemoryRange(end + found.at, end + found.at + found.size, found.name, found.line, found.type, number)
 
 
-def _frame_number(way: WayDefinition, address: int) -> int | None:
+def _frame_number(way: CallPathDefinition, address: int) -> int | None:
     """Return which function of a way has an address in its frame."""
     if address < way.low:
         return None
@@ -162,4 +162,4 @@ def select_calls_with_buffers(rank: Rank) -> list[int]:
 def has_memory_facts(rank: Rank) -> bool:
     """Return whether the record tells anything of the memory behind a rank's buffers."""
     definitions = rank.definitions
-    return bool(len(rank) and (definitions.blocks or definitions.ways) and masks(rank.trace.functions))
+    return bool(len(rank) and (definitions.blocks or definitions.ways) and masks_of(rank.trace.functions))

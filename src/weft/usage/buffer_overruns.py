@@ -13,12 +13,12 @@ from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match
-from weft.mpi.meaning import base
+from weft.mpi.meaning import base_name
 from weft.terms import calls
-from weft.terms.call_buffers import Region, regions
-from weft.terms.calls import masks, words
-from weft.terms.datatype_sizes import size_of
-from weft.terms.event_findings import cause, finding, said
+from weft.terms.call_buffers import BufferRegion, list_regions
+from weft.terms.calls import masks_of, word_set
+from weft.terms.datatype_sizes import size_in_bytes
+from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.usage.buffer_memory import (
@@ -67,14 +67,14 @@ def find(trace: Trace, around: Around) -> list[Finding]:
         memory = RankMemory(rank)
         for index in select_calls_with_buffers(rank):
             event = rank.event(index)
-            for region in regions(event):
+            for region in list_regions(event):
                 found += _check_buffer(memory, around, event, region)
         found += _report_windows_on_left_frames(memory)
         found += _report_windows_on_freed_heap(rank)
     return found
 
 
-def _check_buffer(memory: RankMemory, around: Around, event: Event, region: Region) -> Iterator[Finding]:
+def _check_buffer(memory: RankMemory, around: Around, event: Event, region: BufferRegion) -> Iterator[Finding]:
     """Report a buffer that exceeds its memory, or whose type differs from that of its variable."""
     room = memory.behind(event, region.address)
     if room is not None:
@@ -85,7 +85,7 @@ def _check_buffer(memory: RankMemory, around: Around, event: Event, region: Regi
     yield from report_type_misfits(memory, event, region, room)
 
 
-def _overrun_finding(around: Around, event: Event, region: Region, room: MemoryRange) -> Finding:
+def _overrun_finding(around: Around, event: Event, region: BufferRegion, room: MemoryRange) -> Finding:
     """Make the finding for a buffer that begins before its memory or ends after it."""
     before = max(0, room.low - region.address - region.low)
     behind = max(0, region.address + region.high - room.high)
@@ -96,9 +96,9 @@ def _overrun_finding(around: Around, event: Event, region: Region, room: MemoryR
     )
     size = region.high - region.low
     tail = "; what came fitted, more would not have" if fitted else ""
-    return finding(
+    return make_finding(
         "buffer-overrun",
-        f"rank {event.rank.index} {_verb_of_call(event, region)} {size:,} bytes in {said(event)}, "
+        f"rank {event.rank.index} {_verb_of_call(event, region)} {size:,} bytes in {call_at(event)}, "
         f"{_describe_memory(event, room)}: {outside}{tail}",
         [event],
         severity=severity,
@@ -106,13 +106,13 @@ def _overrun_finding(around: Around, event: Event, region: Region, room: MemoryR
             parameter=region.parameter, bytes=size, room=room.high - room.low, behind=behind,
             before=before, variable=room.name or "",
         ),
-        cause=cause(event),
+        cause=cause_key(event),
     )  # fmt: skip
 
 
-def _verb_of_call(event: Event, region: Region) -> str:
+def _verb_of_call(event: Event, region: BufferRegion) -> str:
     """Say what a call does with a buffer: "reads", "writes", "sends", "has room for", "exposes a window of"."""
-    name = base(event.function.name)
+    name = base_name(event.function.name)
     if region.parameter == "base":
         return "exposes a window of"
     if name in _RECEIVES and region.written:
@@ -129,11 +129,11 @@ def _describe_memory(event: Event, room: MemoryRange) -> str:
     return f"but `{room.name}`{declared} has {room.high - room.low:,}"
 
 
-def _did_message_fit(around: Around, event: Event, region: Region, room: MemoryRange) -> bool:
+def _did_message_fit(around: Around, event: Event, region: BufferRegion, room: MemoryRange) -> bool:
     """Return whether a receive's message was no longer than the memory, or none came: then nothing was overwritten
     yet.
     """
-    name = base(event.function.name)
+    name = base_name(event.function.name)
     if not region.written or name not in _RECEIVES:
         return False
     came = event.received if "status" in event.function.slot else None
@@ -151,7 +151,7 @@ def _sent_bytes(match: Match, row: int) -> int | None:
     if args == NONE:
         return None
     slot = match.trace.ranks[rank].events[args]
-    size = size_of(match.trace.ranks[rank].datatype(int(slot["datatype"])))
+    size = size_in_bytes(match.trace.ranks[rank].datatype(int(slot["datatype"])))
     count = int(slot["count"])
     return size * count if size is not None and count != COUNT_IN_TAIL else None
 
@@ -161,8 +161,8 @@ def _sent_bytes(match: Match, row: int) -> int | None:
 
 def _report_windows_on_freed_heap(rank: Rank) -> Iterator[Finding]:
     """Report windows whose memory was given back to the heap before they were freed."""
-    table = masks(rank.trace.functions)
-    made = table.where(rank, words("Win_create"))
+    table = masks_of(rank.trace.functions)
+    made = table.where(rank, word_set("Win_create"))
     for told in rank.definitions.given_back:
         index = find_event_at_time(rank, told.slot, told.ticks)
         creations = made[rank.events["object"][made] == told.window]
@@ -174,23 +174,23 @@ def _report_windows_on_freed_heap(rank: Rank) -> Iterator[Finding]:
 
 def _outlived_window_finding(event: Event, create: Event, how: str) -> Finding:
     """Make the finding for a window that outlives its memory; `how` says what happened to the memory before `event`."""
-    return finding(
+    return make_finding(
         "buffer-overrun",
-        f"the memory of the window that rank {event.rank.index} made in {said(create)} {how} {said(event)}: "
+        f"the memory of the window that rank {event.rank.index} made in {call_at(create)} {how} {call_at(event)}: "
         "a window needs it until MPI_Win_free",
         [event, create],
         evidence=Outlived(parameter="base", outlived=True),
-        cause=cause(create),
+        cause=cause_key(create),
     )
 
 
 def _report_windows_on_left_frames(memory: RankMemory) -> Iterator[Finding]:
     """Report windows on local variables of a function that returned before they were freed."""
     rank = memory.rank
-    table = masks(rank.trace.functions)
+    table = masks_of(rank.trace.functions)
     ids = rank.events["object"]
-    freed = table.where(rank, words("Win_free"))
-    for index in table.where(rank, words("Win_create")).tolist():
+    freed = table.where(rank, word_set("Win_free"))
+    for index in table.where(rank, word_set("Win_create")).tolist():
         create = rank.event(index)
         base_, size = create.args.get("base", 0), create.args.get("size", 0)
         within = memory.frame(create, base_) if isinstance(base_, int) and base_ and size else None

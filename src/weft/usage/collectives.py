@@ -12,16 +12,16 @@ from weft.base.words import listed, rank_words
 from weft.evidence import Absent, Evidence
 from weft.findings import Finding
 from weft.match import NONE, Instances, Match, Post
-from weft.match.grouping import group
-from weft.mpi.meaning import Share, base, of
-from weft.native.bridge import addresses
+from weft.match.grouping import group_rows
+from weft.mpi.meaning import Share, base_name, find_meaning
+from weft.native.bridge import array_addresses
 from weft.native.headers.scan import Gathered, kernel
 from weft.terms import calls, describe
-from weft.terms.argument_columns import Ints, columns, distinct
-from weft.terms.calls import masks
-from weft.terms.datatype_sizes import kind_of, size_of
-from weft.terms.event_findings import Some, cause, finding, said
-from weft.terms.rank_progress import ended
+from weft.terms.argument_columns import Ints, decode_columns, sorted_distinct
+from weft.terms.calls import masks_of
+from weft.terms.datatype_sizes import machine_type, size_in_bytes
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding
+from weft.terms.rank_progress import has_ended
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL, EVENT, IN_PLACE
 from weft.usage.topologies import Edge, find_unequal_edge_counts, topology_edges
@@ -31,9 +31,13 @@ MAX_INSTANCES = 2000
 
 UNKNOWN = -1
 _ROOTED = calls.FROM_ROOT | calls.TO_ROOT
-_SAME_COUNT = calls.BROADCASTS | calls.among_data(lambda m: m.reduces and m.counted)
-_EXCHANGES = calls.among_data(lambda m: Share.EACH in (m.sends, m.receives) and not m.reduces and not m.neighbours)
-_BY_MEMBER = calls.among_data(lambda m: Share.LISTED in (m.sends, m.receives) and not m.reduces and not m.neighbours)
+_SAME_COUNT = calls.BROADCASTS | calls.data_collectives(lambda m: m.is_reduction and m.counted)
+_EXCHANGES = calls.data_collectives(
+    lambda m: Share.EACH in (m.sends, m.receives) and not m.is_reduction and not m.is_neighbourhood
+)
+_BY_MEMBER = calls.data_collectives(
+    lambda m: Share.LISTED in (m.sends, m.receives) and not m.is_reduction and not m.is_neighbourhood
+)
 """Collectives in which the counts of each pair of members are to agree."""
 _GRAPHS: Final = frozenset(("Dist_graph_create_adjacent",))
 _ALIKE: Final = {
@@ -69,7 +73,7 @@ class Argument(Evidence):
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Find collectives in which members made different calls, were absent, or gave arguments that do not fit."""
     uneven = _find_suspect_instances(trace, match)
-    uneven = uneven[~match.carried()[uneven]]
+    uneven = uneven[~match.collectives_before_segment()[uneven]]
     if not len(uneven):
         return []
     table = _CollectiveTable(trace, match, _select_instances(match.instances, uneven))
@@ -84,16 +88,16 @@ def _find_suspect_instances(trace: Trace, match: Match) -> Ints:
     of, parts = match.instances, match.collectives
     if not len(of):
         return np.zeros(0, np.int64)
-    number = {name: i for i, name in enumerate(sorted({base(f.name) for f in trace.functions}))}
+    number = {name: i for i, name in enumerate(sorted({base_name(f.name) for f in trace.functions}))}
     name, anyway = np.zeros(65536, np.uint16), np.zeros(65536, np.uint8)
     for function in trace.functions:
-        name[function.id] = number[base(function.name)]
+        name[function.id] = number[base_name(function.name)]
         anyway[function.id] = _blocking_name(function.name) in _LOOKED_AT
     events = [np.ascontiguousarray(r.events) for r in trace.ranks]
     given = Gathered(
         instances=len(of), first=of.first, rows=of.rows, rank=parts.ranks(), event=parts.event,
         function=parts.function, name=name, anyway=anyway, comm=of.comm, members=_communicator_sizes(trace),
-        events=addresses(events, EVENT, "events"),
+        events=array_addresses(events, EVENT, "events"),
     )  # fmt: skip
     found = np.empty(len(of), np.int64)
     return found[: kernel().weft_uneven(given, found)]
@@ -101,7 +105,7 @@ def _find_suspect_instances(trace: Trace, match: Match) -> Ints:
 
 def _blocking_name(name: str) -> str:
     """The blocking function of which a function is a form."""
-    row = of(name)
+    row = find_meaning(name)
     return row.kin if row else ""
 
 
@@ -123,7 +127,7 @@ def _select_instances(of: Instances, which: Ints) -> Instances:
 
 def _sort_by_rank(ranks: Ints, count: int) -> tuple[Ints, Ints]:
     """Places sorted by rank, and where those of each rank begin."""
-    first, places = group(ranks.astype(np.uint32), count)
+    first, places = group_rows(ranks.astype(np.uint32), count)
     return places.astype(np.int64), first.astype(np.int64)
 
 
@@ -161,7 +165,7 @@ class _CollectiveTable:
         name.
         """
         unique, inverse = np.unique(ids, return_inverse=True)
-        bases = [masks(self.trace.functions).name(int(i)) for i in unique]
+        bases = [masks_of(self.trace.functions).name(int(i)) for i in unique]
         names = sorted(set(bases))
         index = np.array([names.index(base) for base in bases], np.int64)
         return names, index[inverse.reshape(-1)] if len(unique) else np.zeros(0, np.int64)
@@ -233,15 +237,15 @@ def _check_same_function(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> I
     for instance in table.first_of_comms(wrong):
         places = table.parts(instance)
         groups = table.groups(places, [int(table.function[p]) for p in places])
-        told = [f"{_rank_text(table, found)} {_calls(found)} {said(table.at(found[0]))}" for _, found in groups[:4]]
+        told = [f"{_rank_text(table, found)} {_calls(found)} {call_at(table.at(found[0]))}" for _, found in groups[:4]]
         events = [table.at(found[0]) for _, found in groups]
         nth = int(table.of.ordinal[instance]) + 1
-        yield finding(
+        yield make_finding(
             "collective-mismatch",
             f"as collective call number {nth} on {table.comm(instance).name} {listed(told, 'but')}",
             [*events, *(table.at(p) for p in list(places)[:64])],
             evidence=Instance(call=nth, communicator=table.comm(instance).name),
-            cause=cause(*events),
+            cause=cause_key(*events),
         )
 
 
@@ -258,15 +262,15 @@ def _check_absent_members(table: _CollectiveTable, wrong: NDArray[np.bool_]) -> 
         there = {int(table.rank[p]) for p in places}
         missing = (set(comm.members) | set(comm.remote_members)) - there
         event = table.at(places[0])
-        if -1 in missing or not all(ended(trace.ranks[i]) for i in missing) or event.function.name in _ALONE:
+        if -1 in missing or not all(has_ended(trace.ranks[i]) for i in missing) or event.function.name in _ALONE:
             continue
-        yield finding(
+        yield make_finding(
             "collective-mismatch",
-            f"{rank_words(there)} {_calls(list(there))} {said(event)} and {rank_words(missing)} never "
+            f"{rank_words(there)} {_calls(list(there))} {call_at(event)} and {rank_words(missing)} never "
             f"{'does' if len(missing) == 1 else 'do'}",
             [table.at(p) for p in list(places)[:64]],
             evidence=Absent(absent=sorted(missing)[:64], communicator=comm.name),
-            cause=cause(event),
+            cause=cause_key(event),
         )
 
 
@@ -311,8 +315,8 @@ def _check_equal_arguments(table: _CollectiveTable, right: NDArray[np.bool_]) ->
     """Report members that give other dimensions, counts or modes than the others."""
     of = table.instance
     alike = table.called(frozenset(_ALIKE), on_objects=True) & ~table.inter
-    some, site = Some(), table.column("site") if alike.any() else of
-    for instance in distinct(of[alike])[:MAX_INSTANCES].tolist():
+    some, site = FindingLimiter(), table.column("site") if alike.any() else of
+    for instance in sorted_distinct(of[alike])[:MAX_INSTANCES].tolist():
         places = list(table.parts(instance)) if right[instance] else []
         if not places or not some.more(site[places].tobytes()):
             continue
@@ -356,7 +360,7 @@ class _BasicTypes:
         name = _single_basic_type(datatype)
         if name is None:
             return UNKNOWN
-        number = self._numbers.setdefault(kind_of(name), len(self.names))
+        number = self._numbers.setdefault(machine_type(name), len(self.names))
         if number == len(self.names):
             self.names.append(name)
         return number
@@ -368,9 +372,9 @@ def _datatype_sizes_and_kinds(table: _CollectiveTable, kinds: _BasicTypes) -> tu
     size = np.full(len(ids), UNKNOWN, np.int64)
     kind = np.full(len(ids), UNKNOWN, np.int64)
     for rank, mine in table.ranks():
-        for id in distinct(ids[mine]).tolist():
+        for id in sorted_distinct(ids[mine]).tolist():
             datatype = rank.datatype(id) if id > 1 else None
-            known = size_of(datatype)
+            known = size_in_bytes(datatype)
             if datatype is None or known is None:
                 continue
             rows = mine[ids[mine] == id]
@@ -402,14 +406,14 @@ def _unequal_value_finding(
         shown = show(event, value)
         shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
         told.append(
-            f"{_rank_text(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.where(event)}"
+            f"{_rank_text(table, found)} {'gives' if len(found) == 1 else 'give'} {shown}{describe.at_place(event)}"
         )
-    return finding(
+    return make_finding(
         "argument-mismatch",
-        f"in {calls.spoken(events[0].function.name)} on {table.comm(instance).name} {listed(told, 'but')}",
+        f"in {calls.message_name(events[0].function.name)} on {table.comm(instance).name} {listed(told, 'but')}",
         events,
         evidence=Argument(argument=what),
-        cause=what + cause(*events),
+        cause=what + cause_key(*events),
     )
 
 
@@ -467,15 +471,15 @@ def _received_sizes_and_kinds(table: _CollectiveTable, places: NDArray[Any], kin
     for rank, all_ in table.ranks():
         mine = all_[wanted[all_]]
         order = np.argsort(table.event[mine], kind="stable")
-        for events, values in columns(rank, table.event[mine], frozenset(("recvcount", "recvtype"))):
+        for events, values in decode_columns(rank, table.event[mine], frozenset(("recvcount", "recvtype"))):
             if "recvcount" not in values or "recvtype" not in values:
                 continue
             at = mine[order[np.searchsorted(table.event[mine][order], events)]]
             counts, types = values["recvcount"], values["recvtype"]
             assert isinstance(counts, np.ndarray) and isinstance(types, np.ndarray)
-            for id in distinct(types).tolist():
+            for id in sorted_distinct(types).tolist():
                 datatype = rank.datatype(id) if id > 1 else None
-                known = size_of(datatype)
+                known = size_in_bytes(datatype)
                 if datatype is not None and known is not None:
                     rows = types == id
                     found[at[rows]] = counts[rows] * known
@@ -488,12 +492,12 @@ def _check_counts_by_member(table: _CollectiveTable, right: NDArray[np.bool_]) -
     use = table.called(_BY_MEMBER) & ~table.inter
     of = table.instance
     seen: set[str] = set()
-    for instance in distinct(of[use])[:MAX_INSTANCES].tolist():
+    for instance in sorted_distinct(of[use])[:MAX_INSTANCES].tolist():
         if not right[instance]:
             continue
         places = list(table.parts(instance))
         clash = _first_clash([table.at(p) for p in places])
-        if clash is not None and (key := cause(clash[0], clash[1])) not in seen:
+        if clash is not None and (key := cause_key(clash[0], clash[1])) not in seen:
             seen.add(key)
             yield _clash_finding(table, instance, clash)
 
@@ -501,15 +505,15 @@ def _check_counts_by_member(table: _CollectiveTable, right: NDArray[np.bool_]) -
 def _clash_finding(table: _CollectiveTable, instance: int, clash: Clash) -> Finding:
     """Make the finding for two members of which one sends something else than the other expects."""
     sender, receiver, gives, takes, what = clash
-    name = calls.spoken(sender.function.name)
-    return finding(
+    name = calls.message_name(sender.function.name)
+    return make_finding(
         "argument-mismatch",
         f"in {name} on {table.comm(instance).name} rank {sender.rank.index} sends "
-        f"{gives} to rank {receiver.rank.index}{describe.where(sender)} but rank {receiver.rank.index} "
-        f"expects {takes}{describe.where(receiver)}",
+        f"{gives} to rank {receiver.rank.index}{describe.at_place(sender)} but rank {receiver.rank.index} "
+        f"expects {takes}{describe.at_place(receiver)}",
         [sender, receiver],
         evidence=Argument(argument=what),
-        cause=cause(sender, receiver),
+        cause=cause_key(sender, receiver),
     )
 
 
@@ -519,7 +523,7 @@ def _check_neighbour_exchange(table: _CollectiveTable, right: NDArray[np.bool_])
     Calls from the same lines with the same counts as earlier ones are not checked again.
     """
     of = table.instance
-    wanted = distinct(of[table.called(calls.NEIGHBOURS)]).tolist()
+    wanted = sorted_distinct(of[table.called(calls.NEIGHBOURS)]).tolist()
     site, count = (table.column(name) for name in ("site", "count")) if wanted else (of, of)
     seen: set[bytes] = set()
     known: dict[int, list[Edge]] = {}
@@ -574,20 +578,20 @@ def _neighbour_amount(event: Event, side: str, index: int) -> Amount | None:
 def _check_graph_edges(table: _CollectiveTable, right: NDArray[np.bool_]) -> Iterator[Finding]:
     """Report members of a graph that name a number of edges to a process which names another number from them."""
     of = table.instance
-    for instance in distinct(of[table.called(_GRAPHS)])[:MOST_ALIKE].tolist():
+    for instance in sorted_distinct(of[table.called(_GRAPHS)])[:MOST_ALIKE].tolist():
         comm = table.comm(instance)
         by_rank = {comm.rank_of(event.rank.index): event for event in map(table.at, table.parts(instance))}
         found = find_unequal_edge_counts(by_rank) if right[instance] else None
         if found is not None:
             one, two, gives, takes = found
-            yield finding(
+            yield make_finding(
                 "argument-mismatch",
-                f"in {calls.spoken(one.function.name)} on {comm.name} rank {one.rank.index} names "
-                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.where(one)} but that one "
-                f"{_edge_count_text(takes)} from it{describe.where(two)}",
+                f"in {calls.message_name(one.function.name)} on {comm.name} rank {one.rank.index} names "
+                f"{_edge_count_text(gives)} to rank {two.rank.index}{describe.at_place(one)} but that one "
+                f"{_edge_count_text(takes)} from it{describe.at_place(two)}",
                 [one, two],
                 evidence=Argument(argument="destinations"),
-                cause=cause(one, two),
+                cause=cause_key(one, two),
             )
 
 
@@ -621,7 +625,7 @@ def _compare_amounts(sender: Event, receiver: Event, gives: Amount | None, takes
         return None
     if gives[0] != takes[0]:
         return sender, receiver, f"{gives[0]:,} bytes", f"{takes[0]:,}", "count"
-    if gives[0] and gives[1] and takes[1] and kind_of(gives[1]) != kind_of(takes[1]):
+    if gives[0] and gives[1] and takes[1] and machine_type(gives[1]) != machine_type(takes[1]):
         return sender, receiver, gives[1], takes[1], "type"
     return None
 
@@ -629,7 +633,7 @@ def _compare_amounts(sender: Event, receiver: Event, gives: Amount | None, takes
 def _amount_at(event: Event, counts: Any, index: int, datatype: int) -> Amount | None:
     """Return the bytes of entry `index` of `counts` (or of the one count) and their basic type; None if unknown."""
     type = event.rank.datatype(datatype) if datatype > 1 else None
-    size = size_of(type)
+    size = size_in_bytes(type)
     if type is None or size is None or counts is None:
         return None
     if not isinstance(counts, list):
@@ -651,7 +655,7 @@ def _sent_amount(event: Event, me: int, to: int) -> Amount | None:
     if args.get("sendbuf") == IN_PLACE:
         return None
     root = args.get("root")
-    name = calls.spoken(event.function.name)
+    name = calls.message_name(event.function.name)
     if root is not None and (("gather" in name and to != root) or ("scatter" in name and me != root)):
         return None
     return _amount_at(event, args.get("sendcounts", args.get("sendcount")), to, args.get("sendtype", 0))
@@ -661,7 +665,7 @@ def _expected_amount(event: Event, of: int, me: int) -> Amount | None:
     """Return what the member `me` expects from the member `of`, None if its arguments do not say."""
     args = event.args
     root = args.get("root")
-    name = calls.spoken(event.function.name)
+    name = calls.message_name(event.function.name)
     if args.get("recvbuf") == IN_PLACE or (root is not None and "gather" in name and me != root):
         return None
     if root is not None and "scatter" in name and of != root:

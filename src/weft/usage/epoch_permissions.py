@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, columns, ints
-from weft.terms.calls import masks
-from weft.terms.event_findings import said
+from weft.terms.argument_columns import Ints, decode_columns, integer_column
+from weft.terms.calls import masks_of
+from weft.terms.event_findings import call_at
 from weft.trace import Event, Rank
 from weft.usage.epochs import FENCE, START, Epochs
 from weft.usage.window_accesses import OPERATION, READ, RmaAccesses
@@ -25,10 +25,10 @@ def find_forbidden_operations(rank: Rank, of: Epochs) -> Iterator[EpochViolation
     """Find operations with a request outside of locks, and those that an assertion of a fence denies."""
     rows = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
     rows = rows[np.isin(of.sort[of.epoch[rows]], (FENCE, START))]
-    asks = masks(rank.trace.functions).table(calls.REQUEST_RMA)[rank.events["function"][of.event[rows]]]
+    asks = masks_of(rank.trace.functions).table(calls.REQUEST_RMA)[rank.events["function"][of.event[rows]]]
     for row in rows[asks].tolist():
         opened = rank.event(int(of.begin[of.epoch[row]]))
-        why = f"accesses a window with a request, which only a lock permits, in the epoch of {said(opened)},"
+        why = f"accesses a window with a request, which only a lock permits, in the epoch of {call_at(opened)},"
         yield rank.event(int(of.event[row])), why, opened
     yield from _find_operations_denied_by_fences(rank, of, rows[of.sort[of.epoch[rows]] == FENCE])
 
@@ -49,10 +49,10 @@ def _find_operations_denied_by_fences(rank: Rank, of: Epochs, rows: Ints) -> Ite
         begin, end = int(of.begin[epoch]), int(of.end[epoch])
         if asserted.get(begin, 0) & _NO_SUCCEED:
             opened = rank.event(begin)
-            yield event, f"accesses a window behind {said(opened)}, which asserts MPI_MODE_NOSUCCEED,", opened
+            yield event, f"accesses a window behind {call_at(opened)}, which asserts MPI_MODE_NOSUCCEED,", opened
         elif asserted.get(end, 0) & _NO_PRECEDE:
             closed = rank.event(end)
-            yield closed, f"asserts MPI_MODE_NOPRECEDE behind {said(event)}", event
+            yield closed, f"asserts MPI_MODE_NOPRECEDE behind {call_at(event)}", event
 
 
 def find_denied_updates(known: Mapping[Rank, Epochs], accesses: RmaAccesses) -> Iterator[EpochViolation]:
@@ -71,7 +71,7 @@ def find_denied_updates(known: Mapping[Rank, Epochs], accesses: RmaAccesses) -> 
                 event = rank.trace.ranks[int(accesses.rank[row])].event(int(accesses.event[row]))
                 yield (
                     event,
-                    f"changes rank {rank.index}'s window, of which {said(fence)} asserts MPI_MODE_NOPUT,",
+                    f"changes rank {rank.index}'s window, of which {call_at(fence)} asserts MPI_MODE_NOPUT,",
                     fence,
                 )
 
@@ -84,9 +84,9 @@ def denies_following_operations(rank: Rank, fence: int) -> bool:
 def _fence_assertions(rank: Rank, of: Epochs) -> dict[int, int]:
     """Return the assertions of the fences that assert NOPUT, NOPRECEDE or NOSUCCEED, by event."""
     found: dict[int, int] = {}
-    for events, values in columns(rank, of.event[of.call == FENCE], frozenset(("assert",))):
+    for events, values in decode_columns(rank, of.event[of.call == FENCE], frozenset(("assert",))):
         if "assert" in values:
-            asserts = ints(values, "assert")
+            asserts = integer_column(values, "assert")
             some = asserts & (_NO_PUT | _NO_PRECEDE | _NO_SUCCEED) != 0
             found.update(zip(events[some].tolist(), asserts[some].tolist(), strict=True))
     return found

@@ -12,13 +12,13 @@ from weft.deadlock.collective_calls import CollectiveCalls
 from weft.mpi.meaning import Sync
 from weft.native.headers.epochs import Call, EpochsInput, EpochsOutput, kernel
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, columns, ints
-from weft.terms.calls import catalogue
-from weft.terms.rank_progress import reached_finalize
+from weft.terms.argument_columns import Ints, decode_columns, integer_column
+from weft.terms.calls import catalogue_of
+from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Flag, Rank
 
 OPS: Final = calls.RMA | calls.REQUEST_RMA
-_CALLS: Final = (OPS, *(calls.syncs(Sync[call.name]) for call in Call if call is not Call.OPERATION))
+_CALLS: Final = (OPS, *(calls.functions_with_sync(Sync[call.name]) for call in Call if call is not Call.OPERATION))
 """By number of the call in C."""
 
 _ANY: Final = frozenset().union(*_CALLS)
@@ -70,7 +70,7 @@ def read_epochs(rank: Rank, gatherings: CollectiveCalls) -> Epochs | None:
     numbers = np.full(65536, 255, np.uint8)
     for number, names in enumerate(_CALLS):
         numbers[masks.table(names)] = number
-    call = np.ascontiguousarray(numbers[catalogue(rank).function[which]])
+    call = np.ascontiguousarray(numbers[catalogue_of(rank).function[which]])
     windows, fenced, window = _number_windows(rank, gatherings, which)
     flags = events["flags"][which]
     done = ((flags & Flag.CLOSED) != 0) & ((call != TEST) | ((flags & Flag.TRUE) != 0))
@@ -81,7 +81,7 @@ def read_epochs(rank: Rank, gatherings: CollectiveCalls) -> Epochs | None:
     n = len(which)
     given = EpochsInput(
         count=n, call=call, lock_type=lock_type, plain=plain, done=done, window=window, peer=peer,
-        windows=len(windows), finalized=reached_finalize(rank) and not rank.trace.goes_on,
+        windows=len(windows), finalized=has_reached_finalize(rank) and not rank.trace.goes_on,
     )  # fmt: skip
     made: list[NDArray[Any]] = [
         np.empty(n, t) for t in (np.int32, np.uint32, np.int32, np.int32, np.int32, np.uint8, np.uint8)
@@ -117,8 +117,8 @@ def _number_windows(
     ids = rank.events["object"][which].astype(np.int64)
     requested = gatherings.masks.table(calls.REQUEST_RMA)[rank.events["function"][which]]
     if requested.any():
-        for events, found in columns(rank, which[requested], frozenset(("win",))):
-            ids[np.searchsorted(which, events)] = ints(found, "win")
+        for events, found in decode_columns(rank, which[requested], frozenset(("win",))):
+            ids[np.searchsorted(which, events)] = integer_column(found, "win")
     unique, inverse = np.unique(ids, return_inverse=True)
     known: list[Window] = []
     fenced: list[int] = []
@@ -135,16 +135,16 @@ def _number_windows(
 def _are_plain_fences(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return 1 for each call that is a fence without assertions."""
     found = np.zeros(len(which), np.uint8)
-    for events, values in columns(rank, which[call == FENCE], frozenset(("assert",))):
+    for events, values in decode_columns(rank, which[call == FENCE], frozenset(("assert",))):
         if "assert" in values:
-            found[np.searchsorted(which, events)] = ints(values, "assert") == 0
+            found[np.searchsorted(which, events)] = integer_column(values, "assert") == 0
     return found
 
 
 def _lock_types(rank: Rank, which: Ints, call: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the lock type of each call that locks, 0 for others."""
     found = np.zeros(len(which), np.uint8)
-    for events, values in columns(rank, which[call == LOCK], frozenset(("lock_type",))):
+    for events, values in decode_columns(rank, which[call == LOCK], frozenset(("lock_type",))):
         kind = values.get("lock_type")
         if isinstance(kind, np.ndarray):
             found[np.searchsorted(which, events)] = np.clip(kind, 0, 255)

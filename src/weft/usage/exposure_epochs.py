@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.terms.argument_columns import Ints, columns, distinct, ints
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
 from weft.terms.windows import group_members
 from weft.trace import Flag, Rank
 from weft.usage.epochs import POST, START, TEST, WAIT, Epochs, Window
@@ -42,7 +42,7 @@ class Exposures:
         epoch = epochs.epoch[rows]
         started = np.flatnonzero((epochs.sort[epoch] == START) & (target >= 0))
         keys = epochs.window[rows[started]].astype(np.int64) << 32 | target[started]
-        for key in distinct(keys).tolist():
+        for key in sorted_distinct(keys).tolist():
             mine = started[keys == key]
             pair = (epochs.windows[key >> 32], key & 0xFFFFFFFF, rank.index)
             begins, posts = self.starts.get(pair), self.posts.get(pair)
@@ -77,8 +77,8 @@ def _rows_and_groups(rank: Rank, of: Epochs, which: NDArray[np.bool_]) -> tuple[
     """Return the rows of the calls in a mask that are on known windows, and the group that each names."""
     rows = np.flatnonzero(which & (of.window >= 0))
     group = np.zeros(len(rows), np.int64)
-    for events, found in columns(rank, of.event[rows], frozenset(("group",))):
-        group[np.searchsorted(of.event[rows], events)] = ints(found, "group")
+    for events, found in decode_columns(rank, of.event[rows], frozenset(("group",))):
+        group[np.searchsorted(of.event[rows], events)] = integer_column(found, "group")
     return rows, group
 
 
@@ -90,7 +90,7 @@ def _rows_by_window_and_partner(
     """
     parts: dict[Pair, list[Any]] = defaultdict(list)
     keys = of.window[rows].astype(np.int64) << 32 | group
-    for key in distinct(keys).tolist():
+    for key in sorted_distinct(keys).tolist():
         mine = np.flatnonzero(keys == key)
         for member in group_members(rank, key & 0xFFFFFFFF):
             pair = (rank.index, member) if as_target else (member, rank.index)
@@ -103,7 +103,7 @@ def find_exposure_ends(rank: Rank, of: Epochs, rows: Ints) -> Ints:
     done = (rank.events["flags"][of.event] & Flag.CLOSED) != 0
     done &= (of.call == WAIT) | ((of.call == TEST) & ((rank.events["flags"][of.event] & Flag.TRUE) != 0))
     ended = np.full(len(rows), -1, np.int64)
-    for window in distinct(of.window[rows]).tolist():
+    for window in sorted_distinct(of.window[rows]).tolist():
         ends = np.flatnonzero(done & (of.window == window))
         mine = np.flatnonzero(of.window[rows] == window)
         at = np.searchsorted(ends, rows[mine])

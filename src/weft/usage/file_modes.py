@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from weft.terms.argument_columns import columns, distinct, ints
-from weft.terms.calls import masks
+from weft.terms.argument_columns import decode_columns, integer_column, sorted_distinct
+from weft.terms.calls import masks_of
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import ID_DYNAMIC, ID_NULL
@@ -26,7 +26,7 @@ Told = tuple[int, str, str]
 def find_wrong_file_calls(rank: Rank) -> Iterator[Told]:
     """Find the calls of a rank that the mode of their file does not allow, null files, and invalid modes."""
     functions = rank.trace.functions
-    which = masks(functions).where(rank, _file_function_names(functions))
+    which = masks_of(functions).where(rank, _file_function_names(functions))
     if not len(which):
         return
     facts = rank.trace.run.get("mpi")
@@ -34,7 +34,7 @@ def find_wrong_file_calls(rank: Rank) -> Iterator[Told]:
     if known:
         yield from _check_open_modes(rank)
     by_function = rank.events["function"][which]
-    for id in distinct(by_function).tolist():
+    for id in sorted_distinct(by_function).tolist():
         function = functions[id]
         place = function.slot.get("object")
         if place is None or place.handle != "FILE" or place.direction == "out":
@@ -44,7 +44,7 @@ def find_wrong_file_calls(rank: Rank) -> Iterator[Told]:
         for row in rows[files == ID_NULL].tolist():
             if "errhandler" not in function.name:  # that of MPI_FILE_NULL is the one of files that are not open
                 yield row, "fh", "MPI_FILE_NULL"
-        for file in distinct(files[files >= ID_DYNAMIC]).tolist() if known else ():
+        for file in sorted_distinct(files[files >= ID_DYNAMIC]).tolist() if known else ():
             opened = rank.definitions.file(file)
             why = _why_not_allowed(function.name, opened.amode) if opened is not None else None
             if why is not None:
@@ -58,9 +58,9 @@ def _file_function_names(functions: FunctionTable) -> frozenset[str]:
 
 def _check_open_modes(rank: Rank) -> Iterator[Told]:
     """Find calls of MPI_File_open whose mode is invalid."""
-    opens = masks(rank.trace.functions).where(rank, frozenset(("File_open",)))
-    for events, found in columns(rank, opens, frozenset(("amode",))):
-        for row, mode in zip(events.tolist(), ints(found, "amode").tolist(), strict=True):
+    opens = masks_of(rank.trace.functions).where(rank, frozenset(("File_open",)))
+    for events, found in decode_columns(rank, opens, frozenset(("amode",))):
+        for row, mode in zip(events.tolist(), integer_column(found, "amode").tolist(), strict=True):
             ways = [name for bit, name in _WAYS.items() if mode & bit]
             if len(ways) != 1:
                 yield (

@@ -18,15 +18,15 @@ from weft.deadlock.traffic import Traffic
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
-from weft.mpi.meaning import base
+from weft.mpi.meaning import base_name
 from weft.order import Order
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
 from weft.terms.byte_layouts import Block, Blocks
-from weft.terms.calls import catalogue, masks, words
-from weft.terms.datatype_layouts import blocks
-from weft.terms.datatype_sizes import size_of
-from weft.terms.event_findings import cause, finding, left_out, said
+from weft.terms.calls import catalogue_of, masks_of, word_set
+from weft.terms.datatype_layouts import layout_of_elements
+from weft.terms.datatype_sizes import size_in_bytes
+from weft.terms.event_findings import call_at, cause_key, make_finding, make_left_out_note
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.usage.pending_buffers import RequestEnds, ends_of_requests, find_request_ends
 
@@ -42,14 +42,14 @@ _APPEND: Final = 128
 _SET, _CURRENT = 600, 602
 """MPI_MODE_APPEND, MPI_SEEK_SET and MPI_SEEK_CUR of MPICH, its kin and Open MPI."""
 _TRANSFERS: Final = calls.FILE_READS | calls.FILE_WRITES | calls.FILE_IREADS | calls.FILE_IWRITES | calls.FILE_BEGINS
-_STEPS: Final = _TRANSFERS | words("File_set_view File_seek File_set_atomicity")
-_WHERE_IT_STANDS: Final = words("File_seek") | {
+_STEPS: Final = _TRANSFERS | word_set("File_set_view File_seek File_set_atomicity")
+_WHERE_IT_STANDS: Final = word_set("File_seek") | {
     name for name in _TRANSFERS if not any(word in name for word in ("_at", "shared", "ordered"))
 }
 """What moves a rank's own pointer."""
-_SYNC: Final = words("File_sync")
-_CLOSE: Final = words("File_close")
-_ON_FILES: Final = _STEPS | words("File_open")
+_SYNC: Final = word_set("File_sync")
+_CLOSE: Final = word_set("File_close")
+_ON_FILES: Final = _STEPS | word_set("File_open")
 LOOKED: Final = "files"
 """Under this name a match keeps what a look found for who asks next."""
 File = tuple[int, int]
@@ -93,7 +93,7 @@ def collect_file_accesses(trace: Trace, gatherings: CollectiveCalls) -> FileAcce
     """Collect the file accesses of all ranks."""
     looked = FileAccesses(defaultdict(list), {}, [])
     for rank in trace.ranks:
-        if len(rank) and len(masks(trace.functions).where(rank, words("File_open"))):
+        if len(rank) and len(masks_of(trace.functions).where(rank, word_set("File_open"))):
             for file, view, found in _follow_rank(rank, gatherings):
                 looked.accesses[file] += found
                 last = max((access.end for access in found if access.writes), default=-1)
@@ -108,7 +108,7 @@ def find(trace: Trace, order: Order) -> list[Finding]:
     kept = order.match.made.pop(LOOKED, None)
     looked = kept if isinstance(kept, FileAccesses) else collect_file_accesses(trace, gatherings)
     whether = "it touches bytes of the file that another rank does"
-    told = [left_out("file-race", event, whether) for event in looked.too_much[:1]]
+    told = [make_left_out_note("file-race", event, whether) for event in looked.too_much[:1]]
     for file, found in looked.accesses.items():
         told += _SharedFile(trace, order, gatherings, file).find(found)
     return told
@@ -121,8 +121,8 @@ def are_files_quiescent(trace: Trace, match: Match) -> bool:
     What a rank wrote and did not bring to the file by MPI_File_sync must be known to later readers, and the position of
     a rank in a file follows from its own earlier calls. The accesses are kept with the match for `find`.
     """
-    table = masks(trace.functions).table(_ON_FILES)
-    if not any(catalogue(rank).count(table) for rank in trace.ranks):
+    table = masks_of(trace.functions).table(_ON_FILES)
+    if not any(catalogue_of(rank).count(table) for rank in trace.ranks):
         return True
     gatherings = CollectiveCalls(trace)
     looked = match.made[LOOKED] = collect_file_accesses(trace, gatherings)
@@ -136,7 +136,7 @@ def are_files_quiescent(trace: Trace, match: Match) -> bool:
 
 def _has_pending_transfer(rank: Rank) -> bool:
     """Return whether the rank has a file transfer pending, or makes more calls on files than are followed."""
-    of, events = masks(rank.trace.functions), rank.events
+    of, events = masks_of(rank.trace.functions), rank.events
     begun = of.where(rank, calls.FILE_IREADS | calls.FILE_IWRITES)
     if len(begun) and (ends_of_requests(rank, begun, find_request_ends(Traffic(rank))) == len(rank)).any():
         return True
@@ -152,7 +152,7 @@ def _was_called_on_file(
     rank: Rank, names: frozenset[str], file: File, gatherings: CollectiveCalls, behind: int = -1
 ) -> bool:
     """Return whether a rank called one of some functions on a file after the event `behind`."""
-    rows, events = masks(rank.trace.functions).where(rank, names), rank.events
+    rows, events = masks_of(rank.trace.functions).where(rank, names), rank.events
     rows = rows[(rows > behind) & (events["error"][rows] == 0)]
     return bool((events["object"][rows] == gatherings.file_ids(rank)[file]).any())
 
@@ -162,7 +162,7 @@ def _was_called_on_file(
 
 def _follow_rank(rank: Rank, gatherings: CollectiveCalls) -> Iterator[tuple[File, _FileView, list[_FileAccess]]]:
     """Yield each file of a rank with its view at the end and the accesses of the rank."""
-    steps = masks(rank.trace.functions).where(rank, _STEPS)[:MOST]
+    steps = masks_of(rank.trace.functions).where(rank, _STEPS)[:MOST]
     by_file: dict[int, list[Event]] = defaultdict(list)
     for event in (rank.event(int(index)) for index in steps):
         if not event.error:
@@ -183,7 +183,7 @@ def _follow_file(
     atomic = False
     found: list[_FileAccess] = []
     for event in events:
-        name, args = base(event.function.name), event.args
+        name, args = base_name(event.function.name), event.args
         if name == "File_set_view":
             view = _FileView.of(event, view.too_much)
         elif name == "File_set_atomicity":
@@ -191,7 +191,7 @@ def _follow_file(
         elif name == "File_seek":
             view.seek(args["offset"], args["whence"])
         else:
-            size = (size_of(event.datatype) or 0) * max(int(args.get("count", 0)), 0)
+            size = (size_in_bytes(event.datatype) or 0) * max(int(args.get("count", 0)), 0)
             touched = view.touched(name, args.get("offset"), size) if not atomic else []
             if touched is None or len(found) + len(touched) > most:
                 view.too_much = view.too_much or event
@@ -203,11 +203,11 @@ def _follow_file(
 
 def _completing_event(event: Event, done: RequestEnds) -> int:
     """Return the event that completes a file access."""
-    name = base(event.function.name)
+    name = base_name(event.function.name)
     if name in calls.FILE_READS | calls.FILE_WRITES:
         return event.index
     if name in calls.FILE_BEGINS:  # until its second half
-        ends = masks(event.rank.trace.functions).where(event.rank, calls.FILE_ENDS)
+        ends = masks_of(event.rank.trace.functions).where(event.rank, calls.FILE_ENDS)
         ends = ends[(ends > event.index) & (event.rank.events["object"][ends] == event.object)]
         return int(ends[0]) if len(ends) else len(event.rank)
     return int(ends_of_requests(event.rank, np.array([event.index]), done)[0])
@@ -221,7 +221,7 @@ class _FileView:
         self.unit = 1
         self.step = 1
         self.parts: Blocks | None = _ONE_BYTE
-        """The bytes from one filetype to the next, and those of one that belong to the view; None: too many."""
+        """The bytes from one filetype to the next, and which of them belong to the view; None: too many."""
         self.too_much: Event | None = None
         """The first call with more parts than are looked at."""
         self.at: int | None = None if appends else 0
@@ -233,8 +233,8 @@ class _FileView:
         """Make the view that a call of MPI_File_set_view gives."""
         args, view = event.args, cls()
         view.too_much = too_much
-        unit, kind = size_of(event.datatype), event.rank.datatype(args["filetype"])
-        layout = blocks(kind, 1)
+        unit, kind = size_in_bytes(event.datatype), event.rank.datatype(args["filetype"])
+        layout = layout_of_elements(kind, 1)
         if not unit or not layout or kind is None or args["disp"] < 0 or args.get("datarep") != "native":
             view.start = None
             return view
@@ -298,7 +298,7 @@ _ONE_BYTE: Final = Blocks(np.zeros(1, np.int64), np.ones(1, np.int64))
 
 
 def _filetype_extent(kind: Datatype) -> int:
-    return (kind.extent if kind.extent is not None else size_of(kind)) or 1
+    return (kind.extent if kind.extent is not None else size_in_bytes(kind)) or 1
 
 
 # What orders them
@@ -368,7 +368,7 @@ class _SharedFile:
         if (rank, names) not in self._lists:
             of = self.trace.ranks[rank]
             local = self.gatherings.file_ids(of).get(self.file, -1)
-            rows = masks(self.trace.functions).where(of, names)
+            rows = masks_of(self.trace.functions).where(of, names)
             self._lists[rank, names] = rows[of.events["object"][rows] == local]
         return self._lists[rank, names]
 
@@ -386,16 +386,17 @@ class _SharedFile:
         does, also = ("writes" if access.writes else "reads" for access in (one, two))
         if sort == "race":
             message = (
-                f"rank {one.rank} {does} {where} in {said(first)} and rank {two.rank} {also} them in {said(second)}: "
+                f"rank {one.rank} {does} {where} in {call_at(first)} and rank {two.rank} {also} them "
+                f"in {call_at(second)}: "
                 "nothing orders them, and the file is not atomic"
             )
         else:
             also = "reads" if not two.writes else "writes over"
             message = (
-                f"rank {two.rank} {also} {where} in {said(second)}, which rank {one.rank} writes before in "
-                f"{said(first)}: without MPI_File_sync between the file may not have them"
+                f"rank {two.rank} {also} {where} in {call_at(second)}, which rank {one.rank} writes before in "
+                f"{call_at(first)}: without MPI_File_sync between the file may not have them"
             )
-        yield finding(
+        yield make_finding(
             "file-race", message, [first, second], severity="error" if sort == "race" else "warning",
-            evidence=Bytes(file=opened.name if opened else "", from_=low, to=high), cause=cause(first, second),
+            evidence=Bytes(file=opened.name if opened else "", from_=low, to=high), cause=cause_key(first, second),
         )  # fmt: skip

@@ -9,35 +9,35 @@ from typing import Final
 
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
-from weft.mpi.meaning import Act, Form, Over, base, named
-from weft.mpi.meaning import of as meaning_of
+from weft.mpi.meaning import Act, Form, Over, base_name, functions_with
+from weft.mpi.meaning import find_meaning as meaning_of
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, columns, distinct, ints
-from weft.terms.calls import catalogue, words
-from weft.terms.event_findings import Some, cause, finding, said
-from weft.terms.rank_progress import reached_finalize
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
+from weft.terms.calls import catalogue_of, word_set
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding
+from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Rank
 from weft.trace.layout import ID_DYNAMIC
 from weft.usage.pending_buffers import ends_of_requests, find_request_ends
 
-_TOGETHER: Final = named(Act.COLLECTIVE, where=lambda m: m.over is Over.FILE and m.form is Form.BLOCKING) & (
+_TOGETHER: Final = functions_with(Act.COLLECTIVE, where=lambda m: m.over is Over.FILE and m.form is Form.BLOCKING) & (
     calls.FILE_READS | calls.FILE_WRITES
 )
-_CLOSE: Final = words("File_close")
+_CLOSE: Final = word_set("File_close")
 _STEPS: Final = calls.FILE_BEGINS | calls.FILE_ENDS | _TOGETHER | _CLOSE
 
 
 def report_wrong_transfers(of: Traffic) -> Iterator[Finding]:
     """Report split collectives that do not go together, and files that are closed while a transfer is pending."""
-    some = Some()
+    some = FindingLimiter()
     found = (
         [*_check_split_collectives(of), *_find_closed_while_pending(of)]
-        if catalogue(of.rank).count(of.masks.table(_STEPS))
+        if catalogue_of(of.rank).count(of.masks.table(_STEPS))
         else []
     )
     for kind, why, events in found:
         if some.more((kind, events[0].site_id)):
-            yield finding(kind, f"rank {of.rank.index} {why}", events, cause=cause(*events))
+            yield make_finding(kind, f"rank {of.rank.index} {why}", events, cause=cause_key(*events))
 
 
 Wrong = tuple[str, str, list[Event]]
@@ -47,11 +47,11 @@ Wrong = tuple[str, str, list[Event]]
 def _check_split_collectives(of: Traffic) -> Iterator[Wrong]:
     """Check the split collectives of each file."""
     rank = of.rank
-    if not catalogue(rank).count(of.masks.table(calls.FILE_BEGINS | calls.FILE_ENDS)):
+    if not catalogue_of(rank).count(of.masks.table(calls.FILE_BEGINS | calls.FILE_ENDS)):
         return
     steps = of.masks.where(rank, _STEPS)
     files = rank.events["object"][steps]
-    for file in distinct(files[files >= ID_DYNAMIC]).tolist():
+    for file in sorted_distinct(files[files >= ID_DYNAMIC]).tolist():
         yield from _check_calls_on_file(rank, steps[files == file])
 
 
@@ -59,27 +59,31 @@ def _check_calls_on_file(rank: Rank, steps: Ints) -> Iterator[Wrong]:
     """Check the calls on one file, on which one split collective at a time may be active. `steps`: the calls."""
     active: Event | None = None
     for event in (rank.event(int(index)) for index in steps):
-        name = base(event.function.name)
+        name = base_name(event.function.name)
         row = meaning_of(name)
         form = row.form if row else Form.BLOCKING
         if form is Form.END:
             if active is None:
-                yield "request-misuse", f"ends in {said(event)} a split collective that it did not begin", [event]
-            elif base(active.function.name).removesuffix("_begin") != name.removesuffix("_end"):
-                why = f"ends in {said(event)} the split collective of {said(active)}, which is another one"
+                yield (
+                    "request-misuse",
+                    f"ends in {call_at(event)} a split collective that it did not begin",
+                    [event],
+                )
+            elif base_name(active.function.name).removesuffix("_begin") != name.removesuffix("_end"):
+                why = f"ends in {call_at(event)} the split collective of {call_at(active)}, which is another one"
                 yield "request-misuse", why, [event, active]
             active = None
         elif active is not None and name in _CLOSE:
-            why = f"never ends the split collective of {said(active)}: it closes the file in {said(event)}"
+            why = f"never ends the split collective of {call_at(active)}: it closes the file in {call_at(event)}"
             yield "request-leak", why, [active, event]
             active = None
         elif active is not None:
-            why = f"calls {said(event)} while the split collective of {said(active)} on the file is not ended"
+            why = f"calls {call_at(event)} while the split collective of {call_at(active)} on the file is not ended"
             yield "request-misuse", why, [event, active]
         if form is Form.BEGIN:
             active = event
-    if active is not None and reached_finalize(rank):
-        yield "request-leak", f"never ends the split collective of {said(active)}", [active]
+    if active is not None and has_reached_finalize(rank):
+        yield "request-leak", f"never ends the split collective of {call_at(active)}", [active]
 
 
 def _find_closed_while_pending(of: Traffic) -> Iterator[Wrong]:
@@ -92,13 +96,15 @@ def _find_closed_while_pending(of: Traffic) -> Iterator[Wrong]:
     ids = rank.events["object"][closes]
     closed = {int(file): int(at) for file, at in zip(ids, closes, strict=True)}
     done = find_request_ends(of)
-    for events, found in columns(rank, makers, frozenset(("fh",))):
+    for events, found in decode_columns(rank, makers, frozenset(("fh",))):
         overs = ends_of_requests(rank, events, done)
-        for index, file, over in zip(events.tolist(), ints(found, "fh").tolist(), overs.tolist(), strict=True):
+        for index, file, over in zip(
+            events.tolist(), integer_column(found, "fh").tolist(), overs.tolist(), strict=True
+        ):
             at = closed.get(file)
-            leaks = over == len(rank) and reached_finalize(rank)  # then the request itself is told
+            leaks = over == len(rank) and has_reached_finalize(rank)  # then the finding is about the request itself
             if at is not None and index < at < over and not leaks:
                 close, begun, *wait = (rank.event(i) for i in (at, index, over) if i < len(rank))
-                later = f": {said(wait[0])} comes later" if wait else ""
-                why = f"closes a file in {said(close)} before {said(begun)} is complete{later}"
+                later = f": {call_at(wait[0])} comes later" if wait else ""
+                why = f"closes a file in {call_at(close)} before {call_at(begun)} is complete{later}"
                 yield "request-misuse", why, [close, begun, *wait]

@@ -11,15 +11,15 @@ from typing import Final
 
 import numpy as np
 
-from weft.terms.argument_columns import Ints, Ragged, argument, columns, distinct
-from weft.terms.calls import catalogue, masks, words
+from weft.terms.argument_columns import Ints, Ragged, decode_argument, decode_columns, sorted_distinct
+from weft.terms.calls import catalogue_of, masks_of, word_set
 from weft.trace import Function, Rank
 from weft.trace.layout import ID_DYNAMIC, Def
 from weft.usage.resource_leaks import CLASSES
 
 FreedHandle = tuple[int, str, str]
 """An event, the parameter that is wrong, and what is wrong with it, as an object of `gives MPI_Op_free`."""
-_AGAIN: Final = words("Type_get_contents File_get_view")
+_AGAIN: Final = word_set("Type_get_contents File_get_view")
 """What gives a datatype whose handle may be there already: freed once, it may still be used."""
 _LOOKED_AT: Final = ("OP", "INFO", "DATATYPE")
 """Of others a library may make some that no call of the record made."""
@@ -30,16 +30,16 @@ def find_freed_handles(rank: Rank) -> Iterator[FreedHandle]:
     for kind in CLASSES:
         if kind.handle not in _LOOKED_AT:
             continue
-        freed = masks(rank.trace.functions).where(rank, kind.frees)
-        again = kind.handle == "DATATYPE" and len(masks(rank.trace.functions).where(rank, _AGAIN))
+        freed = masks_of(rank.trace.functions).where(rank, kind.frees)
+        again = kind.handle == "DATATYPE" and len(masks_of(rank.trace.functions).where(rank, _AGAIN))
         if not len(freed) or again:
             continue
         known = None
         for function in _called_functions(rank):
             for name in _input_parameters(function, kind.handle):
-                which = catalogue(rank).of(function)
+                which = catalogue_of(rank).of(function)
                 which = which[which > freed[0]]
-                values = argument(rank, which, name) if len(which) else which
+                values = decode_argument(rank, which, name) if len(which) else which
                 which, values = which[values >= ID_DYNAMIC], values[values >= ID_DYNAMIC]
                 if len(which):
                     known = _known_object_ids(rank, kind.handle) if known is None else known
@@ -48,7 +48,7 @@ def find_freed_handles(rank: Rank) -> Iterator[FreedHandle]:
 
 
 def _called_functions(rank: Rank) -> list[Function]:
-    return [rank.trace.functions[id] for id in catalogue(rank).present]
+    return [rank.trace.functions[id] for id in catalogue_of(rank).present]
 
 
 def _input_parameters(function: Function, handle: str) -> list[str]:
@@ -63,11 +63,11 @@ def _known_object_ids(rank: Rank, handle: str) -> Ints:
         found.append(np.array(rank.definitions.ids(Def.DATATYPE), np.int64))
     for function in _called_functions(rank):
         for p in function.parameters:
-            which = catalogue(rank).of(function) if p.handle == handle and p.direction == "out" else found[0][:0]
+            which = catalogue_of(rank).of(function) if p.handle == handle and p.direction == "out" else found[0][:0]
             if len(which) and p.place != "tail":
                 found.append(rank.events[p.place][which].astype(np.int64))
             elif len(which):
-                for _, values in columns(rank, which, frozenset((p.name,))):
+                for _, values in decode_columns(rank, which, frozenset((p.name,))):
                     one = values.get(p.name)
                     found.append(one.values if isinstance(one, Ragged) else np.asarray(one if one is not None else []))
-    return distinct(np.concatenate([part.astype(np.int64) for part in found]))
+    return sorted_distinct(np.concatenate([part.astype(np.int64) for part in found]))

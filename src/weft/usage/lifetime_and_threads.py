@@ -14,20 +14,20 @@ from weft.findings import Finding, Site
 from weft.mpi import meaning
 from weft.mpi.meaning import Trait
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, distinct
-from weft.terms.calls import masks, words
-from weft.terms.describe import where
-from weft.terms.event_findings import cause, finding, said
+from weft.terms.argument_columns import Ints, sorted_distinct
+from weft.terms.calls import masks_of, word_set
+from weft.terms.describe import at_place
+from weft.terms.event_findings import call_at, cause_key, make_finding
 from weft.trace import EndingKind, Rank, Trace
 from weft.trace.layout import Flag
 from weft.trace.rank import Event
 
-_FREE: Final = meaning.names(m for m in meaning.every().values() if Trait.ANYTIME in m.traits)
+_FREE: Final = meaning.names_of(m for m in meaning.all_meanings().values() if Trait.ANYTIME in m.traits)
 """May be called at any time and from any thread."""
-_INITS: Final = words("Init Init_thread")
+_INITS: Final = word_set("Init Init_thread")
 _LEVELS: Final = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
 _SERIALIZED: Final = 2
-_LOOKS: Final = words("Probe Iprobe")
+_LOOKS: Final = word_set("Probe Iprobe")
 _COLLECTIVE: Final = calls.COMM_COLLECTIVES | calls.ICOLLECTIVES
 
 
@@ -54,19 +54,19 @@ def find(trace: Trace) -> list[Finding]:
 
 def _restricted_calls(rank: Rank, which: Ints) -> Ints:
     """Return the events that call functions which may not be called at any time."""
-    table = masks(rank.trace.functions)
+    table = masks_of(rank.trace.functions)
     rows: Ints = which[~table.table(_FREE)[rank.events["function"][which]]]
     return rows
 
 
 def _timing_finding(event: Event, why: str) -> Finding:
     """Make the finding that a call comes at a wrong time; `why` ends the sentence."""
-    return finding(
+    return make_finding(
         "invalid-argument",
-        f"rank {event.rank.index} calls {event.function.name}{where(event)} {why}",
+        f"rank {event.rank.index} calls {event.function.name}{at_place(event)} {why}",
         [event],
         evidence=Parameter(parameter="time"),
-        cause=cause(event),
+        cause=cause_key(event),
     )
 
 
@@ -94,25 +94,25 @@ def _check_calls_outside_mpi(rank: Rank) -> Iterator[Finding]:
 
 def _check_calls_after_finalize(rank: Rank) -> Iterator[Finding]:
     """Report the first call after MPI_Finalize; none if the program uses sessions."""
-    table = masks(rank.trace.functions)
+    table = masks_of(rank.trace.functions)
     ends = table.where(rank, calls.FINALIZE)
-    if not len(ends) or len(table.where(rank, words("Session_init"))):
+    if not len(ends) or len(table.where(rank, word_set("Session_init"))):
         return
     last = rank.event(int(ends[0]))
     if last.open:
         return
     for index in _restricted_calls(rank, np.arange(last.index + 1, len(rank), dtype=np.int64))[:1].tolist():
-        yield _timing_finding(rank.event(index), f"after MPI_Finalize{where(last)}")
+        yield _timing_finding(rank.event(index), f"after MPI_Finalize{at_place(last)}")
 
 
 def _check_thread_level(rank: Rank) -> Iterator[Finding]:
     """Report calls that MPI_THREAD_SINGLE, FUNNELED or SERIALIZED forbids."""
     header = rank.header
-    table = masks(rank.trace.functions)
+    table = masks_of(rank.trace.functions)
     inits = table.where(rank, _INITS)
     if header is None or len(rank.threads) < 2 or not 0 <= header.thread_level < 3 or not len(inits):
         return
-    level = f"MPI was initialised with MPI_THREAD_{_LEVELS[header.thread_level]}{where(rank.event(int(inits[0])))}"
+    level = f"MPI was initialised with MPI_THREAD_{_LEVELS[header.thread_level]}{at_place(rank.event(int(inits[0])))}"
     if header.thread_level < _SERIALIZED:
         others = np.flatnonzero(rank.event_threads != rank.event_threads[inits[0]])
         for index in _restricted_calls(rank, others)[:1].tolist():
@@ -126,13 +126,13 @@ def _check_thread_level(rank: Rank) -> Iterator[Finding]:
     pair = _first_overlapping_calls(rank, _restricted_calls(rank, np.flatnonzero(~folds)))
     if pair:
         one, two = (rank.event(i) for i in pair)
-        yield finding(
+        yield make_finding(
             "invalid-argument",
-            f"rank {rank.index} calls {two.function.name}{where(two)} while another of its threads is still in "
-            f"{one.function.name}{where(one)}, but {level}",
+            f"rank {rank.index} calls {two.function.name}{at_place(two)} while another of its threads is still in "
+            f"{one.function.name}{at_place(one)}, but {level}",
             [one, two],
             evidence=Parameter(parameter="time"),
-            cause=cause(one, two),
+            cause=cause_key(one, two),
         )
 
 
@@ -142,24 +142,24 @@ def _check_concurrent_collectives(rank: Rank) -> Iterator[Finding]:
     """
     if len(rank.threads) < 2:
         return
-    rows = masks(rank.trace.functions).where(rank, _COLLECTIVE)
+    rows = masks_of(rank.trace.functions).where(rank, _COLLECTIVE)
     comms = rank.events["comm"][rows]
-    for id in distinct(comms).tolist():
+    for id in sorted_distinct(comms).tolist():
         mine, comm = rows[comms == id], rank.comm(id)
         if (
             comm is None
-            or len(distinct(rank.event_threads[mine])) < 2
+            or len(sorted_distinct(rank.event_threads[mine])) < 2
             or not (pair := _first_overlapping_calls(rank, mine))
         ):
             continue
         one, two = (rank.event(i) for i in pair)
-        yield finding(
+        yield make_finding(
             "collective-mismatch",
-            f"rank {rank.index} calls {said(two)} on {comm.name} while another of its threads is still in "
-            f"{said(one)} on it: nothing says which comes first, and each member must make them in one order",
+            f"rank {rank.index} calls {call_at(two)} on {comm.name} while another of its threads is still in "
+            f"{call_at(one)} on it: nothing says which comes first, and each member must make them in one order",
             [one, two],
             evidence=Freed(communicator=comm.name),
-            cause=cause(one, two),
+            cause=cause_key(one, two),
         )
 
 
@@ -167,13 +167,13 @@ def _check_finalizing_thread(rank: Rank) -> Iterator[Finding]:
     """Report MPI_Finalize in another thread than the one that initialised MPI, at a level that lets each of them
     call.
     """
-    table, header = masks(rank.trace.functions), rank.header
+    table, header = masks_of(rank.trace.functions), rank.header
     inits, ends = (table.where(rank, names) for names in (_INITS, calls.FINALIZE))
     if len(rank.threads) < 2 or not len(inits) or not len(ends) or header is None or header.thread_level < _SERIALIZED:
         return
     if rank.event_threads[inits[0]] != rank.event_threads[ends[0]]:
         first, last = rank.event(int(inits[0])), rank.event(int(ends[0]))
-        why = f"from another thread than the one that initialised MPI{where(first)}"
+        why = f"from another thread than the one that initialised MPI{at_place(first)}"
         yield replace(_timing_finding(last, why), severity="warning")
 
 
@@ -201,20 +201,22 @@ def _check_racing_probes(rank: Rank) -> Iterator[Finding]:
             if other.thread != look.thread and _may_match_same_message(other.probe, look.probe) and lines not in seen:
                 seen.add(lines)
                 events = [other.probe, look.probe, other.receive, look.receive]
-                yield finding(
+                yield make_finding(
                     "message-race",
-                    f"rank {rank.index} looks for a message in {said(other.probe)} and, before that thread receives it "
-                    f"in {said(other.receive)}, in another thread in {said(look.probe)}: both may see the same one, "
+                    f"rank {rank.index} looks for a message in {call_at(other.probe)} and, before "
+                    f"that thread receives it "
+                    f"in {call_at(other.receive)}, in another thread in {call_at(look.probe)}: both "
+                    f"may see the same one, "
                     "and a receive get another than was looked at; MPI_Mprobe and MPI_Mrecv keep them apart",
                     events,
-                    cause=cause(other.probe, look.probe),
+                    cause=cause_key(other.probe, look.probe),
                 )
         open_.append(look)
 
 
 def _pair_probes_with_receives(rank: Rank) -> Iterator[_ProbeAndReceive]:
     """Yield each probe that saw a message with the receive that follows in its thread."""
-    table = masks(rank.trace.functions)
+    table = masks_of(rank.trace.functions)
     rows = table.where(rank, _LOOKS | calls.RECVS | calls.IRECVS)
     looking = table.table(_LOOKS)
     pending: dict[tuple[int, int], int] = {}

@@ -18,10 +18,10 @@ import numpy as np
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
-from weft.mpi.meaning import Access, Act, named
+from weft.mpi.meaning import Access, Act, functions_with
 from weft.order import Order
 from weft.terms.argument_columns import Ints
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.terms.windows import EXCLUSIVE
 from weft.trace import Trace
 from weft.usage.window_accesses import RmaAccesses
@@ -29,8 +29,8 @@ from weft.usage.window_accesses import RmaAccesses
 MOST: Final = 400_000
 """Operations under exclusive locks of one window and target that are looked at, and numbers kept for answers."""
 _MOST_WORDS: Final = 64
-_READING: Final = named(Act.ACCESS, where=lambda m: Access.READ in m.access)
-_WRITING: Final = named(Act.ACCESS, where=lambda m: bool(m.access & (Access.WRITE | Access.UPDATE)))
+_READING: Final = functions_with(Act.ACCESS, where=lambda m: Access.READ in m.access)
+_WRITING: Final = functions_with(Act.ACCESS, where=lambda m: bool(m.access & (Access.WRITE | Access.UPDATE)))
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Handovers:
         """Yield an edge from each write to the reads of it by other ranks. `rows`: accesses of one target under
         exclusive locks.
         """
-        of, table = self.all, masks(self.trace.functions).table
+        of, table = self.all, masks_of(self.trace.functions).table
         begins, ends, reads, writes = (np.zeros(len(rows), np.int64) for _ in range(4))
         for rank in np.unique(of.rank[rows]).tolist():
             mine = np.flatnonzero(of.rank[rows] == rank)

@@ -14,12 +14,12 @@ import numpy as np
 from weft.deadlock.traffic import Traffic, first_row_after
 from weft.findings import Finding
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, distinct
-from weft.terms.calls import catalogue, masks, words
-from weft.terms.rank_progress import reached_finalize
+from weft.terms.argument_columns import Ints, sorted_distinct
+from weft.terms.calls import catalogue_of, masks_of, word_set
+from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
-from weft.trace.segment import over, piece
+from weft.trace.segment import cut_rank, release_piece
 from weft.usage.pending_buffers import ends_of_requests, ends_of_starts, find_request_ends
 from weft.usage.requests import Requests, check_rank_requests, report_shared_buffers
 
@@ -30,9 +30,9 @@ WIDEST: Final = 64
 _MAKERS: Final = calls.REQUEST_MAKERS - calls.PERSISTENT
 _UNDIVIDED: Final = (
     calls.PARTITIONED | calls.READIES | calls.FILE_BEGINS | calls.FILE_ENDS | calls.FILE_IREADS | calls.FILE_IWRITES
-    | words("Grequest_start")
+    | word_set("Grequest_start")
 )  # fmt: skip
-"""Calls of which something is under way that is no request of theirs, or that is told of what others do."""
+"""Calls of which something is under way that is no request of theirs, or that depends on what others do."""
 
 
 def find(trace: Trace) -> list[Finding]:
@@ -46,8 +46,8 @@ def has_clean_requests(rank: Rank) -> bool:
     """Return whether a long rank's requests and buffers are all in order; False also if that cannot be seen piece by
     piece.
     """
-    of = masks(rank.trace.functions)
-    if len(rank.threads) != 1 or len(rank) < 4 * PIECE or catalogue(rank).changed or len(of.where(rank, _UNDIVIDED)):
+    of = masks_of(rank.trace.functions)
+    if len(rank.threads) != 1 or len(rank) < 4 * PIECE or catalogue_of(rank).changed or len(of.where(rank, _UNDIVIDED)):
         return False
     lasting = _PersistentRequests(rank)
     start = 0
@@ -61,7 +61,7 @@ def has_clean_requests(rank: Rank) -> bool:
         )
         lasting.take(of_part)
         start += len(part) - part.ahead
-        over(part)
+        release_piece(part)
         if not good:
             return False
     return lasting.clean()
@@ -80,7 +80,7 @@ def find_cancelled_requests(rank: Rank) -> tuple[Ints, Ints]:
 
     Persistent requests are left out.
     """
-    where, ids = masks(rank.trace.functions).where, rank.events["object"]
+    where, ids = masks_of(rank.trace.functions).where, rank.events["object"]
     cancels = where(rank, calls.CANCELS)
     if not len(cancels):
         return cancels, cancels
@@ -93,7 +93,7 @@ class _PersistentRequests:
     """The persistent requests of a rank, which last from piece to piece."""
 
     def __init__(self, rank: Rank) -> None:
-        of, objects = masks(rank.trace.functions), rank.events["object"]
+        of, objects = masks_of(rank.trace.functions), rank.events["object"]
         self.rank = rank
         self.makers = of.where(rank, calls.PERSISTENT)
         self.ids = objects[self.makers].astype(np.int64)
@@ -113,7 +113,7 @@ class _PersistentRequests:
 
     def clean(self) -> bool:
         """Return whether each request is started and freed, if the rank reached MPI_Finalize."""
-        if not reached_finalize(self.rank):
+        if not has_reached_finalize(self.rank):
             return True
         return bool((self._until < len(self.rank)).all() and np.isin(self.ids, self._started).all())
 
@@ -125,15 +125,15 @@ def _next_piece(rank: Rank, start: int, lasting: Ints) -> tuple[Rank, Traffic] |
     width = PIECE
     while width <= WIDEST * PIECE:
         end = min(start + width, len(rank))
-        part = piece(rank, range(start, end), lasting)
+        part = cut_rank(rank, range(start, end), lasting)
         of = Traffic(part)
         if end == len(rank):
             return part, of
         cut = _last_idle_moment(of, len(lasting) + width // 4)
         request, event = of.done
-        over(part)
+        release_piece(part)
         if cut:
-            part = piece(rank, range(start, start + cut - len(lasting)), lasting)
+            part = cut_rank(rank, range(start, start + cut - len(lasting)), lasting)
             of = Traffic(part)
             of.__dict__["done"] = request[event < cut], event[event < cut]  # read already
             return part, of
@@ -162,7 +162,7 @@ def _last_idle_moment(of: Traffic, least: int) -> int:
             (rows, event[begun]), (ends, until), (at_once, until)))  # fmt: skip
         order = np.argsort(rows, kind="stable")
         rows, ends, at_once = rows[order], ends[order], at_once[order]
-    behind = distinct(of.done[1]) + 1
+    behind = sorted_distinct(of.done[1]) + 1
     for over_by, moments in ((ends, np.append(behind, size)), (at_once, behind)):
         begun_before = np.searchsorted(rows, moments)
         latest = np.concatenate([[-1], np.maximum.accumulate(over_by)])[begun_before]
@@ -174,6 +174,6 @@ def _last_idle_moment(of: Traffic, least: int) -> int:
 
 def _are_ids_dense(part: Rank) -> bool:
     """Return whether the ids of the requests lie close together, so that tables by id stay small."""
-    ids = part.events["object"][masks(part.trace.functions).where(part, calls.REQUEST_MAKERS)]
+    ids = part.events["object"][masks_of(part.trace.functions).where(part, calls.REQUEST_MAKERS)]
     ids = ids[ids >= ID_DYNAMIC]
     return not len(ids) or int(ids.max()) - int(ids.min()) <= 16 * len(part) + (1 << 16)

@@ -15,16 +15,23 @@ from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match, Post, Posts
-from weft.mpi.meaning import base
+from weft.mpi.meaning import base_name
 from weft.systems import MPI
 from weft.terms import calls
-from weft.terms.analysis_sections import Part, in_turn
-from weft.terms.argument_columns import columns, ints
-from weft.terms.calls import catalogue, masks
-from weft.terms.datatype_sizes import kind_of, size_of
-from weft.terms.describe import tag_argument, where
-from weft.terms.event_findings import MAX_OF_ONE_SITE, Some, cause, finding, left_out, said
-from weft.terms.rank_progress import ended, reached_finalize
+from weft.terms.analysis_sections import AnalysisSection, run_sections
+from weft.terms.argument_columns import decode_columns, integer_column
+from weft.terms.calls import catalogue_of, masks_of
+from weft.terms.datatype_sizes import machine_type, size_in_bytes
+from weft.terms.describe import at_place, tag_argument
+from weft.terms.event_findings import (
+    MAX_OF_ONE_SITE,
+    FindingLimiter,
+    call_at,
+    cause_key,
+    make_finding,
+    make_left_out_note,
+)
+from weft.terms.rank_progress import has_ended, has_reached_finalize
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL, ID_DYNAMIC
@@ -65,7 +72,7 @@ class Sizes(Evidence):
 
 def find(trace: Trace, match: Match) -> list[Finding]:
     """Find unmatched messages of ranks that ended, and matched ones whose types or lengths do not fit."""
-    return in_turn(PARTS, trace, match)
+    return run_sections(PARTS, trace, match)
 
 
 def _report_truncations(trace: Trace, match: Match) -> Iterator[list[Finding]]:
@@ -92,22 +99,22 @@ def _report_unmatched_receives(trace: Trace, match: Match) -> Iterator[list[Find
 def _truncated_receives(rank: Rank) -> Iterator[Event]:
     """Yield the receives that returned the error class of a message that is too long."""
     trace = rank.trace
-    if trace.system is not MPI or not catalogue(rank).failed:
+    if trace.system is not MPI or not catalogue_of(rank).failed:
         return
     library = str(trace.functions.mpi or trace.run.get("mpi") or "").lower()
     truncate = 15 if "open mpi" in library or "openmpi" in library else 14
-    which = masks(trace.functions).where(rank, _RECEIVING)
+    which = masks_of(trace.functions).where(rank, _RECEIVING)
     for index in which[rank.events["error"][which] == truncate][:MAX_OF_ONE_SITE].tolist():
         yield rank.event(index)
 
 
 def _truncation_finding(event: Event) -> Finding:
     """Make the finding for a receive whose buffer is too small for its message."""
-    return finding(
+    return make_finding(
         "truncation",
-        f"rank {event.rank.index} got a message in {said(event)} that is longer than the room for it",
+        f"rank {event.rank.index} got a message in {call_at(event)} that is longer than the room for it",
         [event],
-        cause=cause(event),
+        cause=cause_key(event),
     )
 
 
@@ -120,7 +127,7 @@ class _EndedPartners:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self.ranks = np.array([ended(rank) for rank in trace.ranks], np.bool_)
+        self.ranks = np.array([has_ended(rank) for rank in trace.ranks], np.bool_)
         self.freed = {rank.index: comm for rank in trace.ranks if (comm := _communicator_being_freed(rank)) is not None}
 
     def of(self, peer: NDArray[Any], comm: NDArray[Any]) -> NDArray[np.bool_]:
@@ -136,13 +143,13 @@ def _communicator_being_freed(rank: Rank) -> int | None:
     if rank.state != "exited" or not len(rank.events):
         return None
     last = rank.event(len(rank.events) - 1)
-    comm = last.comm if last.open and base(last.function.name) in _FREEING else None
+    comm = last.comm if last.open and base_name(last.function.name) in _FREEING else None
     return comm.index if comm is not None else None
 
 
 def _select_own_rows(trace: Trace, posts: Posts, skip: int, *, matched: bool) -> NDArray[np.int64]:
     """Return the rows of own ranks that have a partner (or, with `matched` False, none) and no flag in `skip`."""
-    part = posts.of_ranks(trace.share)
+    part = posts.rows_of_ranks(trace.share)
     found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & skip) == 0)
     rows: NDArray[np.int64] = np.flatnonzero(found) + part.start
     return rows
@@ -167,37 +174,38 @@ def _find_unmatched_sends(trace: Trace, match: Match, done: _EndedPartners) -> I
             continue
         near, other = _find_near_miss(trace, match.recvs, receiver, match.sends, row)
         told = f"{near}" if near else f"rank {receiver} never receives it"
-        yield finding(
+        yield make_finding(
             "unmatched-send",
-            f"the message of rank {event.rank.index} to rank {receiver} in {said(event)} is never received: {told}",
+            f"the message of rank {event.rank.index} to rank {receiver} in {call_at(event)} is never received: {told}",
             [event, *other],
             evidence=Sent(dest=receiver, tag=int(match.sends.tag[row])),
-            cause=cause(event),
+            cause=cause_key(event),
         )
 
 
 def _report_unreceived_probed_messages(trace: Trace, match: Match) -> Iterator[list[Finding]]:
     """Report messages that a matched probe took out of the queue and no receive got (MPI-4.1, 3.8.2)."""
-    table = masks(trace.functions)
+    table = masks_of(trace.functions)
     for rank in trace.own:
         taken = table.where(rank, calls.MATCHED_PROBES)
-        if not len(taken) or not reached_finalize(rank):
+        if not len(taken) or not has_reached_finalize(rank):
             continue
         events = rank.events
         got = set(_message_handles(rank, table.where(rank, calls.MRECVS)).values())
-        some = Some()
+        some = FindingLimiter()
         for index, message in _message_handles(rank, taken).items():
             event = rank.event(index)
             if message < ID_DYNAMIC or message in got or events["error"][index]:
                 continue
             if some.more(event.site_id):
-                told = finding(
+                told = make_finding(
                     "unmatched-send",
-                    f"rank {rank.index} takes a message of rank {event.peer} in {said(event)} and never receives it: "
+                    f"rank {rank.index} takes a message of rank {event.peer} in {call_at(event)} and "
+                    f"never receives it: "
                     "no MPI_Mrecv or MPI_Imrecv of it follows",
                     [event],
                     evidence=Sent(dest=rank.index, tag=event.tag),
-                    cause=cause(event),
+                    cause=cause_key(event),
                 )
                 yield [told]
 
@@ -208,8 +216,8 @@ def _message_handles(rank: Rank, which: NDArray[Any]) -> dict[int, int]:
     in_tail = {f.id for f in functions if any(p.name == "message" for p in f.tail_in)}
     tails = np.isin(events["function"][which], list(in_tail))
     found = dict(zip(which[~tails].tolist(), events["object"][which[~tails]].tolist(), strict=True))
-    for at, values in columns(rank, which[tails], frozenset(("message",))):
-        found.update(zip(at.tolist(), ints(values, "message").tolist(), strict=True))
+    for at, values in decode_columns(rank, which[tails], frozenset(("message",))):
+        found.update(zip(at.tolist(), integer_column(values, "message").tolist(), strict=True))
     return found
 
 
@@ -219,7 +227,7 @@ def _was_fitting_receive_cancelled(trace: Trace, match: Match, row: int) -> bool
     """
     sends = match.sends
     rank = trace.ranks[int(sends.peer[row])]
-    table, events = masks(trace.functions), rank.events
+    table, events = masks_of(trace.functions), rank.events
     cancelled, freed = (events["object"][table.where(rank, names)] for names in (calls.CANCELS, calls.RELEASES))
     given_up = np.intersect1d(cancelled, freed)
     makers = table.where(rank, calls.IRECVS | calls.RECV_INITS) if len(given_up) else np.zeros(0, np.int64)
@@ -241,26 +249,26 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
             continue  # a rank that is blocked in it is a deadlock
         flags = int(match.recvs.flags[row])
         pending = flags & (Post.NONBLOCKING | Post.PERSISTENT) and not flags & Post.FREED
-        if pending and match.recvs.completion[row] == NONE and reached_finalize(event.rank):
-            continue  # its request leaks, which is told
+        if pending and match.recvs.completion[row] == NONE and has_reached_finalize(event.rank):
+            continue  # its request leaks, which is a finding
         who = f"rank {source}" if source >= 0 else "anybody"
         near, other = _find_near_miss(trace, match.sends, source, match.recvs, row)
         told = (
             near
             or f"{'rank ' + str(source) if source >= 0 else 'nobody'} {'never sends' if source >= 0 else 'sends'} it"
         )
-        yield finding(
+        yield make_finding(
             "unmatched-receive",
-            f"rank {event.rank.index} waits in {said(event)} for a message of {who}: {told}",
+            f"rank {event.rank.index} waits in {call_at(event)} for a message of {who}: {told}",
             [event, *other],
             evidence=Wanted(source=source, tag=int(match.recvs.tag[row])),
-            cause=cause(event),
+            cause=cause_key(event),
         )
 
 
 def _limit_per_call_site(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> Iterator[tuple[Event, int]]:
     """Yield the events of rows, at most MAX_OF_ONE_SITE for each call site of a rank."""
-    some = Some()
+    some = FindingLimiter()
     ranks = posts.ranks()[rows]
     for row, rank in zip(rows.tolist(), ranks.tolist(), strict=True):
         event = trace.ranks[rank].event(int(posts.event[row]))
@@ -297,10 +305,10 @@ def _describe_difference(others: Posts, candidate: int, other: Event, mine: Post
     names = other.rank.trace.communicators
     verb = "waits for" if "recv" in other.function.name.lower() else "sent"
     if others.comm[candidate] != mine.comm[row]:
-        return f"rank {rank} {verb} it on {names[int(others.comm[candidate])].name}{where(other)}"
+        return f"rank {rank} {verb} it on {names[int(others.comm[candidate])].name}{at_place(other)}"
     if sent[0] != sent[1]:
-        return f"rank {rank} {verb} tag {tag_argument(int(sent[1]), other.rank.trace.system)}{where(other)}"
-    return f"rank {rank} {verb} one of rank {int(others.peer[candidate])}{where(other)}"
+        return f"rank {rank} {verb} tag {tag_argument(int(sent[1]), other.rank.trace.system)}{at_place(other)}"
+    return f"rank {rank} {verb} one of rank {int(others.peer[candidate])}{at_place(other)}"
 
 
 # Types and lengths
@@ -345,7 +353,7 @@ def _fill_receiving_half(
     those of the send.
     """
     order = np.argsort(events, kind="stable")
-    for found, values in columns(rank, events, frozenset(("recvcount", "recvtype"))):
+    for found, values in decode_columns(rank, events, frozenset(("recvcount", "recvtype"))):
         at = rows[order[np.searchsorted(events[order], found)]]
         if "recvcount" in values and "recvtype" in values:
             counts[at], types[at] = values["recvcount"], values["recvtype"]
@@ -387,8 +395,10 @@ def _report_partitioned_misfits(trace: Trace, match: Match) -> Iterator[list[Fin
     rows = rows[(match.sends.flags[rows] & Post.PARTITIONED) != 0]
     made: dict[tuple[object, ...], list[Event]] = defaultdict(list)
     for rank in trace.ranks if len(rows) else ():
-        for event in map(rank.event, masks(trace.functions).where(rank, calls.PARTITIONED).tolist()):
-            made[rank.index, base(event.function.name), event.comm, event.peer, event.args.get("tag")].append(event)
+        for event in map(rank.event, masks_of(trace.functions).where(rank, calls.PARTITIONED).tolist()):
+            made[rank.index, base_name(event.function.name), event.comm, event.peer, event.args.get("tag")].append(
+                event
+            )
     alone = {(one.rank.index, one.index): one for events in made.values() if len(events) == 1 for one in events}
     seen = set()
     for row in rows.tolist():
@@ -420,28 +430,31 @@ def _compare_message_types(
 
     `sent`, `wanted`: datatype and count of both sides. `times`: how many such messages there are.
     """
-    sizes = size_of(sent[0]), size_of(wanted[0])
+    sizes = size_in_bytes(sent[0]), size_in_bytes(wanted[0])
     if sent[0] is None or wanted[0] is None or sizes[0] is None or sizes[1] is None:
         return
     bytes_sent, bytes_wanted = sizes[0] * sent[1], sizes[1] * wanted[1]
-    told = f"rank {send.rank.index} in {said(send)}", f"rank {receive.rank.index} in {said(receive)}"
+    told = (
+        f"rank {send.rank.index} in {call_at(send)}",
+        f"rank {receive.rank.index} in {call_at(receive)}",
+    )
     evidence = Sizes(sent=bytes_sent, room=bytes_wanted, messages=times)
     if bytes_sent > bytes_wanted:
-        yield finding(
+        yield make_finding(
             "truncation",
             f"{told[0]} sends {bytes_sent:,} bytes where {told[1]} has room for {bytes_wanted:,}"
             + _explain_room(receive, bytes_wanted),
-            [receive, send], evidence=evidence, cause=cause(receive, send),
+            [receive, send], evidence=evidence, cause=cause_key(receive, send),
         )  # fmt: skip
-    (one, times_sent), (other, times_wanted) = sent[0].pattern(), wanted[0].pattern()
+    (one, times_sent), (other, times_wanted) = sent[0].repeated_signature(), wanted[0].repeated_signature()
     severity = compare_signatures(one, sent[1] * times_sent, other, wanted[1] * times_wanted)
     if severity == "note" or (one is None and sent[0].is_large) or (other is None and wanted[0].is_large):
-        yield left_out("type-mismatch", receive, "they fit those of the message")
+        yield make_left_out_note("type-mismatch", receive, "they fit those of the message")
     elif severity is not None:
-        yield finding(
+        yield make_finding(
             "type-mismatch",
             f"{told[0]} sends {sent[1]} x {sent[0].name} where {told[1]} expects {wanted[1]} x {wanted[0].name}",
-            [receive, send], severity=severity, evidence=evidence, cause=cause(receive, send),
+            [receive, send], severity=severity, evidence=evidence, cause=cause_key(receive, send),
         )  # fmt: skip
 
 
@@ -458,7 +471,7 @@ def compare_signatures(sent: Signature | None, count: int, wanted: Signature | N
     for steps, ((a, _), (b, _)) in enumerate(_pair_signature_runs(sent, count, wanted, room)):
         if steps == MAX_STEPS:
             return "note"
-        if a == b or a in _PACKED or b in _PACKED or kind_of(a) == kind_of(b):
+        if a == b or a in _PACKED or b in _PACKED or machine_type(a) == machine_type(b):
             continue
         if a in _UNTYPED or b in _UNTYPED:
             bytes_only = True
@@ -492,7 +505,11 @@ def _repeat_signature(signature: Signature, times: int) -> Iterator[tuple[str, i
 
 
 PARTS = (
-    Part(_report_truncations), Part(_report_unmatched_sends), Part(_report_unreceived_probed_messages),
-    Part(_report_unmatched_receives), Part(_report_misfits, MAX_PAIRS), Part(_report_partitioned_misfits),
-)  # fmt: skip
-"""In the order in which they are told."""
+    AnalysisSection(_report_truncations),
+    AnalysisSection(_report_unmatched_sends),
+    AnalysisSection(_report_unreceived_probed_messages),
+    AnalysisSection(_report_unmatched_receives),
+    AnalysisSection(_report_misfits, MAX_PAIRS),
+    AnalysisSection(_report_partitioned_misfits),
+)
+"""The sections in the order of their findings."""

@@ -48,7 +48,7 @@ def _count_recorded_calls(rank: Rank) -> int:
     """Return how many calls the record holds, for a segment with those before it."""
     held = len(rank)
     if (file := rank.trace.origin.ranks[rank.index].file) is not None:
-        held += sum(file.bytes_of(StreamKind.EVENTS, thread) for thread in file.threads()) // EVENT.itemsize
+        held += sum(file.stream_size(StreamKind.EVENTS, thread) for thread in file.threads()) // EVENT.itemsize
     return held
 
 

@@ -17,11 +17,18 @@ from weft.evidence import Epoch, Parameter
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.order import Order
-from weft.terms.argument_columns import Ints, columns, distinct, ints
-from weft.terms.buffer_blocks import Shapes, no_shapes, spread
-from weft.terms.byte_layouts import shared, whole
-from weft.terms.calls import words
-from weft.terms.event_findings import Some, cause, finding, left_out, said, some_of_sites
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
+from weft.terms.buffer_blocks import Shapes, empty_shapes, list_buffer_blocks
+from weft.terms.byte_layouts import first_shared_blocks, gapless_layout
+from weft.terms.calls import word_set
+from weft.terms.event_findings import (
+    FindingLimiter,
+    call_at,
+    cause_key,
+    limit_per_site,
+    make_finding,
+    make_left_out_note,
+)
 from weft.terms.windows import group_members
 from weft.trace import Event, Rank, Trace
 from weft.trace.definitions import WindowDefinition
@@ -129,15 +136,15 @@ def collect_operation_accesses(trace: Trace, gatherings: CollectiveCalls) -> Rma
 def _report_epoch_misuse(rank: Rank, of: Epochs) -> Iterator[Finding]:
     """Report misused epochs, at most MAX_OF_ONE_SITE for each call site."""
     order = np.argsort(of.at, kind="stable")
-    for row in some_of_sites(rank, of.at[order]).tolist():
+    for row in limit_per_site(rank, of.at[order]).tolist():
         place = order[row]
         event = rank.event(int(of.at[place]))
         other = rank.event(int(of.other[place])) if of.other[place] >= 0 else None
-        why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=said(other) if other else "")
+        why = _WORDS[int(of.wrong[place])].format(peer=event.peer, other=call_at(other) if other else "")
         severity: Severity = "warning" if of.wrong[place] == _TOLERATED else "error"
         open_ = int(of.wrong[place]) in _LEFT_OPEN
         yield _misuse_finding(event, why, *([other] if other else []), severity=severity, left_open=open_)
-    some = Some()
+    some = FindingLimiter()
     for event, why, other in find_forbidden_operations(rank, of):
         if some.more(event.site_id):
             yield _misuse_finding(event, why, other)
@@ -146,9 +153,12 @@ def _report_epoch_misuse(rank: Rank, of: Epochs) -> Iterator[Finding]:
 def _misuse_finding(
     event: Event, why: str, *others: Event, severity: Severity = "error", left_open: bool = False
 ) -> Finding:
-    told = f"rank {event.rank.index} {why} in {said(event)}"
+    """Make a finding of the kind epoch-misuse about a call."""
+    told = f"rank {event.rank.index} {why} in {call_at(event)}"
     evidence = Epoch(left_open=left_open)
-    return finding("epoch-misuse", told, [event, *others], severity=severity, evidence=evidence, cause=cause(event))
+    return make_finding(
+        "epoch-misuse", told, [event, *others], severity=severity, evidence=evidence, cause=cause_key(event)
+    )
 
 
 class _RankOperations:
@@ -175,7 +185,7 @@ class _RankOperations:
         the window.
         """
         found = np.full(len(peer), -1, np.int64)
-        for window in distinct(self.window).tolist():
+        for window in sorted_distinct(self.window).tolist():
             comm = self.trace.communicators[self.of.windows[window][0]]
             members = np.asarray(comm.peers(self.rank.index), np.int64)
             mine = (self.window == window) & (peer >= 0) & (peer < len(members))
@@ -190,9 +200,9 @@ class _RankOperations:
         if not len(started):
             return strange
         group = np.zeros(len(of.sort), np.int64)
-        for events, found in columns(self.rank, of.begin[started], frozenset(("group",))):
-            group[started[np.searchsorted(of.begin[started], events)]] = ints(found, "group")
-        for id in distinct(group[group > 2]).tolist():
+        for events, found in decode_columns(self.rank, of.begin[started], frozenset(("group",))):
+            group[started[np.searchsorted(of.begin[started], events)]] = integer_column(found, "group")
+        for id in sorted_distinct(group[group > 2]).tolist():
             members = group_members(self.rank, id)
             if members:
                 strange |= (group[epoch] == id) & ~np.isin(self.target, members)
@@ -207,24 +217,24 @@ class _RankOperations:
         n = len(self.rows)
         disp, count, kind = np.zeros(n, np.int64), np.ones(n, np.int64), np.zeros(n, np.int64)
         names = frozenset(("target_disp", "target_count", "target_datatype"))
-        for events, found in columns(self.rank, self.event, names):
+        for events, found in decode_columns(self.rank, self.event, names):
             at = np.searchsorted(self.event, events)
             if "target_disp" not in found:
                 continue
-            disp[at] = ints(found, "target_disp")
+            disp[at] = integer_column(found, "target_disp")
             if "target_count" in found:
-                count[at] = ints(found, "target_count")
+                count[at] = integer_column(found, "target_count")
             own = self.rank.events["datatype"][events].astype(np.int64)
-            kind[at] = ints(found, "target_datatype") if "target_datatype" in found else own
+            kind[at] = integer_column(found, "target_datatype") if "target_datatype" in found else own
         unit, bytes_ = self._window_units_and_sizes(np.arange(n))
         kind[unit <= 0] = 0  # no datatype
-        parts = spread(self.rank, kind, count)
+        parts = list_buffer_blocks(self.rank, kind, count)
         unknown = np.setdiff1d(np.arange(n), parts.buffer)
         part = np.concatenate([parts.buffer, unknown])
         low = (disp * unit)[part]
         low[: len(parts.buffer)] += parts.offset
         high = np.concatenate([low[: len(parts.buffer)] + parts.length, np.full(len(unknown), -1, np.int64)])
-        shape = np.concatenate([parts.shape, no_shapes(len(unknown))])
+        shape = np.concatenate([parts.shape, empty_shapes(len(unknown))])
         high[np.array([of is not None and not of.is_known for of in shape], np.bool_)] = -1
         order = np.argsort(part, kind="stable")
         return part[order], low[order], high[order], np.where(high >= 0, bytes_[part], -1)[order], shape[order]
@@ -233,11 +243,14 @@ class _RankOperations:
         """Return displacement unit (0 unknown) and size (-1 unknown) of the window at the target of rows `at`."""
         key = self.window[at].astype(np.int64) << 32 | np.maximum(self.target[at], 0)
         unique, inverse = np.unique(key, return_inverse=True)
-        table = np.array([self._unit(self.of.windows[k >> 32], k & 0xFFFFFFFF) for k in unique.tolist()], np.int64)
+        table = np.array(
+            [self._unit_and_size(self.of.windows[k >> 32], k & 0xFFFFFFFF) for k in unique.tolist()], np.int64
+        )
         unit, size = table.reshape(-1, 2)[inverse.reshape(-1)].T
         return np.where(self.target[at] >= 0, unit, 0), size
 
-    def _unit(self, window: Window, target: int) -> tuple[int, int]:
+    def _unit_and_size(self, window: Window, target: int) -> tuple[int, int]:
+        """Return displacement unit and size of a target's part of a window; (0, -1) if it is not known."""
         definition = self._window_definition(window, target)
         if definition is None:
             return 0, -1
@@ -269,7 +282,7 @@ class _RankOperations:
             yield self._wrong_target_finding(row, f"bytes {low:,} to {high:,} of {where}")
         for row in np.flatnonzero((self.high < 0) & (self.shape != np.array(None)))[:1].tolist():
             event = self.rank.event(int(self.event[row]))
-            yield left_out("rma-race", event, "it touches bytes that others do")
+            yield make_left_out_note("rma-race", event, "it touches bytes that others do")
         for row in self._limit_reported_rows(self._are_unattached & ~self.strange).tolist():
             yield self._wrong_target_finding(
                 row, f"memory of rank {self.target[row]} that this one has not attached to the window"
@@ -281,18 +294,18 @@ class _RankOperations:
         if shape is None:
             return int(low), int(high)
         begin = int(low) - shape.low
-        outside = whole(-int(low)) if low < 0 else whole(int(high - size))
+        outside = gapless_layout(-int(low)) if low < 0 else gapless_layout(int(high - size))
         at = int(low) if low < 0 else int(size)
-        found = shared(shape, outside, at - begin)
+        found = first_shared_blocks(shape, outside, at - begin)
         first = found[0] if found else (shape.low, shape.high - shape.low)
         return begin + first[0], begin + sum(first)
 
     def _wrong_target_finding(self, row: int, what: str) -> Finding:
         """Make the finding for an access outside of the window; `what` names the bytes."""
         event = self.rank.event(int(self.event[row]))
-        told = f"rank {self.rank.index} accesses {what} in {said(event)}"
-        return finding(
-            "invalid-argument", told, [event], evidence=Parameter(parameter="target_disp"), cause=cause(event)
+        told = f"rank {self.rank.index} accesses {what} in {call_at(event)}"
+        return make_finding(
+            "invalid-argument", told, [event], evidence=Parameter(parameter="target_disp"), cause=cause_key(event)
         )
 
     @property
@@ -301,7 +314,7 @@ class _RankOperations:
         found = np.zeros(len(self.rows), np.bool_)
         rows = np.flatnonzero((self.high > self.low) & (self.target >= 0) & (self.size < 0))
         pairs = self.window[rows].astype(np.int64) << 32 | self.target[rows]
-        for pair in distinct(pairs).tolist():
+        for pair in sorted_distinct(pairs).tolist():
             attached = self._attached_memory(self.of.windows[pair >> 32], pair & 0xFFFFFFFF)
             if attached is not None:
                 mine = rows[pairs == pair]
@@ -319,12 +332,12 @@ class _RankOperations:
         definition, owner = self._window_definition(window, target), self.trace.ranks[target]
         if definition is None or definition.flavor != _DYNAMIC:
             return None
-        at = self.gatherings.masks.where(owner, words("Win_attach"))
+        at = self.gatherings.masks.where(owner, word_set("Win_attach"))
         at = at[owner.events["object"][at] == definition.id]
         low = owner.events["buffer"][at].astype(np.int64)
         size = np.zeros(len(at), np.int64)
-        for events, found in columns(owner, at, frozenset(("size",))):
-            size[np.searchsorted(at, events)] = ints(found, "size")
+        for events, found in decode_columns(owner, at, frozenset(("size",))):
+            size[np.searchsorted(at, events)] = integer_column(found, "size")
         order = np.argsort(low)
         return low[order], np.maximum.accumulate((low + size)[order])
 
@@ -334,7 +347,7 @@ class _RankOperations:
         """
         rows = np.flatnonzero(wrong)
         rows = rows[np.unique(self.event[rows], return_index=True)[1]]
-        return rows[some_of_sites(self.rank, self.event[rows])]
+        return rows[limit_per_site(self.rank, self.event[rows])]
 
     @property
     def _rows_with_known_bytes(self) -> Ints:
@@ -359,4 +372,4 @@ class _RankOperations:
         left[self.rows[self.shape != np.array(None)]] = True
         left[self.rows[(self.high == self.low) & ~self.strange]] = False  # of no bytes
         left &= self.rank.events["peer"][of.event] != PROC_NULL
-        return {of.windows[window] for window in distinct(of.window[left]).tolist() if window >= 0}
+        return {of.windows[window] for window in sorted_distinct(of.window[left]).tolist() if window >= 0}

@@ -12,12 +12,12 @@ import numpy as np
 from weft.evidence import Parameter
 from weft.findings import Finding
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, argument, distinct
-from weft.terms.buffer_blocks import no_shapes
-from weft.terms.calls import masks, words
-from weft.terms.datatype_sizes import solids
-from weft.terms.event_findings import cause, finding, said, some_of_sites
-from weft.terms.significant_arguments import significant
+from weft.terms.argument_columns import Ints, decode_argument, sorted_distinct
+from weft.terms.buffer_blocks import empty_shapes
+from weft.terms.calls import masks_of, word_set
+from weft.terms.datatype_sizes import gapless_sizes
+from weft.terms.event_findings import call_at, cause_key, limit_per_site, make_finding
+from weft.terms.significant_arguments import is_significant
 from weft.trace import Event, Rank
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.usage.epochs import Epochs
@@ -58,17 +58,14 @@ def report_shared_origin_buffers(rank: Rank, own: BufferAccesses, messages: Buff
     """
     if not len(own):
         return
-    one_sided = masks(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]
+    one_sided = masks_of(rank.trace.functions).table(calls.RMA | calls.REQUEST_RMA)[rank.events["function"]]
     both = merge_accesses(own, messages)
     for one, two in find_overlapping_rows(both, rank.events["site"][both.begin], len(rank)).pairs:
         held_by_operation = bool(one_sided[both.begin[one]])
         if held_by_operation or one_sided[both.begin[two]]:
-            how = "the pending {}"
-            if held_by_operation:
-                how = "{}, which is not complete by then" + _explain_flush(
-                    rank.event(int(both.begin[one])), int(both.begin[two])
-                )
-            yield overlap_finding(rank, both, one, two, how)
+            pending = rank.event(int(both.begin[one]))
+            note = _explain_flush(pending, int(both.begin[two])) if held_by_operation else ""
+            yield overlap_finding(rank, both, one, two, note)
     yield from _report_overlaps_in_one_call(rank, own)
 
 
@@ -77,7 +74,7 @@ def _explain_flush(operation: Event, until: int) -> str:
     there is none.
     """
     rank = operation.rank
-    flushes = masks(rank.trace.functions).where(rank, words("Win_flush Win_flush_local"))
+    flushes = masks_of(rank.trace.functions).where(rank, word_set("Win_flush Win_flush_local"))
     here = flushes[(flushes > operation.index) & (flushes < until)]
     others = here[
         (rank.events["object"][here] == operation.object) & (rank.events["peer"][here] != operation.peer)
@@ -86,7 +83,7 @@ def _explain_flush(operation: Event, until: int) -> str:
         return ""
     flush = rank.event(others[-1])
     return (
-        f": {said(flush)} completes only operations on rank {flush.peer} of the window, and this one is on rank "
+        f": {call_at(flush)} completes only operations on rank {flush.peer} of the window, and this one is on rank "
         f"{operation.peer}"
     )
 
@@ -100,12 +97,12 @@ def _report_overlaps_in_one_call(rank: Rank, own: BufferAccesses) -> Iterator[Fi
         meet = (begin[step:] == begin[:-step]) & (low[step:] < high[:-step]) & (writes[step:] | writes[:-step])
         found.append(begin[step:][meet])
     events = np.unique(np.concatenate(found))
-    for place in some_of_sites(rank, events).tolist():
+    for place in limit_per_site(rank, events).tolist():
         event = rank.event(int(events[place]))
-        yield finding(
+        yield make_finding(
             "invalid-argument",
-            f"rank {rank.index} gives {said(event)} a result buffer that shares bytes with what it reads",
-            [event], evidence=Parameter(parameter="result_addr"), cause=cause(event),
+            f"rank {rank.index} gives {call_at(event)} a result buffer that shares bytes with what it reads",
+            [event], evidence=Parameter(parameter="result_addr"), cause=cause_key(event),
         )  # fmt: skip
 
 
@@ -114,8 +111,8 @@ def collect_local_buffers(rank: Rank, of: Epochs, over: RmaCompletion) -> Buffer
     parts = [_no_accesses()]
     ops = np.flatnonzero((of.call == 0) & (of.epoch >= 0))
     functions = rank.events["function"][of.event[ops]]
-    table = masks(rank.trace.functions)
-    for id in distinct(functions).tolist():
+    table = masks_of(rank.trace.functions)
+    for id in sorted_distinct(functions).tolist():
         rows = ops[functions == id]
         end = np.where(over.local[rows] >= 0, over.local[rows], len(rank))
         for buffer in BUFFERS.get(table.name(id), ()):
@@ -125,7 +122,7 @@ def collect_local_buffers(rank: Rank, of: Epochs, over: RmaCompletion) -> Buffer
 
 def _no_accesses() -> BufferAccesses:
     none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
-    return BufferAccesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))
+    return BufferAccesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), empty_shapes(0))
 
 
 def _accesses_of_buffer(rank: Rank, event: Ints, end: Ints, buffer: _LocalBuffer) -> BufferAccesses:
@@ -134,13 +131,13 @@ def _accesses_of_buffer(rank: Rank, event: Ints, end: Ints, buffer: _LocalBuffer
 
     `event`: the calls, `end`: the event that completes each.
     """
-    address = argument(rank, event, buffer.address)
-    count = argument(rank, event, buffer.amount) if buffer.amount else np.ones(len(event), np.int64)
-    kind = argument(rank, event, buffer.datatype)
-    size = solids(rank, kind)
+    address = decode_argument(rank, event, buffer.address)
+    count = decode_argument(rank, event, buffer.amount) if buffer.amount else np.ones(len(event), np.int64)
+    kind = decode_argument(rank, event, buffer.datatype)
+    size = gapless_sizes(rank, kind)
     good = (address != 0) & (count > 0) & (count != COUNT_IN_TAIL) & (size > 0) & (rank.events["error"][event] == 0)
-    good &= significant(rank, event, buffer.address)
+    good &= is_significant(rank, event, buffer.address)
     low = address[good].view(np.uint64)
     high = low + (count[good] * size[good]).astype(np.uint64)
     writes = np.full(len(low), buffer.writes)
-    return BufferAccesses(event[good], end[good], event[good], low, high, writes, no_shapes(len(low)))
+    return BufferAccesses(event[good], end[good], event[good], low, high, writes, empty_shapes(len(low)))

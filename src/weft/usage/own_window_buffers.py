@@ -10,7 +10,7 @@ from weft.deadlock.collective_calls import CollectiveCalls
 from weft.mpi.meaning import Sync
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.terms.windows import SHARED
 from weft.trace import Rank
 from weft.trace.layout import Def
@@ -44,9 +44,9 @@ def accesses_to_own_windows(
 
 def _window_lifetime(rank: Rank, window: int) -> tuple[int, int]:
     """Return the calls that made and freed a window: outside of these its bytes are plain memory."""
-    table, ids = masks(rank.trace.functions), rank.events["object"]
+    table, ids = masks_of(rank.trace.functions), rank.events["object"]
     made = table.where(rank, calls.WINDOW_MAKERS)
-    freed = table.where(rank, calls.syncs(Sync.FREE))
+    freed = table.where(rank, calls.functions_with_sync(Sync.FREE))
     made, freed = made[ids[made] == window], freed[ids[freed] == window]
     return int(made[0]) if len(made) else -1, int(freed[0]) if len(freed) else len(rank)
 

@@ -8,22 +8,22 @@ from weft.deadlock.partitions import made_ready
 from weft.deadlock.traffic import Traffic
 from weft.findings import Finding
 from weft.terms import calls
-from weft.terms.calls import catalogue
-from weft.terms.event_findings import Some, cause, finding, said
+from weft.terms.calls import catalogue_of
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding
 from weft.trace import Event
 
 
 def report_wrong_pready_calls(of: Traffic) -> Iterator[Finding]:
     """Report calls of MPI_Pready and its kin that do not fit their request."""
-    if not catalogue(of.rank).count(of.masks.table(calls.READIES)):
+    if not catalogue_of(of.rank).count(of.masks.table(calls.READIES)):
         return
     inits = of.masks.where(of.rank, frozenset(("Psend_init",)))
-    some = Some()
+    some = FindingLimiter()
     for init in (of.rank.event(int(index)) for index in inits):
         for event, why, others in _find_wrong_calls_on_request(of, init):
             if some.more(event.site_id):
-                message = f"rank {of.rank.index} in {said(event)} says {why.format(request=said(init))}"
-                yield finding("request-misuse", message, [event, *others, init], cause=cause(event))
+                message = f"rank {of.rank.index} in {call_at(event)} says {why.format(request=call_at(init))}"
+                yield make_finding("request-misuse", message, [event, *others, init], cause=cause_key(event))
 
 
 def _find_wrong_calls_on_request(of: Traffic, init: Event) -> Iterator[tuple[Event, str, list[Event]]]:

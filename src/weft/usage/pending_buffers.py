@@ -12,44 +12,45 @@ from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
 from weft.base.lazy import dataclass
+from weft.base.words import plural
 from weft.deadlock.traffic import Traffic, first_row_after
 from weft.evidence import BufferAccess, Overlap
 from weft.findings import Finding
 from weft.match import NONE
-from weft.mpi.meaning import Act, Form, base, named
-from weft.native.bridge import several
+from weft.mpi.meaning import Act, Form, base_name, functions_with
+from weft.native.bridge import as_c_array
 from weft.native.headers import layouts as c_layouts
 from weft.native.headers import overlaps as c_overlaps
 from weft.native.headers import requests
 from weft.native.headers.requests import Access
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, distinct, numbered
-from weft.terms.buffer_blocks import Shapes, no_shapes, numbered_shapes, spread
-from weft.terms.byte_layouts import shared, whole
-from weft.terms.calls import catalogue, masks
-from weft.terms.datatype_sizes import solid, solids
-from weft.terms.event_findings import cause, finding, left_out, said
+from weft.terms.argument_columns import Ints, indices_in, sorted_distinct
+from weft.terms.buffer_blocks import Shapes, empty_shapes, list_buffer_blocks, number_shapes
+from weft.terms.byte_layouts import first_shared_blocks, gapless_layout
+from weft.terms.calls import catalogue_of, masks_of
+from weft.terms.datatype_sizes import gapless_size, gapless_sizes
+from weft.terms.event_findings import call_at, cause_key, make_finding, make_left_out_note
 from weft.trace import Rank
 from weft.trace.functions import FunctionTable
 from weft.trace.layout import COUNT_IN_TAIL, ID_DYNAMIC, IN_PLACE, PROC_NULL, Def
 from weft.usage.object_ids import MOST_TYPES, believable_ids, end_of_believable_ids
 
 MAX_OVERLAPS = 10_000
-"""Pairs of lines of one rank that are told."""
+"""The most pairs of lines of one rank that are reported."""
 
 STEPS: Final = 1 << 25
-"""Steps in which the layouts of one rank's buffers are held against each other: about a second."""
+"""The most steps in which the layouts of one rank's buffers are compared: about a second."""
 
-_COLLECTIVES: Final = named(Act.COLLECTIVE, where=lambda m: m.form is Form.BLOCKING and m.uses_its_count)
+_COLLECTIVES: Final = functions_with(Act.COLLECTIVE, where=lambda m: m.form is Form.BLOCKING and m.uses_its_count)
 """Those of which every member uses at least `count` elements of the buffer in the slot."""
-ICOLLECTIVES: Final = calls.nonblocking(_COLLECTIVES)
+ICOLLECTIVES: Final = calls.nonblocking_forms(_COLLECTIVES)
 _READS: Final = (
     calls.SENDS | calls.ISENDS | calls.SEND_INITS | _COLLECTIVES | ICOLLECTIVES | calls.FILE_WRITES | calls.FILE_IWRITES
 )
 _WRITES: Final = calls.RECVS | calls.IRECVS | calls.RECV_INITS | calls.FILE_READS | calls.FILE_IREADS
 _PENDING: Final = calls.ISENDS | calls.IRECVS | calls.ICOLLECTIVES | calls.FILE_IREADS | calls.FILE_IWRITES
 _OF_FILES: Final = calls.FILE_READS | calls.FILE_IREADS | calls.FILE_WRITES | calls.FILE_IWRITES
-_BROADCASTS: Final = calls.forms(calls.BROADCASTS, Form.BLOCKING, Form.NONBLOCKING)
+_BROADCASTS: Final = calls.forms_of(calls.BROADCASTS, Form.BLOCKING, Form.NONBLOCKING)
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,13 @@ def find_overlapping_rows(accesses: BufferAccesses, site: NDArray[np.uint32], ev
     """
     if not accesses.writes.any():
         return Overlaps([])
-    sites = distinct(site)
-    of = numbered(sites, site)
-    shape = numbered_shapes(accesses.shape)
+    sites = sorted_distinct(site)
+    of = indices_in(sites, site)
+    shape = number_shapes(accesses.shape)
     layouts = [accesses.shape[row] for row in np.unique(shape, return_index=True)[1].tolist() if shape[row]]
     given = c_overlaps.Accesses(
         count=len(accesses), site=np.ascontiguousarray(of, np.uint32), sites=len(sites), events=events, shape=shape,
-        layouts=several([layout.table() for layout in layouts], c_layouts.Layout),
+        layouts=as_c_array([layout.to_table() for layout in layouts], c_layouts.Layout),
         **{f.name: np.ascontiguousarray(getattr(accesses, f.name)) for f in fields(accesses) if f.name != "shape"},
     )  # fmt: skip
     earlier, later = np.empty(MAX_OVERLAPS, np.uint32), np.empty(MAX_OVERLAPS, np.uint32)
@@ -110,7 +111,7 @@ def note_undecided_overlap(rank: Rank, rows: BufferAccesses, found: Overlaps) ->
     if found.undecided is not None:
         unknown = [row for row in found.undecided if rows.shape[row] is not None]
         event = rank.event(int(rows.begin[unknown[0]]))
-        yield left_out("buffer-reuse", event, "it shares bytes with others that are pending")
+        yield make_left_out_note("buffer-reuse", event, "it shares bytes with others that are pending")
 
 
 def _shared_blocks(rows: BufferAccesses, one: int, two: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -119,34 +120,32 @@ def _shared_blocks(rows: BufferAccesses, one: int, two: int) -> tuple[tuple[int,
     shapes = [rows.shape[row] for row in (one, two)]
     if shapes == [None, None]:
         return ends[0], ends[1]
-    laid = [whole(high - low) if of is None else of for of, (low, high) in zip(shapes, ends, strict=True)]
+    laid = [gapless_layout(high - low) if of is None else of for of, (low, high) in zip(shapes, ends, strict=True)]
     starts = [low - of.low for of, (low, _) in zip(laid, ends, strict=True)]
-    found = shared(laid[0], laid[1], starts[1] - starts[0])
+    found = first_shared_blocks(laid[0], laid[1], starts[1] - starts[0])
     if found is None:
         return ends[0], ends[1]
     first, second = ((at + of[0], at + sum(of)) for at, of in zip(starts, found, strict=True))
     return first, second
 
 
-def overlap_finding(rank: Rank, rows: BufferAccesses, one: int, two: int, held_by: str) -> Finding:
-    """Make the finding for rows `one` and `two` that share bytes. `held_by`: a text in which {} stands for the call
-    that has them already.
-    """
+def overlap_finding(rank: Rank, rows: BufferAccesses, one: int, two: int, note: str = "") -> Finding:
+    """Make the finding for rows `one`, still pending, and `two` that share bytes. `note` ends its message."""
     first, second = rank.event(int(rows.begin[one])), rank.event(int(rows.begin[two]))
     met = _shared_blocks(rows, one, two)
     shared = min(high for _, high in met) - max(low for low, _ in met)
-    of_file = base(second.function.name) in _OF_FILES
+    of_file = base_name(second.function.name) in _OF_FILES
     verb = ("reads" if of_file else "receives into") if rows.writes[two] else ("writes" if of_file else "sends from")
-    held = "is received into" if rows.writes[one] else "is sent"
-    return finding(
+    pending = f"the pending {call_at(first)} {'receives into' if rows.writes[one] else 'sends'} the same memory"
+    return make_finding(
         "buffer-reuse",
-        f"rank {rank.index} {verb} {shared:,} bytes in {said(second)} that {held} by {held_by.format(said(first))}",
+        f"rank {rank.index} {verb} {plural(shared, 'byte')} in {call_at(second)} while {pending}{note}",
         [second, first],
         evidence=Overlap(
             bytes=shared,
             accesses=[_access_evidence(rank, rows, row, at) for row, at in zip((one, two), met, strict=True)],
         ),
-        cause=cause(second, first),
+        cause=cause_key(second, first),
     )
 
 
@@ -179,7 +178,7 @@ def collect_buffer_accesses(of: Traffic, reads: frozenset[str], writes: frozense
     low, high, good = buffer_spans(of.rank, init)
     written = of.masks.table(writes)[of.events["function"][init]]
     started = BufferAccesses(
-        event[good], end[good], init[good], low[good], high[good], written[good], no_shapes(int(good.sum()))
+        event[good], end[good], init[good], low[good], high[good], written[good], empty_shapes(int(good.sum()))
     )
     return merge_accesses(found, started)
 
@@ -196,7 +195,7 @@ def _access_bits_by_function(
     functions: FunctionTable, reads: frozenset[str], writes: frozenset[str]
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:  # fmt: skip
     """Return, by function id, whether it is such an operation, and its bits of `Access` (native/kernel/requests.h)."""
-    table = masks(functions).table
+    table = masks_of(functions).table
     chosen = table(reads | writes) & ~table(calls.PERSISTENT)
     sort = chosen * np.uint8(Access.MADE)
     sort[chosen & table(writes)] |= Access.WRITES.value
@@ -211,14 +210,14 @@ def _accesses_of_calls(of: Traffic, reads: frozenset[str], writes: frozenset[str
     """Return the accesses of operations other than starts of persistent requests (native/kernel/requests.c)."""
     events = np.ascontiguousarray(of.events)
     chosen, sort = _access_bits_by_function(of.rank.trace.functions, reads, writes)
-    room = catalogue(of.rank).count(chosen)
-    types = distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
+    room = catalogue_of(of.rank).count(chosen)
+    types = sorted_distinct(events["datatype"][of.masks.where(of.rank, reads | writes)]).tolist()
     last = min(end_of_believable_ids(of.rank, len(of.rank.definitions.ids(Def.DATATYPE))), MOST_TYPES)
     solid_ = np.zeros(min(max(types, default=0) + 1, last), np.uint64)
     gaps = np.zeros(len(solid_), np.bool_)
     for id in types:
         if id < last:
-            size = solid(of.rank.datatype(id))
+            size = gapless_size(of.rank.datatype(id))
             gaps[id] = not size and id
             solid_[id] = size or gaps[id]  # of one with gaps any: its blocks come below
     done = find_request_ends(of)
@@ -236,7 +235,7 @@ def _accesses_of_calls(of: Traffic, reads: frozenset[str], writes: frozenset[str
     count = requests.kernel().weft_buffers(given, *made)
     begin, end, low, high, written = (column[:count] for column in made)
     _mark_broadcast_writes(of, begin, written)
-    return _split_into_blocks(of.rank, BufferAccesses(begin, end, begin, low, high, written, no_shapes(count)), gaps)
+    return _split_into_blocks(of.rank, BufferAccesses(begin, end, begin, low, high, written, empty_shapes(count)), gaps)
 
 
 def _split_into_blocks(rank: Rank, of: BufferAccesses, gaps: NDArray[np.bool_]) -> BufferAccesses:
@@ -248,7 +247,7 @@ def _split_into_blocks(rank: Rank, of: BufferAccesses, gaps: NDArray[np.bool_]) 
     rows = np.flatnonzero(inside & gaps[np.where(inside, datatype, 0)])
     if not len(rows):
         return of
-    parts = spread(rank, datatype[rows], rank.events["count"][of.args[rows]].astype(np.int64))
+    parts = list_buffer_blocks(rank, datatype[rows], rank.events["count"][of.args[rows]].astype(np.int64))
     mine, whole = rows[parts.buffer], np.delete(np.arange(len(of)), rows)
     low = of.low[mine] + parts.offset.astype(np.uint64)
     high = low + parts.length.astype(np.uint64)
@@ -262,7 +261,7 @@ def _mark_broadcast_writes(of: Traffic, begin: Ints, written: NDArray[np.bool_])
     """Mark in `written` that a broadcast writes the buffer at every member but its root."""
     rows = np.flatnonzero(of.masks.table(_BROADCASTS)[of.events["function"][begin]])
     comms, roots = of.events["comm"][begin[rows]], of.events["peer"][begin[rows]]
-    for id in distinct(comms).tolist():
+    for id in sorted_distinct(comms).tolist():
         comm = of.rank.comm(id)
         here = comms == id
         written[rows[here]] = comm is not None and roots[here] != comm.rank_of(of.rank.index)
@@ -323,7 +322,7 @@ def buffer_spans(rank: Rank, args: Ints) -> tuple[NDArray[np.uint64], NDArray[np
     """
     events = rank.events
     address_, count, datatype = events["buffer"][args], events["count"][args], events["datatype"][args]
-    size = solids(rank, datatype).astype(np.uint64)
+    size = gapless_sizes(rank, datatype).astype(np.uint64)
     good = (address_ != 0) & (address_ != np.uint64(IN_PLACE)) & (count > 0) & (count != COUNT_IN_TAIL) & (size > 0)
     good &= (events["peer"][args] != PROC_NULL) & (events["error"][args] == 0)
     return address_, address_ + size * np.maximum(count, 0).astype(np.uint64), good

@@ -9,24 +9,24 @@ from __future__ import annotations
 from typing import Final
 
 from weft.evidence import BufferAccess, Overlap, Sampled, WindowAccess, WindowOverlap
-from weft.mpi.meaning import Sync, base
+from weft.mpi.meaning import Sync, base_name
 from weft.order import Order
-from weft.terms.byte_layouts import has
-from weft.terms.call_buffers import Region, pieces, regions
-from weft.terms.calls import FLUSHES, UNLOCKS, syncs
-from weft.terms.datatype_layouts import blocks
+from weft.terms.byte_layouts import covers_range
+from weft.terms.call_buffers import BufferRegion, buffer_layout, list_regions
+from weft.terms.calls import FLUSHES, UNLOCKS, functions_with_sync
+from weft.terms.datatype_layouts import layout_of_elements
 from weft.terms.windows import window_of
 from weft.trace import Event, Trace
 from weft.trace.definitions import WindowDefinition
 from weft.trace.layout import Def, Flag
 
 _DYNAMIC: Final = 2
-_ENDS_ACCESS: Final = UNLOCKS | FLUSHES | syncs(Sync.FENCE, Sync.COMPLETE, Sync.FREE)
+_ENDS_ACCESS: Final = UNLOCKS | FLUSHES | functions_with_sync(Sync.FENCE, Sync.COMPLETE, Sync.FREE)
 """Calls on a window that complete what the caller began there."""
 
 
 def holds(trace: Trace, evidence: Sampled | Overlap | WindowOverlap, order: Order) -> bool:
-    """Whether a finding's evidence holds on the record."""
+    """Return whether a finding's evidence holds on the record."""
     if isinstance(evidence, Sampled):
         return bool(trace.event(*evidence.completed).flags & Flag.BUFFER_CHANGED)
     one, two = sorted(evidence.accesses, key=lambda access: access.call)
@@ -34,73 +34,75 @@ def holds(trace: Trace, evidence: Sampled | Overlap | WindowOverlap, order: Orde
     meet = max(one.from_, two.from_) < min(one.to, two.to)
     if not meet or one.access == two.access == "read":
         return False
-    if not all(_there(trace, access, target) and _completed(trace, access) for access in (one, two)):
+    if not all(_touches_bytes(trace, access, target) and _can_complete(trace, access) for access in (one, two)):
         return False
     if one.call.rank == two.call.rank:
         return one.until is None or one.until.event >= two.call.event
     if not isinstance(one, WindowAccess) or not isinstance(two, WindowAccess):
         return False
-    return not _excluded(one, two) and not _over_before(order, one, two) and not _over_before(order, two, one)
+    return not _are_kept_apart(one, two) and not _ends_before(order, one, two) and not _ends_before(order, two, one)
 
 
-def _there(trace: Trace, access: BufferAccess, target: int | None) -> bool:
-    """Whether the call touches such bytes, by its arguments."""
+def _touches_bytes(trace: Trace, access: BufferAccess, target: int | None) -> bool:
+    """Return whether the call touches such bytes, by its arguments."""
     event = trace.event(*access.named)
     if access.as_ == "store":
         ranges = [part for stored in event.rank.definitions.stored for part in stored.ranges]
         return any(at < access.to and access.from_ < at + size for at, size, _ in ranges)
     if access.as_ == "operation":
         assert target is not None
-        return _reaches(trace, event, target, access.from_, access.to)
-    start = _base(trace, access, target) if access.as_ == "local buffer" else 0
+        return _operation_touches(trace, event, target, access.from_, access.to)
+    start = _window_base(trace, access, target) if access.as_ == "local buffer" else 0
     low, high = start + access.from_, start + access.to
-    return any(_lies_in(event, region, low, high) for region in regions(event))
+    return any(_buffer_has_bytes(event, region, low, high) for region in list_regions(event))
 
 
-def _lies_in(event: Event, region: Region, low: int, high: int) -> bool:
-    """Whether a buffer of a call has some bytes."""
+def _buffer_has_bytes(event: Event, region: BufferRegion, low: int, high: int) -> bool:
+    """Return whether a buffer of a call has some bytes."""
     if not region.address + region.low <= low <= high <= region.address + region.high:
         return False
-    layout = pieces(event, region.parameter) if region.datatype is not None else None
-    return layout is None or not layout.is_known or has(layout, low, high)
+    layout = buffer_layout(event, region.parameter) if region.datatype is not None else None
+    return layout is None or not layout.is_known or covers_range(layout, low, high)
 
 
-def _base(trace: Trace, access: BufferAccess, target: int | None) -> int:
-    """The first byte of the window that holds an operation's own buffer."""
+def _window_base(trace: Trace, access: BufferAccess, target: int | None) -> int:
+    """Return the first byte of the window that has an operation's own buffer."""
     rank = trace.ranks[access.call.rank]
     made = [rank.definitions.window(id) for id in rank.definitions.ids(Def.WINDOW)]
-    buffers = [r.address for r in regions(trace.event(*access.named))]
+    buffers = [r.address for r in list_regions(trace.event(*access.named))]
     held = [w.base for w in made if w and rank.index == target and any(w.base <= b < w.base + w.size for b in buffers)]
     return max(held, default=0)
 
 
-def _reaches(trace: Trace, event: Event, target: int, first: int, end: int) -> bool:
-    """Whether an operation touches some bytes of the target's window."""
-    window = _window(trace, event, target)
+def _operation_touches(trace: Trace, event: Event, target: int, first: int, end: int) -> bool:
+    """Return whether an operation touches some bytes of the target's window."""
+    window = _target_window(trace, event, target)
     if window is None:
         return False
     args = event.args
     datatype = event.rank.datatype(args.get("target_datatype", event.datatype_id))
     low = args["target_disp"] * (1 if window.flavor == _DYNAMIC else window.unit)
-    layout = blocks(datatype, args.get("target_count", 1))
-    return layout is not None and has(layout, first - low, end - low)
+    layout = layout_of_elements(datatype, args.get("target_count", 1))
+    return layout is not None and covers_range(layout, first - low, end - low)
 
 
-def _window(trace: Trace, event: Event, target: int) -> WindowDefinition | None:
-    """The window of an operation as its target knows it."""
+def _target_window(trace: Trace, event: Event, target: int) -> WindowDefinition | None:
+    """Return the window of an operation as its target knows it."""
     there, wanted = trace.ranks[target], window_of(event.rank, event.args["win"])
     ids = [id for id in there.definitions.ids(Def.WINDOW) if window_of(there, id) == wanted]
     return there.definitions.window(ids[0]) if wanted is not None and len(ids) == 1 else None
 
 
-def _completed(trace: Trace, access: BufferAccess) -> bool:
-    """Whether the call that is said to complete an operation may do that: it names its request, or its window."""
+def _can_complete(trace: Trace, access: BufferAccess) -> bool:
+    """Return whether the call that completes an operation by its evidence may do that: it names its request, or its
+    window.
+    """
     if access.until is None or access.until == access.call or access.as_ == "store":
         return True
     start, end = trace.event(*access.call), trace.event(*access.until)
     if start.id >= end.id:
         return False
-    if base(end.function.name) in _ENDS_ACCESS:
+    if base_name(end.function.name) in _ENDS_ACCESS:
         return True
     asked, made = (_requests(event) for event in (end, start))
     return bool(asked & made)
@@ -111,15 +113,15 @@ def _requests(event: Event) -> set[int]:
     return {event.args.get("request", 0), *event.args.get("array_of_requests", ())} - {0, 1}
 
 
-def _excluded(one: WindowAccess, two: WindowAccess) -> bool:
-    """Whether fences or locks keep the accesses of two ranks apart."""
+def _are_kept_apart(one: WindowAccess, two: WindowAccess) -> bool:
+    """Return whether fences or locks keep the accesses of two ranks apart."""
     fences = one.fence, two.fence
     locks = {one.lock, two.lock}
     return (None not in fences and fences[0] != fences[1]) or (None not in locks and "exclusive" in locks)
 
 
-def _over_before(order: Order, one: WindowAccess, two: WindowAccess) -> bool:
-    """Whether one is over before the other begins, as its origin or the target knows it."""
+def _ends_before(order: Order, one: WindowAccess, two: WindowAccess) -> bool:
+    """Return whether one access is over before the other begins, as its origin or the target knows it."""
     ends = [end for end in (one.until, one.closed) if end]
     begins = [begin for begin in (two.begins, two.opened) if begin]
     return any(order.past(begin).started[end.rank] > end.event for end in ends for begin in begins)

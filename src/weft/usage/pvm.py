@@ -18,10 +18,10 @@ from weft.evidence import Evidence, OfClass
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.match import NONE, Match
-from weft.terms.calls import catalogue, masks
-from weft.terms.describe import where
-from weft.terms.event_findings import Some, cause, finding, said, some_of_sites
-from weft.terms.rank_progress import reached_finalize
+from weft.terms.calls import catalogue_of, masks_of
+from weft.terms.describe import at_place
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, limit_per_site, make_finding
+from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC
 
@@ -58,7 +58,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
         if len(rank) and not rank.serves:
             found += _report_failed_calls(rank, told)
             found += _report_short_spawns(rank)
-            if reached_finalize(rank):
+            if has_reached_finalize(rank):
                 found += _report_unfreed_buffers(rank)
     return found
 
@@ -68,37 +68,37 @@ def find(trace: Trace, match: Match) -> list[Finding]:
 
 def _report_failed_calls(rank: Rank, told: set[EventId]) -> Iterator[Finding]:
     """Report calls that returned an error. `told`: events that another finding explains."""
-    which = np.flatnonzero(rank.events["error"] != 0) if catalogue(rank).failed else np.zeros(0, np.int64)
-    for index in which[some_of_sites(rank, which)].tolist() if len(which) else ():
+    which = np.flatnonzero(rank.events["error"] != 0) if catalogue_of(rank).failed else np.zeros(0, np.int64)
+    for index in which[limit_per_site(rank, which)].tolist() if len(which) else ():
         event = rank.event(index)
         if event.id in told or not rank.trace.system.failed(event.function.name, event.error):
             continue
         name = rank.trace.system.error_name(event.error) or f"-{event.error}"
-        yield finding(
+        yield make_finding(
             "invalid-argument",
-            f"{event.function.called} of rank {rank.index} failed{where(event)}: it returned {name}",
+            f"{event.function.called} of rank {rank.index} failed{at_place(event)}: it returned {name}",
             [event],
             evidence=Returned(returned=name),
-            cause=f"{name} {cause(event)}",
+            cause=f"{name} {cause_key(event)}",
         )
 
 
 def _report_short_spawns(rank: Rank) -> Iterator[Finding]:
     """Report spawns that started fewer tasks than were asked for."""
-    for index in masks(rank.trace.functions).where(rank, rank.trace.system.spawns).tolist():
+    for index in masks_of(rank.trace.functions).where(rank, rank.trace.system.spawns).tolist():
         event = rank.event(index)
         started, wanted = event.args.get("result", 0), event.count
         if event.open or event.error or started >= wanted:
             continue
-        yield finding(
+        yield make_finding(
             "invalid-argument",
-            f"rank {rank.index} asks for {wanted} tasks of {event.args.get('task', '')!r}{where(event)}, and "
+            f"rank {rank.index} asks for {wanted} tasks of {event.args.get('task', '')!r}{at_place(event)}, and "
             f"{started} were started: PVM looks for programs where its hosts' `ep` says, beside the program that was "
             "started, and on the PATH",
             [event],
             severity="warning",
             evidence=Spawned(started=started, wanted=wanted),
-            cause=cause(event),
+            cause=cause_key(event),
         )
 
 
@@ -118,7 +118,7 @@ class _BufferContents:
     """What a rank packed into each of its buffers, or unpacked from it, in order."""
 
     def __init__(self, rank: Rank, names: frozenset[str]) -> None:
-        table = masks(rank.trace.functions)
+        table = masks_of(rank.trace.functions)
         self.parts: dict[int, list[PackedElements]] = defaultdict(list)
         which = table.where(rank, names)
         events = rank.events
@@ -137,7 +137,7 @@ def _report_mismatched_unpacks(trace: Trace, match: Match) -> Iterator[Finding]:
     """Report messages from which other elements were unpacked than had been packed."""
     packed = [_BufferContents(rank, PACKS) for rank in trace.ranks]
     taken = [_BufferContents(rank, UNPACKS) for rank in trace.ranks]
-    some = Some()
+    some = FindingLimiter()
     sends, recvs = match.sends, match.recvs
     for row in np.flatnonzero(sends.partner != NONE).tolist():
         (sender, sent), (receiver, received) = sends.id(row), recvs.id(int(sends.partner[row]))
@@ -195,17 +195,17 @@ def _mismatch_finding(sent: Event, receiver: Rank, has: PackedElements | None, w
     taker, sender = receiver.event(wants.event), sent.rank
     severity: Severity = "error"
     if has is None:
-        why, others = f"the message that rank {sender.index} sent in {said(sent)} has nothing left", [sent]
+        why, others = f"the message that rank {sender.index} sent in {call_at(sent)} has nothing left", [sent]
     else:
         packer = sender.event(has.event)
-        why, others = f"rank {sender.index} packed {has.datatype} there{where(packer)}", [packer, sent]
+        why, others = f"rank {sender.index} packed {has.datatype} there{at_place(packer)}", [packer, sent]
         severity = "warning" if "PVM_BYTE" in (has.datatype, wants.datatype) else "error"
-    return finding(
+    return make_finding(
         "type-mismatch",
-        f"rank {receiver.index} unpacks {wants.elements} x {wants.datatype}{where(taker)}: {why}",
+        f"rank {receiver.index} unpacks {wants.elements} x {wants.datatype}{at_place(taker)}: {why}",
         list(dict.fromkeys([taker, *others])),
         severity=severity,
-        cause=cause(taker, *others),
+        cause=cause_key(taker, *others),
     )
 
 
@@ -214,7 +214,7 @@ def _mismatch_finding(sent: Event, receiver: Rank, has: PackedElements | None, w
 
 def _report_unfreed_buffers(rank: Rank) -> Iterator[Finding]:
     """Report buffers that the program made or saved, and neither freed nor let PVM free."""
-    table = masks(rank.trace.functions)
+    table = masks_of(rank.trace.functions)
     which = table.where(rank, _KEPT)
     names = {id: rank.trace.functions[id].name for id in table.ids(_KEPT)}
     events = rank.events
@@ -242,14 +242,14 @@ def _report_unfreed_buffers(rank: Rank) -> Iterator[Finding]:
 
 def _leak_findings(rank: Rank, kept: list[int]) -> Iterator[Finding]:
     """Yield a finding for each buffer that is never freed. `kept`: the calls that made them."""
-    some = Some()
+    some = FindingLimiter()
     for index in kept:
         event = rank.event(index)
         if some.more(event.site_id):
-            yield finding(
+            yield make_finding(
                 "resource-leak",
-                f"rank {rank.index} never frees the buffer that {event.function.called} made{where(event)}",
+                f"rank {rank.index} never frees the buffer that {event.function.called} made{at_place(event)}",
                 [event],
                 evidence=OfClass(class_="buffer"),
-                cause=f"buffer {cause(event)}",
+                cause=f"buffer {cause_key(event)}",
             )

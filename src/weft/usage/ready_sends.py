@@ -10,7 +10,7 @@ from weft.evidence import Parameter
 from weft.findings import Finding
 from weft.match import NONE, Match, Post
 from weft.order import Order
-from weft.terms.event_findings import Some, cause, finding, said
+from weft.terms.event_findings import FindingLimiter, call_at, cause_key, make_finding
 from weft.trace import Trace
 
 
@@ -23,7 +23,7 @@ def _report_early_ready_sends(trace: Trace, match: Match, order: Order) -> Itera
     """Yield a finding for each ready send that happens-before does not place after its receive."""
     sends, recvs = match.sends, match.recvs
     rows = np.flatnonzero(((sends.flags & Post.READY) != 0) & (sends.partner != NONE))
-    some = Some()
+    some = FindingLimiter()
     for row in rows.tolist():
         send, recv = sends.id(row), recvs.id(int(sends.partner[row]))
         if order.reaches(recv, send, b_end=False):
@@ -33,13 +33,14 @@ def _report_early_ready_sends(trace: Trace, match: Match, order: Order) -> Itera
             continue
         after = order.reaches(send, recv, b_end=False)
         when = "is posted only after that" if after else "may be posted after that: nothing orders them"
-        yield finding(
+        yield make_finding(
             "invalid-argument",
-            f"rank {send[0]} makes the ready send {said(event)}, whose receive, {said(receive)} of rank {recv[0]}, "
+            f"rank {send[0]} makes the ready send {call_at(event)}, whose receive, {call_at(receive)} "
+            f"of rank {recv[0]}, "
             f"{when}",
             [event, receive],
             severity="error" if after else "warning",
             certainty="certain" if after else "possible",
             evidence=Parameter(parameter="time"),
-            cause=cause(event, receive),
+            cause=cause_key(event, receive),
         )

@@ -9,13 +9,13 @@ import numpy as np
 
 from weft.deadlock.traffic import Traffic
 from weft.mpi import meaning
-from weft.mpi.meaning import Share, base
+from weft.mpi.meaning import Share, base_name
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, argument, distinct
-from weft.terms.buffer_blocks import no_shapes
-from weft.terms.calls import catalogue
-from weft.terms.datatype_sizes import solids
-from weft.terms.significant_arguments import significant
+from weft.terms.argument_columns import Ints, decode_argument, sorted_distinct
+from weft.terms.buffer_blocks import empty_shapes
+from weft.terms.calls import catalogue_of
+from weft.terms.datatype_sizes import gapless_sizes
+from weft.terms.significant_arguments import is_significant
 from weft.trace import Function, Rank
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE
 from weft.usage.pending_buffers import (
@@ -27,7 +27,7 @@ from weft.usage.pending_buffers import (
 )
 
 _PAIRS: Final = calls.SENDRECVS | calls.ISENDRECVS
-_COLLECTIVES: Final = (calls.DATA_COLLECTIVES | calls.ICOLLECTIVES) - calls.forms(frozenset(("Exscan",)))
+_COLLECTIVES: Final = (calls.DATA_COLLECTIVES | calls.ICOLLECTIVES) - calls.forms_of(frozenset(("Exscan",)))
 """The first member's buffer counts for nothing in MPI_Exscan."""
 _PENDING: Final = calls.ISENDRECVS | calls.ICOLLECTIVES
 
@@ -44,14 +44,14 @@ def collect_receive_buffers(of: Traffic) -> BufferAccesses:
     Buffers with gaps, and those with a block for each member, are left out.
     """
     none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint64)
-    parts = [BufferAccesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), no_shapes(0))]
+    parts = [BufferAccesses(none, none, none, bytes_, bytes_, np.zeros(0, np.bool_), empty_shapes(0))]
     done = None
-    for id in catalogue(of.rank).present:
+    for id in catalogue_of(of.rank).present:
         function = of.rank.trace.functions[id]
-        name = base(function.name)
+        name = base_name(function.name)
         if name not in _PAIRS | _COLLECTIVES:
             continue
-        which = catalogue(of.rank).of(function)
+        which = catalogue_of(of.rank).of(function)
         which = which[of.events["error"][which] == 0]
         end = which
         if name in _PENDING and len(which):
@@ -63,12 +63,12 @@ def collect_receive_buffers(of: Traffic) -> BufferAccesses:
 
 def _buffers_of_function(rank: Rank, function: Function, which: Ints, end: Ints) -> Iterator[BufferAccesses]:
     """Yield the buffers of the calls of one function. `end`: the event that completes each call."""
-    names = function.by_name
+    names = function.parameters_by_name
     if "recvbuf" in names:
         yield _accesses_of_buffer(rank, function, which, end, "recv")
-    if base(function.name) in _PAIRS and "sendbuf" in names:
+    if base_name(function.name) in _PAIRS and "sendbuf" in names:
         yield _accesses_of_buffer(rank, function, which, end, "send")
-    elif base(function.name) in _PAIRS:  # MPI_Sendrecv_replace
+    elif base_name(function.name) in _PAIRS:  # MPI_Sendrecv_replace
         yield _accesses_of_buffer(rank, function, which, end, "")
 
 
@@ -76,24 +76,24 @@ def _accesses_of_buffer(rank: Rank, function: Function, which: Ints, end: Ints, 
     """Return one buffer of the calls of a function, as far as its bytes are known and significant. `side`: "send",
     "recv" or "".
     """
-    names, row = function.by_name, meaning.of(function.name)
+    names, row = function.parameters_by_name, meaning.find_meaning(function.name)
     either = (side + "count", "count"), (side + "type", "datatype")
     count, kind = (next((name for name in of if name in names), "") for of in either)
-    good = significant(rank, which, side + "buf")
-    if not count or not kind or row is None or row.neighbours:
+    good = is_significant(rank, which, side + "buf")
+    if not count or not kind or row is None or row.is_neighbourhood:
         good[:] = False
         count, kind = "", ""
-    address = argument(rank, which, side + "buf")
-    counts = argument(rank, which, count) if count else np.zeros(len(which), np.int64)
+    address = decode_argument(rank, which, side + "buf")
+    counts = decode_argument(rank, which, count) if count else np.zeros(len(which), np.int64)
     good &= ~np.isin(address, _NOWHERE) & (counts > 0) & (counts != COUNT_IN_TAIL)
-    size = solids(rank, argument(rank, which, kind)) if kind else counts
+    size = gapless_sizes(rank, decode_argument(rank, which, kind)) if kind else counts
     if row is not None and row.receives is Share.EACH and side == "recv":
         counts = counts * _communicator_sizes(rank, which)
     good &= size > 0
     low = address[good].view(np.uint64)
     high = low + (counts[good] * size[good]).astype(np.uint64)
     written = np.full(len(low), side != "send")
-    return BufferAccesses(which[good], end[good], which[good], low, high, written, no_shapes(len(low)))
+    return BufferAccesses(which[good], end[good], which[good], low, high, written, empty_shapes(len(low)))
 
 
 _NOWHERE: Final = np.array([0, IN_PLACE], np.uint64).view(np.int64)
@@ -103,7 +103,7 @@ def _communicator_sizes(rank: Rank, which: Ints) -> Ints:
     """Return the number of peers in each call's communicator."""
     ids = rank.events["comm"][which]
     found = np.zeros(len(which), np.int64)
-    for id in distinct(ids).tolist():
+    for id in sorted_distinct(ids).tolist():
         comm = rank.comm(id)
         found[ids == id] = len(comm.peers(rank.index)) if comm is not None else 0
     return found

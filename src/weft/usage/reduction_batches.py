@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
 from weft.match import Match
-from weft.terms.reduction_values import KINS, PREFIX, combine, kin, kind_of_numbers
+from weft.terms.reduction_values import KINS, PREFIX, blocking_name, combine_numbers, numpy_type
 from weft.trace import Datatype, Rank, Trace
 from weft.trace.layout import CONTENT_MOST, HashSide
 
@@ -39,7 +39,7 @@ class _ReductionColumns:
 
     def __init__(self, trace: Trace, match: Match) -> None:
         self.trace, self.match = trace, match
-        self.kins = {f.id: kin(f.name) for f in trace.functions if kin(f.name) in KINS}
+        self.kins = {f.id: blocking_name(f.name) for f in trace.functions if blocking_name(f.name) in KINS}
         self.operations: list[str] = []
         self.dtypes = [""]
         """By their own words: a type of numpy equals None where that is float64."""
@@ -61,7 +61,7 @@ class _ReductionColumns:
         self.dtype[rows] = self._number_by_name(
             slots["datatype"], self.dtypes, lambda id_: _dtype_text(rank.datatype(id_))
         )
-        hashed = rank.hashed
+        hashed = rank.message_hashes
         for side in self.at:
             kept = np.flatnonzero((hashed.at >= 0) & (hashed.rows["side"] == side))
             # Of several of one event and side the last counts.
@@ -122,12 +122,12 @@ class _ReductionColumns:
         """Return what some calls of one rank brought or got, `count` numbers a row."""
         rank = self.trace.ranks[self.match.collectives.rank_of(int(rows[0]))]
         dtype = np.dtype(self.dtypes[int(self.dtype[rows[0]])])
-        raw = rank.hashed.content[self.at[side][rows][:, None] + np.arange(count * dtype.itemsize)]
+        raw = rank.message_hashes.content[self.at[side][rows][:, None] + np.arange(count * dtype.itemsize)]
         return raw.view(dtype)
 
 
 def _dtype_text(datatype: Datatype | None) -> str:
-    kind = kind_of_numbers(datatype)
+    kind = numpy_type(datatype)
     return kind.str if kind is not None else ""
 
 
@@ -160,12 +160,12 @@ class _ReductionGroup:
         """
         columns, count = self.columns, brought.shape[2]
         scanned = PREFIX.get(columns.kins[int(columns.match.collectives.function[rows[0, 0]])])
-        expected = combine(brought, name) if scanned is None else None
+        expected = combine_numbers(brought, name) if scanned is None else None
         for k, member in enumerate(rows.T):
             got = columns.bytes[HashSide.RECEIVED][member] // brought.dtype.itemsize == count
             got &= columns.at[HashSide.RECEIVED][member] >= 0
             if scanned is not None:
-                expected = combine(brought[: k + scanned], name) if k + scanned else None
+                expected = combine_numbers(brought[: k + scanned], name) if k + scanned else None
             there = np.flatnonzero(got)
             if expected is None or not len(there):
                 continue

@@ -16,8 +16,16 @@ from weft.base.words import plural
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
-from weft.terms.event_findings import finding, said
-from weft.terms.reduction_values import PREFIX, Numbers, Part, combined, kin, members, operation
+from weft.terms.event_findings import call_at, make_finding
+from weft.terms.reduction_values import (
+    PREFIX,
+    Contribution,
+    Numbers,
+    blocking_name,
+    combine_contributions,
+    operation_name,
+    read_contributions,
+)
 from weft.trace import Trace
 from weft.usage.reduction_batches import are_allowed_results, find_wrong_results
 
@@ -47,22 +55,22 @@ def find(trace: Trace, match: Match) -> list[Finding]:
         place = rank, int(trace.ranks[rank].events["site"][event])
         told[place] = told.get(place, 0) + 1
         if told[place] <= TOLD:
-            found += _check_member_result(members(trace, match, instance) or [], member)
+            found += _check_member_result(read_contributions(trace, match, instance) or [], member)
     return found
 
 
-def _check_member_result(parts: list[Part], member: int) -> Iterator[Finding]:
+def _check_member_result(parts: list[Contribution], member: int) -> Iterator[Finding]:
     """Compute one reduction again and report the member `member` if its result is wrong."""
-    part, name = parts[member], operation(parts[0].event)
-    of = kin(part.event.function.name)
-    expected = combined(parts[: member + PREFIX[of]] if of in PREFIX else parts, name)
+    part, name = parts[member], operation_name(parts[0].event)
+    of = blocking_name(part.event.function.name)
+    expected = combine_contributions(parts[: member + PREFIX[of]] if of in PREFIX else parts, name)
     if expected is not None and part.got is not None:
         wrong = np.flatnonzero(~are_allowed_results(part.got, *expected, name))
         yield _wrong_result_finding(parts, part, name, wrong, expected[0])
 
 
 def _wrong_result_finding(
-    parts: list[Part], part: Part, name: str, wrong: NDArray[np.int64], expected: Numbers
+    parts: list[Contribution], part: Contribution, name: str, wrong: NDArray[np.int64], expected: Numbers
 ) -> Finding:
     """Make the finding for a wrong result. `wrong`: the elements that differ, `expected`: the right numbers."""
     at, rank = int(wrong[0]), part.event.rank.index
@@ -72,9 +80,9 @@ def _wrong_result_finding(
     listed = ", ".join(f"{value:.17g}" if isinstance(value, float) else str(value) for value in brought[:8])
     ranks = plural(len(brought), "rank")
     message = (
-        f"{said(part.event)} with {name} gave rank {rank} {got} as element {at}{more}; what its {ranks} brought "
+        f"{call_at(part.event)} with {name} gave rank {rank} {got} as element {at}{more}; what its {ranks} brought "
         f"({listed}{', …' if len(brought) > 8 else ''}) comes to {expected[at]}"
     )
     others = [one.event for one in parts if one is not part]
     evidence = Element(element=at, got=str(got), expected=str(expected[at]), elements=len(wrong), operation=name)
-    return finding("wrong-reduction", message, [part.event, *others], evidence=evidence)
+    return make_finding("wrong-reduction", message, [part.event, *others], evidence=evidence)

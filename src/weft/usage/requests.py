@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from weft.deadlock.traffic import Traffic, first_row_after
 from weft.evidence import Sampled
 from weft.findings import Finding
-from weft.mpi.meaning import base
+from weft.mpi.meaning import base_name
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, distinct
-from weft.terms.calls import catalogue, masks
-from weft.terms.describe import where
-from weft.terms.event_findings import MAX_OF_ONE_SITE, cause, finding, said, some_of_sites
-from weft.terms.rank_progress import reached_finalize
+from weft.terms.argument_columns import Ints, sorted_distinct
+from weft.terms.calls import catalogue_of, masks_of
+from weft.terms.describe import at_place
+from weft.terms.event_findings import MAX_OF_ONE_SITE, call_at, cause_key, limit_per_site, make_finding
+from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Flag, Rank
 from weft.trace.layout import ID_DYNAMIC, PROC_NULL
 from weft.usage.buffer_memory import RankMemory
@@ -69,7 +69,7 @@ class Requests:
         self._held = believable_ids(rank, lambda: ids)
         good = (ids >= max(ID_DYNAMIC, self._held.start)) & (ids < self._held.stop)
         self.makers, self.ids = (makers, ids) if good.all() else (makers[good], ids[good])
-        self.functions = catalogue(rank).function[self.makers]
+        self.functions = catalogue_of(rank).function[self.makers]
         self.frees = self.masks.where(rank, calls.RELEASES)
         self.freed = events["object"][self.frees].astype(np.int64)
         self.persistent = self.masks.table(calls.PERSISTENT)[self.functions]
@@ -95,7 +95,7 @@ class Requests:
 
     def find(self) -> Iterator[Finding]:
         """Find leaks, and starts, waits and frees at the wrong time."""
-        if reached_finalize(self.rank):
+        if has_reached_finalize(self.rank):
             yield from self._check_leaks()
         yield from self._check_stale_handles()
         yield from self._check_starts()
@@ -121,7 +121,7 @@ class Requests:
 
     def _limit_per_call_site(self, indices: Ints) -> Iterator[Event]:
         """Yield the events of some indices, at most MAX_OF_ONE_SITE for each call site."""
-        for index in indices[some_of_sites(self.rank, indices)].tolist():
+        for index in indices[limit_per_site(self.rank, indices)].tolist():
             yield self.rank.event(index)
 
     def _count_unowned_completions(self) -> int:
@@ -149,7 +149,7 @@ class Requests:
         strange = strange[~self._were_named_before(strange)]
         arrays = self.event[~self.made[self.request - self.first]]
         arrays = arrays[~np.isin(arrays, single)] if len(arrays) else arrays
-        used = distinct(
+        used = sorted_distinct(
             np.concatenate([strange, self._repeated_completions(), arrays, self._failed_array_calls()])
         ).astype(np.int64)
         if len(used) and len(self._unseen_instant_requests):
@@ -181,7 +181,7 @@ class Requests:
         made.
         """
         events = self.rank.events
-        if not catalogue(self.rank).failed and not catalogue(self.rank).open:
+        if not catalogue_of(self.rank).failed and not catalogue_of(self.rank).open:
             return np.zeros(0, np.int64)
         which = self.masks.where(self.rank, (calls.WAITS | calls.TESTS) - _USES)
         which = which[(events["error"][which] != 0) | ((events["flags"][which] & Flag.CLOSED) == 0)]
@@ -194,11 +194,11 @@ class Requests:
         """Make the finding for a call on a request that is over or never was one."""
         makers, why = self._explain_stale_handle(event.index)
         verb = "frees" if event.function.name == "MPI_Request_free" else "completes"
-        return finding(
+        return make_finding(
             "request-misuse",
-            f"rank {self.rank.index} {verb} a request{where(event)} that {why}",
+            f"rank {self.rank.index} {verb} a request{at_place(event)} that {why}",
             [event, *makers],
-            cause=cause(event),
+            cause=cause_key(event),
         )
 
     def _explain_stale_handle(self, index: int) -> tuple[list[Event], str]:
@@ -209,13 +209,13 @@ class Requests:
             makers = self._only_maker_over_before(index)
             copied = "its handle was copied before it was waited for, tested or freed, and the copy is stale"
             if makers:
-                return makers, f"is already over, that of {said(makers[0])}: {copied}"
+                return makers, f"is already over, that of {call_at(makers[0])}: {copied}"
             return [], f"is already over: {copied}, or it never was one"
         failed = self.masks.where(self.rank, calls.REQUEST_MAKERS)
         failed = failed[(failed < index) & (self.rank.events["error"][failed] != 0)]
         if len(failed):
             failure = self.rank.event(int(failed[-1]))
-            return [failure], f"no call made: {said(failure)} failed, and left its handle as it was"
+            return [failure], f"no call made: {call_at(failure)} failed, and left its handle as it was"
         return [], "no call made: its handle was never set"
 
     @cached_property
@@ -241,7 +241,7 @@ class Requests:
         if not len(uses):
             return np.zeros(0, np.bool_)
         events = self.rank.events
-        others = ~self.masks.table(_USES)[catalogue(self.rank).function] & (events["object"] >= ID_DYNAMIC)
+        others = ~self.masks.table(_USES)[catalogue_of(self.rank).function] & (events["object"] >= ID_DYNAMIC)
         first: dict[int, int] = {}
         for index in np.flatnonzero(others & np.isin(events["object"], events["object"][uses])).tolist():
             first.setdefault(int(events["object"][index]), index)
@@ -263,20 +263,21 @@ class Requests:
         if 0 < len(instant) <= self._count_unowned_completions():
             active &= ~np.isin(self.makers, instant)
         for event in self._limit_per_call_site(self.makers[active]):
-            yield finding(
+            yield make_finding(
                 "request-leak",
-                f"rank {self.rank.index} never completes the request of {said(event)}: no wait, test or free follows",
+                f"rank {self.rank.index} never completes the request of {call_at(event)}: no wait, "
+                f"test or free follows",
                 [event],
-                cause=cause(event),
+                cause=cause_key(event),
             )
         unfreed = self.persistent & ~self.freed_ids[self.ids - self.first]
         for event in self._limit_per_call_site(self.makers[unfreed]):
-            yield finding(
+            yield make_finding(
                 "request-leak",
-                f"rank {self.rank.index} never frees the persistent request of {said(event)}",
+                f"rank {self.rank.index} never frees the persistent request of {call_at(event)}",
                 [event],
                 severity="warning",
-                cause=f"unfreed {cause(event)}",
+                cause=f"unfreed {cause_key(event)}",
             )
 
     def _persistent_starts(self) -> tuple[Ints, Ints, Ints]:
@@ -287,41 +288,41 @@ class Requests:
         started.
         """
         event, request, init = self._persistent_starts()
-        for index in distinct(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
+        for index in sorted_distinct(event[(init < 0) & (request >= ID_DYNAMIC)])[:MAX_OF_ONE_SITE].tolist():
             start = self.rank.event(index)
             made = self.makers[np.isin(self.ids, request[event == index])]
             if len(made):
-                yield finding(
+                yield make_finding(
                     "request-misuse",
-                    f"rank {self.rank.index} starts a request that is not persistent{where(start)}",
+                    f"rank {self.rank.index} starts a request that is not persistent{at_place(start)}",
                     [start, self.rank.event(int(made[0]))],
-                    cause=cause(start),
+                    cause=cause_key(start),
                 )
         yield from self._check_started_twice(event[init >= 0], request[init >= 0])
-        if self.persistent.any() and reached_finalize(self.rank):
+        if self.persistent.any() and has_reached_finalize(self.rank):
             never = self.persistent & ~np.isin(self.ids, request)
             for maker in self._limit_per_call_site(self.makers[never]):
-                yield finding(
+                yield make_finding(
                     "request-misuse",
-                    f"rank {self.rank.index} never starts the persistent request of {said(maker)}",
+                    f"rank {self.rank.index} never starts the persistent request of {call_at(maker)}",
                     [maker],
                     severity="warning",
-                    cause=f"never started {cause(maker)}",
+                    cause=f"never started {cause_key(maker)}",
                 )
 
     def _check_started_twice(self, event: Ints, request: Ints) -> Iterator[Finding]:
         """Report starts of a request that is still active from an earlier start."""
         early = self._are_still_active(event, request)
-        for id in distinct(request[early]).tolist():
+        for id in sorted_distinct(request[early]).tolist():
             at = int(np.flatnonzero(early & (request == id))[0])
             start = self.rank.event(int(event[at]))
             before = self.rank.event(int(event[:at][request[:at] == id][-1]))
-            yield finding(
+            yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} starts a request{where(start)} that is still active from its start"
-                f"{where(before)}",
+                f"rank {self.rank.index} starts a request{at_place(start)} that is still active from its start"
+                f"{at_place(before)}",
                 [start, before],
-                cause=cause(start, before),
+                cause=cause_key(start, before),
             )
 
     def _are_still_active(self, event: Ints, request: Ints) -> NDArray[np.bool_]:
@@ -378,12 +379,12 @@ class Requests:
         active = self._were_active_when_freed(frees, freed, made) & ~self._were_cancelled_before(frees, freed)
         for free, maker_ in zip(frees[active].tolist(), made[active].tolist(), strict=True):
             event, maker = self.rank.event(free), self.rank.event(maker_)
-            yield finding(
+            yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} frees the active request of {said(maker)}{where(event)}: nothing tells "
+                f"rank {self.rank.index} frees the active request of {call_at(maker)}{at_place(event)}: nothing tells "
                 "when its message is there",
                 [event, maker],
-                cause=cause(event, maker),
+                cause=cause_key(event, maker),
             )
 
     def _check_frees_of_collectives(self) -> Iterator[Finding]:
@@ -392,12 +393,12 @@ class Requests:
         ids = self.rank.events["object"][makers].astype(np.int64)
         for free in self._limit_per_call_site(self.frees[np.isin(self.freed, ids)]):
             maker = self.rank.event(int(makers[ids == free.object][-1]))
-            yield finding(
+            yield make_finding(
                 "request-misuse",
-                f"rank {self.rank.index} frees the request of {said(maker)}{where(free)}: that of a nonblocking "
+                f"rank {self.rank.index} frees the request of {call_at(maker)}{at_place(free)}: that of a nonblocking "
                 "collective may only be completed",
                 [free, maker],
-                cause=cause(free, maker),
+                cause=cause_key(free, maker),
             )
 
 
@@ -410,21 +411,21 @@ def _report_changed_buffers(rank: Rank) -> Iterator[Finding]:
     A send's buffer was not at its completion what it was at its start. A receive's held bytes that were neither there
     when it was posted nor came with its message.
     """
-    if not catalogue(rank).changed:
+    if not catalogue_of(rank).changed:
         return
     flagged = np.flatnonzero((rank.events["flags"] & Flag.BUFFER_CHANGED) != 0)
     memory = RankMemory(rank)
     for index in flagged[:MAX_OF_ONE_SITE].tolist():
         event = rank.event(index)
-        is_completion = masks(rank.trace.functions).table(calls.COMPLETIONS)[event.function.id]
+        is_completion = masks_of(rank.trace.functions).table(calls.COMPLETIONS)[event.function.id]
         makers = _find_makers_of_requests(rank, event) if is_completion else _find_one_sided_maker(rank, event)
         which, it, cited = _describe_changed_operations(memory, makers)
-        yield finding(
+        yield make_finding(
             "buffer-reuse",
-            f"rank {rank.index} changed {which} before {said(event)} completed {it}",
+            f"rank {rank.index} changed {which} before {call_at(event)} completed {it}",
             [*cited, event],
             evidence=Sampled(seen="by sample", completed=event.id, started=[maker.id for maker in makers]),
-            cause=cause(*cited, event),
+            cause=cause_key(*cited, event),
         )
 
 
@@ -438,17 +439,17 @@ def _describe_changed_operations(memory: RankMemory, makers: list[Event]) -> tup
     behind = memory.behind(makers[0], makers[0].buffer)
     buffer = f"`{behind.name}`, the buffer of" if behind is not None and behind.name else "the buffer of"
     if len(makers) == 1:
-        return f"{buffer} the pending {said(makers[0])}", "it", makers
-    names = {base(maker.function.name).lower() for maker in makers}
+        return f"{buffer} the pending {call_at(makers[0])}", "it", makers
+    names = {base_name(maker.function.name).lower() for maker in makers}
     name = f"{names.pop()} operations" if len(names) == 1 else "operations"
-    return f"{buffer} {len(makers)} pending {name} at once{where(makers[0])},", "them", makers[:1]
+    return f"{buffer} {len(makers)} pending {name} at once{at_place(makers[0])},", "them", makers[:1]
 
 
 def _find_one_sided_maker(rank: Rank, event: Event) -> list[Event]:
     """Return the one-sided operation that a synchronising call completes and whose origin buffer has changed."""
     events = rank.events[: event.index]
     same = (events["object"] == event.object) & (events["buffer"] == event.buffer)
-    found = np.flatnonzero(same & masks(rank.trace.functions).table(calls.RMA)[events["function"]])
+    found = np.flatnonzero(same & masks_of(rank.trace.functions).table(calls.RMA)[events["function"]])
     return [rank.event(int(found[-1]))] if len(found) else []
 
 
@@ -458,7 +459,7 @@ def _find_makers_of_requests(rank: Rank, event: Event) -> list[Event]:
     """
     args = event.args
     requests = {event.object, *args.get("array_of_requests", [])} - {0, 1}
-    makers = masks(rank.trace.functions).where(rank, _SENDING | ICOLLECTIVES | calls.IRECVS | calls.RECV_INITS)
+    makers = masks_of(rank.trace.functions).where(rank, _SENDING | ICOLLECTIVES | calls.IRECVS | calls.RECV_INITS)
     found = [int(i) for i in makers if int(rank.events["object"][i]) in requests]
     changed = [i for i in found if int(rank.events["buffer"][i]) == event.buffer]
     return [rank.event(i) for i in (changed or found)[:MAX_OF_ONE_SITE]]
@@ -468,7 +469,7 @@ def _may_write_pending_buffers(of: Traffic) -> bool:
     """Return whether the rank makes calls that may write into a pending buffer."""
 
     def count(names: frozenset[str]) -> int:
-        return catalogue(of.rank).count(of.masks.table(names))
+        return catalogue_of(of.rank).count(of.masks.table(names))
 
     if count(calls.IRECVS | calls.RECV_INITS | calls.ISENDRECVS | calls.ICOLLECTIVES | calls.FILE_IREADS):
         return True
@@ -481,10 +482,10 @@ def report_shared_buffers(of: Traffic) -> Iterator[Finding]:
     if not _may_write_pending_buffers(of):
         return
     rows = collect_message_buffers(of)
-    starts = of.masks.table(calls.STARTS)[catalogue(rank).function]
+    starts = of.masks.table(calls.STARTS)[catalogue_of(rank).function]
     found = find_overlapping_rows(rows, rank.events["site"][rows.begin], len(rank.events))
     yield from note_undecided_overlap(rank, rows, found)
     for one, two in found.pairs:
         begin = rows.begin[one]
         if begin != rows.begin[two] or starts[begin]:  # within another call it is the arguments that are wrong
-            yield overlap_finding(rank, rows, one, two, "the pending {}")
+            yield overlap_finding(rank, rows, one, two)

@@ -14,13 +14,13 @@ from weft.base.words import plural
 from weft.evidence import OfClass
 from weft.findings import Finding
 from weft.mpi import meaning
-from weft.mpi.meaning import base
-from weft.terms.argument_columns import Ints, columns, distinct, ints
-from weft.terms.calls import masks, words
-from weft.terms.describe import where
-from weft.terms.event_findings import MAX_OF_ONE_SITE, Some, cause, finding
-from weft.terms.library_code import library_code, of_library
-from weft.terms.rank_progress import reached_finalize
+from weft.mpi.meaning import base_name
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
+from weft.terms.calls import masks_of, word_set
+from weft.terms.describe import at_place
+from weft.terms.event_findings import MAX_OF_ONE_SITE, FindingLimiter, cause_key, make_finding
+from weft.terms.library_code import is_library_code, is_library_file
+from weft.terms.rank_progress import has_reached_finalize
 from weft.trace import Event, Rank, Trace
 from weft.trace.layout import ID_DYNAMIC
 
@@ -44,10 +44,10 @@ _FREED: Final = {"COMM": "comm", "DATATYPE": "datatype", "OP": "tag"}
 
 def _describe_object_class(handle: str) -> _ObjectClass:
     """Describe the class of objects with a kind of handle, from the table of functions."""
-    rows = meaning.every().values()
+    rows = meaning.all_meanings().values()
     # A request's communicator is there when the request is complete, and the call's object is the request.
-    makers = meaning.names(m for m in rows if handle in m.makes and "REQUEST" not in m.makes)
-    frees = meaning.names(m for m in rows if m.frees == handle)
+    makers = meaning.names_of(m for m in rows if handle in m.makes and "REQUEST" not in m.makes)
+    frees = meaning.names_of(m for m in rows if m.frees == handle)
     return _ObjectClass(_NOUNS[handle], handle, makers, frees, _FREED.get(handle, "object"))
 
 
@@ -64,7 +64,7 @@ def find(trace: Trace) -> list[Finding]:
         if _ran_out_of_communicators(rank):
             found += _report_exhaustion(rank)
             continue
-        if not reached_finalize(rank):
+        if not has_reached_finalize(rank):
             continue
         cleaners = _find_cleaners_at_finalize(rank)
         cleaned = frozenset(one.site.module for one in cleaners if one.site.module)
@@ -89,20 +89,20 @@ def _report_exhaustion(rank: Rank) -> Iterator[Finding]:
     if not len(sites):
         return
     event = rank.event(int(made[rank.events["site"][made] == sites[np.argmax(counts)]][0]))
-    yield finding(
+    yield make_finding(
         "resource-leak",
-        f"rank {rank.index} made {plural(int(counts.max()), 'communicator')} in {event.function.name}{where(event)} "
+        f"rank {rank.index} made {plural(int(counts.max()), 'communicator')} in {event.function.name}{at_place(event)} "
         f"and freed none of them, until MPI had no more: too many communicators",
         [event],
         severity="error",
         evidence=OfClass(class_="communicator"),
-        cause=f"communicator {cause(event)}",
+        cause=f"communicator {cause_key(event)}",
     )
 
 
 def _find_unfreed(rank: Rank, kind: _ObjectClass) -> Ints:
     """Return the calls that made the objects of a class which the rank never frees."""
-    table = masks(rank.trace.functions)
+    table = masks_of(rank.trace.functions)
     makers, made = _find_made_objects(rank, table.where(rank, kind.makers), kind.handle)
     freed = rank.events[kind.freed][table.where(rank, kind.frees)].astype(np.int64)
     return makers[(made >= ID_DYNAMIC) & ~np.isin(made, freed)]
@@ -114,21 +114,21 @@ def _find_cleaners_at_finalize(rank: Rank) -> list[Event]:
 
     Such a function may free what is left, and nothing is recorded there.
     """
-    table = masks(rank.trace.functions)
-    sets = table.where(rank, words("Comm_set_attr"))
+    table = masks_of(rank.trace.functions)
+    sets = table.where(rank, word_set("Comm_set_attr"))
     sets = sets[rank.events["comm"][sets] < ID_DYNAMIC]
     if not len(sets):
         return []
     makers: dict[int, int] = {}
-    for rows, found in columns(rank, table.where(rank, words("Comm_create_keyval")), _KEYVAL):
+    for rows, found in decode_columns(rank, table.where(rank, word_set("Comm_create_keyval")), _KEYVAL):
         if found.keys() >= _KEYVAL - {"extra_state"}:
-            functions, keyvals = (ints(found, name) for name in ("comm_delete_attr_fn", "comm_keyval"))
+            functions, keyvals = (integer_column(found, name) for name in ("comm_delete_attr_fn", "comm_keyval"))
             makers.update(zip(keyvals[functions != 0].tolist(), rows[functions != 0].tolist(), strict=True))
     set_keyvals = {
         keyval
-        for _, found in columns(rank, sets, frozenset(("comm_keyval",)))
+        for _, found in decode_columns(rank, sets, frozenset(("comm_keyval",)))
         if "comm_keyval" in found
-        for keyval in ints(found, "comm_keyval").tolist()
+        for keyval in integer_column(found, "comm_keyval").tolist()
     }
     return [rank.event(makers[keyval]) for keyval in sorted(set_keyvals & makers.keys())]
 
@@ -141,7 +141,7 @@ def _frees_only_its_own(maker: Event) -> bool:
     module = maker.site.module or ""
     if _is_mpi4py(module):
         return _is_key_of_mpi4py(maker)
-    return bool(_OWN_ENDS.search(module)) or of_library(module)
+    return bool(_OWN_ENDS.search(module)) or is_library_file(module)
 
 
 def _is_key_of_mpi4py(maker: Event) -> bool:
@@ -156,10 +156,10 @@ def _note_unknown_cleaner(maker: Event, leaks: list[Finding]) -> Finding:
     """Make the note that a function of the program that MPI_Finalize calls may free what looks like leaks."""
     rank = maker.rank.index
     count = sum(1 + leak.beyond for leak in leaks)
-    return finding(
+    return make_finding(
         "resource-leak",
         f"rank {rank} leaves {plural(count, 'object')} unfreed, the first made at {leaks[0].sites[0]}, unless the "
-        f"delete function of the attribute key made{where(maker)} frees them: MPI_Finalize calls it, and no call is "
+        f"delete function of the attribute key made{at_place(maker)} frees them: MPI_Finalize calls it, and no call is "
         "recorded in there",
         [maker], severity="note", certainty="undecided", cause="left out",
     )  # fmt: skip
@@ -169,7 +169,7 @@ def _report_unfreed_objects(rank: Rank, cleaned: frozenset[str]) -> Iterator[Fin
     """Report objects of every class that are never freed, but for those that a library in `cleaned` made: it frees its
     own inside MPI_Finalize.
     """
-    table = masks(rank.trace.functions)
+    table = masks_of(rank.trace.functions)
     events = rank.events
     for kind in CLASSES:
         if not len(table.where(rank, kind.makers)):
@@ -192,7 +192,7 @@ def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Int
     """
     functions = rank.events["function"][makers]
     found: list[tuple[Ints, Ints]] = []
-    for id in distinct(functions.astype(np.int64)).tolist():
+    for id in sorted_distinct(functions.astype(np.int64)).tolist():
         which = makers[functions == id]
         made = next(
             (p for p in rank.trace.functions[id].parameters if p.handle == handle and p.direction == "out"), None
@@ -200,8 +200,8 @@ def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Int
         if made is not None and made.place == "object":
             found.append((which, rank.events["object"][which].astype(np.int64)))
         elif made is not None:
-            for events, values in columns(rank, which, frozenset((made.name,))):
-                found.append((events, ints(values, made.name)))
+            for events, values in decode_columns(rank, which, frozenset((made.name,))):
+                found.append((events, integer_column(values, made.name)))
     calls, ids = (np.concatenate([np.zeros(0, np.int64), *(pair[i] for pair in found)]) for i in (0, 1))
     order = np.argsort(calls, kind="stable")
     return calls[order], ids[order]
@@ -210,16 +210,16 @@ def _find_made_objects(rank: Rank, makers: Ints, handle: str) -> tuple[Ints, Int
 def _leak_finding(rank: Rank, noun: str, event: Event) -> Finding:
     """Make the finding for an object that is never freed. `noun` names its class, `event` made it."""
     name = event.function.name
-    return finding(
+    return make_finding(
         "resource-leak",
-        f"rank {rank.index} never frees the {noun} that {name} made{where(event)}",
+        f"rank {rank.index} never frees the {noun} that {name} made{at_place(event)}",
         [event],
         evidence=OfClass(class_=noun),
-        cause=f"{noun} {cause(event)}",
+        cause=f"{noun} {cause_key(event)}",
     )
 
 
-_KEYVALS: Final = frozenset(name for name in meaning.every() if "keyval" in name.lower())
+_KEYVALS: Final = frozenset(name for name in meaning.all_meanings() if "keyval" in name.lower())
 _KEYVAL_MAKERS: Final = frozenset(name for name in _KEYVALS if "create" in name)
 _KEYVAL_FREES: Final = frozenset(name for name in _KEYVALS if "free" in name)
 MOST: Final = 10_000
@@ -229,16 +229,18 @@ MOST: Final = 10_000
 def _report_unfreed_keyvals(rank: Rank) -> Iterator[Finding]:
     """Report attribute keys that are never freed; a library gives a freed key's number to the next one."""
     held: dict[tuple[str, int], Event] = {}
-    rows = masks(rank.trace.functions).where(rank, _KEYVAL_MAKERS | _KEYVAL_FREES)[:MOST]
+    rows = masks_of(rank.trace.functions).where(rank, _KEYVAL_MAKERS | _KEYVAL_FREES)[:MOST]
     for event in (rank.event(int(row)) for row in rows):
-        name = base(event.function.name)
+        name = base_name(event.function.name)
         of = "Comm" if name.startswith("Keyval") else name.partition("_")[0]
         keyval = next((value for key, value in event.args.items() if key.endswith("keyval")), None)
         if name in _KEYVAL_FREES:
             held.pop((of, keyval or 0), None)
-        elif keyval is not None and not event.error and not library_code(event.site) and not _is_key_of_mpi4py(event):
+        elif (
+            keyval is not None and not event.error and not is_library_code(event.site) and not _is_key_of_mpi4py(event)
+        ):
             held[of, keyval] = event
-    some = Some()
+    some = FindingLimiter()
     for event in held.values():
         if len(rows) < MOST and some.more(event.site_id):
             yield _leak_finding(rank, "key of attributes", event)
@@ -246,22 +248,22 @@ def _report_unfreed_keyvals(rank: Rank) -> Iterator[Finding]:
 
 def _report_unfreed_memory(rank: Rank) -> Iterator[Finding]:
     """Report memory of MPI_Alloc_mem if fewer pieces are freed than were made: which ones, the record does not say."""
-    table = masks(rank.trace.functions)
-    made, freed = (table.where(rank, words(name)) for name in ("Alloc_mem", "Free_mem"))
+    table = masks_of(rank.trace.functions)
+    made, freed = (table.where(rank, word_set(name)) for name in ("Alloc_mem", "Free_mem"))
     made = made[rank.events["error"][made] == 0]
     if len(freed) >= len(made):
         return
-    sites = distinct(rank.events["site"][made])
+    sites = sorted_distinct(rank.events["site"][made])
     events = [rank.event(int(made[rank.events["site"][made] == site][0])) for site in sites]
-    if all(library_code(event.site) for event in events):
+    if all(is_library_code(event.site) for event in events):
         return
     which = f"{len(made) - len(freed):,} of the pieces of memory" if len(made) > 1 else "the memory"
-    yield finding(
+    yield make_finding(
         "resource-leak",
-        f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{where(events[0])}",
+        f"rank {rank.index} never frees {which} that MPI_Alloc_mem made{at_place(events[0])}",
         events,
         evidence=OfClass(class_="memory"),
-        cause=f"memory {cause(*events)}",
+        cause=f"memory {cause_key(*events)}",
     )
 
 

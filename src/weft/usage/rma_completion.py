@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.deadlock.traffic import Traffic
-from weft.mpi.meaning import Access, Act, named
+from weft.mpi.meaning import Access, Act, functions_with
 from weft.terms import calls
 from weft.terms.argument_columns import Ints
-from weft.terms.calls import masks
+from weft.terms.calls import masks_of
 from weft.trace import Rank
 from weft.usage.epochs import FLUSH, FLUSH_ALL, FLUSH_LOCAL, FLUSH_LOCAL_ALL, Epochs
 
-FETCHES: Final = named(Act.ACCESS, where=lambda m: Access.READ in m.access)
+FETCHES: Final = functions_with(Act.ACCESS, where=lambda m: Access.READ in m.access)
 _NEVER: Final = np.iinfo(np.int64).max
 
 
@@ -45,7 +45,7 @@ def find_completing_events(rank: Rank, of: Epochs) -> RmaCompletion:
     _take_earlier(local, rows, _first_call_after(of, rows, of.call == FLUSH_LOCAL, peer))
     _take_earlier(local, rows, _first_call_after(of, rows, of.call == FLUSH_LOCAL_ALL, None))
     function = rank.events["function"][of.event]
-    table = masks(rank.trace.functions).table
+    table = masks_of(rank.trace.functions).table
     asked = rows[table(calls.REQUEST_RMA)[function[rows]]]
     if len(asked):
         _take_earlier(local, asked, _request_completions(rank, of.event[asked]))

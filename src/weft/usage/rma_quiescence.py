@@ -14,7 +14,7 @@ import numpy as np
 from weft.match import Match
 from weft.order.edges import plain_fences
 from weft.terms import calls
-from weft.terms.calls import catalogue, masks
+from weft.terms.calls import catalogue_of, masks_of
 from weft.trace import Rank, Trace
 from weft.usage.epoch_permissions import denies_following_operations
 from weft.usage.epochs import FENCE, FREE, POST, START, Epochs
@@ -31,8 +31,8 @@ def is_rma_quiescent(trace: Trace, match: Match) -> bool:
     """Return whether nothing is pending in any window. The analysis of the windows is kept with the match for
     `one_sided.find`.
     """
-    table = masks(trace.functions).table(_ON_WINDOWS)
-    if not any(catalogue(rank).count(table) for rank in trace.ranks):
+    table = masks_of(trace.functions).table(_ON_WINDOWS)
+    if not any(catalogue_of(rank).count(table) for rank in trace.ranks):
         return True
     looked = analyse_windows(trace)
     local = looked.accesses.pick(looked.accesses.origin == LOCAL)

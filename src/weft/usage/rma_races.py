@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.event_id import EventId
+from weft.base.words import plural
 from weft.evidence import WindowAccess, WindowOverlap
 from weft.findings import Finding
-from weft.mpi.meaning import Access, Act, base, named
+from weft.mpi.meaning import Access, Act, base_name, functions_with
 from weft.order import Order
 from weft.terms.argument_columns import Ints
-from weft.terms.buffer_blocks import numbered_shapes
-from weft.terms.byte_layouts import Layout, meet, shared, whole
-from weft.terms.event_findings import cause, finding, left_out, said
+from weft.terms.buffer_blocks import number_shapes
+from weft.terms.byte_layouts import Layout, first_shared_blocks, gapless_layout, share_bytes
+from weft.terms.event_findings import call_at, cause_key, make_finding, make_left_out_note
 from weft.terms.windows import EXCLUSIVE, SHARED
 from weft.trace import Trace
 from weft.usage.lock_handovers import Handovers
@@ -26,9 +27,9 @@ from weft.usage.window_accesses import LOCAL, READ, STORED, UPDATE, WRITE, RmaAc
 _ORIGINS: Final = ("operation", "store", "local buffer")
 _LOCKS: Final = {EXCLUSIVE: "exclusive", SHARED: "shared"}
 _SORTS: Final = ("read", "write", "update")
-_ATOMIC: Final = named(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in m.access)
+_ATOMIC: Final = functions_with(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in m.access)
 MAX_COMPARED: Final = 2_000_000
-"""Pairs of sorts of access of one window and target, and questions of order, that are looked at; more is told."""
+"""The most pairs of sorts of access of one window and target, and questions of order; more is reported."""
 
 
 ASKED_OF_SHAPES: Final = 50
@@ -74,7 +75,7 @@ class _TargetAccesses:
     def _classify(self) -> None:
         """Sort the accesses into classes of equal rank, line, bytes and operation."""
         accesses = self.all
-        by = (numbered_shapes(accesses.shape), *(getattr(accesses, name) for name in _OF_A_CLASS))
+        by = (number_shapes(accesses.shape), *(getattr(accesses, name) for name in _OF_A_CLASS))
         by_class = np.lexsort(by)  # stable: each class keeps the order of buckets
         table = np.stack([c[by_class] for c in by])
         starts = np.flatnonzero(np.concatenate([[True], (np.diff(table, axis=1) != 0).any(axis=0)]))
@@ -101,7 +102,7 @@ class _TargetAccesses:
                 yield self._make_finding(one, two)
         if self.left is not None:
             event = self.trace.event(int(self.all.rank[self.left[0]]), int(self.all.event[self.left[0]]))
-            yield left_out("rma-race", event, "it touches bytes that others do")
+            yield make_left_out_note("rma-race", event, "it touches bytes that others do")
         if self.asked > MAX_COMPARED:
             yield self._note_given_up()
 
@@ -192,7 +193,7 @@ class _TargetAccesses:
         if shapes[one] is None and shapes[two] is None:
             return True
         self.asked += ASKED_OF_SHAPES
-        found = meet(*self._layouts_of_pair(one, two))
+        found = share_bytes(*self._layouts_of_pair(one, two))
         if found is None:
             self.left = self.left or ((one, two) if shapes[one] is not None else (two, one))
         return bool(found)
@@ -201,7 +202,10 @@ class _TargetAccesses:
         """Return the layouts of two accesses, and how many bytes the second begins after the first."""
         of = self.all
         several = [
-            (int(of.low[row]), whole(int(of.high[row] - of.low[row])) if of.shape[row] is None else of.shape[row])
+            (
+                int(of.low[row]),
+                gapless_layout(int(of.high[row] - of.low[row])) if of.shape[row] is None else of.shape[row],
+            )
             for row in (one, two)
         ]
         (low, first), (high, second) = several
@@ -214,7 +218,7 @@ class _TargetAccesses:
         if of.shape[one] is None and of.shape[two] is None:
             return ends[0], ends[1]
         laid = self._layouts_of_pair(one, two)
-        found = shared(*laid) or ((laid[0].low, laid[0].high), (laid[1].low, laid[1].high))
+        found = first_shared_blocks(*laid) or ((laid[0].low, laid[0].high), (laid[1].low, laid[1].high))
         first, second = (
             (low - layout.low + of[0], low - layout.low + sum(of))
             for (low, _), layout, of in zip(ends, laid[:2], found, strict=True)
@@ -230,9 +234,10 @@ class _TargetAccesses:
         return names[0], names[1]
 
     def _call_site_name(self, row: int) -> str:
+        """Return a key for the call site of an access, from the call that made it."""
         key = int(self.all.rank[row]), int(self.all.site[row])
         if key not in self.names:
-            self.names[key] = cause(self.trace.event(key[0], int(self.all.event[row])))
+            self.names[key] = cause_key(self.trace.event(key[0], int(self.all.event[row])))
         return self.names[key]
 
     def _first_unordered_pair(
@@ -303,13 +308,13 @@ class _TargetAccesses:
         atomic = (
             of.sort[one] == of.sort[two] == UPDATE
             and not apart
-            and any(base(e.function.name) in _ATOMIC for e in (first, second))
+            and any(base_name(e.function.name) in _ATOMIC for e in (first, second))
         )
-        return finding(
+        return make_finding(
             "rma-race",
             f"rank {first.rank.index} {self._describe_access(one)} and rank {second.rank.index} "
-            f"{self._describe_access(two)} access the same {shared:,} bytes of rank {target}'s window ({sorts}), and "
-            "nothing orders them",
+            f"{self._describe_access(two)} access the same {plural(shared, 'byte')} of rank {target}'s window "
+            f"({sorts}), and nothing orders them",
             [first, second],
             severity="warning" if atomic else "error",
             certainty="possible" if atomic else "certain",
@@ -318,7 +323,7 @@ class _TargetAccesses:
                 bytes=shared,
                 accesses=[self._access_evidence(one, met[0]), self._access_evidence(two, met[1])],
             ),
-            cause="; ".join(sorted((cause(first), cause(second)))),
+            cause="; ".join(sorted((cause_key(first), cause_key(second)))),
         )
 
     def _access_evidence(self, row: int, at: tuple[int, int]) -> WindowAccess:
@@ -339,16 +344,16 @@ class _TargetAccesses:
     def _note_given_up(self) -> Finding:
         """Make the note that too many accesses overlap to compare every pair."""
         event = self.trace.event(int(self.all.rank[0]), int(self.all.event[0]))
-        return finding(
+        return make_finding(
             "rma-race",
             f"too many accesses of rank {int(self.all.target[0])}'s window overlap to look at every pair: "
-            f"after {MAX_COMPARED:,} Weft gave up, and there may be more races than are told",
+            f"after {MAX_COMPARED:,} Weft gave up, and there may be more races than are reported",
             [event], severity="note", certainty="undecided", cause="given up",
         )  # fmt: skip
 
     def _describe_access(self, row: int) -> str:
         """Say in words what an access is: the operation, or for a store of the program the fence after it."""
-        told = said(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
+        told = call_at(self.trace.event(int(self.all.rank[row]), int(self.all.event[row])))
         if self.all.origin[row] == LOCAL:
             return f"in {told}, whose own buffer lies there,"
         return f"in {'a store of its own before ' if self.all.origin[row] == STORED else ''}{told}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from weft.mpi.meaning import base
-from weft.terms.calls import masks, words
+from weft.mpi.meaning import base_name
+from weft.terms.calls import masks_of, word_set
 from weft.trace import Communicator, Event, Rank, Trace
 
-_MAKERS: Final = words("Cart_create Dist_graph_create_adjacent")
+_MAKERS: Final = word_set("Cart_create Dist_graph_create_adjacent")
 MOST: Final = 4096
 """Members of a topology that is looked at."""
 
@@ -33,7 +33,7 @@ def topology_edges(trace: Trace, comm: Communicator) -> list[Edge]:
     makers = {
         comm.rank_of(index): made for index in comm.members if (made := _find_creating_call(trace.ranks[index], comm))
     }
-    names = {base(event.function.name) for event in makers.values()}
+    names = {base_name(event.function.name) for event in makers.values()}
     if len(names) != 1 or len(comm.members) > MOST:
         return []
     if names == {"Cart_create"}:
@@ -44,7 +44,7 @@ def topology_edges(trace: Trace, comm: Communicator) -> list[Edge]:
 
 def _find_creating_call(rank: Rank, comm: Communicator) -> Event | None:
     """Return the call by which a rank made a communicator with a topology."""
-    for index in masks(rank.trace.functions).where(rank, _MAKERS).tolist():
+    for index in masks_of(rank.trace.functions).where(rank, _MAKERS).tolist():
         event = rank.event(index)
         made = rank.comm(event.args.get("comm_cart", event.args.get("comm_dist_graph", 0)))
         if made is not None and made.index == comm.index:

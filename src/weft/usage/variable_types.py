@@ -9,15 +9,15 @@ from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.kinds import Severity
 from weft.sources.variables import TypePart, VariableType
-from weft.terms.call_buffers import Region
-from weft.terms.datatype_sizes import kind_of, size_of
-from weft.terms.event_findings import cause, finding, said
-from weft.terms.type_maps import Run, typemap
+from weft.terms.call_buffers import BufferRegion
+from weft.terms.datatype_sizes import machine_type, size_in_bytes
+from weft.terms.event_findings import call_at, cause_key, make_finding
+from weft.terms.type_maps import TypeMapRun, type_map
 from weft.trace import Event
 from weft.usage.buffer_memory import MemoryRange, RankMemory
 
 _ELEMENTS: Final = 64
-"""Elements of a datatype that are held against a structure."""
+"""The most elements of a datatype that are compared with a structure."""
 _INSTANCES: Final = 3
 _SORTS: Final = {"i": "i", "u": "i", "f": "f", "c": "c"}
 
@@ -32,7 +32,7 @@ class Variable(Evidence):
 
 
 def report_type_misfits(
-    memory: RankMemory, event: Event, region: Region, room: MemoryRange | None
+    memory: RankMemory, event: Event, region: BufferRegion, room: MemoryRange | None
 ) -> Iterator[Finding]:
     """Report a buffer whose elements are not those of its variable.
 
@@ -56,35 +56,35 @@ def report_type_misfits(
 
 
 def _misfit_finding(
-    event: Event, region: Region, named: tuple[str, VariableType], wrong: str, severity: Severity
+    event: Event, region: BufferRegion, named: tuple[str, VariableType], wrong: str, severity: Severity
 ) -> Finding:
     """Make the finding; `named`: name and type of the variable, `wrong`: where it does not fit, in words."""
     name, kind = named
     datatype = region.datatype.name if region.datatype else "?"
     points = "is" if severity == "error" else "points to"
     verb = "receives into" if region.written else "takes"
-    return finding(
+    return make_finding(
         "type-mismatch",
-        f"rank {event.rank.index} {verb} `{name}` as {datatype} in {said(event)}, but `{name}` {points} {kind.text}"
+        f"rank {event.rank.index} {verb} `{name}` as {datatype} in {call_at(event)}, but `{name}` {points} {kind.text}"
         f"{wrong}",
         [event],
         severity=severity,
         certainty="certain" if severity == "error" else "possible",
         evidence=Variable(datatype=datatype, variable=name, type=kind.text, parameter=region.parameter),
-        cause=cause(event),
+        cause=cause_key(event),
     )
 
 
-def _first_misfit(region: Region, kind: VariableType, offset: int, *, whole: bool) -> str | None:
+def _first_misfit(region: BufferRegion, kind: VariableType, offset: int, *, whole: bool) -> str | None:
     """Say in words where the first element does not fit; None if all fit, or that is unknown.
 
     `offset`: bytes from the variable's begin to the buffer's. `whole`: several elements of the datatype are compared.
     """
-    runs = typemap(region.datatype)
+    runs = type_map(region.datatype)
     if not runs or not kind.element or not kind.parts or any(p.sort == "?" for p in kind.parts):
         return None
     extent = region.datatype.extent if region.datatype is not None else None
-    extent = extent if extent is not None else size_of(region.datatype) or 0
+    extent = extent if extent is not None else size_in_bytes(region.datatype) or 0
     for k in range(min(region.elements, _INSTANCES) if whole or len(kind.parts) == 1 else 1):
         for run in runs[:_ELEMENTS]:
             wrong = _misfit_of_run(run, offset + k * extent, kind)
@@ -93,7 +93,7 @@ def _first_misfit(region: Region, kind: VariableType, offset: int, *, whole: boo
     return None
 
 
-def _misfit_of_run(run: Run, start: int, kind: VariableType) -> str | None:
+def _misfit_of_run(run: TypeMapRun, start: int, kind: VariableType) -> str | None:
     """Say in words which element of a run does not fit the variable; None if all fit."""
     for k in range(min(run.times, _ELEMENTS)):
         place = (start + run.at + k * run.width) % kind.element
@@ -114,7 +114,7 @@ def _basic_type_letter(name: str) -> str:
     """Return the letter of a basic type: i of integers, f of floats, c of complex; "" for a type that may be
     anything.
     """
-    kind = kind_of(name)
+    kind = machine_type(name)
     return _SORTS.get(kind[0], "") if kind[1:].isdigit() else ""
 
 

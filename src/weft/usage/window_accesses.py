@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 
 from weft.base.lazy import dataclass
-from weft.mpi.meaning import Access, Act, named
+from weft.mpi.meaning import Access, Act, functions_with
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, columns, distinct, ints
-from weft.terms.buffer_blocks import Shapes, no_shapes
-from weft.terms.calls import masks, words
-from weft.terms.datatype_sizes import kind_of, width_of
+from weft.terms.argument_columns import Ints, decode_columns, integer_column, sorted_distinct
+from weft.terms.buffer_blocks import Shapes, empty_shapes
+from weft.terms.calls import masks_of, word_set
+from weft.terms.datatype_sizes import basic_type_size, machine_type
 from weft.terms.significant_arguments import NO_OP
 from weft.terms.windows import SHARED
 from weft.trace import Rank
@@ -25,8 +25,8 @@ from weft.usage.epochs import FENCE, LOCK, LOCK_ALL, Epochs
 READ, WRITE, UPDATE = 0, 1, 2
 OPERATION, STORED, LOCAL = 0, 1, 2
 """What an access is: a one-sided operation, a store of the program itself, or the local buffer of an operation."""
-_READING: Final = named(Act.ACCESS, where=lambda m: m.access is Access.READ)
-_WRITING: Final = named(Act.ACCESS, where=lambda m: m.access is Access.WRITE)
+_READING: Final = functions_with(Act.ACCESS, where=lambda m: m.access is Access.READ)
+_WRITING: Final = functions_with(Act.ACCESS, where=lambda m: m.access is Access.WRITE)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class RmaAccesses:
         target, low, high, shape = places
         event, epoch = of.event[rows], of.epoch[rows].astype(np.int64)
         windows = np.array(of.windows, np.int64).reshape(-1, 2)[of.window[rows]]
-        table = masks(rank.trace.functions).table
+        table = masks_of(rank.trace.functions).table
         function = rank.events["function"][event]
         sort = np.where(table(_READING)[function], READ, UPDATE)
         sort[table(_WRITING)[function]] = WRITE
@@ -116,14 +116,14 @@ def _number_updates(rank: Rank, event: Ints, sort: Ints, low: Ints) -> tuple[Int
         | events["tag"][event[updates]].astype(np.int64) << 32 & 0xFFFF00000000
         | events["datatype"][event[updates]].astype(np.int64)
     )
-    for key in distinct(slots).tolist():
+    for key in sorted_distinct(slots).tolist():
         mine = updates[slots == key]
         args = rank.event(int(event[mine[0]])).args
         op = int(args.get("op", _UNNAMED))
         operation[mine] = -1 if op == NO_OP else op + 1
         types = _read_tail_parameter(rank, event[mine], "target_datatype")
         types = np.full(len(mine), args.get("datatype", 0), np.int64) if types is None else types
-        for id in distinct(types).tolist():
+        for id in sorted_distinct(types).tolist():
             element[mine[types == id]] = _number_elements(rank, id, low[mine[types == id]])
     return operation, element
 
@@ -132,10 +132,10 @@ def _read_tail_parameter(rank: Rank, events: Ints, name: str) -> Ints | None:
     """Read one parameter from the tails of events of one function; None if the function has no such parameter there."""
     each, inverse = np.unique(events, return_inverse=True)  # an operation may have several accesses
     found = np.zeros(len(each), np.int64)
-    for some, values in columns(rank, each, frozenset((name,))):
+    for some, values in decode_columns(rank, each, frozenset((name,))):
         if name not in values:
             return None
-        found[np.searchsorted(each, some)] = ints(values, name)
+        found[np.searchsorted(each, some)] = integer_column(values, name)
     return found[inverse.reshape(-1)]
 
 
@@ -146,11 +146,11 @@ def _number_elements(rank: Rank, id_: int, low: Ints) -> Ints:
     datatype = rank.datatype(id_)
     signature = datatype.signature() if datatype else None
     name = signature[0][0] if signature and len(signature) == 1 else ""
-    width = width_of(name)
+    width = basic_type_size(name)
     if not width:
         return np.zeros(len(low), np.int64)
     offsets, inverse = np.unique(low % width, return_inverse=True)
-    kind = kind_of(name)
+    kind = machine_type(name)
     numbers = np.array([_elements.setdefault((kind, offset), len(_elements) + 1) for offset in offsets.tolist()])
     return numbers.astype(np.int64)[inverse.reshape(-1)]
 
@@ -162,11 +162,11 @@ def _keeps_update_order(rank: Rank, of: Epochs, rows: Ints) -> Ints:
     found = np.ones(len(rows), np.int64)
     loose = {
         event.args.get("info")
-        for event in map(rank.event, masks(rank.trace.functions).where(rank, words("Info_set")).tolist())
+        for event in map(rank.event, masks_of(rank.trace.functions).where(rank, word_set("Info_set")).tolist())
         if event.args.get("key") == "accumulate_ordering" and "waw" not in str(event.args.get("value"))
     }
     if loose:
-        makers = map(rank.event, masks(rank.trace.functions).where(rank, calls.WINDOW_MAKERS).tolist())
+        makers = map(rank.event, masks_of(rank.trace.functions).where(rank, calls.WINDOW_MAKERS).tolist())
         windows = [event.object for event in makers if event.args.get("info") in loose]
         found[np.isin(rank.events["object"][of.event[rows]], windows)] = 0
     return found
@@ -174,5 +174,5 @@ def _keeps_update_order(rank: Rank, of: Epochs, rows: Ints) -> Ints:
 
 def join_accesses(parts: Sequence[RmaAccesses]) -> RmaAccesses:
     """Concatenate the accesses of several ranks."""
-    empty = {f.name: no_shapes(0) if f.name == "shape" else np.zeros(0, np.int64) for f in fields(RmaAccesses)}
+    empty = {f.name: empty_shapes(0) if f.name == "shape" else np.zeros(0, np.int64) for f in fields(RmaAccesses)}
     return RmaAccesses(*(np.concatenate([none, *(getattr(p, name) for p in parts)]) for name, none in empty.items()))

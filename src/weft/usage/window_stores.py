@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from weft.deadlock.collective_calls import CollectiveCalls
 from weft.mpi.meaning import Sync
 from weft.terms import calls
-from weft.terms.argument_columns import Ints, distinct
-from weft.terms.buffer_blocks import no_shapes
-from weft.terms.calls import masks
+from weft.terms.argument_columns import Ints, sorted_distinct
+from weft.terms.buffer_blocks import empty_shapes
+from weft.terms.calls import masks_of
 from weft.trace import Rank, Trace
 from weft.trace.definitions import StoredDefinition
 from weft.usage.epochs import Window
 from weft.usage.window_accesses import READ, STORED, WRITE, RmaAccesses
 
-_FENCE: Final = calls.syncs(Sync.FENCE)
+_FENCE: Final = calls.functions_with_sync(Sync.FENCE)
 _MOST: Final = 1 << 16
 """Bytes from the start of a window that are looked at here; the recorder keeps fewer."""
 
@@ -50,7 +50,7 @@ def find_window_stores(
                 rows += _store_rows_of_window(rank, window, of, on)
     if not rows:
         return None
-    columns: list[Any] = [*np.ascontiguousarray(np.array(rows, np.int64).T), no_shapes(len(rows))]
+    columns: list[Any] = [*np.ascontiguousarray(np.array(rows, np.int64).T), empty_shapes(len(rows))]
     return RmaAccesses(*columns)
 
 
@@ -84,11 +84,11 @@ def _changed_ranges_by_window(rank: Rank) -> Iterator[tuple[int, _ChangedRanges]
     """Yield for each window what a rank's own stores may have changed between two of its fences."""
     if rank.file is None or len(rank.touches) or not rank.definitions.stored:
         return  # what is touched is each of its stores, by line (weft.access)
-    which = masks(rank.trace.functions).where(rank, _FENCE)
+    which = masks_of(rank.trace.functions).where(rank, _FENCE)
     of, before = rank.events["object"][which], rank.fenced
-    for id in distinct(of).tolist():
+    for id in sorted_distinct(of).tolist():
         fences, low = which[of == id], before.get(id, 0)
-        several = rank.definitions.stored_in.get(id, [])
+        several = rank.definitions.stored_by_window.get(id, [])
         first, last = (bisect_left(several, n, key=lambda one: one.fences) for n in (low + 1, low + len(fences)))
         if first < last:
             yield id, _ChangedRanges(several[first:last], fences, low)

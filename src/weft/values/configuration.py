@@ -140,6 +140,7 @@ class _Reader:
         self.judged: dict[str, dict[str, Any]] = {}
 
     def read_entries(self, document: dict[str, Any]) -> Configuration:
+        """Return the configuration that a document describes. An error names the wrong entry."""
         top = {key: value for key, value in document.items() if not isinstance(value, dict)}
         self._check_keys(top, (*_PROGRAM, *SCOPES), "the program")
         limit = self._read_size(top.pop("limit", "1 GB"))
@@ -170,6 +171,7 @@ class _Reader:
                 raise self._make_error(f"{where}: {key!r} is not a setting{suggest_names(key, known)}")
 
     def _read_rule(self, scope: str, name: str, entry: Mapping[str, Any]) -> Rule:
+        """Return the rule of one entry, for a probe, loop or array by name, or for the whole program."""
         if re.search(r"[\t\n\0]", name):
             raise self._make_error(f"{name!r} holds a tab or a line's end, which no name may")
         where = f'[{scope}."{name}"]' if name else "the program"
@@ -190,6 +192,7 @@ class _Reader:
         )
 
     def _read_word(self, entry: Mapping[str, Any], key: str, known: Mapping[str, int], unsaid: int, where: str) -> int:
+        """Return the number of a word that an entry has for a key; `unsaid` if it has none."""
         word = entry.get(key)
         if word is None:
             return unsaid
@@ -223,6 +226,7 @@ class _Reader:
         return first, last, step
 
     def _read_ranks(self, text: object, where: str) -> str:
+        """Return a list of ranks such as `0-3,8` without blanks, `*` if there is none."""
         if text is None:
             return "*"
         plain = re.sub(r"\s", "", str(text))
@@ -231,6 +235,7 @@ class _Reader:
         return plain
 
     def _read_size(self, text: object) -> int:
+        """Return the bytes of a size such as `500 MB`."""
         found = re.fullmatch(r"([0-9]{1,18})\s*([kmgt]?)i?b?", str(text).lower())
         size = int(found[1]) * _UNITS[found[2]] if found else 0
         if not 0 < size <= _LAST:
@@ -238,6 +243,7 @@ class _Reader:
         return size
 
     def _check_tolerances(self, entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """Return the tolerances of an entry. An error names a wrong one."""
         for key, value in entry.items():
             if key == "nan" and value not in ("equal", "different"):
                 raise self._make_error(f"{where}: nan = {value!r} is not equal or different")

@@ -45,6 +45,7 @@ def finalize_values(run: Path, configuration: Path | None) -> RecordedValues:
 
 
 def _write_template(path: Path, text: str) -> str:
+    """Write the template of a configuration, and return a sentence on what was done."""
     try:
         path.write_text(text)
     except OSError as error:

@@ -70,7 +70,7 @@ def part(
     is an array that has them around what this rank owns, and the result is to be used in its place: under `weft run`
     what the program does to it is written down, else it is `values`. Then `comm` alone will do. `periodic`: where the
     communicator does not say it. `lag`: by how many changes a ghost cell may be older than its owner's by design.
-    `halo="inferred"`, or a communicator alone: the widths are told by where receives put data into the array.
+    `halo="inferred"`, or a communicator alone: the widths follow from where receives put data into the array.
     """
     if halo is None and comm is not None and lower is None and whole is None:
         halo = "inferred"

@@ -145,7 +145,7 @@ class KeptValue:
 
     @property
     def hashes(self) -> NDArray[np.uint64] | None:
-        """A hash for each block of elements in memory order; None if there are none."""
+        """Return a hash for each block of elements in memory order; None if there are none."""
         if self.form not in (ValueForm.HASHES, ValueForm.CHANGES):
             return None
         return self._payload[: self.blocks * 8].view("<u8")

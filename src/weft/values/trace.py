@@ -62,6 +62,7 @@ class ValueTrace:
 
 
 def _read_lines(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return what a JSON file of the run has by name; {} if it is missing or damaged."""
     try:
         found = json.loads(read_regular(path, path.parents[1]))
     except (OSError, ValueError, RecursionError):

@@ -421,7 +421,7 @@ def run_program() -> None:
     told = json.loads(Path(os.environ["WEFT_INTERNAL_WATCHES"]).read_text())
     gdb.events.new_thread.connect(silence_gdb)
     _State.watches, _State.library = told["watches"], Library(told["array"])
-    gdb.execute("python begin()", to_string=True)  # what gdb says of it is told behind the run
+    gdb.execute("python begin()", to_string=True)  # what gdb says of it is reported after the run
     try:
         gdb.execute("starti", to_string=True)
         find_addresses()  # from here on the program is where it will be

@@ -12,9 +12,9 @@ from weft import sources
 from weft.findings import Finding
 from weft.match import NONE, Match
 from weft.terms.call_text import call_text, error_text, value_json, value_text
-from weft.terms.describe import in_task
+from weft.terms.describe import task_suffix
 from weft.trace import CallSite, Event, Flag
-from weft.trace.communicators import members_text
+from weft.trace.communicators import format_members
 from weft.view.message_details import call_bytes
 
 AROUND: Final = 14
@@ -37,7 +37,7 @@ def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -
         "args": _arguments_to_json(event), "polls": event.polls, "state": event.rank.state,
         "status": None if status is None else {"source": status.source, "tag": status.tag, "bytes": status.count},
         "cancelled": bool(event.flags & Flag.CANCELLED), "buffer_changed": bool(event.flags & Flag.BUFFER_CHANGED),
-        "task": in_task(event).strip() or None, "tip": tooltip_facts(event),
+        "task": task_suffix(event).strip() or None, "tip": tooltip_facts(event),
         "damage": event.damage, "site": _site_to_json(event.site), "source": source_panel(event),
         "replay": f"weft replay {shlex.quote(str(event.rank.trace.path))} --until {event.rank.index}:{event.index}",
         "partners": find_message_partners(event, match) if match else None,
@@ -47,11 +47,11 @@ def call_facts(event: Event, match: Match | None, findings: Sequence[Finding]) -
     if comm is not None:
         facts["comm"] = {
             "name": comm.name, "label": comm.label, "size": len(comm.members),
-            "my_rank": comm.rank_of(event.rank.index), "members": members_text(comm.members, 400),
+            "my_rank": comm.rank_of(event.rank.index), "members": format_members(comm.members, 400),
             "made_by": comm.function or None,
         }  # fmt: skip
         if comm.inter:
-            facts["comm"]["remote_members"] = members_text(comm.remote_members, 400)
+            facts["comm"]["remote_members"] = format_members(comm.remote_members, 400)
     if event.datatype_id and event.datatype is not None:
         made = event.datatype
         signature = made.signature()
@@ -87,7 +87,7 @@ def _arguments_to_json(event: Event) -> list[dict[str, Any]]:
     """Return the arguments of a call by name, each as text for people and as a value."""
     found = []
     for name, value in event.args.items():
-        parameter = event.function.by_name[name.removesuffix(":out")]
+        parameter = event.function.parameters_by_name[name.removesuffix(":out")]
         shown = value[:MAX_VALUES] if isinstance(value, list) else value
         found.append({
             "name": name, "text": value_text(event, name, value), "value": value_json(event, name, shown),
@@ -98,6 +98,7 @@ def _arguments_to_json(event: Event) -> list[dict[str, Any]]:
 
 
 def _site_to_json(site: CallSite) -> dict[str, Any]:
+    """Return a call site, with its callers."""
     return {
         "text": site.text, "file": site.file, "line": site.line, "function": site.function, "module": site.module,
         "offset": site.offset,
@@ -129,6 +130,7 @@ def find_message_partners(event: Event, match: Match) -> list[dict[str, object]]
 
 
 def _partner_to_json(match: Match, what: str, row: int, *, sends: bool) -> dict[str, object]:
+    """Return one partner of a message; its event is None if the message has none."""
     if row == NONE:
         return {"what": what, "event": None}
     other = match.trace.event(*(match.sends if sends else match.recvs).id(row))

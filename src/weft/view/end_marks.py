@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weft.endings import End, How, describe_end, find_ends
-from weft.terms.rank_progress import finalized
+from weft.terms.rank_progress import called_finalize
 from weft.trace import Rank, Trace
 from weft.view.scale import Scale
 
@@ -39,8 +39,9 @@ def find_end_marks(trace: Trace) -> list[EndMark]:
 
 
 def _is_early_end(end: End, running: bool) -> bool:
+    """Return whether a rank ended before the end of MPI in a way that is not drawn anyway."""
     if end.how is How.EXIT:
-        return not finalized(end.rank) or (end.ending is not None and end.ending.code != 0)
+        return not called_finalize(end.rank) or (end.ending is not None and end.ending.code != 0)
     if end.how in (How.CUT_OFF, How.SIGNAL):
         return not running and not end.open_calls
     return end.how in _OF
@@ -52,6 +53,7 @@ def _make_mark(end: End) -> EndMark:
 
 
 def _last_time(rank: Rank) -> int:
+    """Return the time at which the rank's last call returned or began, ns."""
     if not len(rank):
         return 0
     event = rank.event(len(rank) - 1)

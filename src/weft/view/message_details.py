@@ -7,8 +7,8 @@ from typing import Any
 from weft.errors import UsageError
 from weft.match import NONE, Match, Posts
 from weft.terms import calls
-from weft.terms.datatype_sizes import size_of
-from weft.terms.describe import where
+from weft.terms.datatype_sizes import size_in_bytes
+from weft.terms.describe import at_place
 from weft.trace import Event
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.view.links import Links
@@ -22,7 +22,7 @@ def call_bytes(event: Event) -> int | None:
         return event.status.count
     if event.polls or not {"count", "datatype"} <= event.function.slot.keys():
         return None
-    of, count = size_of(event.datatype), event.count
+    of, count = size_in_bytes(event.datatype), event.count
     return None if of is None or count < 0 or count == COUNT_IN_TAIL else of * count
 
 
@@ -104,7 +104,7 @@ def _format_duration(ns: int) -> str:
 
 
 def _call_text(event: Event) -> str:
-    return calls.spoken(event.function.name) + where(event)
+    return calls.message_name(event.function.name) + at_place(event)
 
 
 def _event_of_row(posts: Posts, row: int, match: Match) -> Event:
@@ -119,6 +119,7 @@ def _completing_call(posts: Posts, row: int, match: Match) -> Event | None:
 
 
 def _call_to_json(event: Event) -> dict[str, Any]:
+    """Return the facts of a call at an end of a message."""
     return {
         "event": list(event.id),
         "function": event.function.name,

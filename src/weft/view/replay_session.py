@@ -47,7 +47,7 @@ class ReplaySession:
         self._moving = threading.Lock()
         self._adapter: AdapterProcess | None = None
 
-    # What the page is told
+    # What the page shows
 
     def await_state(self, scale: Scale, *, version: int, written: int, patience: float) -> Body:
         """Return where the ranks are on an axis, and the output after the first `written` pieces.

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.terms.calls import catalogue
+from weft.terms.calls import catalogue_of
 from weft.trace import Rank, Trace
 from weft.trace.layout import Events
 
@@ -40,19 +40,19 @@ class ThreadRow:
         return threads[self.thread].events if threads else self.rank.events
 
     @cached_property
-    def _places(self) -> NDArray[np.int64] | None:
-        """The index among the rank's events of each event of the thread; None if both are the same."""
+    def _event_indices(self) -> NDArray[np.int64] | None:
+        """Return the index among the rank's events of each event of the thread; None if both are the same."""
         if len(self.rank.threads) < 2:
             return None
         return np.flatnonzero(self.rank.event_threads == self.thread)
 
     def event_index(self, position: int) -> int:
         """Return the index among the rank's events of the event at `position` of the row."""
-        return position if self._places is None else int(self._places[position])
+        return position if self._event_indices is None else int(self._event_indices[position])
 
     def event_indices(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the indices among the rank's events of the events at `positions` of the row."""
-        return positions if self._places is None else self._places[positions]
+        return positions if self._event_indices is None else self._event_indices[positions]
 
 
 class Rows:
@@ -109,6 +109,7 @@ class Rows:
         return {name: of for name, of in {**found, **self._group_by_communicator()}.items() if len(of) > 1}
 
     def _group_rows(self, name_of: Mapping[int, str]) -> list[tuple[str, list[int]]]:
+        """Return the rows in groups by the name that their rank has."""
         groups: dict[str, list[int]] = {}
         for row in self.all:
             groups.setdefault(name_of[row.rank.index], []).append(row.index)
@@ -153,7 +154,7 @@ def _behaviour_key(rank: Rank) -> tuple[tuple[object, ...], str]:
     """Return what ranks of the same behaviour share, and a label for it."""
     if not len(rank):
         return ("nothing",), "nothing recorded"
-    seen = catalogue(rank)
+    seen = catalogue_of(rank)
     counts = tuple((id, seen.counts[id].bit_length()) for id in seen.present)
     last = rank.event(len(rank) - 1)
     return (counts, last.function.id, last.open), f"{'still in' if last.open else 'ended with'} {last.function.name}"

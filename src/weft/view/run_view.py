@@ -18,10 +18,10 @@ from weft.errors import UsageError, WeftError
 from weft.evidence import Race
 from weft.findings import Finding
 from weft.picture.classes import CLASSES, class_table
-from weft.report import Ground, Report, examine
+from weft.report import AnalysisContext, Report, run_analyses
 from weft.report.failure import failure_lines
 from weft.report.rings import describe_scope
-from weft.report.text import heading, replays
+from weft.report.text import heading, replay_commands
 from weft.safety.runs import describe_execution, explain_doubt
 from weft.trace import Level, Trace
 from weft.trace.filter import Filter
@@ -67,7 +67,7 @@ class RunView:
         self._scales: dict[str, Scale] = {"time": clock_scale(timeline, last), "folded": folded_scale(timeline, last)}
         self._lock = threading.Lock()
         self._filters: OrderedDict[str, Hits] = OrderedDict()
-        self.ground = Ground(trace)
+        self.ground = AnalysisContext(trace)
         self.replayed = ReplaySession(trace)
         self.report: Report | None = None
         self.failure: str | None = None
@@ -85,7 +85,7 @@ class RunView:
         try:
             self._links = Links(self.rows, self.ground.match)
             self.matched.set()
-            self.report = examine(self.trace, ground=self.ground)
+            self.report = run_analyses(self.trace, ground=self.ground)
         except Exception as error:  # the graph is worth looking at without
             self.failure = f"the analysis failed: {type(error).__name__}: {error}"
         self.matched.set()
@@ -171,6 +171,7 @@ class RunView:
         return message_facts(self._wait_for_match(), side, row)
 
     def _wait_for_match(self) -> Links:
+        """Return the links of the run once it is matched. WeftError if it could not be matched."""
         self.matched.wait()
         if self._links is None:
             raise WeftError(self.failure or "the run could not be matched")
@@ -203,7 +204,7 @@ class RunView:
         marks = draw_finding_arrows(finding, scale)
         first = _count_first_events(finding)
         return {**finding.to_json(), "events": events, "first": first, "arrows": marks,
-                "replays": replays(self.trace, finding),
+                "replays": replay_commands(self.trace, finding),
                 "window": self._finding_window(scale, finding, events[:first], marks)}  # fmt: skip
 
     def _finding_window(
@@ -282,6 +283,7 @@ class RunView:
         return {"past": [_decode_point(p, 0) for p in past], "future": [_decode_point(p, 0xFFFFFFFF) for p in future]}
 
     def _frontier_position(self, scale: Scale, row: int, point: tuple[int, bool] | None) -> float | None:
+        """Return the position on the axis of a frontier in a row, None if there is none."""
         if point is None or not len(self.rows[row].events):
             return None
         _, start, end = self.event_position(scale, (self.rows[row].rank.index, point[0]))

@@ -86,7 +86,7 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def others(self) -> OtherRuns:
-        """The run that is shown, and those beside it. RequestRefused if only values are served."""
+        """Return the run that is shown, and those beside it. RequestRefused if only values are served."""
         if self._others is None:
             raise RequestRefused(HTTPStatus.NOT_FOUND, "these runs have values only, and no calls")
         return self._others
@@ -98,7 +98,7 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def values(self) -> ValueView:
-        """The comparison of values. RequestRefused if there is none."""
+        """Return the comparison of values. RequestRefused if there is none."""
         if self._values is None:
             raise RequestRefused(
                 HTTPStatus.NOT_FOUND, "no values of these runs were compared: see `weft compare --view`"
@@ -117,8 +117,8 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def url_for_browser(self) -> str:
-        """The address for the command line of a browser: all users can read it, but only this user can
-        use its token.
+        """Return the address for the command line of a browser: all users can read it, but only this user can use its
+        token.
         """
         return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self._for_browser}"
 
@@ -239,6 +239,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         return self.headers.get("Sec-Fetch-Mode") == "navigate" and self.headers.get("Sec-Fetch-Dest") == "document"
 
     def _check_token(self) -> None:
+        """Raise RequestRefused if the request's cookie does not have the token."""
         # Other servers of this machine set cookies for the same host, in any form: each is looked at for itself.
         kept = [part.strip().partition("=") for part in self.headers.get("Cookie", "").split(";")]
         if not any(name == self.server.cookie and self.server.is_token(value) for name, _, value in kept):
@@ -261,8 +262,9 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
     # Answers
 
     def _send_body(self, status: HTTPStatus, body: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
+        """Send a response with its headers."""
         if status == HTTPStatus.OK:
-            cuts.check()
+            cuts.check_for_cuts()
         headers = {**_SAFE, "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", **(more or {})}
         self.send_response(status)
         for name, value in headers.items():
@@ -290,6 +292,7 @@ class ViewRequestHandler(BaseHTTPRequestHandler):
         self._send_body(HTTPStatus.OK, body, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
 
     def _send_asset(self, name: str) -> None:
+        """Send a module or style sheet of the page. RequestRefused if there is none of this name."""
         body = load_assets().get(name)
         if body is None:
             raise RequestRefused(HTTPStatus.NOT_FOUND, "this server has no such page")

@@ -25,7 +25,7 @@ from weft.compare.values.tolerance import Tolerance
 from weft.errors import UsageError
 from weft.match import NONE
 from weft.terms.call_text import call_text
-from weft.trace.explored import kept
+from weft.trace.explored import read_explored
 from weft.view.run_view import RunView
 from weft.view.scale import Scale
 
@@ -52,7 +52,7 @@ class OtherRuns:
         """Return the folder of a run. UsageError for one that was neither named nor explored."""
         if self.named is not None and name == self.named.name:
             return self.named
-        outcomes = kept(self.picture.trace.path).get("outcomes", [])
+        outcomes = read_explored(self.picture.trace.path).get("outcomes", [])
         if name in {one["run"] for one in outcomes}:
             return self.picture.trace.path.resolve().with_name(name)
         raise UsageError(f"{name!r} is not a run beside this one")

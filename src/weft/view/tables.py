@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import Match
-from weft.report.tables import MAX_BLOCKS, MAX_ROWS, tables, to_json
-from weft.terms.describe import where
+from weft.report.tables import MAX_BLOCKS, MAX_ROWS, make_tables, to_json
+from weft.terms.describe import at_place
 from weft.trace import Rank, Trace
 from weft.view.culprits import waits_by_culprit
 from weft.view.links import Links
@@ -42,7 +42,7 @@ class IntervalTables:
 
     @cached_property
     def _whole(self) -> dict[str, Any]:
-        made = to_json(tables(self.trace, self.match))
+        made = to_json(make_tables(self.trace, self.match))
         return {**made, "culprits": waits_by_culprit(self.trace, self.match)}
 
     @cached_property
@@ -126,7 +126,7 @@ class IntervalTables:
             for place, *values in zip(at.tolist(), *sums, strict=True):
                 event = rank.event(span.start + place)
                 name = f"rank {rank.index}" if key == "rank" else event.function.name
-                row = rows.setdefault(name + (where(event) if key == "site" else ""), [0, 0, 0])
+                row = rows.setdefault(name + (at_place(event) if key == "site" else ""), [0, 0, 0])
                 row[:] = [have + int(value) for have, value in zip(row, values, strict=True)]
 
     def _wait_ns_between(self, waiter: Ints, cost: Ints, t0: int, t1: int) -> Ints:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.native.bridge import several
+from weft.native.bridge import as_c_array
 from weft.native.headers.view import BOX, Lanes, Row, kernel
 from weft.picture.classes import CLASSES, class_table
 from weft.safety.folders import cache_folder, make_private
@@ -77,7 +77,7 @@ class Timeline:
                 events=events, count=len(events), axis=self._axes[r:], ends=ends, last=self.last, block=self.block,
                 starts=self.starts[first:], sums=self.sums[first:],
             ))  # fmt: skip
-        self.c_rows = several(made, Row)
+        self.c_rows = as_c_array(made, Row)
 
     def build(self, progress: Progress | None = None) -> None:
         """Sum up all rows, on several cores. `progress(done, total)` is called with numbers of events."""

@@ -39,9 +39,9 @@ MOST_COLUMNS: Final = 8192
 MOST_CELLS: Final = 1024
 """Of a picture, in each direction."""
 REACHED: Final = 400
-"""Moments at which a difference reaches a probe or a rank first, that are told."""
+"""The most moments at which a difference reaches a probe or a rank first that are listed."""
 LISTED: Final = 16
-"""Elements of a value that are told one by one."""
+"""The most elements of a value that are listed one by one."""
 TICKS: Final = 8
 FAR: Final = 1e9
 """Units in the last place from which on their power of ten is enough."""
@@ -220,7 +220,7 @@ class ValueView:
                 raise UsageError(f"{list(window)} along {list(axes)} does not lie in an array of {shape}")
             if unit not in MEASURES or len(most) != len(axes) or not axes:
                 raise UsageError(
-                    f"an error is told as {' or '.join(MEASURES)}, in cells of each dimension of a picture"
+                    f"an error is given as {' or '.join(MEASURES)}, in cells of each dimension of a picture"
                 )
             room = [min(max(1, n), MOST_CELLS) for n in most]
             cells = error_cells(chosen.pairs, window, axes, room, MEASURES[unit])

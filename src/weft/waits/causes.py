@@ -26,11 +26,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.mpi.meaning import Act, Sync, base, every, named
+from weft.mpi.meaning import Act, Sync, all_meanings, base_name, functions_with
 from weft.native.headers.waits import Blocks, Late
 from weft.native.headers.waits import Cause as InC
 from weft.terms import calls
-from weft.terms.calls import masks, words
+from weft.terms.calls import masks_of, word_set
 from weft.trace.functions import FunctionTable
 
 
@@ -107,25 +107,25 @@ _BLOCKS_ALL: Final = (calls.WAITS & calls.OF_ALL) | calls.SENDRECVS
 _BLOCKS_FIRST: Final = calls.WAITS & (calls.OF_ANY | calls.OF_SOME)
 _POLLS: Final = calls.POLLS - {"Parrived"}
 
-_START_AND_END: Final = named(Act.BEGIN_OR_END)
-_OBJECTS: Final = frozenset(m.name for m in every().values() if {"COMM", "WINDOW"} & {*m.makes, m.frees}) | words(
-    "Open_port Close_port Type_commit Type_free Group_free Op_create Op_free"
-)
+_START_AND_END: Final = functions_with(Act.BEGIN_OR_END)
+_OBJECTS: Final = frozenset(
+    m.name for m in all_meanings().values() if {"COMM", "WINDOW"} & {*m.makes, m.frees}
+) | word_set("Open_port Close_port Type_commit Type_free Group_free Op_create Op_free")
 _WINDOWS: Final = (
-    (calls.ON_WINDOWS - calls.POLLS) - calls.syncs(Sync.FREE)
+    (calls.ON_WINDOWS - calls.POLLS) - calls.functions_with_sync(Sync.FREE)
 )  # fmt: skip
 
 _LATE: Final = (
     (Late.ALL, calls.ALL_TO_ALL - {"Barrier"}), (Late.FROM_ROOT, calls.FROM_ROOT), (Late.TO_ROOT, calls.TO_ROOT),
-    (Late.SCAN, calls.SCANS), (Late.BARRIER, words("Barrier")),
+    (Late.SCAN, calls.SCANS), (Late.BARRIER, word_set("Barrier")),
 )  # fmt: skip
 
 
 @cache
 def blocking_table(functions: FunctionTable) -> NDArray[np.uint8]:
     """Return how each function waits (enum weft_blocks), as a table by function id."""
-    table, of = np.zeros(65536, np.uint8), masks(functions)
-    collectives = calls.DATA_COLLECTIVES | calls.syncs(Sync.FENCE)
+    table, of = np.zeros(65536, np.uint8), masks_of(functions)
+    collectives = calls.DATA_COLLECTIVES | calls.functions_with_sync(Sync.FENCE)
     for how, names in (
         (Blocks.BLOCKS_ONE, _BLOCKS_ONE | collectives), (Blocks.BLOCKS_ALL, _BLOCKS_ALL),
         (Blocks.BLOCKS_FIRST, _BLOCKS_FIRST), (Blocks.POLLS, _POLLS),
@@ -137,21 +137,21 @@ def blocking_table(functions: FunctionTable) -> NDArray[np.uint8]:
 @cache
 def late_table(functions: FunctionTable) -> NDArray[np.uint8]:
     """Return for whom the members of a collective wait (enum weft_late), as a table by function id."""
-    table, of = np.zeros(65536, np.uint8), masks(functions)
+    table, of = np.zeros(65536, np.uint8), masks_of(functions)
     for sort, names in _LATE:
-        table[of.ids(calls.forms(names))] = sort
-    table[of.ids(calls.syncs(Sync.FENCE))] = Late.FENCE
+        table[of.ids(calls.forms_of(names))] = sort
+    table[of.ids(calls.functions_with_sync(Sync.FENCE))] = Late.FENCE
     return table
 
 
 @cache
 def non_waiting_causes(functions: FunctionTable) -> NDArray[np.uint8]:
     """Return the cause of time in calls that is not waiting, as a table by function id."""
-    table, of = np.zeros(65536, np.uint8), masks(functions)
+    table, of = np.zeros(65536, np.uint8), masks_of(functions)
     for cause, names in (
         (Cause.START_AND_END, _START_AND_END), (Cause.MANAGEMENT, _OBJECTS), (Cause.ONE_SIDED, _WINDOWS),
     ):  # fmt: skip
         table[of.ids(names)] = cause
-    files = [f.id for f in functions if base(f.name).startswith("File_")]
+    files = [f.id for f in functions if base_name(f.name).startswith("File_")]
     table[files] = Cause.FILES
     return table

@@ -16,8 +16,8 @@ from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.match import Match
 from weft.terms import calls
-from weft.terms.describe import where
-from weft.terms.event_findings import cause, finding
+from weft.terms.describe import at_place
+from weft.terms.event_findings import cause_key, make_finding
 from weft.trace import Event, Trace
 from weft.waits.causes import COLLECTIVE, Cause
 from weft.waits.imbalance import Imbalance, find_imbalance
@@ -180,7 +180,7 @@ class _FindingMaker:
         groups: dict[str, list[tuple[int, int]]] = {}
         for row, total in enumerate(pairs.ns.tolist()):
             one, two = self._calls_of_pair(pairs, row)
-            groups.setdefault(cause(one, two), []).append((total, row))
+            groups.setdefault(cause_key(one, two), []).append((total, row))
         for key, found in groups.items():
             if sum(ns for ns, _ in found) >= self.least:
                 yield self._make_finding(kind, text, key, pairs, sorted(found, reverse=True))
@@ -201,15 +201,15 @@ class _FindingMaker:
         work = _compare_work(self.trace, pairs, some, last) if kind == "wait-at-collective" else ""
         message = (
             f"{rank_words(waiters)} wait{'s' * (len(waiters) == 1)} {seconds(total)} ({share:.0%} of all ranks' time)"
-            f" in {calls.spoken(one.function.name)}{where(one)} "
+            f" in {calls.message_name(one.function.name)}{at_place(one)} "
             + text.format(
                 late=rank_words(late),
-                there=where(two),
+                there=at_place(two),
                 last=f"{rank_words(last)}, last to come" if last else "each other: each of them comes last in turn",
                 work=work,
             )
         )
-        return finding(
+        return make_finding(
             kind, message + (f"; {remark}" if remark else ""), [one, two],
             evidence=Cost(
                 ns=total, share=round(share, 4), base=base.words, base_ns=base.ns,
@@ -275,7 +275,7 @@ def _work_by_place(event: Event) -> dict[str, tuple[int, Event | None]]:
 
 
 def _place(event: Event) -> str:
-    return where(event).removeprefix(" at ")
+    return at_place(event).removeprefix(" at ")
 
 
 def _number_rows(columns: list[NDArray[np.generic]]) -> tuple[Ints, Ints]:

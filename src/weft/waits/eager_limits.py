@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.match import Match
 from weft.native.headers.waits import Messages
-from weft.terms.datatype_sizes import size_of
+from weft.terms.datatype_sizes import size_in_bytes
 from weft.trace import Rank, Trace
 from weft.trace.layout import ID_DYNAMIC, Def
 from weft.waits import kernels
@@ -46,7 +46,7 @@ def datatype_sizes(trace: Trace) -> list[Ints]:
 
 
 def _sizes(rank: Rank, ids: range) -> Ints:
-    sizes = (size_of(rank.datatype(id)) for id in ids)
+    sizes = (size_in_bytes(rank.datatype(id)) for id in ids)
     return np.array([-1 if size is None or not 0 <= size < 1 << 31 else size for size in sizes], np.int64)
 
 

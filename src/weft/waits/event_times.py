@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.native.bridge import addresses
+from weft.native.bridge import array_addresses
 from weft.native.headers.waits import Clocks, Span
 from weft.trace import Event, Trace
 from weft.trace.layout import EVENT
@@ -57,7 +57,7 @@ class EventTimes:
     @cached_property
     def clocks(self) -> Clocks:
         """Return the events and clocks of all ranks, as C reads them."""
-        places = addresses(self._events, EVENT, "events")
+        places = array_addresses(self._events, EVENT, "events")
         return Clocks(event_first=self.first.astype(np.uint64), events=places, axes=kernels.axes(self.trace.ranks))
 
     @cached_property

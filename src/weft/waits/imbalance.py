@@ -10,9 +10,9 @@ import numpy as np
 from weft.evidence import Evidence
 from weft.findings import Finding
 from weft.terms import calls
-from weft.terms.calls import masks, words
-from weft.terms.describe import where
-from weft.terms.event_findings import finding
+from weft.terms.calls import masks_of, word_set
+from weft.terms.describe import at_place
+from weft.terms.event_findings import make_finding
 from weft.trace import Event, Rank, Trace
 from weft.waits.ledger import Times, seconds
 
@@ -22,7 +22,7 @@ IMBALANCE: Final = 0.25
 _SITES: Final = 1 << 22
 """Site ids above are taken together: a record could name any number."""
 
-_ENDS: Final = words(
+_ENDS: Final = word_set(
     "Init Init_thread Session_init Finalize Session_finalize Initialized Finalized Query_thread Get_version"
     " Get_library_version"
 )
@@ -51,7 +51,7 @@ def find_imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
         return []
     events, place = _find_longest_computation(trace.ranks[busiest])
     return [
-        finding(
+        make_finding(
             "imbalance",
             f"rank {busiest} computes {seconds(most)} where the mean is {seconds(mean)}{place}: the others could have"
             f" used {seconds(lost)} together",
@@ -68,7 +68,7 @@ def _find_longest_computation(rank: Rank) -> tuple[list[Event], str]:
     # Site ids count from 1; calls of unknown place are distinguished by their function.
     sites = rank.events["site"].astype(np.int64)
     sites = np.where(sites == 0, rank.events["function"], np.minimum(sites, _SITES) + 65536)
-    ends = masks(rank.trace.functions).table(_ENDS)[rank.events["function"]]
+    ends = masks_of(rank.trace.functions).table(_ENDS)[rank.events["function"]]
     for word, keys, barred in (("before", sites[1:], ends[1:]), ("after", sites[:-1], ends[:-1])):
         kept = np.flatnonzero(~barred)
         if not len(kept):
@@ -77,6 +77,6 @@ def _find_longest_computation(rank: Rank) -> tuple[list[Event], str]:
         if 2 * total.max() >= gaps.sum():
             at = kept[keys[kept] == int(np.argmax(total))]
             event = rank.event(int(at[np.argmax(gaps[at])]) + (word == "before"))
-            return [event], f", most of it {word} {calls.spoken(event.function.name)}{where(event)}"
+            return [event], f", most of it {word} {calls.message_name(event.function.name)}{at_place(event)}"
     inner = np.flatnonzero(~ends)  # no one place
     return ([rank.event(int(inner[0]))] if len(inner) else []), ""

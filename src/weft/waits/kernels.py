@@ -74,7 +74,7 @@ def make_messages(mine: Posts, theirs: Posts, around: Surroundings, sizes: list[
         partner=mine.partner, their_event=theirs.event, their_args=theirs.args, peer=mine.peer, flags=mine.flags,
         their_flags=theirs.flags, blocks=around.blocks, host=around.host, sizes=None, rendezvous=(most, most),
     )  # fmt: skip
-    return [given.again(rank=rank, size_count=len(table), sizes=table) for rank, table in enumerate(sizes)]
+    return [given.copy_with(rank=rank, size_count=len(table), sizes=table) for rank, table in enumerate(sizes)]
 
 
 def late_senders(clocks: Clocks, given: Messages, found: Found) -> None:

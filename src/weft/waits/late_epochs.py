@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from weft.base.lazy import dataclass
 from weft.mpi.meaning import Sync
 from weft.terms import calls
-from weft.terms.argument_columns import columns, distinct, ints
-from weft.terms.calls import masks
+from weft.terms.argument_columns import decode_columns, integer_column, sorted_distinct
+from weft.terms.calls import masks_of
 from weft.terms.windows import Window, group_members, window_of
 from weft.trace import Rank, Trace
 from weft.waits.causes import Cause
 from weft.waits.event_times import EventTimes
 from weft.waits.kernels import Ints
 
-_OPENS = calls.syncs(Sync.START, Sync.POST)
-_ACCESS = calls.syncs(Sync.START, Sync.COMPLETE)
-_CALLS = calls.syncs(Sync.START, Sync.COMPLETE, Sync.POST, Sync.WAIT)
+_OPENS = calls.functions_with_sync(Sync.START, Sync.POST)
+_ACCESS = calls.functions_with_sync(Sync.START, Sync.COMPLETE)
+_CALLS = calls.functions_with_sync(Sync.START, Sync.COMPLETE, Sync.POST, Sync.WAIT)
 
 
 @dataclass
@@ -83,7 +83,7 @@ def _none() -> _Waits:
 def _read_epochs(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], _Epochs]]:
     """Yield the rank's epochs by kind (True: access) and window. `first`: index of the rank's first event in the row
     of all events."""
-    of, events = masks(rank.trace.functions), rank.events
+    of, events = masks_of(rank.trace.functions), rank.events
     rows = of.where(rank, _CALLS)
     rows = rows[events["error"][rows] == 0].astype(np.int64)
     if not len(rows):
@@ -91,11 +91,11 @@ def _read_epochs(rank: Rank, first: int) -> Iterator[tuple[tuple[bool, Window], 
     opens, accesses = (of.table(names)[events["function"][rows]] for names in (_OPENS, _ACCESS))
     group, handle = _groups_of_opening_calls(rank, rows, opens), events["object"][rows]
     windows: dict[Window, list[int]] = {}
-    for id in distinct(handle).tolist():
+    for id in sorted_distinct(handle).tolist():
         window = window_of(rank, id)
         if window is not None:
             windows.setdefault(window, []).append(id)
-    members = {id: frozenset(group_members(rank, id)) for id in distinct(group[opens]).tolist()}
+    members = {id: frozenset(group_members(rank, id)) for id in sorted_distinct(group[opens]).tolist()}
     for window, ids in windows.items():
         for sort in (True, False):
             mine = np.flatnonzero(np.isin(handle, ids) & (accesses == sort))
@@ -107,9 +107,9 @@ def _groups_of_opening_calls(rank: Rank, rows: Ints, opens: NDArray[np.bool_]) -
     """Return the group that each call which opens an epoch was given, 0 for the others."""
     group = np.zeros(len(rows), np.int64)
     opening = rows[opens]
-    for some, found in columns(rank, opening, frozenset(("group",))) if len(opening) else ():
+    for some, found in decode_columns(rank, opening, frozenset(("group",))) if len(opening) else ():
         if "group" in found:
-            group[np.searchsorted(rows, some)] = ints(found, "group")
+            group[np.searchsorted(rows, some)] = integer_column(found, "group")
     return group
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.match import Match
-from weft.terms.argument_columns import distinct
-from weft.terms.datatype_sizes import size_of
-from weft.terms.describe import where
+from weft.terms.argument_columns import sorted_distinct
+from weft.terms.datatype_sizes import size_in_bytes
+from weft.terms.describe import at_place
 from weft.trace import Rank, Trace
 from weft.trace.layout import COUNT_IN_TAIL
 from weft.waits.event_times import EventTimes
@@ -70,7 +70,7 @@ def _sum_by_key(clock: EventTimes, by: Key, spent: NDArray[np.int64], waits: NDA
         for place, n, ns, wait in zip(first.tolist(), count.tolist(), total.tolist(), waited.tolist(), strict=True):
             event = rank.event(rank.ahead + place)
             name = f"rank {rank.index}" if by == "rank" else event.function.name
-            name += where(event) if by == "site" else ""
+            name += at_place(event) if by == "site" else ""
             row = rows.setdefault(name, [0, 0, 0])
             row[0] += n
             row[1] += int(ns)
@@ -97,8 +97,8 @@ def sizes_in_bytes(rank: Rank, events: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the bytes of some sends; 0 if unknown, or more than a message can hold: then the record is damaged."""
     types, counts = rank.events["datatype"][events], rank.events["count"][events].astype(np.int64)
     size = np.zeros(len(events), np.int64)
-    for id in distinct(types).tolist():
-        size[types == id] = size_of(rank.datatype(id)) or 0
+    for id in sorted_distinct(types).tolist():
+        size[types == id] = size_in_bytes(rank.datatype(id)) or 0
     counts[(counts < 0) | (counts == COUNT_IN_TAIL) | (size.astype(np.float64) * counts > MOST_BYTES)] = 0
     return size * counts
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from weft.launch import job_step
 from weft.safety.peers import claim_name
-from weft.terms.library_code import of_library
+from weft.terms.library_code import is_library_file
 from weft.watchdogs import reporting
 from weft.watchdogs.settings import WatchdogSettings
 
@@ -118,7 +118,7 @@ def _identify_variables(frame: FrameType) -> list[object]:
 def _render_program_line(frame: FrameType | None) -> str:
     """Return `FILE:LINE FUNCTION` of the innermost frame that is not of a library, or of the innermost of all."""
     own = frame
-    while own is not None and of_library(own.f_code.co_filename):
+    while own is not None and is_library_file(own.f_code.co_filename):
         own = own.f_back
     at = own or frame
     return "?" if at is None else f"{at.f_code.co_filename}:{at.f_lineno} {at.f_code.co_name}"

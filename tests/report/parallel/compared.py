@@ -15,48 +15,48 @@ from mpi4py import MPI
 
 import weft
 from weft.native import threads
-from weft.report import Ground, Report, examine, to_json
-from weft.report.parallel.report import differences, examine_together
-from weft.report.parallel.team import Alone, Team
-from weft.report.segments import found_in_segments
-from weft.report.tables import tables_of
+from weft.report import AnalysisContext, Report, run_analyses, to_json
+from weft.report.parallel.report import examine_together, find_differences
+from weft.report.parallel.team import SingleWorker, Team
+from weft.report.segments import analyse_in_segments
+from weft.report.tables import make_tables_of_context
 from weft.segments import cut_points
 from weft.trace import Level, RunError
 
 
-def text(ground: Ground, report: Report) -> str:
+def text(ground: AnalysisContext, report: Report) -> str:
     """All that a report tells, and what could not be read; of an analysis that failed not where."""
     failures = [type(failure)(failure.analysis, failure.error) for failure in report.failures]
-    made = tables_of(ground) if ground.trace.level != Level.OUTCOMES and not failures else None
+    made = make_tables_of_context(ground) if ground.trace.level != Level.OUTCOMES and not failures else None
     return json.dumps([to_json(ground.trace, report.findings, failures, made), ground.trace.problems], indent=1)
 
 
 def serial(path: Path, least: int) -> str:
     """What one process finds."""
-    ground = Ground(weft.open(path))
-    return text(ground, examined(Alone(), ground, least) if least else examine(ground.trace, ground=ground))
+    ground = AnalysisContext(weft.open(path))
+    return text(ground, examined(SingleWorker(), ground, least) if least else run_analyses(ground.trace, ground=ground))
 
 
-def examined(team: Team | Alone, ground: Ground, least: int) -> Report:
+def examined(team: Team | SingleWorker, ground: AnalysisContext, least: int) -> Report:
     """The report in segments."""
-    found = found_in_segments(team, ground, lambda share, now: None, least)
+    found = analyse_in_segments(team, ground, lambda share, now: None, least)
     if not team.first:
         return Report(())
-    return Report(()) if found is None else examine(ground.trace, ground=ground, found=found)
+    return Report(()) if found is None else run_analyses(ground.trace, ground=ground, found=found)
 
 
 def main(folder: Path, least: int = 0) -> int:
     """Compare all runs; the first worker prints."""
     team, same, wrong = Team(MPI), 0, 0
     cut_points.A_RANK = 1  # type: ignore[misc]
-    threads.alone()
+    threads.use_one_thread()
     for path in sorted(folder.iterdir()):
         try:
-            ground = Ground(weft.open(path))
+            ground = AnalysisContext(weft.open(path))
         except RunError:
             continue
         try:
-            assert not differences(team, ground.trace)
+            assert not find_differences(team, ground.trace)
             report = examined(team, ground, least) if least else examine_together(team, ground)
         except BaseException as error:  # the others wait
             team.end(error, 4)

@@ -13,7 +13,7 @@ import pytest
 
 from races.test_races_against_enumeration import build, random_program, record
 from tests_support import ROOT, WEFT, execute
-from weft.report.parallel import shares
+from weft.report.parallel import divide_ranks
 from weft.report.parallel.report import WHOLE
 from weft.report.registry import ANALYSES
 from weft.trace import Trace
@@ -111,9 +111,9 @@ def test_several_processes_find_what_one_finds_in_200_random_programs(random_run
 @pytest.mark.matrix
 def test_the_random_programs_have_findings_of_many_kinds(random_runs: Path) -> None:
     """What is compared is not silence: every analysis that is shared out finds something."""
-    from weft.report import examine
+    from weft.report import run_analyses
 
-    kinds = {f.kind for path in random_runs.iterdir() if path.is_dir() for f in examine(Trace.open(path)).findings}
+    kinds = {f.kind for path in random_runs.iterdir() if path.is_dir() for f in run_analyses(Trace.open(path)).findings}
     assert kinds >= {
         "message-race", "potential-deadlock", "unmatched-send", "unmatched-receive", "type-mismatch", "truncation",
         "request-leak", "collective-mismatch",
@@ -193,12 +193,12 @@ FAILING = """
 import os, signal, sys
 from weft.report.parallel import messages
 from weft.cli.main import main
-whole = messages.extract
-def extract(trace, *room):
+whole = messages.extract_operations
+def extract_operations(trace, *room):
     if trace.share.start > 0:
         {what}
     return whole(trace, *room)
-messages.extract = extract
+messages.extract_operations = extract_operations
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -243,9 +243,9 @@ def test_ranks_are_shared_by_the_bytes_of_their_records(tmp_path: Path) -> None:
         b.ranks[7].barrier()
     trace = b.open()
     for count in (1, 2, 3, 8, 11):
-        of = shares(trace, count)
+        of = divide_ranks(trace, count)
         assert len(of) == count and [rank for share in of for rank in share] == list(range(8))
-    assert shares(trace, 2) == [range(7), range(7, 8)]
+    assert divide_ranks(trace, 2) == [range(7), range(7, 8)]
 
 
 def test_the_page_says_what_runs_on_the_first_process_alone() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from weft.trace import layout, packed, packing
 from weft.trace.builder import ANY, Builder, standard_functions
 from weft.trace.layout import Def, EndingKind, State
-from weft.trace.varint import put_s, put_u, put_z
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 NAMES = """Send Recv Irecv Waitall Comm_split Intercomm_create Win_create Allreduce Type_vector Type_create_struct
 Sendrecv File_open Testsome Iprobe Waitany Comm_spawn Put Alltoallw Get_count Pack""".split()
@@ -51,27 +51,55 @@ def sample(path: Path) -> None:
     r0.send(1, datatype=struct)
     r1.sendrecv(0, 0, thread=1, ticket=4)
     r1.call("MPI_File_open", filename="out.dat", comm=2, fh=256, amode=1, info=1)
-    r1.define(Def.MODULE, put_u(1) + put_u(0) + put_u(4096) + put_s("ab") + put_s("/bin/prog"))
-    r1.ends(
+    r1.define(
+        Def.MODULE,
+        encode_unsigned(1)
+        + encode_unsigned(0)
+        + encode_unsigned(4096)
+        + encode_string("ab")
+        + encode_string("/bin/prog"),
+    )
+    r1.add_ending(
         EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Traceback ...", python=[("a.py", 4, "f")]
     )
-    r1.ends(
+    r1.add_ending(
         EndingKind.SIGNAL, code=11, detail=1, address=0xDEAD, name="SIGSEGV", native=[(1, 77), (1, 90)], thread=None
     )
-    r1.define(Def.SITE, put_u(9) + put_u(1) + put_u(77) + put_u(0) + put_u(0) + put_u(1) + put_u(1) + put_u(90))
-    r1.define(Def.ENV, put_s("A=B"))
-    r1.define(Def.ARGV, put_u(2) + put_s("prog") + put_s("x"))
-    r1.define(Def.NAME, put_u(1) + put_u(256) + put_s("mine"))
+    r1.define(
+        Def.SITE,
+        encode_unsigned(9)
+        + encode_unsigned(1)
+        + encode_unsigned(77)
+        + encode_unsigned(0)
+        + encode_unsigned(0)
+        + encode_unsigned(1)
+        + encode_unsigned(1)
+        + encode_unsigned(90),
+    )
+    r1.define(Def.ENV, encode_string("A=B"))
+    r1.define(Def.ARGV, encode_unsigned(2) + encode_string("prog") + encode_string("x"))
+    r1.define(Def.NAME, encode_unsigned(1) + encode_unsigned(256) + encode_string("mine"))
     r2.open.recv(0)
     for rank in b.ranks:
-        rank.switch(7, parent=1, name="worker", site=3)
+        rank.switch_task(7, parent=1, name="worker", site=3)
         rank.send(1 - rank.index if rank.index < 2 else 0, tag=9)
-        rank.switch(1, kind=1)
+        rank.switch_task(1, kind=1)
         rank.send(0, tag=10)
-    r1.switch(9, thread=1, kind=2, until=1)
+    r1.switch_task(9, thread=1, kind=2, until=1)
     r1.sendrecv(0, 0, thread=1, ticket=5)
-    r0.define_task(Def.MODULE, put_u(1) + put_u(0) + put_u(0) + put_s("ab") + put_s("/bin/prog"))
-    r0.define_task(Def.SITE, put_u(3) + put_u(1) + put_u(77) + put_u(0) + put_u(0) + put_u(0))
+    r0.define_task(
+        Def.MODULE,
+        encode_unsigned(1) + encode_unsigned(0) + encode_unsigned(0) + encode_string("ab") + encode_string("/bin/prog"),
+    )
+    r0.define_task(
+        Def.SITE,
+        encode_unsigned(3)
+        + encode_unsigned(1)
+        + encode_unsigned(77)
+        + encode_unsigned(0)
+        + encode_unsigned(0)
+        + encode_unsigned(0),
+    )
     b.write()
     site = {"path": "/bin/prog", "build_id": "ab", "sites": {"77": [["prog.c", 3, "main"]]}}
     (path / "sites.json").write_text(json.dumps({"schema": "weft-sites/1", "modules": [site]}))
@@ -161,7 +189,7 @@ def switches(run: Path, r: random.Random) -> None:
     for rank in b.ranks:
         for _ in range(r.choice([1, 20])):
             rank.send(0, tag=1)
-            rank.switch(r.choice([0, 1, 7, 2**63 - 1, 2**63, 2**64 - 1]), parent=r.choice([0, 1, 2**64 - 1]),
+            rank.switch_task(r.choice([0, 1, 7, 2**63 - 1, 2**63, 2**64 - 1]), parent=r.choice([0, 1, 2**64 - 1]),
                         site=r.choice([0, 1, 2**32 - 1]), kind=r.choice([0, 1, 2, 3, 4, 2**32 - 1]),
                         until=r.choice([0, 0, 1, 2**32 - 1]), name=r.choice(["", "x"]))  # fmt: skip
             if r.random() < 0.1:
@@ -210,30 +238,44 @@ def hostile_definitions(run: Path, r: random.Random) -> None:
             child = r.choice([id, id - 1, id + 1, 4])
             ints = [r.choice([2, 2, 3, 2**31, -1, 2**62]) for _ in range(r.choice([0, 1, 3, 5]))]
             types = [child] * r.choice([0, 1, 2, 4])
-            body = put_u(id) + put_u(r.choice(huge)) + put_z(-5) + put_z(9) + put_u(r.randrange(25))
-            body += put_u(len(ints)) + b"".join(map(put_z, ints)) + put_u(0)
-            rank.define(Def.DATATYPE, body + put_u(len(types)) + b"".join(map(put_u, types)))
+            body = (
+                encode_unsigned(id)
+                + encode_unsigned(r.choice(huge))
+                + encode_signed(-5)
+                + encode_signed(9)
+                + encode_unsigned(r.randrange(25))
+            )
+            body += encode_unsigned(len(ints)) + b"".join(map(encode_signed, ints)) + encode_unsigned(0)
+            rank.define(Def.DATATYPE, body + encode_unsigned(len(types)) + b"".join(map(encode_unsigned, types)))
         elif r.random() < 0.4:
             runs = [
                 (r.choice([0, 0, 1, 0xFFFF]), r.choice([0, 1, 2**31]), r.choice([0, 1, -1]), r.choice([1, 2, *huge]))
             ]
-            members = put_u(1) + b"".join(put_u(w) + put_u(f) + put_z(s) + put_u(n) for w, f, s, n in runs)
-            body = (
-                put_u(id)
-                + put_u(r.choice([2, id, id - 1]))
-                + put_u(112)
-                + put_u(r.choice(huge))
-                + put_u(r.randrange(2))
+            members = encode_unsigned(1) + b"".join(
+                encode_unsigned(w) + encode_unsigned(f) + encode_signed(s) + encode_unsigned(n) for w, f, s, n in runs
             )
-            rank.define(Def.COMM, body + put_z(0) + put_s("k") + members + members)
+            body = (
+                encode_unsigned(id)
+                + encode_unsigned(r.choice([2, id, id - 1]))
+                + encode_unsigned(112)
+                + encode_unsigned(r.choice(huge))
+                + encode_unsigned(r.randrange(2))
+            )
+            rank.define(Def.COMM, body + encode_signed(0) + encode_string("k") + members + members)
         elif r.random() < 0.5:
             rank.define(kind, r.randbytes(r.choice([0, 1, 5, 40])))
         else:
-            rank.define(kind, put_u(id) + put_u(r.choice(huge)) + put_u(r.choice(huge)) + b"\xff" * r.randrange(12))
+            rank.define(
+                kind,
+                encode_unsigned(id)
+                + encode_unsigned(r.choice(huge))
+                + encode_unsigned(r.choice(huge))
+                + b"\xff" * r.randrange(12),
+            )
         rank.send(1, datatype=id, comm=r.choice([2, id]))
     if r.random() < 0.3:
-        rank.define(Def.ARGV, put_u(2**60))
-        rank._definitions += put_u(3) + put_u(2**50)
+        rank.define(Def.ARGV, encode_unsigned(2**60))
+        rank._definitions += encode_unsigned(3) + encode_unsigned(2**50)
     rank.state = State.RUNNING
     _replace(run, b)
 
@@ -246,9 +288,11 @@ def deep_types(run: Path, r: random.Random) -> None:
     mixed = r.random() < 0.5
     for _ in range(r.choice([30, 150, 3000])):
         if mixed:
-            made = rank.datatype("STRUCT", types=[made, "MPI_DOUBLE", made], integers=[3, 1, 1, 1], size=1, extent=1)  # type: ignore[list-item]
+            made = rank.define_datatype(
+                "STRUCT", types=[made, "MPI_DOUBLE", made], integers=[3, 1, 1, 1], size=1, extent=1
+            )  # type: ignore[list-item]
         else:
-            made = rank.datatype("CONTIGUOUS", types=[made], integers=[2**31 - 1], size=1, extent=1)  # type: ignore[list-item]
+            made = rank.define_datatype("CONTIGUOUS", types=[made], integers=[2**31 - 1], size=1, extent=1)  # type: ignore[list-item]
     rank.send(0, datatype=made)  # type: ignore[arg-type]
     _replace(run, b)
 
@@ -312,7 +356,7 @@ def strangers(run: Path, r: random.Random) -> None:
 
 def packs(run: Path, r: random.Random) -> None:
     """Put the records into a pack, and damage that anywhere, in its beginning, or in its index, written anew."""
-    made = packing.pack(run, lambda _: True)
+    made = packing.pack_records(run, lambda _: True)
     file = run / "ranks" / made.name
     data = bytearray(file.read_bytes())
     head, tail = np.frombuffer(data, packed.HEAD, count=1), b""

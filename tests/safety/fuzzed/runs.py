@@ -118,7 +118,7 @@ def _outcomes(run: Path) -> None:
     r = random.Random(0)
     b = Builder(ranks=2, path=run, level=Level.OUTCOMES, functions=records.some_functions())
     for rank in b.ranks:
-        rank.outcomes([r.randrange(16) for _ in range(300)])
+        rank.append_outcomes([r.randrange(16) for _ in range(300)])
     b.write()
 
 
@@ -341,9 +341,9 @@ def lay_plan(run: Path, r: random.Random) -> str:
     try:
         trace = weft.open(run)
         replay.recorded_command(trace, [], None)
-        plans, cut = replay.lay_plan(trace, args)
+        plans, cut = replay.make_plans(trace, args)
         if r.random() < 0.5:
-            replay.conduct(trace, plans, cut)
+            replay.make_conductor(trace, plans, cut)
     except WeftError as error:
         if not str(error):
             raise AssertionError("an error without a word") from error

@@ -43,7 +43,7 @@ def make(path: Path) -> None:
     r1.contents(b"8 bytes.")
     b.spawn([0, 1], 1, name="4711-1764160000000000000-1")
     r1.open.recv(0, tag=99, site=("step.py", 12, "finish"))
-    r0.ends(
+    r0.add_ending(
         EndingKind.EXCEPTION, name="KeyError", text="'missing'", traceback="Traceback (most recent call last):\n",
         who="Thread-1", python=[("step.py", 11, "finish")], thread=1,
     )  # fmt: skip

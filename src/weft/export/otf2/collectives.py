@@ -16,10 +16,10 @@ from weft.export.otf2.definitions import NOTHING, comm_members, member_table
 from weft.export.otf2.messages import sort_by_event
 from weft.export.otf2.record_rows import BEGUN, DONE, Kind, Records
 from weft.match import Collectives, Post
-from weft.mpi.meaning import Act, of
+from weft.mpi.meaning import Act, find_meaning
 from weft.terms import calls
-from weft.terms.argument_columns import Ragged, columns, distinct
-from weft.terms.datatype_sizes import size_of
+from weft.terms.argument_columns import Ragged, decode_columns, sorted_distinct
+from weft.terms.datatype_sizes import size_in_bytes
 from weft.terms.run_extent import Extent
 from weft.trace import Function, FunctionTable, Rank
 from weft.trace.layout import IN_PLACE, ROOT
@@ -31,7 +31,7 @@ _COUNTS: Final = frozenset(("recvcount", "recvcounts", "sendcounts", "recvtype")
 
 def collective_operation(name: str) -> int:
     """Return OTF2's operation for a function; _NO_OPERATION if there is none."""
-    found = of(name)
+    found = find_meaning(name)
     if found is None or found.act is not Act.COLLECTIVE:
         return _NO_OPERATION
     if found.kin in calls.COMM_MAKERS:
@@ -102,7 +102,7 @@ class CollectiveCalls:
             size, me = self._sizes_and_ranks(comms[rows])
             given = _FunctionVolumes(call, rows, known, size)
             at_root = np.ones(len(rows), np.bool_)
-            if "root" in known.by_name:
+            if "root" in known.parameters_by_name:
                 # In an intercommunicator the root itself says MPI_ROOT, and the rest of its group MPI_PROC_NULL.
                 root[rows] = np.where(call.peer[rows] == ROOT, me, self._root_members(call, rows, comms[rows]))
                 at_root = root[rows] == me
@@ -120,7 +120,7 @@ class CollectiveCalls:
         """Return the roots as members of their communicators."""
         found = np.full(len(rows), NOTHING, np.int64)
         peer = call.peer_rank[rows]
-        for comm in distinct(comms[comms >= 0]).tolist():
+        for comm in sorted_distinct(comms[comms >= 0]).tolist():
             mine = np.flatnonzero((comms == comm) & (peer >= 0))
             found[mine] = member_table(self._rank.trace, comm)[peer[mine]]
         return found
@@ -131,13 +131,13 @@ class _FunctionVolumes:
 
     def __init__(self, call: Block, rows: Ints, function: Function, size: Ints) -> None:
         self.size = size
-        row = of(function.name)
+        row = find_meaning(function.name)
         self.kin = row.kin if row else ""
         self.own = np.maximum(call.bytes[rows], 0)
         self.unit = np.maximum(call.type_size[rows], 0)
         self.in_place = call.events["buffer"][rows] == IN_PLACE
         self.counts: dict[str, Ints] = {}
-        for _, found in columns(call.rank, call.index[rows], _COUNTS):
+        for _, found in decode_columns(call.rank, call.index[rows], _COUNTS):
             for name, values in found.items():
                 sums = _sum_rows(values) if isinstance(values, Ragged) else values
                 if isinstance(sums, np.ndarray) and len(sums) == len(rows):
@@ -150,7 +150,7 @@ class _FunctionVolumes:
         if ids is None:
             return self.unit
         known, codes = encode_ids(ids)
-        return np.array([size_of(call.rank.datatype(i)) or 0 for i in known], np.int64)[codes]
+        return np.array([size_in_bytes(call.rank.datatype(i)) or 0 for i in known], np.int64)[codes]
 
     def _counted_bytes(self, name: str, unit: Ints) -> Ints:
         """Return the bytes of a count in the tail, or of a sum of counts."""

@@ -10,7 +10,7 @@ import _otf2
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.mpi.meaning import Form, Leaves, Share, of
+from weft.mpi.meaning import Form, Leaves, Share, find_meaning
 from weft.picture.classes import CLASSES, class_of
 from weft.trace import Communicator, Rank, Run, Trace
 
@@ -196,7 +196,7 @@ _BY_STRENGTH: Final = {
 
 def _region_role(name: str) -> str:
     """Return OTF2's role of a function's region."""
-    found = of(name)
+    found = find_meaning(name)
     if found is not None and found.moves and found.form is not Form.PERSISTENT:
         if found.sends is Share.NOTHING:
             return "BARRIER"

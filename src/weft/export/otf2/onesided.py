@@ -14,27 +14,27 @@ from weft.export.blocks import Block, Ints, encode_ids, function_table
 from weft.export.otf2.definitions import NOTHING, Definitions
 from weft.export.otf2.messages import EventRows
 from weft.export.otf2.record_rows import BEGUN, DONE, DURING, Kind, Records
-from weft.mpi.meaning import Access, Act, Sync, named, of
+from weft.mpi.meaning import Access, Act, Sync, find_meaning, functions_with
 from weft.terms import calls
-from weft.terms.argument_columns import columns
-from weft.terms.calls import catalogue, masks
+from weft.terms.argument_columns import decode_columns
+from weft.terms.calls import catalogue_of, masks_of
 from weft.terms.run_extent import Extent
 from weft.terms.windows import SHARED
 from weft.trace import Function, FunctionTable, Rank
 
 _TRANSFERS: Final = calls.RMA | calls.REQUEST_RMA
-_TO_ONE: Final = calls.syncs(Sync.UNLOCK, Sync.FLUSH)
-_TO_ALL: Final = calls.syncs(Sync.FENCE, Sync.UNLOCK_ALL, Sync.FLUSH_ALL, Sync.COMPLETE, Sync.FREE)
+_TO_ONE: Final = calls.functions_with_sync(Sync.UNLOCK, Sync.FLUSH)
+_TO_ALL: Final = calls.functions_with_sync(Sync.FENCE, Sync.UNLOCK_ALL, Sync.FLUSH_ALL, Sync.COMPLETE, Sync.FREE)
 """Calls after which transfers are complete at their targets."""
 
-_FETCHING: Final = named(Act.ACCESS, where=lambda m: Access.READ in m.access)
-_OF_ONE_ELEMENT: Final = named(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in m.access)
+_FETCHING: Final = functions_with(Act.ACCESS, where=lambda m: Access.READ in m.access)
+_OF_ONE_ELEMENT: Final = functions_with(Act.ACCESS, where=lambda m: Access.ONE_ELEMENT in m.access)
 _PROCESS_AND_MEMORY: Final = 3
 
 
 def _transfer_kind(function: Function) -> int:
     """Return the kind of record for a transfer by a function: put, get or atomic."""
-    found = of(function.name)
+    found = find_meaning(function.name)
     if found is not None and Access.ATOMIC in found.access:
         return Kind.RMA_ATOMIC
     return Kind.RMA_GET if found is not None and found.access is Access.READ else Kind.RMA_PUT
@@ -42,7 +42,7 @@ def _transfer_kind(function: Function) -> int:
 
 def _atomic_type(function: Function) -> int:
     """Return OTF2's type of an atomic operation; 0 if the function is not atomic."""
-    found = of(function.name)
+    found = find_meaning(function.name)
     if found is None or Access.ATOMIC not in found.access:
         return 0
     if found.kin == "Compare_and_swap":
@@ -64,8 +64,8 @@ class OneSidedCalls:
     def __init__(self, rank: Rank, definitions: Definitions) -> None:
         self._rank, self._definitions = rank, definitions
         functions = rank.trace.functions
-        self._masks = masks(functions)
-        self._any = catalogue(rank).count(self._masks.table(_TRANSFERS | _WINDOWS)) > 0
+        self._masks = masks_of(functions)
+        self._any = catalogue_of(rank).count(self._masks.table(_TRANSFERS | _WINDOWS)) > 0
         if not self._any:
             return
         self._kind, self._atomic = _transfer_tables(functions)
@@ -76,7 +76,7 @@ class OneSidedCalls:
         found = block.events["object"][place].astype(np.int64)
         requests = np.flatnonzero(self._masks.table(calls.REQUEST_RMA)[block.function[place]])
         which = block.index[place[requests]]
-        for events, values in columns(self._rank, which, frozenset(("win",))):
+        for events, values in decode_columns(self._rank, which, frozenset(("win",))):
             window = values.get("win")
             if isinstance(window, np.ndarray):
                 found[requests[np.searchsorted(which, events)]] = window
@@ -95,7 +95,7 @@ class OneSidedCalls:
     def _match_completions(self) -> EventRows:
         """Find the later call at which each transfer is complete at its target."""
         table = self._masks.table
-        every = np.concatenate([catalogue(self._rank).where(table(n)) for n in (_TRANSFERS, _TO_ONE, _TO_ALL)])
+        every = np.concatenate([catalogue_of(self._rank).where(table(n)) for n in (_TRANSFERS, _TO_ONE, _TO_ALL)])
         every.sort()
         block = Block(self._rank, every, Extent(0, 0))
         window = self._window_ids(block, np.arange(len(every)))
@@ -127,11 +127,14 @@ class OneSidedCalls:
 
     def _window_records(self, block: Block) -> Iterator[Records]:
         """Yield the records of windows that are made and freed, and of fences; all are collective."""
-        for names, kind in ((calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE), (calls.syncs(Sync.FREE), Kind.RMA_WIN_DESTROY)):
+        for names, kind in (
+            (calls.WINDOW_MAKERS, Kind.RMA_WIN_CREATE),
+            (calls.functions_with_sync(Sync.FREE), Kind.RMA_WIN_DESTROY),
+        ):
             place, window = self._calls_with_window(block, names)
             returned = ~block.open[place]
             yield Records(place[returned], DONE, kind, x=window[returned])
-        place, window = self._calls_with_window(block, calls.syncs(Sync.FENCE))
+        place, window = self._calls_with_window(block, calls.functions_with_sync(Sync.FENCE))
         place, window = place[~block.open[place]], window[~block.open[place]]
         yield Records(place, BEGUN, Kind.RMA_COLLECTIVE_BEGIN)
         barrier = int(_otf2.COLLECTIVE_OP_BARRIER.value)
@@ -162,7 +165,7 @@ class OneSidedCalls:
 
     def _lock_records(self, block: Block) -> Iterator[Records]:
         """Yield the records of requested, acquired and released locks."""
-        place, window = self._calls_with_window(block, calls.syncs(Sync.LOCK))
+        place, window = self._calls_with_window(block, calls.functions_with_sync(Sync.LOCK))
         shared = self._lock_types(block, place) == SHARED
         kinds = _otf2.LOCK_SHARED.value, _otf2.LOCK_EXCLUSIVE.value
         given = {
@@ -172,7 +175,7 @@ class OneSidedCalls:
         yield Records(place, BEGUN, Kind.RMA_REQUEST_LOCK, **given)
         got = ~block.open[place]
         yield Records(place[got], DONE, Kind.RMA_ACQUIRE_LOCK, **{name: values[got] for name, values in given.items()})
-        place, window = self._calls_with_window(block, calls.syncs(Sync.UNLOCK))
+        place, window = self._calls_with_window(block, calls.functions_with_sync(Sync.UNLOCK))
         place, window = place[~block.open[place]], window[~block.open[place]]
         peer = block.peer[place].astype(np.int64)
         yield Records(place, DONE, Kind.RMA_RELEASE_LOCK, x=window, y=peer & NOTHING, id=peer)
@@ -181,11 +184,11 @@ class OneSidedCalls:
         """Return the lock types of some calls."""
         found = np.zeros(len(place), np.int64)
         which = block.index[place]
-        for events, values in columns(self._rank, which, frozenset(("lock_type",))):
+        for events, values in decode_columns(self._rank, which, frozenset(("lock_type",))):
             kind = values.get("lock_type")
             if isinstance(kind, np.ndarray):
                 found[np.searchsorted(which, events)] = kind
         return found
 
 
-_WINDOWS: Final = calls.WINDOW_MAKERS | calls.syncs(Sync.FENCE, Sync.FREE, Sync.LOCK, Sync.UNLOCK)
+_WINDOWS: Final = calls.WINDOW_MAKERS | calls.functions_with_sync(Sync.FENCE, Sync.FREE, Sync.LOCK, Sync.UNLOCK)

@@ -12,7 +12,7 @@ from weft.export.otf2 import collectives, onesided
 from weft.export.otf2.definitions import Definitions
 from weft.export.otf2.messages import RankTraffic
 from weft.export.otf2.record_rows import ENTERED, LEFT, Kind, Records, sort_records
-from weft.terms.event_findings import said
+from weft.terms.event_findings import call_at
 from weft.trace import Event, Rank
 
 
@@ -60,6 +60,6 @@ class RankRecords:
         """Yield (text, start, end, location) of the calls in a block that never returned."""
         for place in np.flatnonzero(block.open).tolist():
             event = Event(self._rank, int(block.index[place]))
-            text = f"rank {self._rank.index} never returned from {said(event)}"
+            text = f"rank {self._rank.index} never returned from {call_at(event)}"
             location = self._definitions.location_number(self._rank, int(block.thread[place]))
             yield text, int(block.enter[place]), int(block.leave[place]), location

@@ -15,13 +15,13 @@ from weft.export.otf2.definitions import Definitions
 from weft.export.otf2.messages import MessageTraffic
 from weft.export.otf2.rank_records import RankRecords
 from weft.export.output import ExportCount, pair_operations
-from weft.terms.run_extent import extent, start_realtime_ns
+from weft.terms.run_extent import run_extent, start_realtime_ns
 from weft.trace import Trace
 
 
 def write(trace: Trace, folder: Path) -> list[ExportCount]:
     """Write the archive `folder`/traces.otf2, and return what it holds."""
-    run = extent(trace)
+    run = run_extent(trace)
     traffic = MessageTraffic(trace, pair_operations(trace, folder), run, folder)
     definitions = Definitions(trace)
     messages = opened = 0

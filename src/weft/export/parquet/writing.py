@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from weft.export.output import ExportCount, pair_operations
 from weft.export.parquet import calls, definitions, messages
-from weft.terms.run_extent import extent, start_realtime_ns
+from weft.terms.run_extent import run_extent, start_realtime_ns
 from weft.trace import Trace
 
 ROWS: Final = 1 << 16
@@ -21,7 +21,7 @@ ROWS: Final = 1 << 16
 def write(trace: Trace, folder: Path) -> list[ExportCount]:
     """Write the tables into a new folder, and return what they hold."""
     folder.mkdir()
-    run = extent(trace)
+    run = run_extent(trace)
     of = pair_operations(trace, folder)
     tables: list[tuple[str, str, pa.Schema, Iterable[dict[str, Any]]]] = [
         ("calls", "call", calls.SCHEMA, calls.read_call_columns(trace, run)),

@@ -26,7 +26,7 @@ from weft.export.perfetto.protobuf import (
     varint_column,
 )
 from weft.picture.classes import CLASSES, class_of
-from weft.terms.argument_columns import columns
+from weft.terms.argument_columns import decode_columns
 from weft.trace import Flag, Function, Parameter, Rank, Thread
 
 # Of TrackEvent.
@@ -196,7 +196,7 @@ class PacketSequence:
         wanted = {p.name: p for p in of.tail_in if not p.array and (p.type == "int" or p.handle)}
         if not wanted or not (block.events["flags"][which] & Flag.HAS_TAIL).all():
             return
-        for events, found in columns(self._rank, block.index[which], frozenset(wanted)):
+        for events, found in decode_columns(self._rank, block.index[which], frozenset(wanted)):
             if len(events) != len(which):
                 return
             for name, values in found.items():

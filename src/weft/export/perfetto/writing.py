@@ -15,13 +15,13 @@ from weft.export.output import ExportCount, pair_operations
 from weft.export.perfetto import tracks
 from weft.export.perfetto.flows import Flows
 from weft.export.perfetto.slices import PacketSequence
-from weft.terms.run_extent import extent, start_realtime_ns
+from weft.terms.run_extent import run_extent, start_realtime_ns
 from weft.trace import Trace
 
 
 def write(trace: Trace, path: Path) -> list[ExportCount]:
     """Write the trace file, and return what it holds."""
-    run = extent(trace)
+    run = run_extent(trace)
     flows = Flows(pair_operations(trace, path))
     slices = unfinished = 0
     numbers = itertools.count(1)

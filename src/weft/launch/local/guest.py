@@ -52,7 +52,7 @@ class GuestTask(SharedRun):
         return False
 
     def read_decision(self) -> str | None:
-        """Return how the other host ended the run, as this host's watcher was told; None while it goes on."""
+        """Return how the other host ended the run, as this host's watcher knows; None while it goes on."""
         if self._ended is None:
             try:
                 self._ended = (self.own / ENDED).read_text() or None

@@ -85,6 +85,7 @@ class SealedChannel:
             yield self._open_frame(frame)
 
     def _open_frame(self, frame: bytes) -> tuple[bytes, bytes]:
+        """Return kind and body of a frame. ProtocolError if its seal is wrong."""
         theirs = Side.RUN if self._side is Side.HOST else Side.HOST
         if not hmac.compare_digest(frame[:SEAL], self._seal(theirs, self._got, frame[SEAL:])):
             raise ProtocolError("a wrong seal: another secret, or changed on its way")

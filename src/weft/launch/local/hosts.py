@@ -159,6 +159,7 @@ class Hosts:
         self.all = [host for host in self.all if host.known or host.lost is None]
 
     def _accept(self) -> None:
+        """Accept the connection of a host."""
         with suppress(OSError):
             connection, address = self._listener.accept()
             self._make_room()
@@ -181,6 +182,7 @@ class Hosts:
             self._lose(next(host for host in waiting if host.network == most), "it did not show the secret")
 
     def _receive(self, host: Host) -> None:
+        """Receive data from a host, and handle the frames in it."""
         try:
             data = host.socket.recv(READ)
             if not data:
@@ -200,6 +202,7 @@ class Hosts:
         self._lose(host, (error.strerror or str(error)).lower())
 
     def _lose(self, host: Host, why: str) -> None:
+        """Mark a host as lost, and close its connection."""
         if host.lost is None:
             host.lost = why
             self.strangers[host.network] += not host.known
@@ -209,6 +212,7 @@ class Hosts:
             host.socket.close()
 
     def _flush(self, host: Host) -> None:
+        """Send as much of a host's pending output as its connection takes."""
         if host.lost is None and host.out:
             try:
                 del host.out[: host.socket.send(host.out)]
@@ -218,6 +222,7 @@ class Hosts:
                 self._fail(host, error)
 
     def _handle_frame(self, host: Host, kind: bytes, body: bytes) -> None:
+        """Handle one frame from a host: its name, its state, or a part of its records."""
         if kind == b"H" and not host.known:
             facts = decode_facts(body)
             host.name, host.folder = read_text(facts, "host") or "?", read_text(facts, "folder", 4096)
@@ -241,6 +246,7 @@ class Hosts:
             raise ProtocolError("a frame that fits nowhere")
 
     def _store_rank_names(self, host: Host, facts: dict[str, Any]) -> None:
+        """Store the names of records that a host reports. ProtocolError for an invalid list."""
         names = facts.get("ranks")
         if not isinstance(names, list) or not all(isinstance(name, str) and len(name) < 200 for name in names):
             raise ProtocolError("a list that holds no names")
@@ -250,6 +256,7 @@ class Hosts:
             raise ProtocolError("too many ranks")
 
     def _store_pack(self, host: Host, taking: PackReceiver) -> None:
+        """Store a complete pack of a host's records: the final one, or a snapshot."""
         host.taking = None
         if taking.folder.parent.name == INCOMING:
             host.gathered = taking

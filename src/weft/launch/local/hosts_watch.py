@@ -45,8 +45,8 @@ class HostsWatch(RankWatch):
 
     @property
     def is_standing_still(self) -> bool:
-        """Whether the job has stood still long enough to look for a deadlock; each host sees its own disk without
-        delay.
+        """Return whether the job has stood still long enough to look for a deadlock; each host sees its own disk
+        without delay.
         """
         return self.still_for >= QUIET
 

@@ -30,7 +30,7 @@ from weft.launch.rundir import RunDirectory
 from weft.launch.shared_run import APART, LINGER, SharedRun, StepTask, is_sibling_task
 
 UNHEARD: Final = 20.0
-"""Seconds after which a host without a connection is told of."""
+"""Seconds after which a host without a connection is reported."""
 PACKED: Final = 30.0
 """Seconds for a host without a connection to put its records into the run, and for each piece of a large pack."""
 GONE: Final = 3.0
@@ -165,6 +165,7 @@ class MultiHostRun(SharedRun):
         return [task for task in self.read_tasks() if task.rank not in ended and not self._is_lost(task)]
 
     def _is_lost(self, task: StepTask) -> bool:
+        """Return whether a task of the job step has ended without reporting, or its host is gone."""
         if task.host == os.uname().nodename:
             return task.pid != os.getpid() and not is_sibling_task(task.pid)
         known = [host for host in (self.hosts.hosts if self.hosts else []) if host.name == task.host]
@@ -287,6 +288,7 @@ def create_or_join(
     answering = rendezvous.RendezvousServer(step, path / "step") if possible and step.rank == 0 else None
 
     def prepare(run: RunDirectory) -> None:
+        """Listen for other hosts in the new run, or join the listener that another host has."""
         if answering is not None:
             answering.note_run_creation()
         elsewhere = rendezvous.find_listener(step, run.path / "step") if possible and answering is None else None

@@ -143,12 +143,14 @@ class PackReceiver:
         raise ProtocolError("a part that fits nowhere")
 
     def _begin_pack(self, body: bytes) -> None:
+        """Begin a pack of a host's records in an empty folder."""
         self.host = read_text(decode_facts(body), "host")
         shutil.rmtree(self.folder, ignore_errors=True)
         for below in ("ranks", "halo"):
             (self.folder / below).mkdir(parents=True)
 
     def _begin_file(self, body: bytes) -> None:
+        """Begin a file of the pack. ProtocolError for an invalid name or too many files."""
         facts = decode_facts(body)
         name, size = read_text(facts, "name"), read_number(facts, "size")
         if not self.host or self._file or not NAME.fullmatch(name) or name in self.names:
@@ -163,6 +165,7 @@ class PackReceiver:
         self._name, self._left, self._checksum = name, size, hashlib.sha256()
 
     def _end_file(self, body: bytes) -> None:
+        """End a file of the pack. ProtocolError if its checksum does not fit."""
         if self._file is None or self._left or body != self._checksum.digest():
             raise ProtocolError(f"the checksum of {self._name} does not fit")
         self.bytes += self._file.tell()
@@ -172,6 +175,7 @@ class PackReceiver:
         self._all.update(body)
 
     def _end_pack(self, body: bytes) -> None:
+        """End the pack. ProtocolError if its files, bytes or checksum do not fit."""
         facts = decode_facts(body)
         said = read_number(facts, "files"), read_number(facts, "bytes"), read_text(facts, "sha256")
         if self._file or said != (len(self.names), self.bytes, self._all.hexdigest()):

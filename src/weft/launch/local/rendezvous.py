@@ -84,6 +84,7 @@ class RendezvousServer:
         self._known.set()
 
     def _accept_hosts(self, listener: socket.socket) -> None:
+        """Accept hosts, and answer each in a thread of its own, up to a limit."""
         while True:
             with suppress(OSError):
                 one, _ = listener.accept()
@@ -93,6 +94,7 @@ class RendezvousServer:
                     one.close()
 
     def _answer_host(self, one: socket.socket) -> None:
+        """Tell a host whether this host sees the file that it named."""
         with one, suppress(OSError), self._releasing_slot():
             one.settimeout(GREETING)
             one.sendall(MAGIC)

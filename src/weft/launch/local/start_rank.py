@@ -21,7 +21,7 @@ from weft.errors import WeftError
 from weft.launch.launcher_line import PRELOAD
 from weft.launch.local.rank_setup import SECRET, RankSetup, decode_setup, make_host_folder
 from weft.mpi import prebuilt
-from weft.mpi.prebuilt import Shim
+from weft.mpi.prebuilt import BuiltRecorder
 from weft.safety.started import own_python
 
 PATIENCE: Final = 15.0
@@ -59,14 +59,14 @@ def prepare_environment(setup: RankSetup, secret: str, environment: dict[str, st
     return {**environment, **setup.variables, PRELOAD: preload, "WEFT_INTERNAL_RUN": str(setup.folder)}
 
 
-def find_recorder(setup: RankSetup) -> Shim:
+def find_recorder(setup: RankSetup) -> BuiltRecorder:
     """Return the recorder for this host's MPI, built here if there is none. Raises WeftError if it cannot be built."""
     library = Path(setup.library)
     if not library.exists():
         raise WeftError(
             f"there is no {library} on this host: the program's MPI must lie in the same place on all hosts"
         )
-    if (known := prebuilt.look(library)) is not None:
+    if (known := prebuilt.find_recorder(library)) is not None:
         return known
     # Only where it is built: what builds it takes longer to come than all of a start.
     from weft.launch.compiler import find_compiler
@@ -76,10 +76,10 @@ def find_recorder(setup: RankSetup) -> Shim:
     mpicc = setup.mpicc or find_compiler(MPILibrary(library))
     if mpicc is None:
         raise WeftError(f"no mpicc on this host builds for {library} (run `weft doctor` there)")
-    return shim.build(str(mpicc))
+    return shim.build_shim(str(mpicc))
 
 
-def start_watcher(setup: RankSetup, secret: str, shim: Shim) -> None:
+def start_watcher(setup: RankSetup, secret: str, shim: BuiltRecorder) -> None:
     """Start this host's watcher, and wait until `weft run` knows it or it has given up."""
     told, tell = os.pipe()
     between = os.fork()  # so that the program gets no child that it did not make

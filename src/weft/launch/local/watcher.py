@@ -66,6 +66,7 @@ class HostWatch(RankWatch):
     moves = 0
 
     def _is_silent(self) -> bool:
+        """Return whether the ranks of this host made no call since the last look; counts the other looks."""
         self._update_files()  # who is here has to be known at once: a host may be lost while a rank moves on and on
         silent = super()._is_silent()
         self.moves += not silent
@@ -139,6 +140,7 @@ class HostWatcher:
             self._lose()
 
     def _receive(self) -> None:
+        """Receive data from the run's host, and handle the requests in it. OSError if the connection is closed."""
         assert self.socket is not None
         data = self.socket.recv(1 << 16)
         if not data:
@@ -147,6 +149,7 @@ class HostWatcher:
             self._handle_request(kind, body)
 
     def _send(self, kind: bytes, body: bytes = b"") -> None:
+        """Send a frame to the run's host, if it is connected."""
         if self.socket is not None:
             try:
                 self.socket.sendall(self.channel.make_frame(kind, body))
@@ -170,6 +173,7 @@ class HostWatcher:
             self._lose()
 
     def _handle_request(self, kind: bytes, body: bytes) -> None:
+        """Do what the run's host asks: send a snapshot or all records, or end the ranks."""
         if kind != b"A":
             return
         asked = decode_facts(body)
@@ -282,6 +286,7 @@ class HostWatcher:
         return self.setup.run is not None and has_living_ranks(self.folder)
 
     def _end_ranks(self, files: list[Path]) -> None:
+        """End the ranks of this host, and remove the shared memory that they leave."""
         began = [header.started_ns for path in files if (header := rank_processes.read_rank_header(path)) is not None]
         rank_processes.end_ranks(files, GRACE)
         if began:

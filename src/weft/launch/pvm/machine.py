@@ -143,6 +143,7 @@ class VirtualMachine:
         return ":".join(dict.fromkeys(str(place) for place in places if not set(" :\t") & set(str(place))))
 
     def _await_daemon(self) -> None:
+        """Wait until the PVM daemon has started. MachineError, with its last words, if it does not."""
         limit = time.monotonic() + STARTING
         # The file is there before the daemon's address is in it.
         while not any(path.stat().st_size for path in (self.folder / "tmp").glob("pvmd.*")):

@@ -23,7 +23,7 @@ BURY: Final = 0.2
 """Seconds between looks for tasks that were killed."""
 LAST_LOOKS: Final = 4
 PATIENCE: Final = 5.0
-"""Seconds behind the program's end after which a person is told whom we wait for."""
+"""Seconds after the program's end until Weft says what it waits for."""
 LOST: Final = 3.0
 """Seconds that a program has to end by itself when the daemon is gone."""
 FAILED: Final = 4
@@ -52,6 +52,7 @@ class Supervisor:
         return LOOK
 
     def _look(self, now: float) -> None:
+        """Forward the output of the tasks, and mark those that were killed from time to time."""
         self.machine.forward_output()
         if now >= self._bury_at:
             self.machine.mark_killed_tasks()

@@ -60,6 +60,7 @@ def _write_state(file: int, state: State) -> None:
 
 
 def _close_server_record(path: Path) -> None:
+    """Mark the record of PVM's group server as ended, as it is killed with the machine."""
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         page = os.pread(file, PAGE, 0)

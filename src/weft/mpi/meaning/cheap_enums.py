@@ -74,6 +74,7 @@ class Flag(int, metaclass=Words):
 
     @classmethod
     def _member(cls, value: int) -> Any:
+        """Return the one object for a combination of words, which is made when it comes first."""
         known: dict[int, object] = cls.__dict__["_known"]
         if value not in known:
             known[value] = int.__new__(cls, value)

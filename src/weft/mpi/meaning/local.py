@@ -94,12 +94,13 @@ GIVES_KNOWN: Final = (
     "Type_get_contents File_get_view Errhandler_get Comm_get_errhandler File_get_errhandler Session_get_errhandler"
     " Win_get_errhandler"
 )
-"""What comes out may have been there before."""
+"""The functions whose result may have existed before."""
 
 GIVES_LASTING: Final = (
     "Type_create_f90_complex Type_create_f90_integer Type_create_f90_real Type_match_size Type_get_value_index"
 )
-"""A datatype that MPI has ready for parameters of Fortran's kinds, for a size or for a pair (18.1.9, 5.1.11)."""
+"""The functions that return a datatype which MPI has for parameters of Fortran's kinds, for a size or for a pair
+(18.1.9, 5.1.11)."""
 
 ASKED_BY_FORTRAN: Final = (
     "Comm_size Comm_rank Comm_remote_size Comm_test_inter Type_size Type_size_x Type_get_extent Type_get_extent_x"

@@ -17,6 +17,8 @@ _FAMILIES: Final = (
 )
 
 
-def refused(name: str) -> str | None:
-    """Why a function means nothing to Weft; None for those that have a row, and for what is not a function of MPI."""
+def why_refused(name: str) -> str | None:
+    """Return why a function means nothing to Weft; None for functions with a row, and for what is not a function of
+    MPI.
+    """
     return next((why for pattern, why in _FAMILIES if re.fullmatch(pattern, name)), None)

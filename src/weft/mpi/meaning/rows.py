@@ -1,7 +1,7 @@
-"""The table: what each function of the MPI standard means, stated once, family by family.
+"""States what each function of the MPI standard means, once, family by family.
 
-The rules are those of MPI-4.1; the sections stand beside the families. Functions that no library's program calls for
-what they do (the tools interface, conversions of handles) have no row but a reason, in refused.py.
+The rules are those of MPI-4.1; the sections are next to the families. Functions that no library's program calls for
+what they do (the tools interface, conversions of handles) have no row but a reason, in refusals.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WINDOWS = "windows"
 
 
 def all_rows() -> Iterator[Meaning]:
-    """Every row, each function once."""
+    """Yield every row, each function once."""
     for family in (
         _sends, _receives, _pairs, _probes, _partitions, _buffers, _requests, _data, _neighbours, _communicators,
         _processes, _windows, _accesses, _epochs, _file_collectives, _file_transfers, _begin_and_end, _local,
@@ -55,34 +55,39 @@ def _sends() -> Iterator[Meaning]:
         blocking = Meaning(name, Act.SEND, _MESSAGES, kin=name, mode=mode, leaves=leaves, waits=waits,
                            sends=Share.COUNT)  # fmt: skip
         yield blocking
-        yield _begun(blocking, "I" + name.lower())
-        yield _begun(blocking, name + "_init", Form.PERSISTENT)
+        yield _form_with_request(blocking, "I" + name.lower())
+        yield _form_with_request(blocking, name + "_init", Form.PERSISTENT)
     yield Meaning("Psend_init", Act.SEND, _MESSAGES, Form.PERSISTENT, "Send", mode=Mode.PARTITIONED,
                   waits=Waits.NOBODY, sends=Share.EACH, makes=("REQUEST",))  # fmt: skip
 
 
 def _receives() -> Iterator[Meaning]:
+    """Yield the receives, those of matched messages included (3.2, 3.8)."""
     blocking = Meaning("Recv", Act.RECEIVE, _MESSAGES, kin="Recv", leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
                        receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
     yield blocking
-    yield _begun(blocking, "Irecv")
-    yield _begun(blocking, "Recv_init", Form.PERSISTENT)
-    yield _begun(blocking, "Precv_init", Form.PERSISTENT)._replace(mode=Mode.PARTITIONED, receives=Share.EACH)
+    yield _form_with_request(blocking, "Irecv")
+    yield _form_with_request(blocking, "Recv_init", Form.PERSISTENT)
+    yield _form_with_request(blocking, "Precv_init", Form.PERSISTENT)._replace(
+        mode=Mode.PARTITIONED, receives=Share.EACH
+    )
     matched = blocking._replace(name="Mrecv", kin="Mrecv", act=Act.MATCHED_RECEIVE, frees="MESSAGE")
     yield matched
-    yield _begun(matched, "Imrecv")
+    yield _form_with_request(matched, "Imrecv")
 
 
 def _pairs() -> Iterator[Meaning]:
+    """Yield the calls that send one message and receive another (3.10)."""
     for name in ("Sendrecv", "Sendrecv_replace"):
         blocking = Meaning(name, Act.SEND_RECEIVE, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER,
                            sends=Share.COUNT, receives=Share.COUNT, traits=Trait.TELLS_STATUS)  # fmt: skip
         # Nothing nonblocking sends out of the buffer that it receives into, and would be a half of it.
         yield blocking._replace(traits=blocking.traits | Trait.IN_ONE_PIECE) if name.endswith("replace") else blocking
-        yield _begun(blocking, "I" + name.lower())
+        yield _form_with_request(blocking, "I" + name.lower())
 
 
 def _probes() -> Iterator[Meaning]:
+    """Yield the probes (3.8)."""
     for name, act, makes in (("Probe", Act.PROBE, ()), ("Mprobe", Act.MATCHED_PROBE, ("MESSAGE",))):
         blocking = Meaning(name, act, _MESSAGES, kin=name, leaves=Leaves.AFTER_PEER, waits=Waits.PEER, makes=makes)
         yield blocking
@@ -91,7 +96,7 @@ def _probes() -> Iterator[Meaning]:
 
 
 def _partitions() -> Iterator[Meaning]:
-    """Parts of a message (4.2)."""
+    """Yield the calls that mark or ask for parts of a message (4.2)."""
     for name in ("Pready", "Pready_range", "Pready_list"):
         yield Meaning(name, Act.PARTITION, _MESSAGES, kin=name, mode=Mode.PARTITIONED)
     yield Meaning("Parrived", Act.ASK, _MESSAGES, kin="Parrived", mode=Mode.PARTITIONED, traits=Trait.POLLS)
@@ -105,11 +110,11 @@ def _buffers() -> Iterator[Meaning]:
         yield Meaning(f"{of}detach{tail}", Act.FLUSH, _MESSAGES, kin=f"{of}detach{tail}", waits=Waits.RECEIVERS)
         waiting = Meaning(of + flush, Act.FLUSH, _MESSAGES, kin=of + flush, waits=Waits.RECEIVERS)
         yield waiting
-        yield _begun(waiting, f"{of}i{flush}")
+        yield _form_with_request(waiting, f"{of}i{flush}")
 
 
-def _begun(blocking: Meaning, name: str, form: Form = Form.NONBLOCKING) -> Meaning:
-    """The form of an operation that a request stands for: the call returns at once, the request waits."""
+def _form_with_request(blocking: Meaning, name: str, form: Form = Form.NONBLOCKING) -> Meaning:
+    """Return the form of an operation that makes a request: the call returns at once, the request waits."""
     return blocking._replace(name=name, form=form, makes=("REQUEST", *blocking.makes))
 
 
@@ -117,6 +122,7 @@ def _begun(blocking: Meaning, name: str, form: Form = Form.NONBLOCKING) -> Meani
 
 
 def _requests() -> Iterator[Meaning]:
+    """Yield the calls that complete, query, start and free requests (3.7, 3.9)."""
     numbers = {"": Many.ONE, "all": Many.ALL, "any": Many.ANY, "some": Many.SOME}
     for ending, many in numbers.items():
         yield Meaning("Wait" + ending, Act.COMPLETE, _REQUESTS, kin="Wait" + ending, many=many, waits=Waits.REQUESTS)
@@ -165,6 +171,7 @@ _WAITING_FOR_ALL = frozenset((_ALL, _TO_ROOT, Leaves.AFTER_LOWER, Leaves.AFTER_L
 
 
 def _data() -> Iterator[Meaning]:
+    """Yield the collectives that move data, in their three forms (6)."""
     for name, leaves, sends, receives, in_place in (*_DATA, *_REDUCTIONS):
         traits = Trait.REDUCES if name in {row[0] for row in _REDUCTIONS} else Trait.NONE
         if name == "Barrier":
@@ -188,8 +195,8 @@ def _neighbours() -> Iterator[Meaning]:
 
 def _three_forms(blocking: Meaning) -> Iterator[Meaning]:
     yield blocking
-    yield _begun(blocking, "I" + blocking.name.lower())
-    yield _begun(blocking, blocking.name + "_init", Form.PERSISTENT)
+    yield _form_with_request(blocking, "I" + blocking.name.lower())
+    yield _form_with_request(blocking, blocking.name + "_init", Form.PERSISTENT)
 
 
 # Communicators (7, 8.5) and processes (11)
@@ -213,7 +220,7 @@ def _communicators() -> Iterator[Meaning]:
     yield _collective("Intercomm_merge", topic, leaves=_ALL, makes=("COMM",), traits=Trait.BOTH_GROUPS)
     yield _collective("Dist_graph_create_adjacent", topic, makes=("COMM",))
     for name in ("Comm_idup", "Comm_idup_with_info"):
-        yield _begun(_collective(name.replace("idup", "dup"), topic, leaves=_ALL, makes=("COMM",)), name)
+        yield _form_with_request(_collective(name.replace("idup", "dup"), topic, leaves=_ALL, makes=("COMM",)), name)
     for name in ("Comm_create_group", "Comm_create_from_group", "Intercomm_create_from_groups"):
         yield _collective(name, topic, Over.GROUP, makes=("COMM",), traits=Trait.NAMED_FIRST)
     yield _collective("Comm_free", topic, frees="COMM")
@@ -238,6 +245,7 @@ def _processes() -> Iterator[Meaning]:
 
 
 def _windows() -> Iterator[Meaning]:
+    """Yield the collectives that make, free and synchronise windows (12.2, 12.5)."""
     for name in ("Win_create", "Win_allocate", "Win_allocate_shared", "Win_create_dynamic"):
         yield _collective(name, _WINDOWS, makes=("WINDOW",))
     # "a process can return only after all have called" (12.2.5)
@@ -257,7 +265,7 @@ def _accesses() -> Iterator[Meaning]:
         plain = Meaning(name, Act.ACCESS, _WINDOWS, kin=name, waits=Waits.HOLDER, access=access)
         yield plain
         if Access.ONE_ELEMENT not in access:
-            yield _begun(plain, "R" + name.lower())
+            yield _form_with_request(plain, "R" + name.lower())
 
 
 def _epochs() -> Iterator[Meaning]:
@@ -290,7 +298,7 @@ def _file_collectives() -> Iterator[Meaning]:
         yield whole._replace(name=whole.name + "_begin", form=Form.BEGIN)
         yield whole._replace(name=whole.name + "_end", form=Form.END)
         if word.endswith("_all"):
-            yield _begun(whole, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
+            yield _form_with_request(whole, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
 
 
 def _on_file(name: str, **facts: object) -> Meaning:
@@ -298,10 +306,11 @@ def _on_file(name: str, **facts: object) -> Meaning:
 
 
 def _file_transfers() -> Iterator[Meaning]:
+    """Yield the reads and writes of one process on a file (14.4)."""
     for word in "read write read_at write_at read_shared write_shared".split():
         alone = Meaning("File_" + word, Act.TRANSFER, FILES, kin="File_" + word)
         yield alone
-        yield _begun(alone, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
+        yield _form_with_request(alone, "File_i" + word)._replace(traits=Trait.TELLS_STATUS)
 
 
 # The rest
@@ -323,6 +332,7 @@ def _begin_and_end() -> Iterator[Meaning]:
 
 
 def _local() -> Iterator[Meaning]:
+    """Yield the functions that wait for nobody, from the lists of local.py."""
     traits: dict[str, Trait] = {}
     for trait, names in (
         (Trait.ANYTIME, ANYTIME), (Trait.ASKED_BY_FORTRAN, ASKED_BY_FORTRAN), (Trait.GIVES_KNOWN, GIVES_KNOWN),

@@ -229,61 +229,63 @@ class Meaning(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether it is a collective whose purpose is data, a barrier among them."""
+        """Return whether it is a collective whose purpose is data, a barrier included."""
         return self.act is Act.COLLECTIVE and self.topic == DATA
 
     @property
-    def neighbours(self) -> bool:
-        """Whether its members deal with those that a topology makes their neighbours."""
+    def is_neighbourhood(self) -> bool:
+        """Return whether its members communicate with those that a topology makes their neighbours."""
         return self.leaves is Leaves.AFTER_NEIGHBOURS
 
     @property
-    def rooted(self) -> bool:
-        """Whether one member, the root, gives all or gets all."""
+    def is_rooted(self) -> bool:
+        """Return whether one member, the root, sends to all or receives from all."""
         return self.leaves in (Leaves.AFTER_ROOT, Leaves.ROOT_AFTER_ALL)
 
     @property
     def counted(self) -> bool:
-        """Whether one count says how much each member brings: where it is 0, nobody need wait for that member."""
-        return self.sends in (Share.COUNT, Share.EACH) and self.moves and not self.neighbours
+        """Return whether one count says how much each member brings: if it is 0, nobody need wait for that member."""
+        return self.sends in (Share.COUNT, Share.EACH) and self.moves and not self.is_neighbourhood
 
     @property
     def uses_its_count(self) -> bool:
-        """Whether each member uses at least `count` elements of its first buffer, which a broadcast has alone."""
-        if not self.counted or (self.reduces and self.sends is Share.EACH):  # there `recvcount` is what comes out
+        """Return whether each member uses at least `count` elements of its first buffer, which a broadcast has
+        alone.
+        """
+        if not self.counted or (self.is_reduction and self.sends is Share.EACH):  # there `recvcount` is what comes out
             return False
         return self.leaves is not Leaves.AFTER_ROOT or self.sends is Share.COUNT
 
     @property
-    def by_value(self) -> bool:
-        """Whether members may owe nothing to each other, pair by pair."""
+    def has_pairwise_amounts(self) -> bool:
+        """Return whether members may owe nothing to each other, pair by pair."""
         lists = (Share.LISTED, Share.TYPED)
         return self.leaves is Leaves.AFTER_ALL and (self.sends in lists or self.receives in lists)
 
     @property
     def polls(self) -> bool:
-        """Whether programs call it over and over, until its answer is yes."""
+        """Return whether programs call it over and over, until its answer is yes."""
         return Trait.POLLS in self.traits
 
     @property
-    def reduces(self) -> bool:
-        """Whether it combines what members bring with an operation."""
+    def is_reduction(self) -> bool:
+        """Return whether it combines the members' contributions with an operation."""
         return Trait.REDUCES in self.traits
 
     @property
     def posts(self) -> bool:
-        """Whether its place among the calls of other threads decides what is matched, and can be kept."""
+        """Return whether its place among the calls of other threads decides what is matched, and can be enforced."""
         acts = (Act.SEND, Act.RECEIVE, Act.SEND_RECEIVE, Act.START)
         return self.act in acts and self.form is not Form.PERSISTENT and Trait.IN_ONE_PIECE not in self.traits
 
     @property
     def probes(self) -> bool:
-        """Whether it looks for a message that nobody received yet."""
+        """Return whether it looks for a message that nobody received yet."""
         return self.act in (Act.PROBE, Act.MATCHED_PROBE)
 
     @property
     def local(self) -> bool:
-        """Whether it returns whatever other processes do. Making a persistent collective may wait (6.13)."""
+        """Return whether it returns whatever other processes do. Making a persistent collective may wait (6.13)."""
         if self.form is Form.PERSISTENT:
             return self.act is not Act.COLLECTIVE
         return self.waits is Waits.NOBODY or self.form is Form.NONBLOCKING

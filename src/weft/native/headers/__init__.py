@@ -7,19 +7,20 @@ another layout in C would be silently misread.
 from __future__ import annotations
 
 from weft.errors import WeftError
-from weft.native.shared import state
+from weft.native.shared import header_state
 
 REMEDY = "reinstall weft-debugger, or run `make kernel` in a checkout"
 
 
-def _check() -> None:
+def _check_state() -> None:
+    """Raise WeftError if the native side was not built, or a header has changed since."""
     try:
-        # The build makes it: where it is missing, that is told.
+        # The build makes it: if it is missing, an error says so.
         from weft.native.headers.made_for import STATE
     except ImportError:
         raise WeftError(f"Weft's native side is not built: {REMEDY}") from None
-    if state() != STATE:
+    if header_state() != STATE:
         raise WeftError(f"a header of Weft's native side was changed after it was built: {REMEDY}")
 
 
-_check()
+_check_state()

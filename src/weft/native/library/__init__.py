@@ -1,4 +1,6 @@
-"""What the libraries of C and Fortran read and write for a program: C that `weft cc` and `weft check` both compile."""
+"""Lists the C sources that say what libc and libgfortran read and write for a program, for `weft cc` and `weft
+check`.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,17 @@ from pathlib import Path
 from weft.errors import WeftError
 
 
-def headers() -> list[Traversable]:
-    """The sources: each is included by an object that defines what they want."""
+def library_headers() -> list[Traversable]:
+    """Return the sources: each is included by an object that defines what they want."""
     return [files("weft.native.library") / name for name in ("fortran.h", "libc.h")]
 
 
 @cache
-def wrapped(*objects: Path) -> tuple[str, ...]:
-    """The functions whose calls the linker is to send to these object files. WeftError where they cannot be read."""
+def wrapped_functions(*objects: Path) -> tuple[str, ...]:
+    """Return the functions whose calls the linker is to send to these object files.
+
+    WeftError if they cannot be read.
+    """
     try:
         listed = subprocess.run(["nm", *map(str, objects)], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from weft.report.parallel.division import shares
-from weft.report.parallel.messages import Shared, shared_match
-from weft.report.parallel.team import Alone, Team
-from weft.report.parallel.whole import gathered
+from weft.report.parallel.division import divide_ranks
+from weft.report.parallel.messages import SharedMatch, match_shared
+from weft.report.parallel.team import SingleWorker, Team
+from weft.report.parallel.whole import gather_match
 
-__all__ = ["Alone", "Shared", "Team", "gathered", "shared_match", "shares"]
+__all__ = ["SharedMatch", "SingleWorker", "Team", "divide_ranks", "gather_match", "match_shared"]

@@ -1,4 +1,4 @@
-"""Which ranks of a run are whose: neighbours stay together, and every worker has about as many bytes of record."""
+"""Divides the ranks of a run among workers: neighbours stay together, and each gets about as many bytes of record."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from weft.trace import Trace
 
 A_RANK: Final = 64 << 10
-"""Bytes of record that cost as much as a rank costs whatever it did."""
+"""The bytes of record that cost as much to read as the fixed cost of a rank."""
 
 
-def shares(trace: Trace, size: int) -> list[range]:
-    """The ranks of each of `size` workers: all ranks in their order, one worker's behind the other's."""
+def divide_ranks(trace: Trace, size: int) -> list[range]:
+    """Return the ranks of each of `size` workers: consecutive ranges of all ranks in their order."""
     weights = [A_RANK + (rank.file.size if rank.file else 0) for rank in trace.ranks]
     middles = np.cumsum(weights) - np.array(weights) / 2
     goals = sum(weights) * np.arange(1, size) / size

@@ -1,7 +1,7 @@
-"""The match of a worker's ranks: each has the sends to its ranks from the others, and the receives that took its own.
+"""Matches a worker's ranks: each gets the sends to its ranks from the others, and the receives that took its own.
 
-The rows of other workers' ranks stand where a whole match has them, between or beside the own ones: by rank, in posting
-order. Besides the partners of own rows there are those that nobody took, among which a near miss is looked for.
+The rows of other workers' ranks are where a whole match has them, between or beside the own ones: by rank, in posting
+order. Besides the partners of own rows there are unmatched ones, among which near misses are searched.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.base.lazy import dataclass
-from weft.match import NONE, Match, Post, Posts, instances, pair
-from weft.match.operations import Operations, extract
+from weft.match import NONE, Match, Post, Posts, group_collectives, pair_posts
+from weft.match.operations import Operations, extract_operations
 from weft.report.parallel.team import Team
 from weft.trace import Trace
 
@@ -30,7 +30,7 @@ ROW: Final = np.dtype(
 
 
 @dataclass
-class Shared:
+class SharedMatch:
     """A worker's match, and what its rows are in the whole one.
 
     `sends` and `recvs` by row: the number among the rows of the worker whose rank it is.
@@ -42,22 +42,22 @@ class Shared:
     recvs: NDArray[np.uint32]
 
 
-def shared_match(team: Team, trace: Trace, shares: list[range]) -> Shared:
-    """The match of this worker's ranks. Called by all workers together."""
-    own = extract(trace)
-    coming = np.concatenate(team.exchange(_leaving(own.sends, shares, team.rank)))
-    sends = _Joined(own.sends, coming, trace.share)
-    pair(trace.share, sends.posts, own.recvs, own.probes)
-    taken = np.concatenate(team.exchange(_answers(own.recvs, sends, shares)))
-    recvs = _Joined(own.recvs, taken, trace.share)
-    _link(sends, recvs)
-    sends, recvs = _with_left(team, own, sends, recvs)
+def match_shared(team: Team, trace: Trace, shares: list[range]) -> SharedMatch:
+    """Return the match of this worker's ranks. All workers call it together."""
+    own = extract_operations(trace)
+    coming = np.concatenate(team.exchange_rows(_sends_to_workers(own.sends, shares, team.rank)))
+    sends = _JoinedRows(own.sends, coming, trace.share)
+    pair_posts(trace.share, sends.posts, own.recvs, own.probes)
+    taken = np.concatenate(team.exchange_rows(_receives_for_workers(own.recvs, sends, shares)))
+    recvs = _JoinedRows(own.recvs, taken, trace.share)
+    _link_partners(sends, recvs)
+    sends, recvs = _add_unmatched(team, own, sends, recvs)
     colls = own.collectives
-    match = Match(trace, sends.posts, recvs.posts, own.probes, colls, instances(colls))
-    return Shared(match, shares, sends.numbers, recvs.numbers)
+    match = Match(trace, sends.posts, recvs.posts, own.probes, colls, group_collectives(colls))
+    return SharedMatch(match, shares, sends.numbers, recvs.numbers)
 
 
-class _Joined:
+class _JoinedRows:
     """Own rows and some of others' ranks as one: own ones begin at `shift`, the k-th other one is at `places[k]`."""
 
     def __init__(self, own: Posts, others: Rows, share: range) -> None:
@@ -67,26 +67,26 @@ class _Joined:
         self.places = np.arange(len(others)) + np.where(np.arange(len(others)) < low, 0, len(own))
         counts = np.diff(own.first) + np.bincount(others["rank"], minlength=len(own.first) - 1).astype(np.uint64)
         first = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
-        joined = (_join(others[name], getattr(own, name), low) for name in COLUMNS)
+        joined = (_insert_own(others[name], getattr(own, name), low) for name in COLUMNS)
         nobody = np.full(len(others), NONE, np.uint32)
         self.posts = Posts(first=first, **dict(zip(COLUMNS, joined, strict=True)),
-                           partner=_join(nobody, own.partner, low))  # fmt: skip
-        self.numbers = _join(others["row"], np.arange(len(own), dtype=np.uint32), low)
+                           partner=_insert_own(nobody, own.partner, low))  # fmt: skip
+        self.numbers = _insert_own(others["row"], np.arange(len(own), dtype=np.uint32), low)
 
     @property
-    def mine(self) -> slice:
+    def own_rows(self) -> slice:
         """Where the own rows are."""
         return slice(self.shift, self.shift + len(self.own))
 
 
-def _join(others: NDArray[Any], own: NDArray[Any], low: int) -> NDArray[Any]:
+def _insert_own(others: NDArray[Any], own: NDArray[Any], low: int) -> NDArray[Any]:
     if not len(others):
         return own
     return np.concatenate([others[:low], own, others[low:]])
 
 
-def rows_of(posts: Posts, which: NDArray[Any], theirs: NDArray[Any] | int = NONE) -> Rows:
-    """Rows as they are sent."""
+def pack_rows(posts: Posts, which: NDArray[Any], theirs: NDArray[Any] | int = NONE) -> Rows:
+    """Return rows as they are sent to other workers."""
     rows = np.empty(len(which), ROW)
     rows["rank"] = np.searchsorted(posts.first, which.astype(np.uint64), side="right") - 1
     rows["row"], rows["theirs"] = which, theirs
@@ -95,31 +95,31 @@ def rows_of(posts: Posts, which: NDArray[Any], theirs: NDArray[Any] | int = NONE
     return rows
 
 
-def owners(shares: list[range], ranks: NDArray[Any]) -> NDArray[np.int64]:
-    """Whose each rank is; -1 of what is no rank."""
+def worker_of_ranks(shares: list[range], ranks: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the worker of each rank; -1 for what is not a rank."""
     starts = np.array([share.start for share in shares])
     found: NDArray[np.int64] = np.where(ranks < 0, -1, np.searchsorted(starts, ranks, side="right") - 1)
     return found
 
 
-def _leaving(sends: Posts, shares: list[range], me: int) -> list[Rows]:
-    """By worker the sends to its ranks."""
-    to = owners(shares, sends.peer)
-    return [rows_of(sends, np.flatnonzero(to == other) if other != me else np.zeros(0, np.int64))
+def _sends_to_workers(sends: Posts, shares: list[range], me: int) -> list[Rows]:
+    """Return by worker the sends to its ranks."""
+    to = worker_of_ranks(shares, sends.peer)
+    return [pack_rows(sends, np.flatnonzero(to == other) if other != me else np.zeros(0, np.int64))
             for other in range(len(shares))]  # fmt: skip
 
 
-def _answers(recvs: Posts, sends: _Joined, shares: list[range]) -> list[Rows]:
-    """By worker the receives that took its sends."""
+def _receives_for_workers(recvs: Posts, sends: _JoinedRows, shares: list[range]) -> list[Rows]:
+    """Return by worker the receives that took its sends."""
     took = sends.posts.partner[sends.places]
     taken = np.flatnonzero(took != NONE)
-    of = owners(shares, sends.others["rank"][taken].astype(np.int64))
-    return [rows_of(recvs, took[taken[of == other]].astype(np.int64), sends.others["row"][taken[of == other]])
+    of = worker_of_ranks(shares, sends.others["rank"][taken].astype(np.int64))
+    return [pack_rows(recvs, took[taken[of == other]].astype(np.int64), sends.others["row"][taken[of == other]])
             for other in range(len(shares))]  # fmt: skip
 
 
-def _link(sends: _Joined, recvs: _Joined) -> None:
-    """Partners as rows of the joined columns: those of sends still count own receives."""
+def _link_partners(sends: _JoinedRows, recvs: _JoinedRows) -> None:
+    """Turn partners into rows of the joined columns: those of sends still count own receives."""
     partner = sends.posts.partner
     partner[partner != NONE] += np.uint32(recvs.shift)
     answered = sends.shift + recvs.others["theirs"].astype(np.int64)
@@ -127,44 +127,46 @@ def _link(sends: _Joined, recvs: _Joined) -> None:
     recvs.posts.partner[recvs.places] = answered
 
 
-def _with_left(team: Team, own: Operations, sends: _Joined, recvs: _Joined) -> tuple[_Joined, _Joined]:
-    """The same with what the other workers' ranks sent and received, and nobody took or sent."""
-    told = [team.columns(_left(joined)) for joined in (sends, recvs)]
+def _add_unmatched(
+    team: Team, own: Operations, sends: _JoinedRows, recvs: _JoinedRows
+) -> tuple[_JoinedRows, _JoinedRows]:
+    """Return both joined columns with what the other workers' ranks sent and received that nobody took or sent."""
+    told = [team.all_gather_rows(_unmatched_own(joined)) for joined in (sends, recvs)]
     left = [np.concatenate(parts[: team.rank] + parts[team.rank + 1 :]) for parts in told]
     share = sends.share
     left[0] = left[0][(left[0]["peer"] < share.start) | (left[0]["peer"] >= share.stop)]  # those to own ranks are here
     if not len(left[0]) and not len(left[1]):
         return sends, recvs
     before = (sends, recvs)
-    wider = [_Joined(joined.own, np.concatenate([joined.others, more]), joined.share)
+    wider = [_JoinedRows(joined.own, np.concatenate([joined.others, more]), joined.share)
              for joined, more in zip(before, left, strict=True)]  # fmt: skip
-    moved = [_moved(one, more) for one, more in zip(before, wider, strict=True)]
+    moved = [_new_places(one, more) for one, more in zip(before, wider, strict=True)]
     for one, more, here, there in zip(before, wider, moved, reversed(moved), strict=True):
         partner = np.full(len(more.posts), NONE, np.uint32)
-        partner[here] = _through(there, one.posts.partner)
+        partner[here] = _translate_rows(there, one.posts.partner)
         more.posts.partner = partner
-    own.probes.partner = _through(moved[0], own.probes.partner)
+    own.probes.partner = _translate_rows(moved[0], own.probes.partner)
     return wider[0], wider[1]
 
 
-def _left(joined: _Joined) -> Rows:
-    """Own rows without a partner, by their own numbers."""
-    posts, mine = joined.posts, joined.mine
+def _unmatched_own(joined: _JoinedRows) -> Rows:
+    """Return own rows without a partner, by their own numbers."""
+    posts, mine = joined.posts, joined.own_rows
     free = (posts.partner[mine] == NONE) & ((posts.flags[mine] & Post.CANCELLED) == 0)
-    return rows_of(joined.own, np.flatnonzero(free))
+    return pack_rows(joined.own, np.flatnonzero(free))
 
 
-def _moved(one: _Joined, wider: _Joined) -> NDArray[np.uint32]:
-    """The place that each row of joined columns has in wider ones."""
+def _new_places(one: _JoinedRows, wider: _JoinedRows) -> NDArray[np.uint32]:
+    """Return the place that each row of joined columns has in wider ones."""
     to = np.empty(len(one.posts), np.uint32)
-    to[one.mine] = np.arange(wider.mine.start, wider.mine.stop)
+    to[one.own_rows] = np.arange(wider.own_rows.start, wider.own_rows.stop)
     keys = [joined.others["rank"].astype(np.uint64) << 32 | joined.others["row"] for joined in (one, wider)]
     to[one.places] = wider.places[np.searchsorted(keys[1], keys[0])]
     return to
 
 
-def _through(places: NDArray[np.uint32], rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The rows, where they are now."""
+def _translate_rows(places: NDArray[np.uint32], rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return rows with their new places; NONE stays."""
     found = rows.copy()
     known = rows != NONE
     found[known] = places[rows[known]]

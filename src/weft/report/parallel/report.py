@@ -14,48 +14,48 @@ from typing import Final
 
 import weft
 from weft.findings import Finding
-from weft.report.analysis import Report, examine
-from weft.report.attempt import Found, Progress, attempt, may_find
+from weft.report.analysis import Report, run_analyses
+from weft.report.attempt import Found, Progress, call_or_fail, may_find
 from weft.report.failure import Failure
-from weft.report.ground import Ground
-from weft.report.parallel import Team, gathered, shared_match, shares
+from weft.report.ground import AnalysisContext
+from weft.report.parallel import Team, divide_ranks, gather_match, match_shared
 from weft.report.registry import ANALYSES, Analysis
-from weft.report.segments import found_in_segments
+from weft.report.segments import analyse_in_segments
 from weft.systems import MPI
-from weft.terms.analysis_sections import Part, first
+from weft.terms.analysis_sections import AnalysisSection, limit_groups
 from weft.trace import Level, Trace
 
 Groups = list[list[Finding]]
-"""What a part found."""
+"""What a section found."""
 
 WHOLE: Final = tuple(analysis.name for analysis in ANALYSES if not analysis.by_rank and analysis.parts is None)
 """The analyses that the first worker runs alone."""
 
 
-def shareable(trace: Trace) -> bool:
-    """Whether several workers can share the run: others are analysed by the first one alone."""
+def can_be_shared(trace: Trace) -> bool:
+    """Return whether several workers can share the run; the first one analyses others alone."""
     return trace.level != Level.OUTCOMES and trace.system is MPI and trace.suffix is None and trace.until is None
 
 
-def examine_together(team: Team, ground: Ground, progress: Progress | None = None) -> Report:
-    """The report at the first worker, an empty one at the others. Called by all workers together."""
+def examine_together(team: Team, ground: AnalysisContext, progress: Progress | None = None) -> Report:
+    """Return the report at the first worker, an empty one at the others. All workers call it together."""
     trace = ground.trace
-    if shareable(trace):
-        found: Mapping[str, Found] | None = found_in_segments(team, ground, progress or (lambda share, now: None))
+    if can_be_shared(trace):
+        found: Mapping[str, Found] | None = analyse_in_segments(team, ground, progress or (lambda share, now: None))
         if found is None:
-            found = _Workers(team, ground).found
-        return examine(trace, ground=ground, progress=progress, found=found) if team.first else Report(())
-    return examine(trace, ground=ground, progress=progress) if team.first else Report(())
+            found = _SharedAnalyses(team, ground).found
+        return run_analyses(trace, ground=ground, progress=progress, found=found) if team.is_first else Report(())
+    return run_analyses(trace, ground=ground, progress=progress) if team.is_first else Report(())
 
 
-def differences(team: Team, trace: Trace) -> list[str]:
-    """What a worker sees of the run that the first one sees otherwise. Called by all workers together."""
+def find_differences(team: Team, trace: Trace) -> list[str]:
+    """Return what a worker sees of the run that differs from the first one's. All workers call it together."""
     names = hashlib.sha256(repr([(rank.file.name, rank.file.size) for rank in trace.ranks if rank.file]).encode())
     seen = {
         "Weft": weft.__version__, "ranks": str(len(trace.ranks)), "calls": f"{trace.event_count:,}",
         "files of ranks": names.hexdigest()[:12], "communicators": str(len(trace.communicators)),
     }  # fmt: skip
-    of_all = team.everybody(seen)
+    of_all = team.all_gather(seen)
     return [
         f"worker {n} of {team.size} has {what} {theirs[what]}, worker 0 {value}"
         for n, theirs in enumerate(of_all)
@@ -64,22 +64,22 @@ def differences(team: Team, trace: Trace) -> list[str]:
     ]
 
 
-class _Workers:
+class _SharedAnalyses:
     """What the workers found together, by analysis, at the first one."""
 
-    def __init__(self, team: Team, ground: Ground) -> None:
+    def __init__(self, team: Team, ground: AnalysisContext) -> None:
         trace = ground.trace
-        parts = shares(trace, team.size)
+        parts = divide_ranks(trace, team.size)
         trace.share = parts[team.rank]
-        shared = shared_match(team, trace, parts)
-        whole = gathered(team, shared)
-        own = Ground(trace, shared.match)
+        shared = match_shared(team, trace, parts)
+        whole = gather_match(team, shared)
+        own = AnalysisContext(trace, shared.match)
         own.prepare()
-        mine = {analysis.name: _mine(own, analysis) for analysis in ANALYSES if analysis.name not in WHOLE}
-        told = team.at_first((mine, own.called, trace.problems))
+        mine = {analysis.name: _analyse_own_ranks(own, analysis) for analysis in ANALYSES if analysis.name not in WHOLE}
+        told = team.gather_objects((mine, own.called, trace.problems))
         trace.share = range(len(trace.ranks))
         self.found: dict[str, list[Finding] | Failure] = {}
-        if not team.first:
+        if not team.is_first:
             return
         ground.take(whole, frozenset(chain.from_iterable(called for _, called, _ in told)))
         for text in chain.from_iterable(problems for _, _, problems in told):
@@ -87,27 +87,28 @@ class _Workers:
         for analysis in ANALYSES:
             if analysis.name not in WHOLE:
                 of_all = [found[analysis.name] for found, _, _ in told]
-                self.found[analysis.name] = _together(_parts(ground, analysis), of_all)
+                self.found[analysis.name] = _join_findings(_sections_of(ground, analysis), of_all)
 
 
-def _parts(ground: Ground, analysis: Analysis) -> Sequence[Part]:
+def _sections_of(ground: AnalysisContext, analysis: Analysis) -> Sequence[AnalysisSection]:
     if analysis.parts is not None:
         return analysis.parts()
-    return (Part(lambda trace, match: [list(analysis.find(ground))]),)
+    return (AnalysisSection(lambda trace, match: [list(analysis.find(ground))]),)
 
 
-def _mine(ground: Ground, analysis: Analysis) -> list[Groups] | Failure:
-    """What the parts of an analysis find in a worker's own ranks."""
+def _analyse_own_ranks(ground: AnalysisContext, analysis: Analysis) -> list[Groups] | Failure:
+    """Return what the sections of an analysis find in a worker's own ranks, or its failure."""
     if not may_find(ground, analysis):
-        return [[] for _ in _parts(ground, analysis)]
+        return [[] for _ in _sections_of(ground, analysis)]
     trace, match = ground.trace, ground.match
-    return attempt(
-        analysis, lambda: [list(first(part.find(trace, match), part.most)) for part in _parts(ground, analysis)]
+    return call_or_fail(
+        analysis,
+        lambda: [list(limit_groups(part.find(trace, match), part.most)) for part in _sections_of(ground, analysis)],
     )
 
 
-def _together(parts: Sequence[Part], told: Sequence[list[Groups] | Failure]) -> list[Finding] | Failure:
-    """The findings of all workers in the order in which one process finds them, or how the first one of them failed."""
+def _join_findings(parts: Sequence[AnalysisSection], told: Sequence[list[Groups] | Failure]) -> list[Finding] | Failure:
+    """Return the findings of all workers in the order of one process, or how the first failing one of them failed."""
     found: list[Finding] = []
     for nth, part in enumerate(parts):
         groups: list[Iterable[list[Finding]]] = []
@@ -115,5 +116,5 @@ def _together(parts: Sequence[Part], told: Sequence[list[Groups] | Failure]) -> 
             if isinstance(one, Failure):
                 return one
             groups.append(one[nth])
-        found += chain.from_iterable(first(chain.from_iterable(groups), part.most))
+        found += chain.from_iterable(limit_groups(chain.from_iterable(groups), part.most))
     return found

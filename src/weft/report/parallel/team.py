@@ -1,6 +1,6 @@
-"""The processes that make one report together. mpi4py carries what they tell each other; there is no other scheduler.
+"""The processes that make one report together. mpi4py carries their messages; there is no other scheduler.
 
-Who waits for the others sleeps in between, as an MPI that polls would take the cores of those that work.
+A worker that waits for others sleeps in between, as an MPI that polls would take the cores of those that work.
 """
 
 from __future__ import annotations
@@ -36,71 +36,75 @@ class Team:
         self.size: int = self._comm.Get_size()
 
     @property
-    def first(self) -> bool:
-        """Whether this is the worker that prints."""
+    def is_first(self) -> bool:
+        """Return whether this is the worker that prints."""
         return self.rank == 0
 
-    def everybody(self, mine: _Told) -> list[_Told]:
-        """What every worker tells, in their order."""
-        parts = self.columns(np.frombuffer(pickle.dumps(mine), np.uint8))
+    def all_gather(self, mine: _Told) -> list[_Told]:
+        """Return the object of every worker, in their order."""
+        parts = self.all_gather_rows(np.frombuffer(pickle.dumps(mine), np.uint8))
         return [pickle.loads(part.tobytes()) for part in parts]
 
-    def at_first(self, mine: _Told) -> list[_Told]:
-        """The same at the first worker; nothing at the others."""
+    def gather_objects(self, mine: _Told) -> list[_Told]:
+        """Return the object of every worker at the first one, an empty list at the others."""
         data = np.frombuffer(pickle.dumps(mine), np.uint8)
-        sizes = self.sizes(len(data))
-        into = np.empty(int(sizes.sum()) if self.first else 0, np.uint8)
-        self.gather(data, sizes, into)
-        return [pickle.loads(part.tobytes()) for part in _parts(into, sizes)] if self.first else []
+        sizes = self.all_gather_numbers(len(data))
+        into = np.empty(int(sizes.sum()) if self.is_first else 0, np.uint8)
+        self.gather_rows(data, sizes, into)
+        return [pickle.loads(part.tobytes()) for part in _parts(into, sizes)] if self.is_first else []
 
-    def columns(self, mine: NDArray[Any]) -> list[NDArray[Any]]:
-        """The rows of every worker at each, in their order."""
-        sizes = self.sizes(len(mine))
-        into, kind = np.empty(int(sizes.sum()), mine.dtype), self._kind(mine)
-        self._done(self._comm.Iallgatherv([np.ascontiguousarray(mine), kind], [into, (sizes, _starts(sizes)), kind]))
+    def all_gather_rows(self, mine: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the rows of every worker, in their order."""
+        sizes = self.all_gather_numbers(len(mine))
+        into, kind = np.empty(int(sizes.sum()), mine.dtype), self._row_type(mine)
+        self._wait_for(
+            self._comm.Iallgatherv([np.ascontiguousarray(mine), kind], [into, (sizes, _starts(sizes)), kind])
+        )
         kind.Free()
         return _parts(into, sizes)
 
-    def gather(self, mine: NDArray[Any], sizes: NDArray[np.int64], into: NDArray[Any]) -> None:
+    def gather_rows(self, mine: NDArray[Any], sizes: NDArray[np.int64], into: NDArray[Any]) -> None:
         """Write the rows of all workers, `sizes` of each, into a column of the first one."""
-        kind = self._kind(mine)
-        to = [into, (sizes, _starts(sizes)), kind] if self.first else None
-        self._done(self._comm.Igatherv([np.ascontiguousarray(mine), kind], to, root=0))
+        kind = self._row_type(mine)
+        to = [into, (sizes, _starts(sizes)), kind] if self.is_first else None
+        self._wait_for(self._comm.Igatherv([np.ascontiguousarray(mine), kind], to, root=0))
         kind.Free()
 
-    def exchange(self, parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Give each worker its part; what each has for this one."""
+    def exchange_rows(self, parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Send each worker its part, and return what each has for this one."""
         sizes = np.array([len(part) for part in parts], np.int64)
         coming = np.empty(self.size, np.int64)
-        self._done(self._comm.Ialltoall([sizes, self._mpi.INT64_T], [coming, self._mpi.INT64_T]))
+        self._wait_for(self._comm.Ialltoall([sizes, self._mpi.INT64_T], [coming, self._mpi.INT64_T]))
         out = np.concatenate(parts)
-        into, kind = np.empty(int(coming.sum()), out.dtype), self._kind(out)
-        self._done(self._comm.Ialltoallv([out, (sizes, _starts(sizes)), kind], [into, (coming, _starts(coming)), kind]))
+        into, kind = np.empty(int(coming.sum()), out.dtype), self._row_type(out)
+        self._wait_for(
+            self._comm.Ialltoallv([out, (sizes, _starts(sizes)), kind], [into, (coming, _starts(coming)), kind])
+        )
         kind.Free()
         return _parts(into, coming)
 
-    def sizes(self, mine: int) -> NDArray[np.int64]:
-        """A number of every worker."""
+    def all_gather_numbers(self, mine: int) -> NDArray[np.int64]:
+        """Return one number of every worker."""
         sizes = np.empty(self.size, np.int64)
         one = np.array([mine], np.int64)
-        self._done(self._comm.Iallgather([one, self._mpi.INT64_T], [sizes, self._mpi.INT64_T]))
+        self._wait_for(self._comm.Iallgather([one, self._mpi.INT64_T], [sizes, self._mpi.INT64_T]))
         return sizes
 
-    def _kind(self, rows: NDArray[Any]) -> Any:
-        """A datatype of one row: counts are of rows, which stay below what an MPI of 32-bit counts takes."""
+    def _row_type(self, rows: NDArray[Any]) -> Any:
+        """Return an MPI datatype of one row: counts are of rows, which stay below 2^31."""
         return self._mpi.BYTE.Create_contiguous(rows.dtype.itemsize).Commit()
 
-    def _done(self, request: Any) -> None:
+    def _wait_for(self, request: Any) -> None:
         pause = 0.0
         while not request.Test():
             time.sleep(pause)
             pause = min(PATIENCE, pause + PATIENCE / 20)
 
     def wait(self) -> None:
-        """Come back when every worker is here."""
-        self._done(self._comm.Ibarrier())
+        """Return when every worker has called it."""
+        self._wait_for(self._comm.Ibarrier())
 
-    def end(self, error: BaseException | str, status: int) -> NoReturn:
+    def abort(self, error: BaseException | str, status: int) -> NoReturn:
         """End all workers, as this one failed: others would wait for it for ever."""
         what = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         host = self._mpi.Get_processor_name()
@@ -111,26 +115,26 @@ class Team:
         raise SystemExit(status)
 
 
-class Alone:
+class SingleWorker:
     """A process that reports alone, as the only worker."""
 
     rank: Final = 0
     size: Final = 1
-    first: Final = True
+    is_first: Final = True
 
-    def everybody(self, mine: _Told) -> list[_Told]:
-        """What the only worker tells."""
+    def all_gather(self, mine: _Told) -> list[_Told]:
+        """Return the object of the only worker."""
         return [mine]
 
-    def at_first(self, mine: _Told) -> list[_Told]:
-        """The same."""
+    def gather_objects(self, mine: _Told) -> list[_Told]:
+        """Return the object of the only worker."""
         return [mine]
 
 
-def team(size: int) -> Team:
-    """The workers of this job step, of which its launcher started `size`.
+def join_team(size: int) -> Team:
+    """Return the workers of this job step, of which its launcher started `size`.
 
-    WeftError where mpi4py is not there, or its MPI is not the launcher's.
+    WeftError if mpi4py is missing, or its MPI is not the launcher's.
     """
     try:
         from mpi4py import MPI  # only a report of several processes needs it

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.trace import layout
 from weft.trace.builder.handles import EPOCH_NS, SIZES, Comm, Handle, Request, Type
-from weft.trace.builder.record import RankRecord, Stream
+from weft.trace.builder.record import PendingStream, RankRecord
 from weft.trace.functions import Function
 from weft.trace.layout import (
     ANY_SOURCE,
@@ -17,11 +17,11 @@ from weft.trace.layout import (
     Flag,
 )
 from weft.trace.tails import Status, encode_tail
-from weft.trace.varint import put_s, put_u
+from weft.trace.varint import encode_string, encode_unsigned
 
 
 class RankCalls(RankRecord):
-    """A rank's calls by their names and arguments."""
+    """Records a rank's calls by their names and arguments."""
 
     @property
     def open(self) -> Any:
@@ -29,15 +29,30 @@ class RankCalls(RankRecord):
         return NeverReturned(self)
 
     def site(self, site: tuple[str, int, str] | int | None) -> int:
-        """The id of a call site."""
+        """Return the id of a call site, which is defined when it is used for the first time."""
         if site is None or isinstance(site, int):
             return site or 0
         if site not in self._sites:
             id = len(self._sites) + 1
             file, line, function = site
-            table = bytes([0x80 | 13 << 3 | 7]) + put_u(0)
-            self.define(Def.PYCODE, put_u(id) + put_s(file) + put_s(function) + put_u(line) + put_s(table))
-            self.define(Def.SITE, put_u(id) + put_u(0) + put_u(0) + put_u(id) + put_u(0) + put_u(0))
+            table = bytes([0x80 | 13 << 3 | 7]) + encode_unsigned(0)
+            self.define(
+                Def.PYCODE,
+                encode_unsigned(id)
+                + encode_string(file)
+                + encode_string(function)
+                + encode_unsigned(line)
+                + encode_string(table),
+            )
+            self.define(
+                Def.SITE,
+                encode_unsigned(id)
+                + encode_unsigned(0)
+                + encode_unsigned(0)
+                + encode_unsigned(id)
+                + encode_unsigned(0)
+                + encode_unsigned(0),
+            )
             self._sites[site] = id
         return self._sites[site]
 
@@ -46,29 +61,29 @@ class RankCalls(RankRecord):
         enter: int | None = None, exit: int | None = None, thread: int = 0, ticket: int | None = None,
         flags: int = 0, status: Status | None = None, polls: int = 0, result: int | None = None, **arguments: Any,
     ) -> int:  # fmt: skip
-        """Record any call. Returns its index among the events of its thread.
+        """Record any call, and return its index among the events of its thread.
 
-        `status` is what the call's status says, `polls` how many equal failed polls the event stands for.
+        `status` is what the call's status says, `polls` how many equal failed polls the event counts.
         """
         function = self.builder.functions[name]
-        unknown = set(arguments) - set(function.by_name)
+        unknown = set(arguments) - set(function.parameters_by_name)
         if unknown:
             raise TypeError(
-                f"{name} has no argument {', '.join(sorted(unknown))}; it has {', '.join(function.by_name)}"
+                f"{name} has no argument {', '.join(sorted(unknown))}; it has {', '.join(function.parameters_by_name)}"
             )
-        values = {key: self._plain(function, key, value) for key, value in arguments.items()}
-        place = function.by_name["status"].place if "status" in function.by_name else None
+        values = {key: self._convert_argument(function, key, value) for key, value in arguments.items()}
+        place = function.parameters_by_name["status"].place if "status" in function.parameters_by_name else None
         if place == "tail":
             values["status"] = status
-        start, end = self.builder.times(enter, exit)
+        start, end = self.builder.call_times(enter, exit)
         self.last_ns = max(self.last_ns, end)
         flags |= 0 if open else Flag.CLOSED
-        slot = self._slot(function, values, flags, status, polls)
-        self._tail(function, slot, values, status=status, ticket=ticket, thread=thread)
+        slot = self._fill_slot(function, values, flags, status, polls)
+        self._append_tail(function, slot, values, status=status, ticket=ticket, thread=thread)
         if result is not None:
             slot["result"] = result
         duration = 0 if open else layout.encode_duration(end - start)
-        stream = self._streams.setdefault(thread, Stream())
+        stream = self._streams.setdefault(thread, PendingStream())
         stream.rows.append(
             (
                 EPOCH_NS + start,
@@ -90,14 +105,15 @@ class RankCalls(RankRecord):
         self._any_open |= open
         return stream.written + len(stream.rows) - 1
 
-    def _plain(self, function: Function, name: str, value: Any) -> Any:
-        """Handles as ids."""
-        parameter = function.by_name[name]
+    def _convert_argument(self, function: Function, name: str, value: Any) -> Any:
+        """Return an argument with handles replaced by their ids."""
+        parameter = function.parameters_by_name[name]
         if parameter.handle and parameter.array and value is not None:
-            return [self._id(parameter.handle, item) for item in value]
-        return self._id(parameter.handle, value) if parameter.handle else value
+            return [self._object_id(parameter.handle, item) for item in value]
+        return self._object_id(parameter.handle, value) if parameter.handle else value
 
-    def _id(self, cls: str, value: Any) -> int:
+    def _object_id(self, cls: str, value: Any) -> int:
+        """Return the rank's id of a handle of class `cls`: of a communicator, request, datatype or predefined name."""
         if value is None:
             return 1
         if isinstance(value, Comm):
@@ -108,20 +124,21 @@ class RankCalls(RankRecord):
             return self.builder.functions.object_id(cls, value)
         return int(value)
 
-    def bytes_of(self, datatype: Handle, count: int) -> int:
-        """Bytes of `count` elements."""
+    def count_bytes(self, datatype: Handle, count: int) -> int:
+        """Return the size in bytes of `count` elements of a datatype."""
         if isinstance(datatype, Type):
             return datatype.size * count
         name = (
             datatype
             if isinstance(datatype, str)
-            else self.builder.functions.object_name("DATATYPE", self._id("DATATYPE", datatype))
+            else self.builder.functions.object_name("DATATYPE", self._object_id("DATATYPE", datatype))
         )
         return SIZES.get(name or "", 0) * count
 
-    def _slot(
+    def _fill_slot(
         self, function: Function, values: dict[str, Any], flags: int, status: Status | None, polls: int
     ) -> dict[str, int]:
+        """Return the fields of a call's slot, from its arguments and status."""
         slot = dict.fromkeys(("comm", "peer", "tag", "datatype", "count", "result", "object", "buffer"), 0)
         for place, p in function.slot.items():
             value = values.get(p.name)
@@ -147,10 +164,11 @@ class RankCalls(RankRecord):
         slot["flags"] = flags
         return slot
 
-    def _tail(
+    def _append_tail(
         self, function: Function, slot: dict[str, int], values: dict[str, Any], *, status: Status | None,
         ticket: int | None, thread: int,
     ) -> None:  # fmt: skip
+        """Write the arguments that do not fit the slot to the thread's tails, and note in the slot where they are."""
         count = None
         if not -(2**31) <= slot["count"] < COUNT_IN_TAIL:
             count, slot["count"] = slot["count"], COUNT_IN_TAIL
@@ -166,7 +184,7 @@ class RankCalls(RankRecord):
 
 
 class NeverReturned:
-    """The calls of a rank, none of which returns."""
+    """Records calls of a rank as calls that never return."""
 
     def __init__(self, rank: RankCalls) -> None:
         self._rank = rank

@@ -14,20 +14,20 @@ from weft.trace.builder.handles import (
 
 
 class Collective(RankCalls):
-    """A rank's parts of collective operations."""
+    """Records a rank's calls of collective operations."""
 
     def barrier(self, comm: Handle = WORLD, **kw: Any) -> int:
-        """MPI_Barrier."""
+        """Record a call of MPI_Barrier."""
         return self.call("MPI_Barrier", comm=comm, **kw)
 
     def ibarrier(self, comm: Handle = WORLD, **kw: object) -> Request:
-        """MPI_Ibarrier."""
-        return self._nonblocking("MPI_Ibarrier", comm=comm, **kw)
+        """Record a call of MPI_Ibarrier."""
+        return self._call_nonblocking("MPI_Ibarrier", comm=comm, **kw)
 
     def bcast(
         self, root: int = 0, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: Any
     ) -> int:
-        """MPI_Bcast."""
+        """Record a call of MPI_Bcast."""
         kw = {"buffer": 0x1000, **kw}
         return self.call("MPI_Bcast", count=count, datatype=datatype, root=root, comm=comm, **kw)
 
@@ -35,7 +35,7 @@ class Collective(RankCalls):
         self, root: int = 0, *, count: int = 1, datatype: Handle = "MPI_INT", op: Handle = "MPI_SUM",
         comm: Handle = WORLD, **kw: Any,
     ) -> int:  # fmt: skip
-        """MPI_Reduce."""
+        """Record a call of MPI_Reduce."""
         kw = {"sendbuf": 0x1000, "recvbuf": 0x2000, **kw}
         return self.call("MPI_Reduce", count=count, datatype=datatype, op=op, root=root, comm=comm, **kw)
 
@@ -43,36 +43,38 @@ class Collective(RankCalls):
         self, *, count: int = 1, datatype: Handle = "MPI_INT", op: Handle = "MPI_SUM", comm: Handle = WORLD,
         function: str = "MPI_Allreduce", **kw: Any,
     ) -> int:  # fmt: skip
-        """MPI_Allreduce."""
+        """Record a call of MPI_Allreduce."""
         kw = {"sendbuf": 0x1000, "recvbuf": 0x2000, **kw}
         return self.call(function, count=count, datatype=datatype, op=op, comm=comm, **kw)
 
     def scan(self, **kw: Any) -> int:
-        """MPI_Scan."""
+        """Record a call of MPI_Scan."""
         return self.allreduce(function="MPI_Scan", **kw)
 
     def exscan(self, **kw: Any) -> int:
-        """MPI_Exscan."""
+        """Record a call of MPI_Exscan."""
         return self.allreduce(function="MPI_Exscan", **kw)
 
     def iallreduce(self, **kw: object) -> Request:
-        """MPI_Iallreduce."""
+        """Record a call of MPI_Iallreduce."""
         arguments = {"count": 1, "datatype": "MPI_INT", "op": "MPI_SUM", "comm": WORLD, "sendbuf": 0x1000, **kw}
-        return self._nonblocking("MPI_Iallreduce", **arguments)
+        return self._call_nonblocking("MPI_Iallreduce", **arguments)
 
     def ibcast(self, root: int = 0, **kw: object) -> Request:
-        """MPI_Ibcast."""
+        """Record a call of MPI_Ibcast."""
         arguments = {"count": 1, "datatype": "MPI_INT", "comm": WORLD, "buffer": 0x1000, **kw}
-        return self._nonblocking("MPI_Ibcast", root=root, **arguments)
+        return self._call_nonblocking("MPI_Ibcast", root=root, **arguments)
 
-    def _nonblocking(self, name: str, **kw: Any) -> Request:
+    def _call_nonblocking(self, name: str, **kw: Any) -> Request:
+        """Record a call that makes a request, and return the request."""
         request = Request(self.new_id("REQUEST"), name)
         self.call(name, request=request, **kw)
         return request
 
-    def _exchange(
+    def _call_with_two_buffers(
         self, name: str, root: int | None, kw: dict[str, object], *, count: int, datatype: Handle, comm: Handle
     ) -> int:
+        """Record a collective with a send and a receive buffer of `count` elements each."""
         arguments: dict[str, Any] = {
             "sendbuf": 0x1000, "sendcount": count, "sendtype": datatype, "recvbuf": 0x2000, "recvcount": count,
             "recvtype": datatype, "comm": comm, **kw,
@@ -84,29 +86,29 @@ class Collective(RankCalls):
     def gather(
         self, root: int = 0, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: Any
     ) -> int:
-        """MPI_Gather."""
-        return self._exchange("MPI_Gather", root, kw, count=count, datatype=datatype, comm=comm)
+        """Record a call of MPI_Gather."""
+        return self._call_with_two_buffers("MPI_Gather", root, kw, count=count, datatype=datatype, comm=comm)
 
     def scatter(
         self, root: int = 0, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: Any
     ) -> int:
-        """MPI_Scatter."""
-        return self._exchange("MPI_Scatter", root, kw, count=count, datatype=datatype, comm=comm)
+        """Record a call of MPI_Scatter."""
+        return self._call_with_two_buffers("MPI_Scatter", root, kw, count=count, datatype=datatype, comm=comm)
 
     def allgather(self, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: object) -> int:
-        """MPI_Allgather."""
-        return self._exchange("MPI_Allgather", None, kw, count=count, datatype=datatype, comm=comm)
+        """Record a call of MPI_Allgather."""
+        return self._call_with_two_buffers("MPI_Allgather", None, kw, count=count, datatype=datatype, comm=comm)
 
     def alltoall(self, *, count: int = 1, datatype: Handle = "MPI_INT", comm: Handle = WORLD, **kw: object) -> int:
-        """MPI_Alltoall."""
-        return self._exchange("MPI_Alltoall", None, kw, count=count, datatype=datatype, comm=comm)
+        """Record a call of MPI_Alltoall."""
+        return self._call_with_two_buffers("MPI_Alltoall", None, kw, count=count, datatype=datatype, comm=comm)
 
     def init(self, **kw: Any) -> int:
-        """MPI_Init."""
+        """Record a call of MPI_Init."""
         return self.call("MPI_Init", **kw)
 
     def finalize(self, *, leaving: bool = False, **kw: Any) -> int:
-        """MPI_Finalize; `leaving`: called by the way out of the process, not by the program."""
+        """Record a call of MPI_Finalize; `leaving` if exit() or its like called it, not the program."""
         index = self.call("MPI_Finalize", **kw)
         rows = self._streams[kw.get("thread", 0)].rows
         rows[-1] = (*rows[-1][:-1], layout.LEAVING if leaving else 0)

@@ -42,13 +42,13 @@ class Comm:
     remote: tuple[int, ...] = ()
 
     def rank_of(self, index: int) -> int:
-        """The rank in it of the rank with this index."""
+        """Return the rank in this communicator of the rank with this index."""
         return (self.members if index in self.members else self.remote).index(index)
 
 
 @dataclass
 class Request:
-    """A request. `status` is what its completion will tell, None for a send."""
+    """A request. `status` is what its completion will return, None for a send."""
 
     id: int
     function: str

@@ -1,4 +1,4 @@
-"""The files of a built run, through the C writer: one record a rank, and what the ranks have in common."""
+"""The files of a built run, through the C writer: one record for each rank, and what the ranks have in common."""
 
 # ruff: noqa: A002 - the domain's words id, type and open
 from __future__ import annotations
@@ -33,7 +33,7 @@ from weft.trace.layout import (
     StreamKind,
 )
 from weft.trace.tasks import FOLDER, NAMED, SUFFIX, TaskFile
-from weft.trace.varint import put_s, put_u, put_z
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 
 class RunInMaking:
@@ -48,8 +48,8 @@ class RunInMaking:
         self.clock = 0
         self.world_start: dict[int, int] = {}
 
-    def times(self, enter: int | None, exit: int | None) -> tuple[int, int]:
-        """Enter and exit in ns; the logical clock goes on from the latest enter."""
+    def call_times(self, enter: int | None, exit: int | None) -> tuple[int, int]:
+        """Return the entry and exit of the next call in ns; without arguments a logical clock gives them."""
         start = self.clock if enter is None else enter
         end = start + STEP_NS // 2 if exit is None else exit
         if end < start:
@@ -57,8 +57,8 @@ class RunInMaking:
         self.clock = max(self.clock, start) + STEP_NS
         return start, end
 
-    def members(self, writer: RankRecord, indices: Sequence[int]) -> bytes:
-        """MEMBERS of rank indices, as the process `writer` writes them."""
+    def encode_members(self, writer: RankRecord, indices: Sequence[int]) -> bytes:
+        """Encode a group of rank indices (MEMBERS), as the process `writer` writes it."""
         runs: list[list[int]] = []
         for index in indices:
             rank = self.ranks[index]
@@ -72,11 +72,15 @@ class RunInMaking:
                 last[3] += 1
             else:
                 runs.append([place, number, 0, 1])
-        return put_u(len(runs)) + b"".join(put_u(w) + put_u(f) + put_z(s) + put_u(n) for w, f, s, n in runs)
+        return encode_unsigned(len(runs)) + b"".join(
+            encode_unsigned(w) + encode_unsigned(f) + encode_signed(s) + encode_unsigned(n) for w, f, s, n in runs
+        )
 
 
 @dataclass
-class Stream:
+class PendingStream:
+    """What a thread's events and tails hold that is not yet written to the file."""
+
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     tails: bytearray = field(default_factory=bytearray)
     tail_length: int = 0
@@ -93,11 +97,13 @@ class RecordFile:
             raise OSError(ctypes.get_errno(), f"{path} cannot be made: {os.strerror(ctypes.get_errno())}")
 
     def append(self, kind: int, thread: int, data: bytes | bytearray | Events) -> None:
+        """Append bytes to a stream of the file."""
         raw = np.frombuffer(data, np.uint8) if isinstance(data, (bytes, bytearray)) else np.ascontiguousarray(data)
         if raw.nbytes and self._library.weft_record_append(self._record, kind, thread, raw, raw.nbytes):
             raise OSError("the record cannot grow")
 
     def close(self, state: int) -> None:
+        """Write the final state and close the file."""
         if self._record:
             self._library.weft_record_close(self._record, state)
             self._library.weft_record_free(self._record)
@@ -122,7 +128,7 @@ class RankRecord:
         self.last_ns = 0
         self._record: RecordFile | None = None
         self._missing = self._written = False
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, PendingStream] = {}
         self._definitions = bytearray()
         self._sites: dict[tuple[str, int, str], int] = {}
         self._ids: dict[str, int] = {}
@@ -134,46 +140,57 @@ class RankRecord:
         self._outcomes: dict[int, list[int]] = {}
         self.worlds: dict[int, tuple[int, tuple[int, ...]]] = {}
 
-    def ends(
+    def add_ending(
         self, kind: EndingKind, *, code: int = 0, detail: int = 0, address: int = 0, name: str = "", text: str = "",
         traceback: str = "", who: str = "", python: Sequence[tuple[str, int, str]] = (),
         native: Sequence[tuple[int, int]] = (), thread: int | None = 0, at: int | None = None,
     ) -> None:  # fmt: skip
-        """What the process tells of its end, at `at` ns (else behind what was called so far).
+        """Define how the process ended, at `at` ns, by default after the calls so far.
 
         `python`: frames (file, line, function), innermost first; `native`: (module, offset) of defined modules.
         """
-        ns, _ = self.builder.times(at, None)
+        ns, _ = self.builder.call_times(at, None)
         self.last_ns = max(self.last_ns, ns)
-        slot, tid = (0, 99_000 + self.index) if thread is None else (thread + 1, self._tid(thread))
-        payload = [put_u(v) for v in (kind, slot, tid, EPOCH_NS + ns)]
-        payload += [put_z(code), put_z(detail), put_u(address), *map(put_s, (name, text, traceback, who))]
-        payload += [put_u(len(python)), *(put_s(f) + put_u(line) + put_s(g) for f, line, g in python)]
-        payload += [put_u(len(native)), *(put_u(module) + put_u(offset) for module, offset in native)]
+        slot, tid = (0, 99_000 + self.index) if thread is None else (thread + 1, self._thread_id(thread))
+        payload = [encode_unsigned(v) for v in (kind, slot, tid, EPOCH_NS + ns)]
+        payload += [
+            encode_signed(code),
+            encode_signed(detail),
+            encode_unsigned(address),
+            *map(encode_string, (name, text, traceback, who)),
+        ]
+        payload += [
+            encode_unsigned(len(python)),
+            *(encode_string(f) + encode_unsigned(line) + encode_string(g) for f, line, g in python),
+        ]
+        payload += [
+            encode_unsigned(len(native)),
+            *(encode_unsigned(module) + encode_unsigned(offset) for module, offset in native),
+        ]
         self.define(Def.ENDING, b"".join(payload))
 
-    def missing(self) -> None:
-        """This rank leaves no record."""
+    def leave_no_record(self) -> None:
+        """Have this rank leave no record."""
         self._missing = True
 
     def define(self, kind: Def | int, payload: bytes) -> None:
         """Append a definition as bytes."""
-        self._definitions += put_u(int(kind)) + put_u(len(payload)) + payload
+        self._definitions += encode_unsigned(int(kind)) + encode_unsigned(len(payload)) + payload
 
     def new_id(self, cls: str) -> int:
-        """The next object id of a class."""
+        """Return the next object id of a class."""
         self._ids[cls] = self._ids.get(cls, ID_DYNAMIC - 1) + 1
         return self._ids[cls]
 
     def append(self, events: Events, thread: int = 0) -> None:
-        """Append slots (dtype layout.EVENT) as they are, behind what was called so far."""
+        """Append slots (dtype layout.EVENT) as they are, after the calls so far."""
         self._flush(thread)
         self._streams[thread].written += len(events)
-        self._file().append(StreamKind.EVENTS, thread, events)
+        self._open_record().append(StreamKind.EVENTS, thread, events)
 
     def append_tails(self, tails: bytes, thread: int = 0) -> int:
-        """Append bytes to the thread's TAILS; returns the offset to keep in a slot's `result`."""
-        stream = self._streams.setdefault(thread, Stream())
+        """Append bytes to the thread's TAILS, and return the offset to put into a slot's `result`."""
+        stream = self._streams.setdefault(thread, PendingStream())
         if stream.tail_length % 2:
             stream.tails += b"\0"
             stream.tail_length += 1
@@ -182,44 +199,47 @@ class RankRecord:
         stream.tail_length += len(tails)
         return at
 
-    def outcomes(self, nibbles: Iterable[int], thread: int = 0) -> None:
+    def append_outcomes(self, nibbles: Iterable[int], thread: int = 0) -> None:
         """Append nibbles to the OUTCOMES stream of a run of level `outcomes`."""
         self._outcomes.setdefault(thread, []).extend(nibbles)
 
     def accesses(self, rows: NDArray[Any], thread: int = 0) -> None:
         """Append locks and atomic accesses of windows (dtype layout.ACCESS) to the thread's WINDOWS stream."""
-        self._file().append(StreamKind.WINDOWS, thread, rows)
+        self._open_record().append(StreamKind.WINDOWS, thread, rows)
 
     def touches(self, rows: NDArray[Any], number: int = 0) -> None:
         """Append accesses and holds of memory that MPI has (dtype layout.TOUCH) to an ACCESSES stream."""
-        self._file().append(StreamKind.ACCESSES, number, rows)
+        self._open_record().append(StreamKind.ACCESSES, number, rows)
 
     def hashes(self, rows: NDArray[Any], thread: int = 0) -> None:
         """Append hashes of messages (dtype layout.HASHED) to the thread's HASHES stream."""
-        self._file().append(StreamKind.HASHES, thread, rows)
+        self._open_record().append(StreamKind.HASHES, thread, rows)
 
     def contents(self, data: bytes, thread: int = 0) -> None:
-        """Append the bytes that one row of `hashes` has kept, in the order of the rows."""
-        self._file().append(StreamKind.CONTENTS, thread, data + bytes(-len(data) % 8))
+        """Append the bytes of a message that one row of its hashes keeps, in the order of the rows."""
+        self._open_record().append(StreamKind.CONTENTS, thread, data + bytes(-len(data) % 8))
 
-    def switch(
+    def switch_task(
         self, task: int, *, thread: int = 0, parent: int = 0, name: str = "", kind: int = 3, site: int = 0,
         until: int = 0,
     ) -> None:  # fmt: skip
-        """From here on the thread's calls are those of a task (0: of none), in RUN/tasks; see `define_task`."""
+        """Assign the thread's next calls to a task (0: to none), in RUN/tasks; see `define_task`."""
         if name and name not in self._task_names:
             self._task_names.append(name)
-            self.define_task(Def.NAME, put_u(NAMED) + put_u(len(self._task_names)) + put_s(name))
-        stream = self._streams.setdefault(thread, Stream())
+            self.define_task(
+                Def.NAME, encode_unsigned(NAMED) + encode_unsigned(len(self._task_names)) + encode_string(name)
+            )
+        stream = self._streams.setdefault(thread, PendingStream())
         number = self._task_names.index(name) + 1 if name else 0
         row = (stream.written + len(stream.rows), task, parent, site, number, kind, until)
         self._switches.setdefault(thread, []).append(row)
 
     def define_task(self, kind: Def, payload: bytes) -> None:
         """Append a definition to the rank's file of RUN/tasks."""
-        self._task_definitions += put_u(int(kind)) + put_u(len(payload)) + payload
+        self._task_definitions += encode_unsigned(int(kind)) + encode_unsigned(len(payload)) + payload
 
     def _write_tasks(self) -> None:
+        """Write the rank's file of RUN/tasks, if any thread switched tasks."""
         if not self._switches:
             return
         path = self.builder.path / FOLDER / f"{self.world}-{self.rank:06d}{SUFFIX}"
@@ -227,16 +247,25 @@ class RankRecord:
         file = RecordFile(path, self.builder.level, self.rank, self.size)
         for slot, (thread, rows) in enumerate(self._switches.items()):
             file.append(StreamKind.EVENTS, slot, np.array(rows, SWITCH))
-            tid = put_u(self._tid(thread))
-            self.define_task(Def.THREAD, put_u(slot) + put_u(0) + tid + put_u(0) + put_s("") + put_u(0))
+            tid = encode_unsigned(self._thread_id(thread))
+            self.define_task(
+                Def.THREAD,
+                encode_unsigned(slot)
+                + encode_unsigned(0)
+                + tid
+                + encode_unsigned(0)
+                + encode_string("")
+                + encode_unsigned(0),
+            )
         file.append(StreamKind.DEFINITIONS, 0, self._task_definitions)
         file.close(State.EXITED)
         self._patch_header(path, TaskFile.MAGIC, SWITCH.itemsize)
 
-    def _tid(self, thread: int) -> int:
+    def _thread_id(self, thread: int) -> int:
         return 1000 + self.index + 100_000 * thread
 
-    def _file(self) -> RecordFile:
+    def _open_record(self) -> RecordFile:
+        """Return the rank's record, which is created when it is needed for the first time."""
         if self._record is None:
             if self._written and self.path.exists():
                 raise ValueError(f"{self.path} is written already")
@@ -244,17 +273,21 @@ class RankRecord:
         return self._record
 
     def _flush(self, thread: int) -> None:
-        stream = self._streams.setdefault(thread, Stream())
+        """Write the thread's pending events and tails to the file."""
+        stream = self._streams.setdefault(thread, PendingStream())
         if stream.rows:
             stream.written += len(stream.rows)
-            self._file().append(StreamKind.EVENTS, thread, np.array(stream.rows, EVENT))
+            self._open_record().append(StreamKind.EVENTS, thread, np.array(stream.rows, EVENT))
             stream.rows.clear()
         if stream.tails:
-            self._file().append(StreamKind.TAILS, thread, stream.tails)
+            self._open_record().append(StreamKind.TAILS, thread, stream.tails)
             stream.tails.clear()
 
     def write(self) -> None:
-        """Write all to the file and close it. Nothing can be added then: of runs of very many ranks, one by one."""
+        """Write everything to the file and close it; nothing can be added afterwards.
+
+        A run of very many ranks writes them one by one.
+        """
         if self._missing or self._written:
             return
         self._written = True
@@ -263,19 +296,27 @@ class RankRecord:
         for thread, nibbles in self._outcomes.items():
             even = nibbles + [0] * (len(nibbles) % 2)
             packed = bytes(low | high << 4 for low, high in zip(even[::2], even[1::2], strict=True))
-            self._file().append(StreamKind.OUTCOMES, thread, packed)
+            self._open_record().append(StreamKind.OUTCOMES, thread, packed)
         for thread in sorted({*self._streams, *self._outcomes} or {0}):
-            tid = put_u(self._tid(thread))
-            self.define(Def.THREAD, put_u(thread) + put_u(0) + tid + put_u(thread == 0) + put_s("prog") + put_u(0))
-        self._file().append(StreamKind.DEFINITIONS, 0, self._definitions)
+            tid = encode_unsigned(self._thread_id(thread))
+            self.define(
+                Def.THREAD,
+                encode_unsigned(thread)
+                + encode_unsigned(0)
+                + tid
+                + encode_unsigned(thread == 0)
+                + encode_string("prog")
+                + encode_unsigned(0),
+            )
+        self._open_record().append(StreamKind.DEFINITIONS, 0, self._definitions)
         default = State.RUNNING if self._any_open else State.FINALIZED
-        self._file().close(default if self.state is None else self.state)
+        self._open_record().close(default if self.state is None else self.state)
         self._record = None
         self._patch_header(self.path, layout.MAGIC, EVENT.itemsize)
         self._write_tasks()
 
     def _patch_header(self, path: Path, magic: bytes, slot: int) -> None:
-        """A synthetic run has its own clock, host and job, and its OUTCOMES streams count in nibbles."""
+        """Give the header of a file the synthetic run's clock, host and job, and its OUTCOMES streams their nibbles."""
         with path.open("r+b") as file:
             header = np.frombuffer(file.read(layout.PAGE), layout.HEADER, count=1).copy()
             header["magic"], header["slot_size"] = magic, slot

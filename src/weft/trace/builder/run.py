@@ -1,4 +1,4 @@
-"""A run in the making: its ranks, and what several of them do together."""
+"""Builds a run: its ranks, and what several of them do together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft.trace.layout import (
     Level,
 )
 from weft.trace.run import Trace
-from weft.trace.varint import put_s, put_u, put_z
+from weft.trace.varint import encode_signed, encode_string, encode_unsigned
 
 
 class RankBuilder(PointToPoint, Completions, Collective, Objects):
@@ -45,7 +45,7 @@ class Builder(RunInMaking):
         self._temporary = tempfile.TemporaryDirectory(prefix="weft-builder-") if path is None else None
         self.function_data = dict(functions or standard_functions())
         folder = Path(self._temporary.name if self._temporary else str(path))
-        super().__init__(folder, level, _table(self.function_data))
+        super().__init__(folder, level, _function_table(self.function_data))
         (self.path / "ranks").mkdir(parents=True, exist_ok=True)
         self.ended = ended
         self.ranks: list[RankBuilder] = [RankBuilder(self, i, 0, i, ranks) for i in range(ranks)]
@@ -65,14 +65,14 @@ class Builder(RunInMaking):
         return Comm(ids, tuple(members), tuple(remote))
 
     def dup(self, parent: Comm | None = None, **kw: Any) -> Comm:
-        """MPI_Comm_dup on all members."""
+        """Record MPI_Comm_dup on all members, and return the new communicator."""
         parent = parent or self.world
         return self.comm("MPI_Comm_dup", parent.members, parent, **kw)
 
     def split(
         self, colors: Mapping[int, int] | Sequence[int], parent: Comm | None = None, **kw: Any
     ) -> dict[int, Comm]:
-        """MPI_Comm_split on all members of `parent`. Returns the communicators by color."""
+        """Record MPI_Comm_split on all members of `parent`. Returns the communicators by color."""
         parent = parent or self.world
         table = dict(colors if isinstance(colors, Mapping) else enumerate(colors))
         made: dict[int, Comm] = {}
@@ -84,7 +84,7 @@ class Builder(RunInMaking):
     def window(
         self, comm: Comm | None = None, *, size: int = 4096, unit: int = 1, flavor: int = 0, **kw: Any
     ) -> dict[int, int]:
-        """MPI_Win_create on all members: window ids by rank index."""
+        """Record MPI_Win_create on all members, and return the window ids by rank index."""
         comm = comm or self.world
         made = {}
         for i in comm.members:
@@ -93,15 +93,15 @@ class Builder(RunInMaking):
             base = 0x100000 * (i + 1)
             fields = (id, comm.ids[i], flavor, base, size, unit, rank._children.get(-comm.ids[i], 0))
             rank._children[-comm.ids[i]] = fields[-1] + 1
-            rank.define(Def.WINDOW, b"".join(map(put_u, fields)))
+            rank.define(Def.WINDOW, b"".join(map(encode_unsigned, fields)))
             rank.call("MPI_Win_create", base=base, size=size, disp_unit=unit, info=1, comm=comm, win=id, **kw)
         return made
 
     def spawn(self, parents: Sequence[int], size: int, *, comm: Comm | None = None, name: str = "", **kw: Any) -> Comm:
-        """MPI_Comm_spawn by the ranks `parents` (all members of `comm`): a new world of `size` ranks behind all others.
+        """Record MPI_Comm_spawn by the ranks `parents` (all members of `comm`), with a new world of `size` ranks.
 
-        The first of the parents is its root, which has its name. Returns the intercommunicator; its `remote` are the
-        new ranks.
+        The new ranks come after all others. The first of the parents is the root, which has the spawn's name. Returns
+        the intercommunicator, whose `remote` are the new ranks.
         """
         world = 1 + max(rank.world for rank in self.ranks)
         first = len(self.ranks)
@@ -113,33 +113,38 @@ class Builder(RunInMaking):
             rank = self.ranks[i]
             others = children if i in parents else parents
             number = rank.new_id("WORLD") - ID_DYNAMIC + 1
-            origin = put_s("spawn" if i in parents else "parent")
-            known = put_s("" if i in parents[1:] else name)
-            rank.define(Def.WORLD, put_u(number) + put_u(len(others)) + origin + known)
+            origin = encode_string("spawn" if i in parents else "parent")
+            known = encode_string("" if i in parents[1:] else name)
+            rank.define(Def.WORLD, encode_unsigned(number) + encode_unsigned(len(others)) + origin + known)
             rank.worlds[self.ranks[others[0]].world] = number, tuple(others)
             if i in parents:
-                made = self.comm_of(rank, "MPI_Comm_spawn", parents, children, parent=comm or self.world, **kw)
+                made = self.make_intercomm_for_rank(
+                    rank, "MPI_Comm_spawn", parents, children, parent=comm or self.world, **kw
+                )
             else:
-                made = self.comm_of(rank, None, children, parents, parent=None, key="parent")
+                made = self.make_intercomm_for_rank(rank, None, children, parents, parent=None, key="parent")
             ids[i] = made
         return Comm(ids, tuple(parents), children)
 
-    def comm_of(
+    def make_intercomm_for_rank(
         self, rank: RankBuilder, function: str | None, local: Sequence[int], remote: Sequence[int], *,
         parent: Comm | None, key: str = "", **kw: Any,
     ) -> int:  # fmt: skip
-        """One rank's part of an intercommunicator between worlds."""
+        """Record one rank's part of an intercommunicator between worlds, and return the rank's id for it."""
         id = rank.new_id("COMM")
         parent_id = parent.ids[rank.index] if parent else 0
         number = self.functions[function].id if function else 0
         if function:
             rank.call(function, comm=parent_id, intercomm=id, **kw)
-        payload = [put_u(v) for v in (id, parent_id, number, 0, 1)] + [put_z(list(local).index(rank.index)), put_s(key)]
-        rank.define(Def.COMM, b"".join([*payload, self.members(rank, local), self.members(rank, remote)]))
+        payload = [encode_unsigned(v) for v in (id, parent_id, number, 0, 1)] + [
+            encode_signed(list(local).index(rank.index)),
+            encode_string(key),
+        ]
+        rank.define(Def.COMM, b"".join([*payload, self.encode_members(rank, local), self.encode_members(rank, remote)]))
         return id
 
     def write(self) -> Path:
-        """Write the run; returns its directory."""
+        """Write the run, and return its directory."""
         for rank in self.ranks:
             rank.write()
         run = {
@@ -162,7 +167,8 @@ class Builder(RunInMaking):
 _tables: dict[int, FunctionTable] = {}
 
 
-def _table(data: dict[str, object]) -> FunctionTable:
+def _function_table(data: dict[str, object]) -> FunctionTable:
+    """Return the table of functions that `data` describes; one table is shared by all runs with the same data."""
     key = id(data["functions"])
     if key not in _tables:
         _tables[key] = FunctionTable(data)
@@ -173,7 +179,7 @@ _standard: dict[str, Any] = {}
 
 
 def standard_functions() -> dict[str, Any]:
-    """functions.json of a library that has every function of the standard."""
+    """Return the functions.json of a library that has every function of the standard."""
     if not _standard:
         data = table.to_json()
         ids = {name: int(id) for id, name in data["objects"]["DATATYPE"].items()}

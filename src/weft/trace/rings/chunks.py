@@ -44,7 +44,7 @@ class DroppedCalls:
     sorts: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DROPPED))
 
     def first_chunk(self, kind: int) -> int:
-        """The number of the first chunk that a ring still has."""
+        """Return the number of the first chunk that a ring still has."""
         numbers = {StreamKind.EVENTS: self.first_events, StreamKind.TAILS: self.first_tails}
         return numbers.get(StreamKind(kind), self.first_received)
 
@@ -92,19 +92,19 @@ def encode_dropped(dropped: DroppedCalls) -> bytes:
     return head.tobytes() + dropped.sorts.tobytes()
 
 
-def order_chunks(kind: int, first: int, chunks: Sequence[tuple[int, Chunk]]) -> tuple[list[Extent], str]:
-    """Put the chunks of a ring in order, from the one with the number `first` on, and say what is wrong with them.
+def order_chunks(kind: int, first_number: int, chunks: Sequence[tuple[int, Chunk]]) -> tuple[list[Extent], str]:
+    """Put the chunks of a ring in order, from the number `first_number` on, and say what is wrong with them.
 
     Chunks before that one were dropped, and what they hold may already be something else.
     """
-    distances = sorted(((number - first) % layout.NUMBERS, chunk) for number, chunk in chunks if chunk[2])
+    distances = sorted(((number - first_number) % layout.NUMBERS, chunk) for number, chunk in chunks if chunk[2])
     extents: list[Extent] = []
     is_full = True
     for position, (distance, (row, offset, used, room)) in enumerate(distances):
         if distance >= layout.NUMBERS // 2:
             break
         if distance != position or not is_full:
-            return extents, f"chunk {row} does not follow the one before it; it was left out, and what comes behind it"
+            return extents, f"chunk {row} does not follow the one before it; it was left out, and what comes after it"
         extents.append(Extent(offset, min(used, room)))
         is_full = room - used < _LEAST[StreamKind(kind)]
     return extents, ""

@@ -20,13 +20,13 @@ from weft.base.json_files import write_whole
 from weft.errors import RunError
 from weft.trace.layout import PAGE
 from weft.trace.opening import ranks_folder
-from weft.trace.rankfile import RankFile, open_inside
+from weft.trace.rankfile import RankFile, open_record
 
 FOLDER: Final = "around"
 MOST_SNAPSHOTS: Final = 8
-"""Of one run."""
+"""The most snapshots of one run."""
 MOST_BYTES: Final = 4 << 30
-"""Of all snapshots of a run together."""
+"""The most bytes of all snapshots of a run together."""
 _TRIES: Final = 5
 _BLOCK: Final = 1 << 20
 
@@ -57,7 +57,7 @@ def copy_records(root: Path, facts: dict[str, object], until: int) -> Path:
         records = sorted(ranks_folder(root).glob("*.weft"))
         _require_room(sum(path.lstat().st_size for path in records), root)
         for path in records:
-            _copy(path, copy / "ranks" / path.name, root)
+            _copy_record(path, copy / "ranks" / path.name, root)
         shutil.copyfile(root / "functions.json", copy / "functions.json")
         facts = {**facts, "schema": "weft-run/1", "until": until}
         write_whole(copy / "run.json", json.dumps(facts, indent=1).encode() + b"\n")
@@ -91,6 +91,7 @@ def delete_unfinished_copies(root: Path) -> None:
 
 
 def _require_room(size: int, root: Path) -> None:
+    """Raise NoRoomError if a copy of `size` bytes would exceed the limit of snapshots, or what the disk has left."""
     there = sum(path.stat().st_size for one in list_snapshots(root) for path in (one / "ranks").iterdir())
     if size + there > MOST_BYTES:
         raise NoRoomError(f"all parts together would take {size + there >> 20} MiB, of {MOST_BYTES >> 20} at most")
@@ -99,26 +100,30 @@ def _require_room(size: int, root: Path) -> None:
         raise NoRoomError(f"it would take {size >> 20} MiB, and the disk has {free >> 20} left, which the run may need")
 
 
-def _copy(source: Path, to: Path, root: Path) -> None:
+def _copy_record(source: Path, target: Path, root: Path) -> None:
+    """Copy a record so that no call is dropped from it meanwhile. RunError if that fails each time."""
     for _ in range(_TRIES):
         before = RankFile(source, root)
-        with os.fdopen(open_inside(source, root), "rb") as read, to.open("wb") as write:
+        with os.fdopen(open_record(source, root), "rb") as read, target.open("wb") as write:
             # The tables first: what they count is there, and what comes meanwhile they do not count.
-            tables = list(_pieces(read.fileno(), [(0, PAGE), *before.tables]))
+            tables = list(_read_pieces(read.fileno(), [(0, PAGE), *before.tables]))
             size = os.fstat(read.fileno()).st_size  # now, as the file may have grown since `before`
             blocks = [(at, min(_BLOCK, size - at)) for at in range(0, size, _BLOCK)]
-            for at, data in chain(_pieces(read.fileno(), blocks), tables):
+            for at, data in chain(_read_pieces(read.fileno(), blocks), tables):
                 os.pwrite(write.fileno(), data, at)
-        copy = RankFile(to)
-        if _dropped(RankFile(source, root)) == _dropped(before) == _dropped(copy) and copy.tables == before.tables:
+        copy = RankFile(target)
+        if (
+            _dropped_counts(RankFile(source, root)) == _dropped_counts(before) == _dropped_counts(copy)
+            and copy.tables == before.tables
+        ):
             return
     raise RunError(f"{source} drops its calls faster than they are copied: keep longer")
 
 
-def _pieces(file: int, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+def _read_pieces(file: int, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
     for at, size in places:
         yield at, os.pread(file, size, at)
 
 
-def _dropped(file: RankFile) -> dict[int, tuple[int, int, int]]:
+def _dropped_counts(file: RankFile) -> dict[int, tuple[int, int, int]]:
     return {thread: (one.events, one.tails, one.first_received) for thread, one in file.dropped.items()}

@@ -38,35 +38,35 @@ Derived = TypeVar("Derived")
 
 
 class SuffixThread(Protocol):
-    """What is asked of a thread."""
+    """What `Suffix` needs to know of a thread."""
 
     @property
     def slot(self) -> int:
-        """Its number in the rank's record."""
+        """Return its number in the rank's record."""
 
     @property
     def rank(self) -> SuffixRank:
-        """The rank that it belongs to."""
+        """Return the rank that it belongs to."""
 
 
 class SuffixRank(Protocol):
-    """What is asked of a rank."""
+    """What `Suffix` needs to know of a rank."""
 
     @property
     def index(self) -> int:
-        """Its place among the ranks of the run."""
+        """Return its place among the ranks of the run."""
 
     @property
     def file(self) -> RankFile | None:
-        """Its record, None where it left none."""
+        """Return its record, None if it left none."""
 
     @property
     def axis(self) -> Axis:
-        """How its ticks become nanoseconds of the run."""
+        """Return how its ticks become nanoseconds of the run."""
 
     @property
     def threads(self) -> Sequence[SuffixThread]:
-        """Its threads that recorded something."""
+        """Return its threads that recorded something."""
 
 
 class Suffix:
@@ -87,19 +87,24 @@ class Suffix:
 
     @cached_property
     def dropped_count(self) -> int:
-        """How many calls of the run are before the suffix."""
+        """Return how many calls of the run are before the suffix."""
         threads = [thread for rank in self._ranks for thread in rank.threads]
-        return sum(self._dropped(thread).events + self._start(thread) for thread in threads)
+        return sum(self._dropped(thread).events + self._first_call(thread) for thread in threads)
 
     @property
     def begin_ns(self) -> int:
-        """The moment at which the suffix begins, ns. A thread's last call is in it also where it returned before."""
+        """Return the moment at which the suffix begins, ns.
+
+        A thread's last call is in it also if it returned before.
+        """
         return self._begin[1]
 
     def events(self, thread: SuffixThread) -> Events:
-        """The calls of a thread in the suffix; the places of their tails are those in its TAILS stream as it is."""
-        ring, _ = self._ring(thread)
-        events = ring[self._start(thread) :]
+        """Return the calls of a thread in the suffix; the places of their tails are those in its TAILS stream
+        as it is.
+        """
+        ring, _ = self._read_ring(thread)
+        events = ring[self._first_call(thread) :]
         moved = self._dropped(thread).tails // TAIL_ALIGN
         if moved:
             events = events.copy()
@@ -109,20 +114,20 @@ class Suffix:
         return events
 
     def dropped_sorts(self, rank: SuffixRank) -> tuple[NDArray[Any], int]:
-        """The calls of a rank before the suffix by their sorts (dtype DROPPED), and how many have no sort."""
+        """Return the calls of a rank before the suffix by their sorts (dtype DROPPED), and how many have no sort."""
         parts = [self._dropped(thread).sorts for thread in rank.threads]
-        parts += [count_sorts(self._ring(thread)[0][: self._start(thread)]) for thread in rank.threads]
-        parts += [_sum_equal_sorts(self._received(thread)) for thread in rank.threads]
+        parts += [count_sorts(self._read_ring(thread)[0][: self._first_call(thread)]) for thread in rank.threads]
+        parts += [_sum_equal_sorts(self._received_before(thread)) for thread in rank.threads]
         return np.concatenate([np.zeros(0, DROPPED), *parts]), sum(self._dropped(t).uncounted for t in rank.threads)
 
-    def _received(self, thread: SuffixThread) -> NDArray[Any]:
-        """The messages that a thread took for calls before the suffix, as sorts of such calls."""
+    def _received_before(self, thread: SuffixThread) -> NDArray[Any]:
+        """Return the messages that a thread received for calls before the suffix, as sorts of such calls."""
         file = thread.rank.file
         data = file.stream(StreamKind.RECEIVED, thread.slot) if file else np.empty(0, np.uint8)
         rows = data[: len(data) // RECEIVED.itemsize * RECEIVED.itemsize].view(RECEIVED)
         is_before = np.zeros(len(rows), np.bool_)
         for other in thread.rank.threads:
-            first = self._dropped(other).events + self._start(other)
+            first = self._dropped(other).events + self._first_call(other)
             distance = rows["call"] - np.uint32(first % (1 << 32))  # below 0, where the call is before the suffix
             is_before |= (rows["thread"] == other.slot) & (distance >= 1 << 31)
         sorts = np.zeros(int(is_before.sum()), DROPPED)
@@ -137,8 +142,8 @@ class Suffix:
         file = thread.rank.file
         return file.dropped.get(thread.slot, DroppedCalls()) if file else DroppedCalls()
 
-    def _ring(self, thread: SuffixThread) -> tuple[Events, int]:
-        """All calls that the ring of a thread has, and from which one on all have their tails."""
+    def _read_ring(self, thread: SuffixThread) -> tuple[Events, int]:
+        """Return all calls that the ring of a thread has, and the index from which on all have their tails."""
         key = (thread.rank.index, thread.slot)
         if key not in self._rings:
             file, dropped = thread.rank.file, self._dropped(thread)
@@ -151,19 +156,19 @@ class Suffix:
 
     @cached_property
     def _begin(self) -> tuple[int, int]:
-        """The latest beginning of a ring that dropped something: in ticks, and in ns of the common axis."""
+        """Return the latest beginning of a ring that dropped something: in ticks, and in ns of the common axis."""
         ticks, ns = 0, -(2**62)
         for rank in self._ranks:
             for thread in rank.threads:
-                ring, whole = self._ring(thread)
+                ring, whole = self._read_ring(thread)
                 if (whole or self._dropped(thread).events) and whole < len(ring):
                     enter = int(ring["enter"][whole])
                     ticks, ns = max(ticks, enter), max(ns, rank.axis.ns(enter))
         return ticks, ns
 
-    def _start(self, thread: SuffixThread) -> int:
-        """The first call of a ring that is in the suffix: it returned at its begin or later, or never."""
-        ring, whole = self._ring(thread)
+    def _first_call(self, thread: SuffixThread) -> int:
+        """Return the first call of a ring that is in the suffix: it returned at its begin or later, or never."""
+        ring, whole = self._read_ring(thread)
         begin = self._begin[0] if self.has_one_clock else thread.rank.axis.ticks(self._begin[1])
         returned = ring["enter"] + decode_durations(ring["duration"])
         counts = ((ring["flags"] & Flag.CLOSED) == 0) | (returned >= np.uint64(begin))
