@@ -29,8 +29,8 @@ class Command:
             raise ValueError("over what is no longer there")
         return 0
 
-cli.load = lambda name: Command
-cli.parser = lambda names: type("Parser", (), {"parse_args": lambda *a: type("Args", (), {"command": "report"})})()
+cli.load_command = lambda name: Command
+cli.parse_arguments = lambda arguments: type("Args", (), {"command": "report"})()
 sys.argv[1:] = ["report", *sys.argv[2:]]
 sys.exit(cli.main())
 """

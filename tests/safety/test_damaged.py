@@ -222,7 +222,7 @@ def test_a_log_of_outcomes_that_no_thread_writes_is_no_plan(log: list[tuple[int,
 def test_a_run_whose_outcomes_fit_no_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = finished(messages())
     assert len(make_plans(trace, match_operations(trace))) == 2
-    monkeypatch.setattr("weft.replay.planning._Tracing.plan", lambda _: narrow_column([1 << 40], np.int32))
+    monkeypatch.setattr("weft.replay.planning._TracePlanner.plan_rank", lambda _: narrow_column([1 << 40], np.int32))
     with pytest.raises(RunError, match="cannot be replayed, its record is damaged"):
         make_plans(trace, match_operations(trace))
 

@@ -133,7 +133,7 @@ def test_a_static_variable_that_shares_its_place_has_no_certain_type(tmp_path: P
     module = compiled(tmp_path, FORTRAN, "f90", "-w", "-g", "-O0", "-fallow-argument-mismatch")
     call = place_of(tmp_path, "take_")
     wanted = {symbol.at: {call + 1} for symbol in module.symbols()}
-    rows = _Answers(module, {}).of(_Wanted(set(), wanted, {}))["statics"]
+    rows = _Answers(module, {}).look_up(_Wanted(set(), wanted, {}))["statics"]
     types = {size: kind for _, _, size, _, kind in rows}
     assert types[72] == -1, "whole and part are one place"
     assert types[56] >= 0, "alone is real(8)"

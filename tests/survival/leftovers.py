@@ -295,6 +295,7 @@ ENDING: Mapping[str, Line] = {
     "probes": Line(lambda _: [*WEFT, "probes", "--cflags"]),
     "replay": Line(_of_run("replay"), has_launcher=True, has_program=True),
     "report": Line(_of_run("report")),
+    "runs": Line(lambda scene: [*WEFT, "runs", _run_of(scene).parent]),
     "run": Line(_python(RACE), has_launcher=True, has_program=True),
     "tasks": Line(_of_program("tasks", "short.py", SHORT_TASK, "-c", "tasks"), has_program=True),
     "view": Line(_of_run("view", "--text")),

@@ -6,8 +6,9 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
+from weft.cli._findings_output import formats, write_all
 from weft.cli._said import say, shown_path
 from weft.cli._values import given_tolerances, report_values
 from weft.errors import UsageError, WeftError
@@ -34,8 +35,9 @@ def refuse_options(args: argparse.Namespace) -> None:
     for name in REFUSED:
         if getattr(args, name):
             raise UsageError(f"--{name.replace('_', '-')} chooses findings, and --trace compares values: leave one out")
-    if args.format not in ("text", "json"):
-        raise UsageError(f"--format {args.format} is for findings: values are shown as text or json")
+    for form, _ in formats(args):
+        if form not in ("text", "json"):
+            raise UsageError(f"--format {form} is for findings: values are shown as text or json")
 
 
 def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: Path) -> int:
@@ -108,18 +110,15 @@ def _report_comparison(
     from weft.values.trace import ValueTrace
 
     compared = compare_values(ValueTrace.open(paths[0]), ValueTrace.open(paths[1]), settings)
-    text = (
-        _comparison_json(compared, made, paths)
-        if args.format == "json"
-        else "\n".join(_comparison_lines(compared, made, paths))
-    )
-    if args.output is None:
-        print(text)
-    else:
-        try:
-            args.output.write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise WeftError(f"{args.output} cannot be written: {error.strerror}") from error
+
+    def write(form: str, out: TextIO) -> None:
+        is_json = form == "json"
+        text = (
+            _comparison_json(compared, made, paths) if is_json else "\n".join(_comparison_lines(compared, made, paths))
+        )
+        print(text, file=out)
+
+    write_all(args, write)
     if stopped:
         say("the processors were stopped at the first value that differs")
     if stopped or compared.found or (compared.parting is not None and made.ended[1].status == 0):
