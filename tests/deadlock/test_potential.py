@@ -208,6 +208,23 @@ def test_what_comes_after_a_test_that_would_have_failed_proves_nothing(is_tested
     assert [finding.sites[0].line for finding in found(b)] == ([] if is_tested else [4])
 
 
+def test_what_proves_nothing_for_some_ranks_does_not_silence_others() -> None:
+    b = Builder(ranks=4)
+    for r in b.ranks[:2]:
+        r.send(1 - r.rank, tag=9, site=at(1))
+    for r in b.ranks[:2]:
+        r.recv(1 - r.rank, tag=9, site=at(2))
+    two = b.ranks[2:]
+    sent = [(r.isend(5 - r.rank, tag=1, site=at(3)), r.isend(5 - r.rank, tag=2, site=at(4))) for r in two]
+    for r, (lengths, values) in zip(two, sent, strict=True):
+        r.test(lengths, site=at(5))
+        r.wait(values, site=at(6))
+    for r in two:
+        r.recv(5 - r.rank, tag=1, site=at(7))
+        r.recv(5 - r.rank, tag=2, site=at(8))
+    assert [(finding.ranks, finding.sites[0].line) for finding in found(b)] == [((0, 1), 1)]
+
+
 def test_a_test_that_found_a_received_message_sent_proves_as_before() -> None:
     b = Builder(ranks=2)
     r0, r1 = b.ranks

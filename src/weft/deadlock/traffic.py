@@ -351,7 +351,7 @@ def _known(found: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
 
 
 def first_row_after(ids: Ints, events: Ints, request: Ints, event: Ints) -> Ints:
-    """1 Return for each use of a request at an event the first row (id, event) of that request after it, or -1."""
+    """Return for each use of a request at an event the first row (id, event) of that request after it, or -1."""
     found = np.full(len(request), NONE, np.int64)
     if not len(ids) or not len(request):
         return found

@@ -7,7 +7,7 @@ got through because messages fitted into buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,7 @@ def find(trace: Trace, match: Match) -> list[Finding]:
     for _ in range(MAX_ROUNDS):
         place = constraints.run_processes()
         stuck = np.flatnonzero(place < constraints.first[1:])
+        last_events = _last_events(processes, constraints, place)
         cycles = list(_find_cycles(constraints, place, stuck))
         own = [_is_within_segment(trace, processes, constraints, place, cycle) for cycle in cycles]
         if not any(own):
@@ -119,9 +120,8 @@ def find(trace: Trace, match: Match) -> list[Finding]:
                 continue
             links = _make_links(match, processes, constraints, place, cycle)
             sends = [link.row for link in links if link.row >= 0]
-            stands = {int(processes.rank[p]): int(constraints.at[place[p]]) for p in stuck}
-            is_reached = not _is_behind_early_test(match, stands, found_complete)
-            if told and is_reached and (sends or not any(link.tested for link in links)):
+            proves = sends or not any(link.tested for link in links)
+            if told and proves and not _is_behind_early_test(match, links, last_events, found_complete):
                 findings.append(_make_finding(match, links))
             drop.update(_call_site(trace, match.sends.id(row)) for row in sends)
             if not sends:
@@ -332,7 +332,7 @@ def _select_waits_at(
 def _waits_that_a_message_ends(
     match: Match, processes: Processes, constraints: Constraints, place: Ints, process: int
 ) -> Ints | None:
-    """1 Return what waits at or for a line's wildcard receives if one of them would take another message than
+    """Return what waits at or for a line's wildcard receives if one of them would take another message than
     recorded, else None."""
     at, rank = int(place[process]), int(processes.rank[process])
     if constraints.send[at] >= 0 or constraints.target[at] < 0:
@@ -344,12 +344,10 @@ def _waits_that_a_message_ends(
     if not waiting:
         return None
     from_rank = sends.ranks()
-    stands = np.full(len(match.trace.ranks), np.iinfo(np.int64).max)
-    stuck = np.flatnonzero(place < constraints.first[1:])
-    np.minimum.at(stands, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
+    last_events = _last_events(processes, constraints, place)
     look = lookahead_of(match.trace)
     # Who comes as far as a segment looks may send more behind it.
-    more = look is not None and any(stands[one] > processes.events[one] for one in look.sends.get(rank, ()))
+    more = look is not None and any(last_events[one] > processes.events[one] for one in look.sends.get(rank, ()))
     for row in waiting:
         fits = (sends.peer == rank) & (sends.comm == recvs.comm[row]) & (sends.partner != NONE)
         if not recvs.flags[row] & Post.ANY_TAG:
@@ -357,7 +355,7 @@ def _waits_that_a_message_ends(
         rows = np.flatnonzero(fits)
         # Sent by now, and received later than this.
         rows = rows[recvs.completion[sends.partner[rows]] > recvs.completion[row]]
-        if more or (sends.event[rows] <= stands[from_rank[rows]]).any():
+        if more or (sends.event[rows] <= last_events[from_rank[rows]]).any():
             site = match.trace.ranks[rank].events["site"]
             alike = mine[site[recvs.event[mine]] == site[recvs.event[row]]]
             part = slice(int(constraints.first[process]), int(constraints.first[process + 1]))
@@ -369,19 +367,29 @@ def _waits_that_a_message_ends(
     return None
 
 
-def _is_behind_early_test(match: Match, stands: dict[int, int], found_complete: NDArray[np.bool_]) -> bool:
-    """Tell whether a stuck rank went past a test that found a send complete whose receive is not posted there.
+def _last_events(processes: Processes, constraints: Constraints, place: Ints) -> Ints:
+    """Return for each rank the first event at which one of its threads is stuck; the largest integer if none is."""
+    found = np.full(len(processes.events), np.iinfo(np.int64).max)
+    stuck = np.flatnonzero(place < constraints.first[1:])
+    np.minimum.at(found, processes.rank[stuck], constraints.at[place[stuck]].astype(np.int64))
+    return found
+
+
+def _is_behind_early_test(
+    match: Match, links: Sequence[_Link], last_events: Ints, found_complete: NDArray[np.bool_]
+) -> bool:
+    """Tell whether a rank of a cycle went past a test that found a send complete whose receive is not posted there.
 
     With sends that wait the test would have failed, and the program might have gone another way than the recorded one.
-    `stands` holds the event at which each stuck rank stands.
+    `last_events`: how far each rank comes, as `_last_events` returns it.
     """
     sends, recvs = match.sends, match.recvs
-    receiver = recvs.ranks()
-    for rank, event in stands.items():
-        rows = np.arange(int(sends.first[rank]), int(sends.first[rank + 1]))
-        taken = sends.partner[rows[found_complete[rows] & (sends.completion[rows] < event)]]
+    receivers = recvs.ranks()
+    for link in links:
+        rows = np.arange(int(sends.first[link.rank]), int(sends.first[link.rank + 1]))
+        taken = sends.partner[rows[found_complete[rows] & (sends.completion[rows] < link.event.index)]]
         taken = taken[taken != NONE]
-        if any(int(recvs.event[row]) > stands.get(int(receiver[row]), np.inf) for row in taken.tolist()):
+        if (recvs.event[taken] > last_events[receivers[taken]]).any():
             return True
     return False
 

@@ -61,7 +61,7 @@ def need_any(needs: Iterable[Need]) -> Need:
 
 
 def find_stuck(needs: Mapping[int, Need]) -> frozenset[int]:
-    """1 Return the ranks in `needs` that can never continue. A rank without a need can always continue."""
+    """Return the ranks in `needs` that can never continue. A rank without a need can always continue."""
     count, above, of_rank = _make_graph(needs)
     waiting: dict[int, list[int]] = defaultdict(list)
     for index, need in needs.items():
@@ -113,7 +113,7 @@ def _distinct_needs(needs: Iterable[Need]) -> Iterator[Need]:
 
 
 def find_components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
-    """1 Return the parts of the wait-for graph over `ranks` that have nothing to do with each other, by their least
+    """Return the parts of the wait-for graph over `ranks` that have nothing to do with each other, by their least
     rank."""
     leader: dict[int, int] = {}
 
@@ -142,7 +142,7 @@ def find_components(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[fr
 
 
 def find_cores(ranks: frozenset[int], needs: Mapping[int, Need]) -> list[frozenset[int]]:
-    """1 Return the strongly connected sets of `ranks` that wait for nobody outside themselves: where a deadlock
+    """Return the strongly connected sets of `ranks` that wait for nobody outside themselves: where a deadlock
     starts."""
     edges: dict[int, tuple[int, ...]] = {}
     names: dict[int, int] = {}

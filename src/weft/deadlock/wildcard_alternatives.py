@@ -129,7 +129,7 @@ class _Choices(NamedTuple):
 
 
 def _other_choices(match: Match, order: Order) -> _Choices:
-    """1 Return what the wildcard receives could have taken instead, those first that are taken by a receive of
+    """Return what the wildcard receives could have taken instead, those first that are taken by a receive of
     another form."""
     races = detect_races(match, order)
     first = races.first.astype(np.int64)
@@ -385,7 +385,7 @@ def _try_choice(match: Match, replays: _Reruns, choice: Choice) -> Finding | Non
 
 
 def _is_decided_outside_segment(match: Match, again: _Rematch, stuck: list[_StuckProcess]) -> bool:
-    """1 Return whether only calls after those that a segment looks at show whether the wildcard's rank waits for
+    """Return whether only calls after those that a segment looks at show whether the wildcard's rank waits for
     ever."""
     look = lookahead_of(match.trace)
     if look is None or not look.sends:
