@@ -97,17 +97,21 @@ def test_what_is_done_quietly_is_shown_only_where_it_fails(end: str, shown: str,
 @pytest.fixture(scope="module")
 def systems() -> ModuleType:
     """tools/systems.py."""
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.syspath_prepend(str(TOOLS))  # as for a script
     spec = importlib.util.spec_from_file_location("systems", TOOLS / "systems.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["systems"] = module
     spec.loader.exec_module(module)
+    monkeypatch.undo()
     return module
 
 
 def test_a_system_that_was_tried_again_has_one_row_and_others_keep_theirs(systems: ModuleType) -> None:
-    page = f"before\n{systems.BEGIN}{systems.HEADER}| Debian a | old |\n| Debian b | kept |\n{systems.END}after\n"
-    written = systems.written(page, ["| Debian a | new |\n"])
+    table = systems.TABLE
+    page = f"before\n{table.begin}{table.header}| Debian a | old |\n| Debian b | kept |\n<!-- to here -->\nafter\n"
+    written = table.replace_rows(page, ["| Debian a | new |\n"])
     assert written == page.replace("old", "new")
 
 

@@ -3,9 +3,9 @@
     python tools/applications.py [NAME...] [--ranks 3] [--keep FOLDER]
 
 An application is a folder of tests/applications: small inputs and a case.toml, which says how it is started, which
-lines of its output are its result, and what each kind of finding was judged to be when somebody read it against the
-sources. An application passes if it ends with the same status and result with Weft as without, if every finding has
-been judged and none as false, and if its replay ends with the recorded result (or the case says why it cannot). One
+lines of its output are its result, and what each kind of finding was judged to be when somebody looked at the calls or
+the sources. An application passes if it ends with the same status and result with Weft as without, if every finding
+has been judged and none as false, and if its replay ends with the recorded result (or the case says why it cannot). One
 that is not installed is named, and is no failure. Programs run under Debian's Open MPI. The status is the number that
 failed.
 """
@@ -30,14 +30,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from page_table import PageTable
+
 ROOT: Final = Path(__file__).parents[1]
 CASES: Final = ROOT / "tests" / "applications"
 PAGE: Final = ROOT / "docs" / "applications.md"
-BEGIN, END = "<!-- tools/applications.py writes from here -->\n", "<!-- to here -->\n"
-HEADER: Final = (
-    "| application | result | findings | replay | calls | CPU: plain, recorded with its report | report "
-    "| date, commit |\n"
-    "|---|---|---|---|---|---|---|---|\n"
+TABLE: Final = PageTable(
+    "tools/applications.py",
+    "| application | version | result | findings | replay | calls | CPU: plain, recorded with its report | report "
+    "| date, commit |\n|---|---|---|---|---|---|---|---|---|\n",
 )
 VERDICTS: Final = ("true", "harmless", "false")
 NUMBER: Final = re.compile(r"[-+]?\d+\.\d+(?:[eEdD][-+]?\d+)?")
@@ -200,7 +201,8 @@ def try_application(application: Application, ranks: int, scratch: Path) -> tupl
         faults.append(f"its replay does not hold (status {replay.status}): {replay.errors[-800:]}")
     commit = subprocess.check_output(["git", "rev-parse", "--short=8", "HEAD"], text=True, cwd=ROOT).strip()
     cells = [
-        f"{application.name} {find_version(application.package)}",
+        application.name,
+        find_version(application.package),
         "as plain" if not faults else "see the log",
         words,
         "holds" if holds else application.replay_differs or "does not hold",
@@ -216,15 +218,6 @@ def find_version(package: str) -> str:
     """Return the version of a Debian package, without Debian's own part."""
     version = subprocess.check_output(["dpkg-query", "-W", "-f", "${Version}", package], text=True)
     return version.split(":")[-1].split("-")[0].split("+")[0]
-
-
-def replace_rows(page: str, rows: Sequence[str]) -> str:
-    """Return the page with these rows, each in the place of the same application's older one."""
-    before, rest = page.split(BEGIN)
-    table, after = rest.split(END)
-    by_name = {line.split("|")[1].rsplit(" ", 2)[0]: line + "\n" for line in table.splitlines()[2:]}
-    by_name |= {row.split("|")[1].rsplit(" ", 2)[0]: row for row in rows}
-    return before + BEGIN + HEADER + "".join(by_name[name] for name in sorted(by_name, key=str.lower)) + END + after
 
 
 def main() -> int:
@@ -248,7 +241,7 @@ def main() -> int:
             print(row or f"{application.name}: failed", end="" if row else "\n", flush=True)
             print("".join(f"    {fault}\n" for fault in faults), end="", flush=True)
             if row and not faults:
-                PAGE.write_text(replace_rows(PAGE.read_text(), [row]))
+                PAGE.write_text(TABLE.replace_rows(PAGE.read_text(), [row]))
     print(f"{failed} of {len(names)} failed")
     return failed
 

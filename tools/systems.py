@@ -14,14 +14,17 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
+from page_table import PageTable
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "systems.md"
-BEGIN, END = "<!-- tools/systems.py writes from here -->\n", "<!-- to here -->\n"
-HEADER = "| system | versions | date, commit | `make demo` | tests | wheel |\n|---|---|---|---|---|---|\n"
+TABLE = PageTable(
+    "tools/systems.py",
+    "| system | versions | date, commit | `make demo` | tests | wheel |\n|---|---|---|---|---|---|\n",
+)
 SUITES = ("bookworm", "trixie", "sid")
 VERSIONS = """
 python3 --version; gcc -dumpfullversion | sed 's/^/gcc /'; gdb --version 2>/dev/null | sed -n '1s/.* /gdb /p'
@@ -90,15 +93,6 @@ def try_suite(suite: str, rooms: str, wheel: Path | None, logs: Path) -> tuple[s
     return f"| Debian {suite} | {versions} | {date.today()}, {commit} | {' | '.join(cells)} |\n", failed
 
 
-def written(page: str, rows: Iterable[str]) -> str:
-    """The page with these rows, each in the place of its system's older one."""
-    before, rest = page.split(BEGIN)
-    table, after = rest.split(END)
-    kept = {line.split("|")[1].strip(): line + "\n" for line in table.splitlines()[2:]}
-    kept |= {row.split("|")[1].strip(): row for row in rows}
-    return before + BEGIN + HEADER + "".join(kept.values()) + END + after
-
-
 def main() -> int:
     """Try each system, and write its row as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -112,7 +106,7 @@ def main() -> int:
     for suite in options.suites:
         row, failures = try_suite(suite, options.tests, options.wheel, logs)
         failed += failures
-        PAGE.write_text(written(PAGE.read_text(), [row]))
+        PAGE.write_text(TABLE.replace_rows(PAGE.read_text(), [row]))
         print(row, end="", flush=True)
     print(f"{failed} steps failed; what each printed is in {logs.relative_to(ROOT)}")
     return failed

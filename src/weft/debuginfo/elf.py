@@ -55,12 +55,18 @@ def open_file(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
 
 
-def _read_segments(file: BinaryIO) -> Iterator[Segment]:
-    """Yield the program headers of an ELF file: kind, offset, address, length. ValueError if it is not a 64-bit ELF
-    file."""
+def read_file_header(file: BinaryIO) -> bytes:
+    """Return the 64 bytes of an ELF file's header. ValueError if it is not a 64-bit little-endian ELF file."""
     head = file.read(64)
     if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
         raise ValueError("the file is not a 64-bit ELF file")
+    return head
+
+
+def _read_segments(file: BinaryIO) -> Iterator[Segment]:
+    """Yield the program headers of an ELF file: kind, offset, address, length. ValueError if it is not a 64-bit ELF
+    file."""
+    head = read_file_header(file)
     (table,) = struct.unpack_from("<Q", head, 32)
     size, count = struct.unpack_from("<HH", head, 54)
     file.seek(min(table, 2**62))

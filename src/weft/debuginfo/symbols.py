@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from weft.debuginfo.elf import open_file
+from weft.debuginfo.elf import open_file, read_file_header
 
 SHT_SYMTAB: Final = 2
 SHT_DYNSYM: Final = 11
@@ -64,9 +64,7 @@ def _look_in(file: BinaryIO, addresses: Sequence[int], found: dict[int, str]) ->
 
 def _read_sections(file: BinaryIO) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     """Return the headers of an ELF file's sections, its names' section put last again (see `_name`)."""
-    head = file.read(64)
-    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("the file is not a 64-bit ELF file")
+    head = read_file_header(file)
     start = int.from_bytes(head[40:48], "little")
     size, count, names = (int.from_bytes(head[at : at + 2], "little") for at in (58, 60, 62))
     if size != SECTION.itemsize or not start:

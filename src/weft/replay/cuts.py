@@ -151,7 +151,7 @@ class Cuts:
                 yield rank, own, points[own]
 
     def _extend_past_by_threads(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """1 Return a past, extended by what each rank's other threads had done by then."""
+        """Return a past, extended by what each rank's other threads had done by then."""
         while True:
             before = points
             for rank, own, reached in self._ranks_with_threads(points):

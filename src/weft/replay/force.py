@@ -137,7 +137,7 @@ class Forcing:
             )
 
     def _find_displaced_receives(self, row: int | None) -> list[int]:
-        """1 Return the rows of later receives that get another message because of the forced one."""
+        """Return the rows of later receives that get another message because of the forced one."""
         if row is None:
             return []
         recvs = self.match.recvs
@@ -200,7 +200,7 @@ class Forcing:
         return [EventId(sends.rank_of(send), int(sends.completion[send]))]
 
     def _find_unchanged_wildcards(self, losers: list[int]) -> set[EventId]:
-        """1 Return the posts of other wildcards that take the same message as in the record."""
+        """Return the posts of other wildcards that take the same message as in the record."""
         recvs, kept = self.match.recvs, set()
         free_on: set[int] = set()
         rows = np.flatnonzero(recvs.flags & Post.ANY_SOURCE != 0)

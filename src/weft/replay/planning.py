@@ -113,7 +113,7 @@ def _find_entry(rank: Rank, plan: RankPlan, event: int) -> list[tuple[int, int, 
 
 
 def is_record_complete(rank: Rank) -> bool:
-    """1 Return whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost."""
+    """Return whether the record goes to the rank's end: no crash, no kill, and nothing of the file is lost."""
     killed = not rank.trace.system.ends_callers and rank.state == "exited" and open_calls(rank)
     return rank.state in _OVER and not killed and not rank.serves
 

@@ -53,7 +53,7 @@ def completed_indices(rank: Rank, rows: NDArray[np.int64]) -> Iterator[tuple[int
 
 
 def find_completing_calls(rank: Rank, only: int | None = None) -> Iterator[CompletingCall]:
-    """1 Return the calls of a rank that completed one or some of several requests, in order, without failed polls.
+    """Return the calls of a rank that completed one or some of several requests, in order, without failed polls.
     `only`: at most that event."""
     events, functions = rank.events, rank.trace.functions
     of_several = functions.mask(f"MPI_{name}" for name in _ONE | SOME)[events["function"]]

@@ -111,7 +111,7 @@ class Replay:
         return False
 
     def note_failure(self) -> bool:
-        """1 Note whether a rank left its record or could not use its plan, and return whether one did."""
+        """Note whether a rank left its record or could not use its plan, and return whether one did."""
         states = [control.state for control in self.controls]
         if ControlState.DIVERGED in states or ControlState.REFUSED in states:
             self.result = Result.DIVERGED if ControlState.DIVERGED in states else Result.REFUSED

@@ -43,7 +43,7 @@ class Turns:
 
 
 def find_turns(ranks: Sequence[Rank]) -> Turns:
-    """1 Return the turns of ranks at windows, those of each world at its own windows."""
+    """Return the turns of ranks at windows, those of each world at its own windows."""
     found = Turns()
     found.owners, found.accesses = _collect_accesses(ranks)
     accesses, owners = found.accesses, found.owners
@@ -132,11 +132,12 @@ def _find_channels_of_world(accesses: NDArray[Any], owners: Sequence[Thread]) ->
         if len({owners[row] for row in rows}) > 1:
             rows.sort(key=lambda row: int(accesses["held"][row]))
             yield [(row, bool(accesses["kind"][row] == AccessKind.EXCLUSIVE)) for row in rows]
-    for rows in _group_fetched_places(accesses):
+    fetched, rounded = _group_atomic_accesses(accesses)
+    for rows in fetched:
         if len({owners[row] for row in rows}) > 1:
             place = Location(accesses[rows], [owners[row] for row in rows])
             yield [(rows[i], not place.quiet[i]) for i in place.find_order()]
-    for rows in _find_rounded_targets(accesses):
+    for rows in rounded:
         if len({owners[row] for row in rows}) > 1:
             rows.sort(key=lambda row: int(accesses["held"][row]))
             yield [(row, bool(accesses["change"][row] != Change.NONE)) for row in rows]
@@ -155,34 +156,31 @@ def _group_locks(a: NDArray[Any]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def _group_fetched_places(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Yield for each fetched place the rows of all its accesses, without those of `_find_rounded_targets`."""
-    elsewhere = {row for rows in _find_rounded_targets(a) for row in rows}
-    yield from (
-        rows
-        for rows in _group_by_place(a)
-        if (a["kind"][rows] == AccessKind.FETCH).any() and elsewhere.isdisjoint(rows)
-    )
-
-
-def _find_rounded_targets(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Yield for each target where sums may be rounded the rows of its places without a fetched value."""
-    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for rows in _group_by_place(a):
-        if not ((a["kind"][rows] == AccessKind.FETCH) & (a["bytes"][rows] > 0)).any():
-            groups[int(a["window"][rows[0]]), int(a["target"][rows[0]])] += rows
-    rounded = (a["kind"] == AccessKind.UPDATE) & (a["change"] == Change.UNKNOWN)
-    yield from (rows for rows in groups.values() if rounded[rows].any())
-
-
-def _group_by_place(a: NDArray[Any]) -> Iterator[list[int]]:
-    """Yield for each place of each window and target the rows of its atomic accesses."""
-    groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+def _group_atomic_accesses(a: NDArray[Any]) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the rows of the atomic accesses to each place that was fetched, and to each target where sums may be
+    rounded: of a target those of all its places without a fetched value.
+    """
+    places: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     atomic = np.flatnonzero(~np.isin(a["kind"], LOCKS))
     keys = zip(*(a[name][atomic].tolist() for name in ("window", "target", "place")), strict=True)
     for row, key in zip(atomic.tolist(), keys, strict=True):
-        groups[key].append(row)
-    yield from groups.values()
+        places[key].append(row)
+    fetches = a["kind"] == AccessKind.FETCH
+    may_round = (a["kind"] == AccessKind.UPDATE) & (a["change"] == Change.UNKNOWN)
+    without_value: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
+    fetched = []
+    for (window, target, _), rows in places.items():
+        if (fetches[rows] & (a["bytes"][rows] > 0)).any():
+            fetched.append(rows)
+        else:
+            without_value[window, target].append(rows)
+    rounded = []
+    for groups in without_value.values():
+        if any(may_round[rows].any() for rows in groups):
+            rounded.append([row for rows in groups for row in rows])
+        else:
+            fetched += [rows for rows in groups if fetches[rows].any()]
+    return fetched, rounded
 
 
 class Location:
