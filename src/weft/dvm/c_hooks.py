@@ -120,7 +120,7 @@ class HookedVariables:
 
     @cached_property
     def unmarked(self) -> set[Variable]:
-        """1 Return scalars of functions that run a loop, or that every iteration has for itself and surely writes
+        """Return scalars of functions that run a loop, or that every iteration has for itself and surely writes
         first."""
         plain = {v for v in self.touched if not v.outside and not v.static and not v.is_array}
         return {v for v in plain if self.is_harmless(v)}

@@ -108,7 +108,7 @@ def find_addressed_variables(tree: Tree, node: Node) -> frozenset[Variable]:
 
 
 def is_written_first(tree: Tree, variable: Variable, body: Node) -> bool:
-    """1 Return whether a piece of source surely assigns a scalar, all of it, before any other use of it."""
+    """Return whether a piece of source surely assigns a scalar, all of it, before any other use of it."""
     left = [node for node, found in iterate_uses(tree, body) if found is variable]
     while left:
         block = assignment_block(tree, variable, left[0], body)

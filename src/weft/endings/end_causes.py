@@ -103,7 +103,7 @@ def find_ends(trace: Trace) -> list[End]:
 
 
 def _ranks_ended_by_weft(trace: Trace, found: list[End]) -> frozenset[int]:
-    """1 Return ranks that MPI ended inside calls which could never have failed, as Weft had ended their partners
+    """Return ranks that MPI ended inside calls which could never have failed, as Weft had ended their partners
     before."""
     inside = {end.rank.index for end in found if end.how is How.ERROR and end.open_calls}
     if trace.run.get("ended") != "deadlock" or not inside:

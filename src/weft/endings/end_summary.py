@@ -17,7 +17,7 @@ _ORDER: Final = list(How)
 
 
 def describe_ends(trace: Trace, reported: Collection[int] = ()) -> list[str]:
-    """1 Return a line for all ranks that ended alike, those of their own doing first; none for a run that finished.
+    """Return a line for all ranks that ended alike, those of their own doing first; none for a run that finished.
     `reported`: ranks whose end a finding reports; they are left out of these lines."""
     if trace.level == Level.OUTCOMES:
         return []

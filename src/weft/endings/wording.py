@@ -34,7 +34,7 @@ _ENTRY: Final = frozenset(("<module>", "main", "MAIN__"))
 
 
 def describe_end(end: End, ranks: int = 1, *, fell: bool = False) -> str:
-    """1 Return what follows `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`."""
+    """Return what follows `rank 1`: `ended by KeyError: 'missing' at exc.py:4 in work (called at exc.py:6)`."""
     taken_along = fell and end.how in (How.SIGNAL, How.CUT_OFF)
     said = f"was ended with the job, while{_describe_position(end)}" if taken_along else _WORDS[end.how](end)
     for one, many in (("was ", "were "), ("is ", "are "), ("has ", "have ")):

@@ -41,7 +41,7 @@ def read_log(path: Path, run: Path) -> bytes:
 
 
 def for_each_record(name: str, data: bytes, take: Callable[[Record], None]) -> None:
-    """1 Pass each whole record of a file to `take`. Damaged for another kind of file, or if `take` cannot use a
+    """Pass each whole record of a file to `take`. Damaged for another kind of file, or if `take` cannot use a
     record."""
     at = len(MAGIC)
     if data[:at] != MAGIC:

@@ -293,7 +293,7 @@ class SharedPart:
         return self.ghosts_seen
 
     def record_unseen_changes(self, moment: int) -> None:
-        """1 Record changes of what neighbours copy that no seen store made: by MPI, or under another name."""
+        """Record changes of what neighbours copy that no seen store made: by MPI, or under another name."""
         if self._unseen != (moment, self.changes):
             self._unseen = (moment, self.changes)
             self.record_values(Kind.OWNED, Kind.UNSEEN)

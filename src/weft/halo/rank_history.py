@@ -257,7 +257,7 @@ def stored_places(use: Use, part: DeclaredPart) -> Ints:
 
 
 def read_histories(trace: Trace) -> dict[int, RankHistory]:
-    """1 Read the logs of the run by rank, of ranks that call MPI from one thread, as moments count the calls of one
+    """Read the logs of the run by rank, of ranks that call MPI from one thread, as moments count the calls of one
     thread."""
     found: dict[int, RankHistory] = {}
     room, cells = MOST_OF_RUN, log_reader.MOST_CELLS

@@ -169,7 +169,7 @@ def _assign_widths(shown: ShownWidths, known: Sequence[ShownWidths]) -> Iterator
 def _require_watched_widths(
     parts: Mapping[int, DeclaredPart], inferred_parts: dict[int, DeclaredPart]
 ) -> dict[int, DeclaredPart]:
-    """1 Check native programs' parts, which were watched with guessed widths, against the inferred ones. Raises
+    """Check native programs' parts, which were watched with guessed widths, against the inferred ones. Raises
     Unclear."""
     if not any(part.guessed for part in parts.values()):
         return inferred_parts

@@ -209,7 +209,7 @@ class Module:
             yield _PHI.sub(lambda m: f"%{renamed.get(m[1], m[1])} ]", line) if " = phi " in line else line
 
     def _whole(self, head: str, lines: list[str], hooked: list[str]) -> list[str]:
-        """1 Return the function with its hooks and without them, and a function of its name that calls the one that
+        """Return the function with its hooks and without them, and a function of its name that calls the one that
         the runtime wants."""
         found = _HEAD.match(head)
         given = [one.split() for one in split_arguments(found[2])] if found else []
@@ -321,7 +321,7 @@ class Module:
         return f"  call void @{name}(ptr {pointer}, i64 {length}, i32 {site})"
 
     def _guarded(self, pointer: str, call: str, cell: int | None = None) -> Iterator[str]:
-        """1 Yield a call after branches that skip it: for an array that need not be seen, and where the iteration
+        """Yield a call after branches that skip it: for an array that need not be seen, and where the iteration
         wrote the element before."""
         new = f"weft.{next(_FRESH)}"
         root = self._roots.argument(pointer) if self._roots else None
@@ -373,7 +373,7 @@ class Module:
 
 
 def _unless_own(new: str, pointer: str, place: int, stamps: Stamps) -> Iterator[str]:
-    """1 Yield the code that jumps to the label `on` if the runtime would do nothing (numba.c, is_mine), and
+    """Yield the code that jumps to the label `on` if the runtime would do nothing (numba.c, is_mine), and
     continues otherwise."""
     seen = stamps.places + 4 * (place & (PLACES - 1))
     yield f"  %{new}.a = ptrtoint ptr {pointer} to i64"

@@ -155,7 +155,7 @@ class LoopChecks:
         return result
 
     def _due(self, key: tuple[object, ...]) -> bool:
-        """1 Return whether a call's results are compared: the first ones with arguments like these, then fewer and
+        """Return whether a call's results are compared: the first ones with arguments like these, then fewer and
         fewer."""
         calls = self._calls[key] = self._calls.get(key, 0) + 1
         return calls <= ALWAYS or calls & (calls - 1) == 0 or key in self._uncopied

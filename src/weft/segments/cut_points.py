@@ -108,7 +108,7 @@ class Cuts:
         self, begin: Ints, end: Ints, into: Sequence[Ints] = (), out: Sequence[Ints] = (),
         going: Sequence[tuple[Ints, Ints]] = (),
     ) -> Segment:  # fmt: skip
-        """1 Return the calls from some on up to before others, one a rank, with what is carried into them and out of
+        """Return the calls from some on up to before others, one a rank, with what is carried into them and out of
         them."""
         first, last = begin.tolist(), end.tolist()
         before, fenced = [], []
@@ -181,7 +181,7 @@ def scan_rank(rank: Rank) -> RankScan:
 
 
 def _find_releases(rank: Rank, made: Ints, frees: Ints) -> Ints:
-    """1 Return the call that frees what each of some calls made; the number of calls if none does."""
+    """Return the call that frees what each of some calls made; the number of calls if none does."""
     if not len(made):
         return made
     found = match_frees_with_makers(rank, made, frees)
@@ -241,7 +241,7 @@ def find_cuts(trace: Trace, seen: Sequence[RankScan], least: int = SEGMENT) -> C
 
 
 def cut_between(of: Cuts, low: int, high: int, wanted: int) -> Cuts | None:
-    """1 Return the run cut only between two of its moments, at others about `wanted` calls apart; None if there are
+    """Return the run cut only between two of its moments, at others about `wanted` calls apart; None if there are
     none."""
     if len(of.which) != len(of.at) or any(len(one.carried.calls) for one in of.seen):
         return None

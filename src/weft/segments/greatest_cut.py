@@ -142,7 +142,7 @@ class CutDescent:
             self._lower(self.parts_rank[out], parts.event[out])
 
     def _last_settled_calls(self, rank: int, begun: Ints, ended: Ints) -> NDArray[np.int32]:
-        """1 Return for each call of a rank the last one up to it before which no request is pending."""
+        """Return for each call of a rank the last one up to it before which no request is pending."""
         change = np.zeros(int(self.ends[rank]) + 2, np.int64)
         none = np.zeros(len(self.of.collectives), np.bool_)
         carried = (self.lost, self.light, none)

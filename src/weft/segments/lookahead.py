@@ -110,7 +110,7 @@ class Looking:
     def look_within(
         self, window: Segment, of: Match, least: int, carried_in: Sequence[Ints] = (), *, carries: bool = False
     ) -> tuple[LookAhead, ClosedCut, list[Ints]] | None:  # fmt: skip
-        """1 Return as far as a window can be looked at, the cut in it before which nothing is open, and what is
+        """Return as far as a window can be looked at, the cut in it before which nothing is open, and what is
         carried over that cut."""
         ahead = np.array([rank.ahead for rank in window.ranks], np.int64)
         far = CutDescent(window, of, self.pending_receives(of) if carries else None).find_cut()

@@ -58,7 +58,7 @@ def host_numbers(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
 
 
 def find_limits(clock: EventTimes, match: Match, sends: list[Messages], recvs: list[Messages]) -> tuple[int, int, bool]:
-    """1 Return the bytes from which on standard sends waited for their receive, on one host and between two (NEVER:
+    """Return the bytes from which on standard sends waited for their receive, on one host and between two (NEVER:
     none did), and whether any send was seen that may have waited."""
     eager = np.full(2, -1, np.int64)
     shown = []

@@ -37,7 +37,7 @@ class Imbalance(Evidence):
 
 
 def find_imbalance(trace: Trace, times: Times, least: float) -> list[Finding]:
-    """1 Return a finding about a rank that computes much longer than the mean. `least`: ns that must be lost;
+    """Return a finding about a rank that computes much longer than the mean. `least`: ns that must be lost;
     nothing if no number would be right."""
     if (times.threads != 1).any() or times.left_open:
         return []
