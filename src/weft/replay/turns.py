@@ -170,7 +170,7 @@ def _group_atomic_accesses(a: NDArray[Any]) -> tuple[list[list[int]], list[list[
     without_value: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
     fetched = []
     for (window, target, _), rows in places.items():
-        if (fetches[rows] & (a["bytes"][rows] > 0)).any():
+        if (fetches[rows] & (a["bytes"][rows] > 0)).any() and not may_round[rows].any():
             fetched.append(rows)
         else:
             without_value[window, target].append(rows)
