@@ -1,5 +1,6 @@
 """What a tail is written from comes out of it again."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from weft.trace.builder import Builder, standard_functions
 from weft.trace.functions import Function, FunctionTable, Parameter
 from weft.trace.layout import COUNT_IN_TAIL, IN_PLACE, Flag
-from weft.trace.tails import Status, decode_tail, encode_tail
+from weft.trace.tails import Status, decode_tail, encode_tail, times_length
 from weft.trace.varint import Cursor, Damaged, encode_signed, encode_unsigned, signed64, unzigzag, zigzag
 
 FUNCTIONS = FunctionTable(standard_functions())
@@ -133,6 +134,19 @@ def test_an_open_call_has_only_what_was_known_at_entry() -> None:
     event = b.open().ranks[0].event(1)
     assert event.open
     assert event.args == {"count": 1, "array_of_requests": [request.id]}
+
+
+@given(st.lists(st.one_of(st.integers(0, 2**20).filter(lambda n: n != 3), st.floats(1, 2)), max_size=40), st.binary())
+def test_the_times_of_a_fold_end_where_their_last_one_ends(times: list[int | float], behind: bytes) -> None:
+    """A number of steps is one varint; what is no number of steps is a 3 and the bits of the time."""
+    whole = [struct.unpack("<Q", struct.pack("<d", time))[0] if isinstance(time, float) else None for time in times]
+    codes = [
+        encode_unsigned(3) + encode_unsigned(bits) if bits is not None else encode_unsigned(int(time))
+        for time, bits in zip(times, whole, strict=True)
+    ]
+    text = struct.pack("<d", 1e-9) + b"".join(codes)
+    assert times_length(b"before" + text + behind, 6, len(times)) == len(text)
+    assert times_length(text, 0, len(times) + 1) == len(text)
 
 
 def test_failed_polls_have_no_results() -> None:

@@ -113,6 +113,7 @@ def _render_line(f: Function, k: int, first: int) -> str:
         "PERSISTENT": made and function_facts.is_persistent(f),
         "PAIRS": function_facts.sends_and_receives(f),
         "TAG_ASKED": f.parameter("tag") is not None,
+        "FOLDED": function_facts.is_folded(f),
     }
     watching, buffer, count, datatype = function_facts.choose_buffer_watch(f)
     names = [p.name for p in f.parameters]

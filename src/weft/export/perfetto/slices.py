@@ -189,6 +189,8 @@ class PacketSequence:
                 yield self._int_field("source", block.peer[which])
         if failed:
             yield self._int_field("failed polls", np.where(block.failed_polls[which], block.count[which], 0))
+        if of.is_folded and (block.calls[which] > 1).any():
+            yield self._int_field("calls", block.calls[which])
         yield from self._tail_fields(block, which, of)
 
     def _tail_fields(self, block: Block, which: Ints, of: Function) -> Iterator[Pieces]:

@@ -1,0 +1,15 @@
+"""Calls that wait for nobody, again and again from one place. Prints what MPI.Wtime gave."""
+
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+times = []
+for _ in range(1000):
+    times.append(MPI.Wtime())
+for _ in range(7):
+    world.Get_size()
+for _ in range(8):
+    MPI.INT.Get_size()
+world.Barrier()
+for time in times:
+    print(world.rank, time.hex())
