@@ -101,7 +101,8 @@ class _ArgumentChecks:
             self._check_counts, self._check_ranks, self._check_tags, self._check_null_handles,
             self._check_uncommitted_datatypes, self._check_operations, self._check_negative_arguments,
             self._check_packing, self._check_same_buffer, self._check_shared_bytes_and_freed_handles,
-            self._check_in_place, self._check_split_colors, self._check_group_ranks, self._check_file_modes, self._check_error_classes,
+            self._check_in_place, self._check_split_colors, self._check_group_ranks, self._check_file_modes,
+            self._check_error_classes,
             self._check_aborted_call,
         )  # fmt: skip
         for check in checks:
