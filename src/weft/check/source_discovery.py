@@ -37,6 +37,11 @@ MOST_LEFT: Final = 4
 WITH_VALUE: Final = ("-o", "-MF", "-MT", "-MQ", "-x", "-arch")
 KEPT: Final = ("-std=", "-f", "-m", "-W", "-U", "-pthread")
 """Options of a compiler's call that change what a source means."""
+LEFT_OUT: Final = (
+    "-fsanitize", "-flto", "-ffat-lto", "-fno-fat-lto", "-fwhole-program", "-fprofile", "-fcoverage", "-ftest-coverage",
+    "-foffload", "-fdiagnostics", "-fopt-info",
+)  # fmt: skip
+"""Options beginning with `-f` that change what the compiler makes or prints; with hooks some of them cannot be."""
 HOOKED: Final = b"__tsan_"
 """Names that an object of `weft cc` asks the linker for."""
 
@@ -269,6 +274,6 @@ def parse_compiler_options(words: Sequence[str], folder: Path) -> CompileOptions
             link.append(word if word[2:] else word + next(waiting, ""))
         elif word.startswith("-Wl,"):
             link.append(word)
-        elif word.startswith(KEPT) and not word.startswith("-fsanitize"):
+        elif word.startswith(KEPT) and not word.startswith(LEFT_OUT):
             flags.append(word)
     return CompileOptions(tuple(include), tuple(define), tuple(flags), tuple(link))

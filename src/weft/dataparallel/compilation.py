@@ -277,7 +277,7 @@ def _format_first_error(output: str, original: Path, folder: Path) -> str:
     text = _first_error(output, original, folder)
     if found := _MPI.search(text):
         fortran = found["fortran"] is not None
-        variable, wrapper = ("FC", "mpifort") if fortran else ("CC", "mpicc")
+        variable, wrapper = ("FC", "mpifort") if fortran else ("CC", "mpicc" if original.suffix == ".c" else "mpicxx")
         chosen = os.environ.get(variable, "")
         if "mpi" in chosen:
             return f"{text}; the MPI of {variable}={chosen} has none for this compiler: name another one's wrapper"
