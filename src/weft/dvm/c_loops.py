@@ -83,7 +83,7 @@ class LoopConstructs:
                     *c_calls.mapping_arguments(on.subscripts or ()),
                 )
             )
-        harmless_scalars = self.hooks.unmarked
+        harmless_scalars = self.hooks.harmless_scalars
         indices = {v for v in self.unit.loop_variables(directive, loop) if v is not None}
         found.extend(self.render_control_variables(directive, loop, offset))
         for clause in directive.clauses:
@@ -252,7 +252,7 @@ class LoopConstructs:
         known = self.unit.render_task_count(task_array, at)
         opening = [known, render_call("task_region_begin", construct_id, self.unit.find_task_array_id(task_array, at))]
         for clause in clauses:
-            opening.extend(self.render_clause(clause, at, self.hooks.unmarked))
+            opening.extend(self.render_clause(clause, at, self.hooks.harmless_scalars))
         opening.append(render_call("task_region_start"))
         self.marks.around(at, self.tree.end(statement), " ".join(opening), render_call("task_region_end", construct_id))
 
