@@ -13,6 +13,7 @@ from weft.findings import Finding, Site
 from weft.kinds import HOME, KINDS
 from weft.report.document import Subject
 from weft.report.failure import Failure, failure_line
+from weft.report.gaps import list_gaps
 from weft.report.quotes import Quotes
 from weft.report.rings import describe_scope
 from weft.report.text import file_line
@@ -47,7 +48,7 @@ def to_sarif(
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
     quotes = Quotes(trace)
-    end = describe_scope(trace) if isinstance(trace, Trace) else []
+    end = [*list_gaps(trace), *describe_scope(trace)] if isinstance(trace, Trace) else []
     told = [*end, *notes, *([note] if (note := quotes.source_note(findings)) else [])]
     driver = {
         "name": "Weft",
