@@ -248,11 +248,11 @@ class Rank:
         return Tasks(self, file, self.trace.add_problem, self.trace.sites.site) if file else None
 
     @cached_property
-    def touches(self) -> NDArray[Any]:
-        """Return the program's accesses to memory that MPI had, and when MPI had it (dtype layout.TOUCH), thread by
-        thread.
+    def accesses_to_pending_buffers(self) -> NDArray[Any]:
+        """Return the program's accesses to buffers of pending MPI operations, and when MPI had each (dtype
+        layout.TOUCH).
 
-        Empty for a program that was not built with `weft cc`.
+        Thread by thread; empty for a program that was not built with `weft cc`.
         """
         numbers = self.file.numbers(StreamKind.ACCESSES) if self.file else []
         parts = [self.file.stream(StreamKind.ACCESSES, n) for n in numbers if self.file]

@@ -20,7 +20,7 @@ from weft.trace.mapping import release_pages
 from weft.trace.rank import Rank, Run, Thread
 from weft.trace.run import Trace
 
-_OF_CALLS: Final = ("threads", "_merged_events", "tasks", "touches", "message_hashes")
+_OF_CALLS: Final = ("threads", "_merged_events", "tasks", "accesses_to_pending_buffers", "message_hashes")
 """The caches that a rank makes from its calls, and that a part of it makes again."""
 SEGMENT: Final = 2_000_000
 """Calls of a segment, about; runs of fewer than twice as many stay whole."""

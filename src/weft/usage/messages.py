@@ -150,7 +150,7 @@ def _communicator_being_freed(rank: Rank) -> int | None:
 
 
 def _select_own_rows(trace: Trace, posts: Posts, excluded_flags: int, *, matched: bool) -> NDArray[np.int64]:
-    """Return the rows of own ranks that have a partner (or, with `matched` False, none) and no flag in `excluded_flags`."""
+    """Return the rows of own ranks that have a partner (`matched` False: none) and no flag in `excluded_flags`."""
     part = posts.rows_of_ranks(trace.share)
     found = ((posts.partner[part] != NONE) == matched) & ((posts.flags[part] & excluded_flags) == 0)
     rows: NDArray[np.int64] = np.flatnonzero(found) + part.start

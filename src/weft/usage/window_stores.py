@@ -83,7 +83,7 @@ class _ChangedRanges(NamedTuple):
 
 def _changed_ranges_by_window(rank: Rank) -> Iterator[tuple[int, _ChangedRanges]]:
     """Yield the id of each window and what the rank's own stores may have changed in it between two fences."""
-    if rank.file is None or len(rank.touches) or not rank.definitions.stored:
+    if rank.file is None or len(rank.accesses_to_pending_buffers) or not rank.definitions.stored:
         return  # what is touched is each of its stores, by line (weft.access)
     which = masks_of(rank.trace.functions).where(rank, _FENCE)
     of, before = rank.events["object"][which], rank.fenced
