@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
 
-import weft
+from weft.base.version import VERSION
 from weft.findings import Finding, Site
 from weft.kinds import HOME, KINDS
 from weft.report.document import Subject
@@ -53,7 +53,7 @@ def to_sarif(
     driver = {
         "name": "Weft",
         "informationUri": HOME,
-        "version": weft.__version__,
+        "version": VERSION,
         "rules": [_make_rule(kind) for kind in kinds],
     }
     run: dict[str, Any] = {
