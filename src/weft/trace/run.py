@@ -197,6 +197,10 @@ class Trace:
             return replace(found.callers[0], callers=found.callers[1:])
         return found
 
+    def has_lines_of(self, path: str, build_id: str) -> bool:
+        """Return whether the lines of a module were looked up."""
+        return self._sites.has_lines_of(path, build_id)
+
     def reload_sites(self) -> None:
         """Read RUN/sites.json again after it was written."""
         self.__dict__.pop("_sites", None)

@@ -140,6 +140,10 @@ class Sites:
         """Return the place of a return address, and those into which its function was inlined, innermost first."""
         return self._resolve_frames(rank, module, offset)
 
+    def has_lines_of(self, path: str, build_id: str) -> bool:
+        """Return whether the lines of a module were looked up."""
+        return any(place[:2] == (path, build_id) for place in self._native)
+
     def _resolve_definition(self, rank: HasSites, definition: SiteDefinition) -> CallSite:
         """Return the call site of a definition, with its callers."""
         module = rank.definitions.module(definition.module) if definition.module else None

@@ -32,6 +32,7 @@ from weft.terms.event_findings import (
     make_left_out_note,
 )
 from weft.terms.rank_progress import has_ended, has_reached_finalize
+from weft.terms.rounds import describe_missing_messages, describe_missing_rounds
 from weft.trace import Datatype, Event, Rank, Trace
 from weft.trace.datatypes import Signature
 from weft.trace.layout import ANY_SOURCE, ANY_TAG, COUNT_IN_TAIL, ID_DYNAMIC
@@ -175,7 +176,8 @@ def _find_unmatched_sends(trace: Trace, match: Match, done: _EndedPartners) -> I
         if _was_fitting_receive_cancelled(trace, match, row):
             continue
         near, other = _find_near_miss(trace, match.recvs, receiver, match.sends, row)
-        told = f"{near}" if near else f"rank {receiver} never receives it"
+        fewer = "" if near else _describe_fewer(match.sends, match.recvs, row, "received", event)
+        told = near or f"rank {receiver} {fewer or 'never receives it'}"
         yield make_finding(
             "unmatched-send",
             f"the message of rank {event.rank.index} to rank {receiver} in {call_at(event)} is never received: {told}",
@@ -255,10 +257,8 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
             continue  # its request leaks, which is a finding
         who = f"rank {source}" if source >= 0 else "anybody"
         near, other = _find_near_miss(trace, match.sends, source, match.recvs, row)
-        told = (
-            near
-            or f"{'rank ' + str(source) if source >= 0 else 'nobody'} {'never sends' if source >= 0 else 'sends'} it"
-        )
+        fewer = "" if near or source < 0 else _describe_fewer(match.recvs, match.sends, row, "sent", event)
+        told = near or (f"rank {source} {fewer or 'never sends it'}" if source >= 0 else "nobody sends it")
         yield make_finding(
             "unmatched-receive",
             f"rank {event.rank.index} waits in {call_at(event)} for a message of {who}: {told}",
@@ -266,6 +266,23 @@ def _find_unmatched_receives(trace: Trace, match: Match, done: _EndedPartners) -
             evidence=Wanted(source=source, tag=int(match.recvs.tag[row])),
             cause=cause_key(event),
         )
+
+
+def _describe_fewer(mine: Posts, others: Posts, row: int, verb: str, event: Event) -> str:
+    """Return how many rounds of the line of an unmatched call its partner made, or how many messages of its channel it
+    sent or received; an empty text if that says nothing.
+    """
+    partner, comm, tag, trace = int(mine.peer[row]), mine.comm[row], mine.tag[row], event.rank.trace
+    if rounds := describe_missing_rounds([event], [partner]):
+        return rounds
+    if trace is not trace.origin or trace.may_lack_its_beginning:
+        return ""
+    own, theirs = mine.of_rank(event.rank.index), others.of_rank(partner)
+    given = (mine.peer[own] == partner) & (mine.comm[own] == comm) & (mine.tag[own] == tag)
+    taken = (others.peer[theirs] == event.rank.index) & (others.comm[theirs] == comm) & (others.tag[theirs] == tag)
+    rows = np.flatnonzero(taken) + theirs.start
+    last = trace.ranks[partner].event(int(others.event[rows[-1]])) if len(rows) else None
+    return describe_missing_messages(verb, len(rows), int(np.count_nonzero(given)), int(tag), last)
 
 
 def _limit_per_call_site(trace: Trace, posts: Posts, rows: NDArray[np.generic]) -> Iterator[tuple[Event, int]]:
