@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import weft
 from weft.base.lazy import dataclass
 from weft.base.words import printable
 from weft.errors import TraceError
 
-_HOME: Final = Path(weft.__file__).parent
+_HOME: Final = Path(__file__).parents[1]
 
 
 class AnalysisWarning(UserWarning):

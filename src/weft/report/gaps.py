@@ -23,8 +23,10 @@ def explain_blindness(trace: Trace) -> str:
     return ""
 
 
-def describe_gaps(trace: Trace) -> list[str]:
+def list_gaps(trace: Trace) -> list[str]:
     """Return a sentence without its full stop for each part of a run that no analysis looked at, the largest first."""
+    if reason := explain_blindness(trace):
+        return [f"Nothing was looked at: {reason}"]
     return [sentence[0].upper() + sentence[1:] for sentence in _gaps(trace)]
 
 
@@ -55,8 +57,8 @@ def describe_ranks_without_record(trace: Trace) -> str:
 
 
 def is_incomplete(trace: Trace) -> bool:
-    """Return whether a rank or a part of the record is missing, so that a report of it may not end with status 0."""
-    return trace.is_incomplete or bool(describe_ranks_without_record(trace))
+    """Return whether calls, a rank or a part of the record are missing, so that a report may not end with status 0."""
+    return trace.is_incomplete or bool(explain_blindness(trace) or describe_ranks_without_record(trace))
 
 
 def describe_unrecorded_accesses(trace: Trace) -> str:

@@ -8,11 +8,12 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
 
-import weft
+from weft.base.version import VERSION
 from weft.findings import Finding, Site
 from weft.kinds import HOME, KINDS
 from weft.report.document import Subject
 from weft.report.failure import Failure, failure_line
+from weft.report.gaps import list_gaps
 from weft.report.quotes import Quotes
 from weft.report.rings import describe_scope
 from weft.report.text import file_line
@@ -47,12 +48,12 @@ def to_sarif(
     kinds = list(dict.fromkeys(f.kind for f in findings))
     root = str(trace.run.get("cwd") or "")
     quotes = Quotes(trace)
-    end = describe_scope(trace) if isinstance(trace, Trace) else []
+    end = [*list_gaps(trace), *describe_scope(trace)] if isinstance(trace, Trace) else []
     told = [*end, *notes, *([note] if (note := quotes.source_note(findings)) else [])]
     driver = {
         "name": "Weft",
         "informationUri": HOME,
-        "version": weft.__version__,
+        "version": VERSION,
         "rules": [_make_rule(kind) for kind in kinds],
     }
     run: dict[str, Any] = {

@@ -16,7 +16,7 @@ from weft.report import proof
 from weft.report.analysis import Report, run_analyses
 from weft.report.causes import is_harmful_race
 from weft.report.failure import failure_lines
-from weft.report.gaps import describe_gaps, describe_unrecorded_accesses, explain_blindness, is_incomplete
+from weft.report.gaps import describe_unrecorded_accesses, explain_blindness, is_incomplete, list_gaps
 from weft.report.ground import AnalysisContext
 from weft.report.pictures import draw_pictures
 from weft.report.quotes import Quotes
@@ -98,6 +98,8 @@ def _share(finding: Finding) -> float:
 
 def _describe_nothing(trace: Trace, *, is_ended: bool) -> str:
     """Say that nothing was found, and in what it cannot have been."""
+    if reason := explain_blindness(trace):
+        return f"nothing was looked at: {reason}"
     said = f"no misuse of {trace.system.name} found" if is_ended else "nothing found"
     said += " in what was recorded" if is_incomplete(trace) else ""
     unseen_accesses = describe_unrecorded_accesses(trace)
@@ -141,7 +143,7 @@ def heading(trace: Trace, report: Report) -> str:
     where = f"{printable(str(trace.path))} ({', '.join(facts)}{tasks})"
     if reason := explain_blindness(trace):
         return f"Nothing was looked at in {where}: {reason}"
-    lack = "".join(f"{gap}. " for gap in describe_gaps(trace))
+    lack = "".join(f"{gap}. " for gap in list_gaps(trace))
     behind = "" if report.findings else "".join(f"; {text}" for text in _describe_unrecorded(trace))
     return f"{lack}{said} in {where}{behind}"
 
