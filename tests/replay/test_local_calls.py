@@ -1,4 +1,4 @@
-"""Calls that wait for nobody and come again from one place are one event, and a replay gives the times that they gave."""
+"""Calls that wait for nobody and come again from one place are one event; a replay gives the times that they gave."""
 
 from __future__ import annotations
 

@@ -390,7 +390,7 @@ WEFT_OUTCOME_WRAPPER(MPI_Request_get_status)(MPI_Request request, int *flag, MPI
 }
 
 /* ---- time ---- */
-/* The first of a fold goes before the times of the others: the clock's unit. */
+/* Writes the unit of the clock, which stands before the times of a fold. */
 void weft_times_begin(struct weft_thread *thread) {
     struct weft_event *event = thread->fold;
     double unit = thread->outcome_state.wtick;

@@ -29,9 +29,9 @@ from weft.native.headers.plan import Plan as PlanFlag
 from weft.native.headers.plan import Turn as TurnKind
 
 __all__ = [
-    "CHANNEL", "CLOCK", "CONTROL", "CONTROL_MAGIC", "CONTROL_SIZE", "CONTROL_THREAD", "CONTROL_THREADS", "ENTRY", "GOAL_NONE",
-    "HEADER", "PLAN_MAGIC", "POSTED_FREE", "POSTED_NEVER", "THREAD", "TURN", "Check", "ControlState", "Divergence",
-    "EntryFlag", "Outcome", "PlanFlag", "TurnKind",
+    "CHANNEL", "CLOCK", "CONTROL", "CONTROL_MAGIC", "CONTROL_SIZE", "CONTROL_THREAD", "CONTROL_THREADS", "ENTRY",
+    "GOAL_NONE", "HEADER", "PLAN_MAGIC", "POSTED_FREE", "POSTED_NEVER", "THREAD", "TURN", "Check", "ControlState",
+    "Divergence", "EntryFlag", "Outcome", "PlanFlag", "TurnKind",
 ]  # fmt: skip
 
 CONTROL_SIZE: Final = 4096

@@ -296,7 +296,8 @@ class _TracePlanner:
         posting = [(k, source) for k, index in enumerate(mine.tolist()) for source in posts.get(index, ())]
         return ThreadPlan(
             made, slot, entries, narrow_column((s for _, s in posting), np.int32), narrow_column(values, np.int32),
-            self._read_times(mine[self._is_call_of(["Wtime"])[mine]]), np.array([first + k for k, _ in posting], np.int64),
+            self._read_times(mine[self._is_call_of(["Wtime"])[mine]]),
+            np.array([first + k for k, _ in posting], np.int64),
             failed=np.column_stack([first + np.flatnonzero(failed), events["count"][failed].astype(np.int64)]),
             begun=self.rank.enter_ns()[mine[rows]],
         )  # fmt: skip

@@ -21,7 +21,8 @@ SCHEMA: Final = pa.schema(
         ("enter_ns", pa.int64()), ("exit_ns", pa.int64()), ("open", pa.bool_()), ("error", pa.uint8()),
         ("comm", NAME), ("peer", pa.int32()), ("peer_rank", pa.int32()), ("tag", pa.int32()),
         ("any_source", pa.bool_()), ("any_tag", pa.bool_()), ("count", pa.int64()), ("datatype", NAME),
-        ("bytes", pa.int64()), ("received_bytes", pa.int64()), ("flag", pa.bool_()), ("polls", pa.int64()), ("calls", pa.int64()),
+        ("bytes", pa.int64()), ("received_bytes", pa.int64()), ("flag", pa.bool_()), ("polls", pa.int64()),
+        ("calls", pa.int64()),
         ("cancelled", pa.bool_()), ("buffer_changed", pa.bool_()), ("object_class", NAME), ("object", pa.int64()),
         ("buffer", pa.uint64()), ("file", NAME), ("line", pa.int32()), ("caller", NAME), ("module", NAME),
     ]

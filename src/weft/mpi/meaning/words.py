@@ -198,8 +198,8 @@ class Trait(Flag):
     GIVES_LASTING = 1024
     """What comes out of it is MPI's own, which nobody frees."""
     FOLDED = 4096
-    """Waits for nobody, changes nothing and answers alike each time, the clock aside: equal calls in a row from one place
-    are one event that counts them."""
+    """Waits for nobody, changes nothing and answers alike each time, the clock aside: equal calls in a row from one
+    place are one event that counts them."""
     IN_ONE_PIECE = 2048
     """No two other calls, one that posts and one that waits, do what it does."""
 

@@ -59,7 +59,8 @@ class RankCalls(RankRecord):
     def call(
         self, name: str, *, site: tuple[str, int, str] | int | None = None, open: bool = False, error: int = 0,
         enter: int | None = None, exit: int | None = None, thread: int = 0, ticket: int | None = None,
-        flags: int = 0, status: Status | None = None, polls: int = 0, calls: int = 0, result: int | None = None, **arguments: Any,
+        flags: int = 0, status: Status | None = None, polls: int = 0, calls: int = 0,
+        result: int | None = None, **arguments: Any,
     ) -> int:  # fmt: skip
         """Record any call, and return its index among the events of its thread.
 
