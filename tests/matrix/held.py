@@ -294,7 +294,7 @@ class Comparison:
 
 
 def folded(calls: list[Call]) -> Iterator[Call]:
-    """The calls as a record keeps them: failed polls, or local calls, in a row from one line with equal arguments are one."""
+    """The calls as a record keeps them: failed polls, or local calls, equal and in a row from one line, are one."""
     last: Call | None = None
     for call in calls:
         failed = call.result == 0 and _POLLS.fullmatch(call.name) and poll_failed(call)

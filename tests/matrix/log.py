@@ -30,7 +30,7 @@ class Call:
     result: int
     polls: int = 0
     times: int = 1
-    """Equal calls in a row of a function that waits for nobody and changes nothing: a record keeps them as one event."""
+    """Equal calls in a row of a function that waits for nobody and changes nothing: one event of a record."""
 
 
 @dataclass
