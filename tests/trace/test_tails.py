@@ -1,5 +1,6 @@
 """What a tail is written from comes out of it again."""
 
+import random
 import struct
 from typing import Any
 
@@ -136,17 +137,16 @@ def test_an_open_call_has_only_what_was_known_at_entry() -> None:
     assert event.args == {"count": 1, "array_of_requests": [request.id]}
 
 
-@given(st.lists(st.one_of(st.integers(0, 2**20).filter(lambda n: n != 3), st.floats(1, 2)), max_size=40), st.binary())
-def test_the_times_of_a_fold_end_where_their_last_one_ends(times: list[int | float], behind: bytes) -> None:
+def test_the_times_of_a_fold_end_where_their_last_one_ends() -> None:
     """A number of steps is one varint; what is no number of steps is a 3 and the bits of the time."""
-    whole = [struct.unpack("<Q", struct.pack("<d", time))[0] if isinstance(time, float) else None for time in times]
-    codes = [
-        encode_unsigned(3) + encode_unsigned(bits) if bits is not None else encode_unsigned(int(time))
-        for time, bits in zip(times, whole, strict=True)
-    ]
-    text = struct.pack("<d", 1e-9) + b"".join(codes)
-    assert times_length(b"before" + text + behind, 6, len(times)) == len(text)
-    assert times_length(text, 0, len(times) + 1) == len(text)
+    draw = random.Random(7)
+    for calls in range(40):
+        steps = [draw.choice((0, 1, 2, 4, 120, 2**14, 2**20 + 3)) for _ in range(calls)]
+        whole = [encode_unsigned(3) + encode_unsigned(2**62 + draw.getrandbits(40)) for _ in steps]
+        codes = [draw.choice((encode_unsigned(one), other)) for one, other in zip(steps, whole, strict=True)]
+        text = struct.pack("<d", 1e-9) + b"".join(codes)
+        assert times_length(b"before" + text + draw.randbytes(30), 6, calls) == len(text)
+        assert times_length(text, 0, calls + 1) == len(text)
 
 
 def test_failed_polls_have_no_results() -> None:
