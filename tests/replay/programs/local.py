@@ -1,4 +1,4 @@
-"""Calls that wait for nobody, again and again from one place. Prints what MPI.Wtime gave."""
+"""Calls that wait for nobody, again and again from one place. Prints a hash of what MPI.Wtime gave."""
 
 from mpi4py import MPI
 
@@ -11,5 +11,4 @@ for _ in range(7):
 for _ in range(8):
     MPI.INT.Get_size()
 world.Barrier()
-for time in times:
-    print(world.rank, time.hex())
+print(f"rank {world.rank}: {hash(tuple(times)):x}\n", end="", flush=True)
