@@ -27,7 +27,13 @@ def open(path: str | os.PathLike[str]) -> Trace:
     Trace.make_table = staticmethod(_frame)
     Trace.finder = staticmethod(_find)
     Trace.describer = staticmethod(_describe)
-    return Trace.open(path)
+    trace = Trace.open(path)
+    if trace.run.get("ended") != "running":
+        return trace
+    # Nearly all runs were finished by `weft run`.
+    from weft.launch.cut_off_runs import look_up_lines
+
+    return look_up_lines(trace)
 
 
 def differences(

@@ -22,7 +22,7 @@ from weft.cli.main import main
 from weft.errors import DebuggerError, UsageError
 from weft.tasks import rendezvous
 from weft.tasks.python import AgentConversation
-from weft.tasks.rendezvous import Rendezvous, user_of
+from weft.tasks.rendezvous import Rendezvous, find_process_user
 
 OTHER = 64123
 """A user that nobody is."""
@@ -211,7 +211,7 @@ def test_nothing_stays_where_the_agent_does_not_come(tmp_path: Path, monkeypatch
         assert place.accept(0.01) is None
         assert list(tmp_path.iterdir()) == [place.script.parent]
     assert not list(tmp_path.iterdir())
-    assert user_of(os.getpid()) == (os.geteuid(), os.getegid())
+    assert find_process_user(os.getpid()) == (os.geteuid(), os.getegid())
 
 
 @pytest.mark.needs("ptrace")
