@@ -45,7 +45,7 @@ def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: P
     from weft.check.value_traces import TracePlan, trace_both_runs
     from weft.compare.values.live import LiveComparison
     from weft.values import recording
-    from weft.values.configuration import read_tolerances
+    from weft.values.configuration import read_configuration, read_tolerances
 
     recording.check_configuration(args.trace)
     runs = [_create_directory(args, request, what) for what in ("sequential", "turns")]
@@ -70,6 +70,10 @@ def trace_and_compare(args: argparse.Namespace, request: CheckRequest, folder: P
         _write_end(run, ended)
     notes = [note.replace("with --probes", "with --trace") for note in made.kept[0].notes]
     unknown = report_values(replace(made.kept[0], notes=notes))
+    if unknown and len(made.kept[0].unknown) == read_configuration(args.trace).named_entries:
+        say(f"nothing of {args.trace} applied: the program has none of the names in it, and no values are compared; "
+            "remove the file to have one written with the names that there are")  # fmt: skip
+        return NOTHING_STATUS
     if not all(one.probes for one in made.kept):
         return _report_no_values(request)
     stopped = bool(found) and found[0].differs

@@ -90,9 +90,11 @@ def look_at_job(args: argparse.Namespace, resources: ExitStack) -> Job:
     # What needs numpy comes once the ranks stand still.
     ranks, still = stop_ranks(args, resources)
     priority.restore_priority()
-    from weft.attach.reader import readers
+    from weft.attach.reader import started_readers
 
-    gdbs = resources.enter_context(readers([one.pid for one in ranks if not one.python and one.pid in still.pids]))
+    gdbs = resources.enter_context(
+        started_readers([one.pid for one in ranks if not one.python and one.pid in still.pids])
+    )
     from weft.native.threads import calm_numpy
 
     calm_numpy()
@@ -117,7 +119,7 @@ def stop_ranks(args: argparse.Namespace, resources: ExitStack) -> tuple[list[Ran
         pids = [parse_pid(word) for word in args.what]
         # Which of them are ranks is asked once they stand: beside ranks that poll it would take long.
         still = resources.enter_context(stopped(processes.find_processes_below(pids)))
-        ranks = (processes.find_jobs_of if args.job else processes.find_named_ranks)(pids)
+        ranks = (processes.find_ranks_of_same_jobs if args.job else processes.find_named_ranks)(pids)
     else:
         ranks = processes.find_only_job()
     meant = [process.pid for process in ranks]
@@ -139,7 +141,7 @@ def look_at_slurm_job(word: str, interval: float) -> Job | None:
     """Return a job of Slurm with the stacks of its ranks on all nodes; None if the word does not name a job."""
     from weft.attach import slurm_job
 
-    return slurm_job.look_at_job(word, interval) if slurm_job.is_job(word) else None
+    return slurm_job.look_at_job(word, interval) if slurm_job.is_running_slurm_job(word) else None
 
 
 def is_process(word: str) -> bool:
@@ -184,7 +186,7 @@ def render_svg(job: Job, every: bool) -> str:
     """Return the tree as SVG. `every`: with the frames inside MPI."""
     from weft.attach.picture import draw_tree
 
-    return draw_tree(job, every=every)
+    return draw_tree(job, with_mpi_frames=every)
 
 
 def render_text(job: Job, every: bool) -> str:
@@ -193,7 +195,9 @@ def render_text(job: Job, every: bool) -> str:
     from weft.base.words import printable
 
     said = [f"weft: {line}" for line in (sentences.headline(job), *sentences.describe_job(job))]
-    return "\n".join(map(printable, [*said, "", *tree.render_tree(tree.merge_stacks(job.ranks, every=every))]))
+    return "\n".join(
+        map(printable, [*said, "", *tree.render_tree(tree.merge_stacks(job.ranks, with_mpi_frames=every))])
+    )
 
 
 FORMS = {"text": render_text, "json": render_json, "svg": render_svg}

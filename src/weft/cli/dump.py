@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
 def refuse_absent_ranks(trace: Trace, wanted: Filter) -> None:
     """Raise UsageError if the filter names ranks or functions that do not exist; ranges are cut with a note."""
     names = [function.name for function in trace.functions]
-    if unknown := wanted.unknown_functions(names):
+    if unknown := wanted.find_unknown_functions(names):
         from weft.cli._wrong_words import suggest
 
         raise UsageError(f"there is no function {escaped(unknown[0])}{suggest(unknown[0], names)}")

@@ -216,6 +216,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--whole-buffers needs --level trace: level `outcomes` holds no calls with buffers")
     if args.level == "outcomes" and args.hash_messages:
         raise UsageError("--hash-messages needs --level trace: level `outcomes` holds no calls with messages")
+    if args.level == "outcomes" and (args.fail_on or args.baseline or args.suppress):
+        raise UsageError("--fail-on, --baseline and --suppress need --level trace: level `outcomes` holds no calls")
     if args.report is not None and not os.access(args.report.absolute().parent, os.W_OK):
         raise UsageError(f"--report {args.report}: its folder cannot be written")
     for file in args.output:
@@ -728,9 +730,6 @@ def print_findings(job: Job, args: argparse.Namespace) -> tuple[bool, int]:
 
     Return whether Weft itself did all of it, and 1 if a finding counts as a failure, else 0.
     """
-    if job.run.facts["level"] == "outcomes":
-        why = "a run of level `outcomes` holds no calls: nothing was analysed. It is for `weft replay`"
-        return write_report(args, UnanalysedRun(job.run.facts, (why,))), 0
     if args.no_report:
         say(f"not analysed, as --no-report says: weft report {shown_path(job.run.path)}")
         return True, 0

@@ -16,9 +16,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Literal
 
-import weft
 from weft.base.abilities import ABILITIES
 from weft.base.lazy import dataclass
+from weft.base.version import VERSION
 from weft.errors import WeftError
 from weft.launch import library as libraries
 from weft.launch.compiler import find_candidate_compilers, find_compiler, find_library_of_launcher, find_linked_library
@@ -83,7 +83,7 @@ class Checkup:
         """Return the checkup as `weft doctor --format json` prints it."""
         return {
             "schema": "weft-doctor/1",
-            "weft": weft.__version__,
+            "weft": VERSION,
             "healthy": self.healthy,
             "installations": [asdict(one) for one in self.installations],
             "checks": [asdict(check) for check in self.checks],
@@ -163,7 +163,7 @@ def read_library_version(path: Path) -> str:
 
 def check_python() -> SystemCheck:
     """Report Weft's version and its Python interpreter."""
-    return SystemCheck("weft", "ok", f"{weft.__version__} on Python {platform.python_version()} ({sys.executable})")
+    return SystemCheck("weft", "ok", f"{VERSION} on Python {platform.python_version()} ({sys.executable})")
 
 
 def check_name_conflicts() -> list[SystemCheck]:

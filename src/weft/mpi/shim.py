@@ -47,6 +47,7 @@ _HEADERS = (
     "access.h",
     "halo.h",
     "halo_kinds.h",
+    "own_memory.h",
     "peek.h",
     "client.h",
 )
