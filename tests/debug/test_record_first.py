@@ -77,7 +77,20 @@ def test_an_exception_is_stopped_at_on_its_line_and_the_way_back_goes_on_from_th
 @pytest.mark.matrix
 def test_ctrl_c_ends_the_recording_and_the_prompt_opens(tmp_path: Path, mpich: Installed) -> None:
     (tmp_path / "ends.py").write_text(ENDS)
-    words = [*WEFT, "debug", "-n", "2", "-c", "continue", "-c", "print total > 0", "--", sys.executable, "ends.py", "wait"]
+    words = [
+        *WEFT,
+        "debug",
+        "-n",
+        "2",
+        "-c",
+        "continue",
+        "-c",
+        "print total > 0",
+        "--",
+        sys.executable,
+        "ends.py",
+        "wait",
+    ]
     process = subprocess.Popen(
         words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )

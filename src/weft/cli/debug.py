@@ -7,8 +7,9 @@ weft debug RUN -c 'until 2:57' -c ranks   run commands, then end
 weft debug RUN --format json              one JSON object a command, read from standard input, for machines
 weft debug RUN -- ./prog-with-g           with another build of the program, same arguments
 
-Without RUN and program, the newest run is taken. Ctrl-C ends a recording, and the prompt opens. gdb looks into native ranks, an agent of Weft into Python ranks; neither
-changes the program or its record. Exits 0, or 1 where a command of a script failed.
+Without RUN and program, the newest run is taken. Ctrl-C ends a recording, and the prompt opens. gdb looks into native
+ranks, an agent of Weft into Python ranks; neither changes the program or its record. Exits 0, or 1 where a command of
+a script failed.
 """
 
 from __future__ import annotations
